@@ -1,0 +1,82 @@
+"""Agent: data that tells the one loop how to behave. Another kind of agent is another value, never another loop."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class Limits(Struct, frozen=True):
+    """When a turn has to stop.
+
+    Attributes:
+        steps: model calls in a turn (`MAX_ITERATIONS`).
+        turn_tokens: prompt + reply tokens in a turn; None is unlimited.
+        turn_seconds: wall time of a turn; None is unlimited.
+        session_tokens: prompt + reply tokens in the session; None is unlimited.
+        nudges: how often narration without a call is answered before the turn ends as incomplete.
+        repeats: identical (tool, arguments, result) before a hint; at twice that the call is withheld, at three times the turn stops.
+        errors: failed calls in a row before the turn stops (`MAX_ERRORS`).
+        empties: empty replies in a row before the turn stops (`MAX_EMPTY_ITERATIONS`).
+        no_progress: steps without a new result before the turn stops (`MAX_NO_PROGRESS_ITERS`).
+    """
+
+    steps: int = 500
+    turn_tokens: int | None = None
+    turn_seconds: float | None = None
+    session_tokens: int | None = None
+    nudges: int = 2
+    repeats: int = 3
+    errors: int = 5
+    empties: int = 5
+    no_progress: int = 15
+
+
+class Window(Struct, frozen=True):
+    """How the context is kept.
+
+    Attributes:
+        tokens: the window that the server really serves.
+        reserve: tokens kept free for the reply.
+        threshold: compaction is never later than this many prompt tokens (`SUMMARIZATION_THRESHOLD`).
+        share: compaction at this share of (tokens - reserve).
+        keep_recent: tokens of recent messages that a compaction keeps, in whole call/result groups.
+        keep_user: tokens of user text that a compaction keeps.
+        result_cap: tokens of one tool result.
+    """
+
+    tokens: int = 32768
+    reserve: int = 4096
+    threshold: int = 80000
+    share: float = 0.85
+    keep_recent: int = 16000
+    keep_user: int = 20000
+    result_cap: int = 2000
+
+    @property
+    def trigger(self) -> int:
+        """Prompt tokens at which the conversation is compacted."""
+        return min(self.threshold, int((self.tokens - self.reserve) * self.share))
+
+
+class Agent(Struct, frozen=True):
+    """What runs in a session.
+
+    Attributes:
+        name: shown in lists.
+        system: the system text.
+        model: the model's name; empty lets the server choose.
+        temperature: sampling temperature; None leaves it to the server.
+        max_tokens: cap on one reply; None leaves it to the server.
+        keep_thinking: send thoughts back to the model.
+        limits: when a turn has to stop.
+        window: how the context is kept.
+    """
+
+    name: str
+    system: str
+    model: str = ""
+    temperature: float | None = None
+    max_tokens: int | None = None
+    keep_thinking: bool = False
+    limits: Limits = Limits()
+    window: Window = Window()

@@ -1,0 +1,140 @@
+"""The error tree.
+
+    LmagentError
+    ├── ConfigError            a setting, a flag or a config file is wrong
+    ├── WorkspaceError         the workspace is missing, unreadable or not writable
+    ├── StoreError             the log cannot be written (disk full, read-only)
+    │   ├── SessionNotFound    no session has this id or prefix
+    │   └── SessionBusy        another process is writing this session
+    ├── ProviderError          the model server failed; its subclasses say how
+    │   ├── Unreachable        no connection, or no progress within the time allowed
+    │   ├── AuthError          401, 403
+    │   ├── ModelNotFound      the server does not know the model
+    │   ├── ContextOverflow    the prompt does not fit the window the server serves
+    │   ├── BadReply           the server answered something that is not a model's reply
+    │   └── ServerFailure      429, 5xx, or an error inside a stream
+    ├── SandboxError           no sandbox, or it failed; nothing was run
+    ├── ToolError              a tool refuses or fails; the text is for the model
+    └── PolicyDenied           the gate said no
+
+A user-facing error says what happened, why, and what to type next (`fix`).
+"""
+
+from __future__ import annotations
+
+
+class LmagentError(Exception):
+    """Base of every error that is shown to a person.
+
+    Args:
+        message: what happened, and why.
+        fix: the next thing to do, as a sentence or a command; empty when there is none.
+    """
+
+    def __init__(self, message: str, *, fix: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.fix = fix
+
+    def __str__(self) -> str:
+        return f"{self.message}\n  → {self.fix}" if self.fix else self.message
+
+
+class ConfigError(LmagentError):
+    """A setting, a flag or a config file is wrong."""
+
+
+class WorkspaceError(LmagentError):
+    """The workspace is missing, unreadable or not writable."""
+
+
+class StoreError(LmagentError):
+    """The log cannot be read or written."""
+
+
+class SessionNotFound(StoreError):
+    """No session has this id or prefix, or several have."""
+
+
+class SessionBusy(StoreError):
+    """Another process is writing this session."""
+
+
+class ProviderError(LmagentError):
+    """The model server failed.
+
+    Args:
+        message: what happened, and why.
+        fix: the next thing to do.
+        retryable: whether the same request may succeed later.
+        retry_after: seconds the server asked to wait, if it did.
+        partial: whether some of the reply had already been streamed; such a request is never repeated silently.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        fix: str = "",
+        retryable: bool = False,
+        retry_after: float | None = None,
+        partial: bool = False,
+    ) -> None:
+        super().__init__(message, fix=fix)
+        self.retryable = retryable
+        self.retry_after = retry_after
+        self.partial = partial
+
+
+class Unreachable(ProviderError):
+    """No connection, or no sign of life within the time allowed."""
+
+
+class AuthError(ProviderError):
+    """The server refused the key."""
+
+
+class ModelNotFound(ProviderError):
+    """The server does not know the model."""
+
+
+class ContextOverflow(ProviderError):
+    """The prompt does not fit the window that the server serves.
+
+    Args:
+        message: what happened, and why.
+        window: the window in tokens, where the server's text names it.
+    """
+
+    def __init__(self, message: str, *, window: int | None = None, fix: str = "") -> None:
+        super().__init__(message, fix=fix)
+        self.window = window
+
+
+class BadReply(ProviderError):
+    """The server answered with something that is not a model's reply."""
+
+
+class ServerFailure(ProviderError):
+    """429, 5xx, or an error reported inside a stream."""
+
+
+class SandboxError(LmagentError):
+    """There is no sandbox that holds, or it failed; nothing was run."""
+
+
+class ToolError(LmagentError):
+    """A tool refuses or fails; the text goes to the model.
+
+    Args:
+        message: what happened, and what to do instead, in words for the model.
+        data: facts about the failure for surfaces and for the log.
+    """
+
+    def __init__(self, message: str, *, data: dict[str, object] | None = None) -> None:
+        super().__init__(message)
+        self.data = data or {}
+
+
+class PolicyDenied(LmagentError):
+    """The gate said no."""

@@ -1,0 +1,389 @@
+"""Event: an immutable fact about a session.
+
+Durable events have a `seq` (1, 2, 3 … without gaps) and stand in the log; ephemeral ones (`*.delta`,
+`tool.output`, `progress`, `retrying`) have `seq` 0 and exist only while somebody watches. The union is closed and tagged by
+`type`; golden files in `tests/golden/` hold every version that was ever written.
+
+Order within a session:
+
+    session.created
+    input.received* → turn.started → message.added(user)
+      → [ step.started → message.added(assistant) → step.finished
+          → ( approval.requested → approval.resolved )? → tool.started → tool.finished  … ]*
+    → turn.finished
+
+`message.added` and `tool.finished` are the only events that add to what the model sees; `compaction.done` is the
+only one that takes away.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from lmagent.core.messages import Message, ToolStatus
+from lmagent.core.model import FinishReason, ToolSpec, Usage
+
+VERSION = 1
+
+Outcome = Literal["done", "blocked", "waiting", "question", "limit", "interrupted", "error"]
+Delivery = Literal["submit", "steer", "queue"]
+Origin = Literal["input", "steer", "note", "nudge", "model", "recovery"]
+PermissionMode = Literal["auto", "normal", "manual"]
+
+
+class _Event(Struct, frozen=True, kw_only=True, tag_field="type"):
+    """The envelope.
+
+    Attributes:
+        v: version of the event schema.
+        id: unique within the session.
+        seq: position in the log, from 1; 0 for an ephemeral event.
+        ts: Unix time in seconds.
+        turn: number of the turn it belongs to, from 1; 0 outside turns.
+        session: id of the session, set on the way out to watchers and not stored (the folder says it).
+    """
+
+    v: int = VERSION
+    id: str = ""
+    seq: int = 0
+    ts: float = 0.0
+    turn: int = 0
+
+
+# --- the session -------------------------------------------------------------------------------------------
+
+
+class SessionCreated(_Event, frozen=True, tag="session.created"):
+    """The first event: everything that stays fixed, so that a resumed session sends the same bytes.
+
+    Attributes:
+        session: the session's id.
+        workspace: absolute path of the workspace.
+        agent: name of the agent.
+        system: the system text.
+        tools: the tool block.
+        model: the model's name; empty lets the server choose.
+        mode: the permission mode.
+        app_version: version of lmagent that wrote it.
+        imported_from: file that the session was imported from.
+    """
+
+    session: str
+    workspace: str
+    agent: str
+    system: str
+    tools: tuple[ToolSpec, ...]
+    model: str = ""
+    mode: PermissionMode = "normal"
+    app_version: str = ""
+    imported_from: str | None = None
+
+
+class SessionForked(_Event, frozen=True, tag="session.forked"):
+    """This log began as a copy of another one up to and including its event `at_seq`."""
+
+    session: str
+    parent: str
+    at_seq: int
+
+
+class SessionRenamed(_Event, frozen=True, tag="session.renamed"):
+    """The session has a new title."""
+
+    title: str
+
+
+class ModeChanged(_Event, frozen=True, tag="mode.changed"):
+    """The permission mode changed."""
+
+    mode: PermissionMode
+    by: str = ""
+
+
+class ModelChanged(_Event, frozen=True, tag="model.changed"):
+    """Another model answers from here on."""
+
+    model: str
+    by: str = ""
+
+
+# --- input ----------------------------------------------------------------------------------------------------
+
+
+class InputReceived(_Event, frozen=True, tag="input.received"):
+    """A person's input was accepted. It is on disk before anything is done about it; `id` names it."""
+
+    message: Message
+    delivery: Delivery
+    by: str = ""
+
+
+class InputWithdrawn(_Event, frozen=True, tag="input.withdrawn"):
+    """A queued or steering input was taken back before it reached the model."""
+
+    input: str
+
+
+# --- turns and steps -------------------------------------------------------------------------------------------
+
+
+class TurnStarted(_Event, frozen=True, tag="turn.started"):
+    """A turn began."""
+
+
+class TurnFinished(_Event, frozen=True, tag="turn.finished"):
+    """A turn ended.
+
+    Attributes:
+        outcome: how.
+        cause: a stable code for the reason (`iterations`, `narration`, `loop`, `permission`, `unreachable` …).
+        reason: the reason in words.
+        answer: the final answer.
+        steps: model calls made.
+        fix: what to do next, where there is something.
+    """
+
+    outcome: Outcome
+    cause: str = ""
+    reason: str = ""
+    answer: str = ""
+    steps: int = 0
+    fix: str = ""
+
+
+class MessageAdded(_Event, frozen=True, tag="message.added"):
+    """A message joined the conversation.
+
+    Attributes:
+        message: the message; a user message that arrives behind tool results is delivered with the last of them.
+        origin: who wrote it.
+        input: id of the `input.received` that it delivers.
+    """
+
+    message: Message
+    origin: Origin
+    input: str | None = None
+
+
+class StepStarted(_Event, frozen=True, tag="step.started"):
+    """A model call begins: everything before it has been shown to the model."""
+
+    step: int
+    model: str
+    prompt_bytes: int
+    prompt_tokens: int
+
+
+class StepFinished(_Event, frozen=True, tag="step.finished"):
+    """A model call ended with a reply.
+
+    Attributes:
+        step: number within the turn, from 1.
+        usage: token counts.
+        finish_reason: why the model stopped.
+        first_token_s: seconds to the first token.
+        total_s: seconds to the end.
+        model: the model's name as the server gave it.
+    """
+
+    step: int
+    usage: Usage
+    finish_reason: FinishReason
+    first_token_s: float
+    total_s: float
+    model: str = ""
+
+
+# --- tools ------------------------------------------------------------------------------------------------------
+
+
+class ApprovalRequested(_Event, frozen=True, tag="approval.requested"):
+    """A call waits for a person; `id` names the approval.
+
+    Attributes:
+        call_id: the call.
+        tool: its tool.
+        summary: the call in one line.
+        preview: what would change (a diff, the whole command).
+        reason: why the gate asks.
+        grant: the rule that "always" would add, exactly.
+    """
+
+    call_id: str
+    tool: str
+    summary: str
+    preview: str = ""
+    reason: str = ""
+    grant: str = ""
+
+
+class ApprovalResolved(_Event, frozen=True, tag="approval.resolved"):
+    """An approval was answered.
+
+    Attributes:
+        approval: id of the `approval.requested`.
+        call_id: the call.
+        approved: whether it may run.
+        scope: "once", or "session" when `grant` was added to the session's rules.
+        by: who answered: a surface, or "unattended" when nobody could.
+        grant: the rule added.
+        feedback: words for the model.
+    """
+
+    approval: str
+    call_id: str
+    approved: bool
+    scope: Literal["once", "session"] = "once"
+    by: str = ""
+    grant: str = ""
+    feedback: str = ""
+
+
+class ToolStarted(_Event, frozen=True, tag="tool.started"):
+    """A call is about to act. On disk before it does."""
+
+    call_id: str
+    tool: str
+    effect: str
+    summary: str = ""
+    replay_safe: bool = False
+
+
+class ToolFinished(_Event, frozen=True, tag="tool.finished"):
+    """A call has its result; the model sees `content`.
+
+    Attributes:
+        call_id: the call.
+        tool: the name it was dispatched to.
+        status: how it ended.
+        content: what the model is told, capped.
+        artifact: blob of the whole output, when `content` is capped.
+        size: bytes of the whole output.
+        data: facts for surfaces and for the ledger (`path`, `sha256`, `diff` …).
+        duration: seconds.
+    """
+
+    call_id: str
+    tool: str
+    status: ToolStatus
+    content: str
+    artifact: str | None = None
+    size: int = 0
+    data: dict[str, Any] = {}
+    duration: float = 0.0
+
+
+# --- context ----------------------------------------------------------------------------------------------------
+
+
+class CompactionDone(_Event, frozen=True, tag="compaction.done"):
+    """The conversation was cut: the only event that may change what was sent before.
+
+    Attributes:
+        messages: the whole new conversation, as it is sent from here on.
+        trigger: why: `window`, `overflow`, `command`.
+        summary: the model's summary; empty when it failed and only the ledger is there.
+        before_tokens: prompt tokens before.
+        after_tokens: prompt tokens after.
+        through_seq: last event that the cut covers.
+    """
+
+    messages: tuple[Message, ...]
+    trigger: Literal["window", "overflow", "command"]
+    summary: str
+    before_tokens: int
+    after_tokens: int
+    through_seq: int
+
+
+class Notice(_Event, frozen=True, tag="notice"):
+    """Something a person should know: a damaged log line, a recovered crash, a withheld repeat."""
+
+    level: Literal["info", "warning", "error"]
+    code: str
+    text: str
+    fix: str = ""
+
+
+# --- ephemeral ----------------------------------------------------------------------------------------------------
+
+
+class TextDelta(_Event, frozen=True, tag="text.delta"):
+    """A piece of the answer, live."""
+
+    text: str
+
+
+class ThinkingDelta(_Event, frozen=True, tag="thinking.delta"):
+    """A piece of the model's thought, live."""
+
+    text: str
+
+
+class ToolOutput(_Event, frozen=True, tag="tool.output"):
+    """A piece of a tool's output, live."""
+
+    call_id: str
+    text: str
+
+
+class PrefillProgress(_Event, frozen=True, tag="progress"):
+    """The server reads the prompt; `fraction` 0 to 1 where known."""
+
+    fraction: float | None = None
+
+
+class RetryScheduled(_Event, frozen=True, tag="retrying"):
+    """The model call failed and will be tried again in `delay` seconds."""
+
+    reason: str
+    attempt: int
+    delay: float
+
+
+DurableEvent: TypeAlias = (
+    SessionCreated
+    | SessionForked
+    | SessionRenamed
+    | ModeChanged
+    | ModelChanged
+    | InputReceived
+    | InputWithdrawn
+    | TurnStarted
+    | TurnFinished
+    | MessageAdded
+    | StepStarted
+    | StepFinished
+    | ApprovalRequested
+    | ApprovalResolved
+    | ToolStarted
+    | ToolFinished
+    | CompactionDone
+    | Notice
+)
+EphemeralEvent: TypeAlias = TextDelta | ThinkingDelta | ToolOutput | PrefillProgress | RetryScheduled
+Event: TypeAlias = DurableEvent | EphemeralEvent
+
+_encoder = msgspec.json.Encoder()
+_decoder: msgspec.json.Decoder[DurableEvent] | None = None
+
+
+def encode(event: Event) -> bytes:
+    """The event as one line of JSON, without the line end."""
+    return _encoder.encode(event)
+
+
+def decode(line: bytes) -> DurableEvent:
+    """The durable event of one log line.
+
+    Raises:
+        msgspec.ValidationError: it is JSON, but no event this version knows.
+        msgspec.DecodeError: it is not JSON.
+    """
+    global _decoder
+    if _decoder is None:  # built on first use: a one-shot run never reads a log
+        _decoder = msgspec.json.Decoder(DurableEvent)
+    return _decoder.decode(line)

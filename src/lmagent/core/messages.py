@@ -1,0 +1,89 @@
+"""Message: what a model sees, in no provider's dialect.
+
+The system text is not a message: it is fixed for the life of a session (`events.SessionCreated`).
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+Role = Literal["user", "assistant", "tool"]
+ToolStatus = Literal["ok", "error", "denied", "interrupted"]
+
+
+class Text(Struct, frozen=True, tag_field="type", tag="text"):
+    """Text that a person or the model wrote."""
+
+    text: str
+
+
+class Image(Struct, frozen=True, tag_field="type", tag="image"):
+    """An image.
+
+    Attributes:
+        media_type: for example `image/png`.
+        data: its bytes in base64.
+    """
+
+    media_type: str
+    data: str
+
+
+class Thinking(Struct, frozen=True, tag_field="type", tag="thinking"):
+    """The model's thought. Kept in the log; sent back only where the model's rule asks for it."""
+
+    text: str
+
+
+class ToolCall(Struct, frozen=True, tag_field="type", tag="tool_call"):
+    """A call that the model asked for.
+
+    Attributes:
+        id: unique within the session; ours where the server gave none or one used before.
+        name: as the model wrote it.
+        arguments: the JSON text exactly as the model wrote it; it may be damaged.
+    """
+
+    id: str
+    name: str
+    arguments: str
+
+
+class ToolResult(Struct, frozen=True, tag_field="type", tag="tool_result"):
+    """What came of a call; `content` is capped once, when it is recorded."""
+
+    call_id: str
+    status: ToolStatus
+    content: str
+
+
+Part = Text | Image | Thinking | ToolCall | ToolResult
+
+
+class Message(Struct, frozen=True):
+    """One message. A `tool` message holds exactly one ToolResult."""
+
+    role: Role
+    parts: tuple[Part, ...]
+
+    @property
+    def text(self) -> str:
+        """All its text parts, joined."""
+        return "".join(part.text for part in self.parts if isinstance(part, Text))
+
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        """Its tool calls, in the model's order."""
+        return tuple(part for part in self.parts if isinstance(part, ToolCall))
+
+
+def user(text: str) -> Message:
+    """A user message of plain text."""
+    return Message("user", (Text(text),))
+
+
+def assistant(text: str) -> Message:
+    """An assistant message of plain text."""
+    return Message("assistant", (Text(text),))

@@ -1,0 +1,114 @@
+"""What goes to a model and what comes back: the vocabulary of the Provider port."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from lmagent.core.messages import Message
+
+FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "other"]
+
+
+class ToolSpec(Struct, frozen=True):
+    """A tool as the model is told about it; `parameters` is a JSON schema of type object."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+
+
+class ModelRequest(Struct, frozen=True):
+    """One model call.
+
+    Attributes:
+        model: the model's name; empty lets the server choose.
+        system: the fixed system text.
+        tools: the fixed tool block.
+        messages: the conversation; an append-only sequence, so that an adapter may cache what it serialised.
+        temperature: sampling temperature; None leaves it to the server.
+        max_tokens: cap on the reply in tokens; None leaves it to the server.
+        tool_choice: "auto", or "none" for a call that must answer in text (a summary): the tools are
+            still sent, since a tool block that changes re-reads the whole prompt.
+        response_schema: a JSON schema that the answer must follow, where the server can enforce it.
+        keep_thinking: send the model's earlier thoughts back to it.
+    """
+
+    model: str
+    system: str
+    tools: tuple[ToolSpec, ...]
+    messages: Sequence[Message]
+    temperature: float | None = None
+    max_tokens: int | None = None
+    tool_choice: Literal["auto", "none"] = "auto"
+    response_schema: dict[str, Any] | None = None
+    keep_thinking: bool = False
+
+
+class Usage(Struct, frozen=True):
+    """Token counts as the server reported them; 0 means not reported.
+
+    Attributes:
+        prompt_tokens: tokens of the prompt.
+        completion_tokens: tokens of the reply, thoughts included.
+        cached_tokens: how many prompt tokens the server took from its cache.
+        estimated: True when the server reported nothing and the figures are ours (bytes / 4).
+    """
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+    estimated: bool = False
+
+
+class TextChunk(Struct, frozen=True):
+    """A piece of the answer."""
+
+    text: str
+
+
+class ThinkingChunk(Struct, frozen=True):
+    """A piece of the model's thought."""
+
+    text: str
+
+
+class Progress(Struct, frozen=True):
+    """A sign of life before the first token: how much of the prompt has been read, 0 to 1, where known."""
+
+    fraction: float | None = None
+
+
+class Retrying(Struct, frozen=True):
+    """The adapter is about to try again."""
+
+    reason: str
+    attempt: int
+    delay: float
+
+
+class Reply(Struct, frozen=True):
+    """The whole reply; always the last event of a stream.
+
+    Attributes:
+        message: the assistant's message (thinking, text, tool calls).
+        finish_reason: why the model stopped.
+        usage: token counts.
+        model: the model's name as the server gave it.
+        truncated_calls: ids of calls that the reply cut off: they must not run.
+        first_token_s: seconds from sending the request to the first token.
+        total_s: seconds from sending the request to the end of the stream.
+    """
+
+    message: Message
+    finish_reason: FinishReason
+    usage: Usage
+    model: str = ""
+    truncated_calls: frozenset[str] = frozenset()
+    first_token_s: float = 0.0
+    total_s: float = 0.0
+
+
+ModelEvent = TextChunk | ThinkingChunk | Progress | Retrying | Reply

@@ -1,0 +1,247 @@
+"""Ports: what the engine needs from the world. Each has one conformance suite and one fake in `lmagent.testing`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Literal, Protocol
+
+from msgspec import Struct
+
+from lmagent.core.events import DurableEvent
+from lmagent.core.model import ModelEvent, ModelRequest
+
+
+class Clock(Protocol):
+    """Time. Nothing else in core or engine reads it."""
+
+    def now(self) -> float:
+        """Unix time in seconds."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds that never go back."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        ...
+
+
+class Provider(Protocol):
+    """A model server."""
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        """Stream one reply; the last event is the `Reply`.
+
+        Raises:
+            ProviderError: typed, and only after the adapter's own retries.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Close connections."""
+        ...
+
+
+class Damage(Struct, frozen=True):
+    """A log line that could not be read.
+
+    Attributes:
+        line: its number, from 1.
+        reason: what is wrong with it.
+        torn: True for a half-written last line, which was cut off; False for a line in the middle, which was skipped.
+        size: its length in bytes.
+    """
+
+    line: int
+    reason: str
+    torn: bool
+    size: int
+
+
+class SessionLog(Protocol):
+    """The log of one session, open for writing by this process alone.
+
+    Attributes:
+        session: the session's id.
+        damage: what was wrong with the log when it was opened.
+    """
+
+    session: str
+    damage: Sequence[Damage]
+
+    def events(self) -> Iterable[DurableEvent]:
+        """The events that were in the log when it was opened, in order."""
+        ...
+
+    async def append(self, event: DurableEvent, *, sync: bool = False) -> DurableEvent:
+        """Write the event and return it with its `id`, `seq` and `ts`.
+
+        The bytes have reached the kernel when this returns (a SIGKILL does not lose them); with `sync`, the disk.
+
+        Raises:
+            StoreError: it could not be written whole; the log is as it was before.
+        """
+        ...
+
+    async def put_blob(self, content: bytes) -> str:
+        """Keep `content` and return its SHA-256 in hexadecimal."""
+        ...
+
+    def get_blob(self, sha256: str) -> bytes:
+        """The content of a blob, by its hash or a unique prefix of at least 8 digits.
+
+        Raises:
+            StoreError: there is no such blob, or its content no longer matches its hash.
+        """
+        ...
+
+    def close(self) -> None:
+        """Release the session."""
+        ...
+
+
+class EventStore(Protocol):
+    """All sessions of a workspace."""
+
+    def create(self, session: str) -> SessionLog:
+        """A new, empty log. Nothing is on disk before the first append.
+
+        Raises:
+            StoreError: there is a session of that id.
+        """
+        ...
+
+    def open(self, session: str) -> SessionLog:
+        """An existing log, for writing.
+
+        Raises:
+            SessionNotFound: no such session.
+            SessionBusy: another process writes it.
+        """
+        ...
+
+    def read(self, session: str, after: int = 0) -> Iterable[DurableEvent]:
+        """Events with `seq` > `after`, without opening the session for writing.
+
+        Raises:
+            SessionNotFound: no such session.
+        """
+        ...
+
+    def follow(self, session: str, after: int = 0) -> AsyncIterator[DurableEvent]:
+        """History, then events as any process appends them, without a gap."""
+        ...
+
+    def sessions(self) -> Sequence[str]:
+        """Ids of all sessions, oldest first."""
+        ...
+
+    def delete(self, session: str) -> None:
+        """Delete a session with its blobs.
+
+        Raises:
+            SessionNotFound: no such session.
+            SessionBusy: a process writes it.
+        """
+        ...
+
+
+class ExecResult(Struct, frozen=True):
+    """How a command ended.
+
+    Attributes:
+        exit_code: its exit status; negative is the signal that ended it.
+        timed_out: it was killed at the timeout.
+        output: its output, head and tail where it is long.
+    """
+
+    exit_code: int
+    timed_out: bool
+    output: str
+
+
+class Promises(Struct, frozen=True):
+    """What a sandbox really keeps, as its probe found out."""
+
+    name: str
+    filesystem: bool
+    network: bool
+    processes: bool
+    limits: bool
+
+
+class Sandbox(Protocol):
+    """Where commands run."""
+
+    promises: Promises
+
+    async def run(
+        self,
+        argv: Sequence[str],
+        *,
+        workspace: Path,
+        timeout: float,
+        emit: Callable[[str], None],
+    ) -> ExecResult:
+        """Run a command to its end, or kill its whole tree at `timeout` seconds.
+
+        Raises:
+            SandboxError: nothing was run.
+        """
+        ...
+
+
+class Job(Struct, frozen=True):
+    """A piece of work: run `session` until it is idle.
+
+    Attributes:
+        id: unique; submitting the same id twice is one job.
+        lane: jobs of a lane run one at a time, in order.
+        run_at: Unix time before which it does not run.
+    """
+
+    id: str
+    lane: str
+    run_at: float = 0.0
+
+
+class Dispatcher(Protocol):
+    """Delivers jobs, one at a time a lane, lanes in parallel."""
+
+    async def submit(self, job: Job) -> None:
+        """Accept a job; when this returns it will run."""
+        ...
+
+    async def cancel(self, job: str) -> bool:
+        """Forget a job that has not begun; False if it has."""
+        ...
+
+    async def serve(self, handler: Callable[[Job], Awaitable[None]]) -> None:
+        """Run jobs until cancelled."""
+        ...
+
+
+class MemoryHit(Struct, frozen=True):
+    """A found memory; `score` is higher for a better match."""
+
+    id: str
+    text: str
+    score: float
+
+
+class MemoryIndex(Protocol):
+    """Search over remembered texts."""
+
+    def put(self, id: str, text: str, kind: Literal["fact", "lesson", "session"]) -> None:
+        """Add or replace a text."""
+        ...
+
+    def search(self, query: str, limit: int = 5) -> Sequence[MemoryHit]:
+        """The best matches, best first."""
+        ...
+
+    def forget(self, id: str) -> bool:
+        """Remove a text; False if there was none."""
+        ...
