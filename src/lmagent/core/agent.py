@@ -14,7 +14,8 @@ class Limits(Struct, frozen=True):
         turn_seconds: wall time of a turn; None is unlimited.
         session_tokens: prompt + reply tokens in the session; None is unlimited.
         nudges: how often narration without a call is answered before the turn ends as incomplete.
-        repeats: identical (tool, arguments, result) before a hint; at twice that the call is withheld, at three times the turn stops.
+        repeats: identical (tool, arguments, result) before a hint; at twice that the call is withheld, at three
+            times the turn stops.
         errors: failed calls in a row before the turn stops (`MAX_ERRORS`).
         empties: empty replies in a row before the turn stops (`MAX_EMPTY_ITERATIONS`).
         no_progress: steps without a new result before the turn stops (`MAX_NO_PROGRESS_ITERS`).
@@ -55,7 +56,8 @@ class Window(Struct, frozen=True):
     @property
     def trigger(self) -> int:
         """Prompt tokens at which the conversation is compacted."""
-        return min(self.threshold, int((self.tokens - self.reserve) * self.share))
+        reserve = min(self.reserve, self.tokens // 4)
+        return min(self.threshold, int((self.tokens - reserve) * self.share))
 
 
 class Agent(Struct, frozen=True):

@@ -1,8 +1,8 @@
 """Event: an immutable fact about a session.
 
 Durable events have a `seq` (1, 2, 3 … without gaps) and stand in the log; ephemeral ones (`*.delta`,
-`tool.output`, `progress`, `retrying`) have `seq` 0 and exist only while somebody watches. The union is closed and tagged by
-`type`; golden files in `tests/golden/` hold every version that was ever written.
+`tool.output`, `progress`, `retrying`) have `seq` 0 and exist only while somebody watches. The union is closed and
+tagged by `type`; golden files in `tests/golden/` hold every version that was ever written.
 
 Order within a session:
 

@@ -1,7 +1,7 @@
 """Tool: a thing the model can ask for, and its contract with the engine.
 
-arguments  a msgspec Struct (the engine decodes, validates and words the errors), or a JSON schema for tools from outside
-effect     what it can do to the world; the gate decides by it, and reads of one reply run in parallel
+arguments  a msgspec Struct (the engine decodes, validates and words the errors), or a JSON schema for tools from
+outside effect     what it can do to the world; the gate decides by it, and reads of one reply run in parallel
 run        gets decoded arguments and a context; returns a ToolOutput or raises ToolError; anything else that it
            raises is a bug, is caught at the tool boundary and reported to the model as such
 """

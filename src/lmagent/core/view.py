@@ -1,0 +1,243 @@
+"""View: the fold from events to what a person sees. One for the terminal, replay, reconnect; the web UI has its twin.
+
+`reduce` takes durable and live events alike. Live text stands in `draft` until the durable message replaces it, so a
+watcher who joins late, reconnects or replays a log ends with the same view.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from lmagent.core import events as ev
+from lmagent.core.messages import Text, Thinking, ToolStatus
+
+State = Literal["idle", "thinking", "running", "waiting", "retrying"]
+
+
+class UserBlock(Struct, frozen=True, tag_field="kind", tag="user"):
+    """What the user said; `pending` until it has reached the model."""
+
+    id: str
+    text: str
+    pending: bool
+    delivery: str
+
+
+class TextBlock(Struct, frozen=True, tag_field="kind", tag="text"):
+    """What the model said."""
+
+    text: str
+
+
+class ThinkingBlock(Struct, frozen=True, tag_field="kind", tag="thinking"):
+    """What the model thought."""
+
+    text: str
+
+
+class ToolBlock(Struct, frozen=True, tag_field="kind", tag="tool"):
+    """A call: one line, and its result when it is there."""
+
+    call_id: str
+    tool: str
+    summary: str
+    status: ToolStatus | Literal["pending", "running"]
+    content: str = ""
+    diff: str = ""
+    duration: float = 0.0
+
+
+class NoticeBlock(Struct, frozen=True, tag_field="kind", tag="notice"):
+    """Something to know: a notice, a compaction, the end of a turn that is not simply done."""
+
+    level: Literal["info", "warning", "error"]
+    text: str
+
+
+Block = UserBlock | TextBlock | ThinkingBlock | ToolBlock | NoticeBlock
+
+
+class Pending(Struct, frozen=True):
+    """An approval that waits for a person."""
+
+    id: str
+    call_id: str
+    tool: str
+    summary: str
+    preview: str
+    reason: str
+    grant: str
+
+
+class Totals(Struct, frozen=True):
+    """Usage so far; `context` is the size of the last prompt in tokens."""
+
+    steps: int = 0
+    prompt: int = 0
+    completion: int = 0
+    cached: int = 0
+    context: int = 0
+    tokens_per_s: float = 0.0
+
+
+class View(Struct, frozen=True):
+    """What a person sees of a session."""
+
+    session: str = ""
+    title: str = ""
+    model: str = ""
+    mode: str = "normal"
+    state: State = "idle"
+    turn: int = 0
+    outcome: str = ""
+    blocks: tuple[Block, ...] = ()
+    draft: str = ""
+    thinking: str = ""
+    progress: float | None = None
+    approvals: tuple[Pending, ...] = ()
+    totals: Totals = Totals()
+
+
+def reduce(view: View, event: ev.Event) -> View:
+    """The view after the event."""
+    match event:
+        case ev.TextDelta(text=text):
+            return _with(view, draft=view.draft + text, state="running", progress=None)
+        case ev.ThinkingDelta(text=text):
+            return _with(view, thinking=view.thinking + text, state="thinking", progress=None)
+        case ev.PrefillProgress(fraction=fraction):
+            return _with(view, progress=fraction)
+        case ev.RetryScheduled():
+            return _with(view, draft="", thinking="", state="retrying")
+        case ev.ToolOutput():
+            return view
+        case ev.MessageAdded():
+            return _message(view, event)
+        case ev.ToolStarted() | ev.ToolFinished():
+            return _tool(view, event)
+        case ev.ApprovalRequested() | ev.ApprovalResolved():
+            return _approval(view, event)
+        case ev.StepStarted() | ev.StepFinished() | ev.TurnStarted() | ev.TurnFinished():
+            return _turn(view, event)
+        case _:
+            return _session(view, event)
+
+
+def _with(view: View, **changes: object) -> View:
+    return msgspec.structs.replace(view, **changes)
+
+
+def _add(view: View, *blocks: Block, **changes: object) -> View:
+    return _with(view, blocks=(*view.blocks, *blocks), **changes)
+
+
+def _message(view: View, event: ev.MessageAdded) -> View:
+    if event.message.role == "assistant":
+        added: list[Block] = []
+        for part in event.message.parts:
+            if isinstance(part, Thinking) and part.text.strip():
+                added.append(ThinkingBlock(part.text))
+            elif isinstance(part, Text) and part.text.strip():
+                added.append(TextBlock(part.text))
+        calls = [ToolBlock(call.id, call.name, call.name, "pending") for call in event.message.tool_calls]
+        return _add(view, *added, *calls, draft="", thinking="")
+    if event.origin not in ("input", "steer"):
+        return view
+    blocks = tuple(
+        UserBlock(block.id, block.text, False, block.delivery)
+        if isinstance(block, UserBlock) and block.id == event.input
+        else block
+        for block in view.blocks
+    )
+    return _with(view, blocks=blocks)
+
+
+def _tool(view: View, event: ev.ToolStarted | ev.ToolFinished) -> View:
+    blocks = list(view.blocks)
+    for position in range(len(blocks) - 1, -1, -1):
+        block = blocks[position]
+        if not isinstance(block, ToolBlock) or block.call_id != event.call_id:
+            continue
+        if isinstance(event, ev.ToolStarted):
+            blocks[position] = ToolBlock(block.call_id, event.tool, event.summary or event.tool, "running")
+        else:
+            diff = event.data.get("diff", "")
+            blocks[position] = ToolBlock(
+                block.call_id,
+                event.tool,
+                block.summary,
+                event.status,
+                event.content,
+                diff if isinstance(diff, str) else "",
+                event.duration,
+            )
+        break
+    return _with(view, blocks=tuple(blocks), state="running")
+
+
+def _approval(view: View, event: ev.ApprovalRequested | ev.ApprovalResolved) -> View:
+    if isinstance(event, ev.ApprovalResolved):
+        left = tuple(item for item in view.approvals if item.id != event.approval)
+        return _with(view, approvals=left, state="waiting" if left else "running")
+    pending = Pending(event.id, event.call_id, event.tool, event.summary, event.preview, event.reason, event.grant)
+    return _with(view, approvals=(*view.approvals, pending), state="waiting")
+
+
+def _turn(view: View, event: ev.StepStarted | ev.StepFinished | ev.TurnStarted | ev.TurnFinished) -> View:
+    match event:
+        case ev.TurnStarted():
+            return _with(view, turn=event.turn, state="thinking", outcome="")
+        case ev.StepStarted():
+            totals = msgspec.structs.replace(view.totals, context=event.prompt_tokens)
+            return _with(view, state="thinking", draft="", thinking="", totals=totals, model=event.model or view.model)
+        case ev.StepFinished():
+            return _with(view, totals=_count(view.totals, event), model=event.model or view.model)
+        case ev.TurnFinished():
+            ended = _with(view, state="idle", outcome=event.outcome, draft="", thinking="", progress=None)
+            if event.outcome == "done" or not event.reason:
+                return ended
+            level = "error" if event.outcome == "error" else "warning"
+            return _add(ended, NoticeBlock(level, f"{event.outcome}: {event.reason}"))
+
+
+def _count(totals: Totals, event: ev.StepFinished) -> Totals:
+    seconds = event.total_s - event.first_token_s
+    usage = event.usage
+    return Totals(
+        steps=totals.steps + 1,
+        prompt=totals.prompt + usage.prompt_tokens,
+        completion=totals.completion + usage.completion_tokens,
+        cached=totals.cached + usage.cached_tokens,
+        context=usage.prompt_tokens + usage.completion_tokens or totals.context,
+        tokens_per_s=round(usage.completion_tokens / seconds, 1) if seconds > 0.05 else totals.tokens_per_s,
+    )
+
+
+def _session(view: View, event: ev.Event) -> View:
+    match event:
+        case ev.SessionCreated():
+            return _with(view, session=event.session, model=event.model, mode=event.mode)
+        case ev.SessionForked():
+            return _add(view, NoticeBlock("info", f"forked from {event.parent}"), session=event.session)
+        case ev.SessionRenamed():
+            return _with(view, title=event.title)
+        case ev.ModeChanged():
+            return _with(view, mode=event.mode)
+        case ev.ModelChanged():
+            return _with(view, model=event.model)
+        case ev.InputReceived():
+            title = view.title or " ".join(event.message.text.split()[:12])
+            return _add(view, UserBlock(event.id, event.message.text, True, event.delivery), title=title)
+        case ev.InputWithdrawn():
+            left = tuple(b for b in view.blocks if not (isinstance(b, UserBlock) and b.id == event.input))
+            return _with(view, blocks=left)
+        case ev.CompactionDone():
+            text = f"the conversation was shortened: {event.before_tokens:,} → {event.after_tokens:,} tokens"
+            return _add(view, NoticeBlock("info", text))
+        case ev.Notice():
+            return _add(view, NoticeBlock(event.level, f"{event.text}\n{event.fix}".strip()))
+        case _:
+            return view

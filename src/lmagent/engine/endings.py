@@ -1,0 +1,92 @@
+"""Endings: what a reply without a tool call means.
+
+A model that narrates ("I will now read the file…") has not finished; one that asks is waiting for a person. The words
+looked for are the ones small models end on; a text that none of them fits is an answer.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["done", "blocked", "waiting", "question", "narration"]
+
+_BLOCKED = re.compile(r"^[\s*_#>-]*BLOCKED:[\s*_]*(?P<reason>.*)", re.MULTILINE | re.DOTALL)
+_WAIT = re.compile(
+    r"^[\s*_#>-]*WAIT:[\s*_]*(?P<when>\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)"
+    r"[\s*_]*:?[\s*_]*(?P<reason>.*)",
+    re.MULTILINE,
+)
+_COMPLETE = re.compile(r"\bTASK_COMPLETE\b")
+_INTENT = re.compile(
+    r"\b(?:I(?:'|’)ll|I will|I(?:'|’)m going to|I am going to|I need to|I should|let me(?! know)|let(?:'|’)s|"
+    r"(?:next|first|now|then),? I(?:'|’)?(?: will|ll)?|I(?:'|’)m (?:now )?(?:about to|reading|checking|looking)|"
+    r"proceeding to|starting (?:by|with))\b",
+    re.IGNORECASE,
+)
+_ACTION = re.compile(
+    r"\b(?:read|open|look|check|list|search|grep|find|creat|writ|edit|updat|fix|run|execut|examin|inspect|explor|"
+    r"start|begin|proceed|continu|call|use|add|implement|gather|review|scan|analy[sz]|summari[sz]|fetch|load|test)",
+    re.IGNORECASE,
+)
+_LATER = re.compile(
+    r"\b(?:if|once|when|after|unless|as soon as) you\b|\bremember\b|\bin (?:the )?future\b", re.IGNORECASE
+)
+_COURTESY = re.compile(
+    r"\b(?:anything else|would you like|do you want me|want me to|shall i|should i also|need (?:any|more|further)|"
+    r"any (?:other )?questions|like me to|further assistance|help you with)\b",
+    re.IGNORECASE,
+)
+_SENTENCE_END = re.compile(r"(?<=[.!?…:])\s+|\n+")
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What a reply means: `reason` is the text of a block, wait or question; `when` the time of a wait."""
+
+    kind: Kind
+    reason: str = ""
+    when: str = ""
+
+
+def classify(text: str, *, acted: bool) -> Ending:
+    """What a reply without a tool call means.
+
+    Args:
+        text: the visible text of the reply.
+        acted: whether any tool has run in this turn; before that, an announcement is narration even in a long text.
+    """
+    stripped = text.strip()
+    if found := _WAIT.search(stripped):
+        return Ending("waiting", found["reason"].strip() or "no reason given", found["when"])
+    if found := _BLOCKED.search(stripped):
+        return Ending("blocked", found["reason"].strip())
+    if _COMPLETE.search(stripped):
+        return Ending("done")
+    last = _last_sentence(stripped)
+    if last.endswith("?"):
+        return Ending("done") if acted and _COURTESY.search(last) else Ending("question", last)
+    if _announces(last, stripped, acted=acted):
+        return Ending("narration", last)
+    return Ending("done")
+
+
+def answer_of(text: str) -> str:
+    """The final answer without the marker that some models end on."""
+    return _COMPLETE.sub("", text).strip()
+
+
+def _announces(last: str, whole: str, *, acted: bool) -> bool:
+    if "```" in whole[-8:] or _LATER.search(last):
+        return False
+    if _INTENT.search(last) and _ACTION.search(last):
+        return True
+    # Nothing has been done yet, and a short text opens with an announcement: "I'll check the files. One moment."
+    opening = _SENTENCE_END.split(whole, maxsplit=1)[0]
+    return not acted and len(whole) < 300 and bool(_INTENT.search(opening) and _ACTION.search(opening))
+
+
+def _last_sentence(text: str) -> str:
+    pieces = [piece.strip(" \t*_`>#-") for piece in _SENTENCE_END.split(text)]
+    return next((piece for piece in reversed(pieces) if piece), "")

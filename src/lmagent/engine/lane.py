@@ -1,0 +1,53 @@
+"""Lane: what a session has been asked to do is done here, one turn after the other.
+
+A session is serial; two sessions are two lanes. An interrupt, from a command or from outside, ends the running
+turn and still leaves a log from which the session can go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import anyio
+
+from lmagent.core.events import TurnFinished
+from lmagent.engine import recovery, turn
+from lmagent.engine.session import Session
+
+
+async def run_until_idle(session: Session) -> TurnFinished | None:
+    """Carry out what was submitted, turn after turn, and return how the last turn ended.
+
+    A turn that an earlier process left unfinished is closed as interrupted when new input comes, and is gone on
+    with after `Continue`.
+    """
+    last: TurnFinished | None = None
+    while not session.closed:
+        if session.wants_resume:
+            session.wants_resume = False
+            if session.state.turn_open or session.state.owes_reply:
+                last = await _guarded(session, turn.resume)
+                continue
+        if not session.state.waiting("submit", "queue", "steer"):
+            break
+        if session.state.turn_open:
+            await recovery.close_turn(session, "crash", "the program ended in the middle of this turn")
+        last = await _guarded(session, turn.begin)
+    if session.wants_compaction is not None and not session.closed:
+        await _guarded(session, turn.compact_only)
+    return last
+
+
+async def _guarded(session: Session, work: Callable[[Session], Awaitable[TurnFinished | None]]) -> TurnFinished | None:
+    outcome: TurnFinished | None = None
+    with anyio.CancelScope() as scope:
+        session.scope = scope
+        try:
+            outcome = await work(session)
+        except anyio.get_cancelled_exc_class():
+            with anyio.CancelScope(shield=True):
+                outcome = await recovery.close_turn(session, "interrupt", "interrupted by the user")
+            raise
+        finally:
+            session.scope = None
+    return outcome

@@ -1,0 +1,80 @@
+"""Recovery: bring a conversation that broke off into a valid state, by appending only.
+
+What had begun and may have acted is reported to the model as interrupted, and is never repeated; what had not
+begun can still be carried out, or is reported as not run.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from lmagent.core.events import ApprovalResolved, MessageAdded, ToolFinished, TurnFinished
+from lmagent.core.messages import assistant
+from lmagent.engine.session import Session
+
+OUTCOME_UNKNOWN = (
+    "Interrupted: it had started and its outcome is unknown. It may have acted, fully or in part. "
+    "It was not repeated. Check the state before you go on."
+)
+NOT_RUN = "Not run: the turn ended before it could start."
+NO_REPLY = "[no reply: the turn ended here]"
+
+
+async def report_interrupted_calls(session: Session) -> None:
+    """Give a result to every open call that had started; a call that is safe to repeat is left to be repeated."""
+    for call in session.state.open_calls:
+        started = session.state.started.get(call.id)
+        if started is None or started.replay_safe:
+            continue
+        await session.record(
+            ToolFinished(
+                call_id=call.id,
+                tool=started.tool,
+                status="interrupted",
+                content=OUTCOME_UNKNOWN,
+                size=len(OUTCOME_UNKNOWN),
+                data={"code": "interrupted"},
+            )
+        )
+
+
+async def close_turn(session: Session, cause: Literal["interrupt", "crash"], reason: str) -> TurnFinished:
+    """End a turn that cannot go on: every call gets its result, what was said so far is kept."""
+    await _close_calls(session)
+    await _keep_partial(session)
+    for request in list(session.state.approvals.values()):
+        await session.record(ApprovalResolved(approval=request.id, call_id=request.call_id, approved=False, by=cause))
+    finished = TurnFinished(outcome="interrupted", cause=cause, reason=reason, steps=session.state.step)
+    stored = await session.record(finished, sync=True)
+    assert isinstance(stored, TurnFinished)
+    return stored
+
+
+async def close_conversation(session: Session) -> None:
+    """Before a new input: nothing is left open, and what has been sent without an answer is answered."""
+    await _close_calls(session)
+    state = session.state
+    if state.owes_reply and state.sealed >= len(state.messages):
+        await session.record(MessageAdded(message=assistant(NO_REPLY), origin="recovery"))
+
+
+async def _close_calls(session: Session) -> None:
+    await report_interrupted_calls(session)
+    for call in session.state.open_calls:
+        await session.record(
+            ToolFinished(
+                call_id=call.id,
+                tool=call.name,
+                status="interrupted",
+                content=NOT_RUN,
+                size=len(NOT_RUN),
+                data={"code": "not_run"},
+            )
+        )
+
+
+async def _keep_partial(session: Session) -> None:
+    text = "".join(session.partial).strip()
+    session.partial = []
+    if text and session.state.owes_reply:
+        await session.record(MessageAdded(message=assistant(f"{text}\n[interrupted here]"), origin="recovery"))

@@ -1,0 +1,281 @@
+"""State: everything that is known about a session, as a fold of its events.
+
+The fold is the only writer. `messages` is the conversation exactly as it is sent: it grows at its end, and only
+`compaction.done` replaces it. What has been sent once (`step.started` seals it) is never touched again, so text
+that arrives behind unsent tool results or an unsent user message joins that message; chat templates that insist on
+alternating roles then accept it, and what a server has cached stays valid.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from lmagent.core.events import (
+    ApprovalRequested,
+    ApprovalResolved,
+    CompactionDone,
+    DurableEvent,
+    InputReceived,
+    InputWithdrawn,
+    MessageAdded,
+    ModeChanged,
+    ModelChanged,
+    PermissionMode,
+    SessionCreated,
+    SessionForked,
+    SessionRenamed,
+    StepFinished,
+    StepStarted,
+    ToolFinished,
+    ToolStarted,
+    TurnFinished,
+    TurnStarted,
+)
+from lmagent.core.messages import Image, Message, Part, Text, Thinking, ToolCall, ToolResult
+from lmagent.core.model import ToolSpec, Usage
+from lmagent.core.tool import FileMark
+
+BYTES_PER_TOKEN = 4
+"""The rule of thumb used until the server has reported real counts."""
+
+_NOTE_NAME = re.compile(r"<([a-z_]+)>")
+
+
+@dataclass(slots=True)
+class SessionState:
+    """The fold. Read it freely; change it only by `apply`."""
+
+    session: str = ""
+    workspace: str = ""
+    agent: str = ""
+    system: str = ""
+    tools: tuple[ToolSpec, ...] = ()
+    model: str = ""
+    mode: PermissionMode = "normal"
+    title: str = ""
+    seq: int = 0
+    messages: list[Message] = field(default_factory=list[Message])
+    sealed: int = 0
+    calls: dict[str, ToolResult | None] = field(default_factory=dict[str, "ToolResult | None"])
+    call_names: set[str] = field(default_factory=set[str])
+    started: dict[str, ToolStarted] = field(default_factory=dict[str, ToolStarted])
+    inputs: dict[str, InputReceived] = field(default_factory=dict[str, InputReceived])
+    approvals: dict[str, ApprovalRequested] = field(default_factory=dict[str, ApprovalRequested])
+    grants: list[str] = field(default_factory=list[str])
+    files: dict[str, FileMark] = field(default_factory=dict[str, FileMark])
+    artifacts: dict[str, str] = field(default_factory=dict[str, str])
+    notes: dict[str, str] = field(default_factory=dict[str, str])
+    user_texts: list[str] = field(default_factory=list[str])
+    last_error: str = ""
+    turn: int = 0
+    turn_open: bool = False
+    step: int = 0
+    steps_total: int = 0
+    compactions: int = 0
+    usage: Usage = field(default_factory=Usage)
+    prompt_tokens: int = 0
+    fixed_bytes: int = 0
+    conversation_bytes: int = 0
+    sealed_bytes: int = 0
+    measured_bytes: int = 0
+    last_outcome: str = ""
+    unattended_denials: set[str] = field(default_factory=set[str])
+
+    # --- questions ------------------------------------------------------------------------------------------
+
+    @property
+    def open_calls(self) -> list[ToolCall]:
+        """Calls of the last assistant message that have no result yet, in the model's order."""
+        if not self.calls:
+            return []
+        return [call for call in self.messages[-1].tool_calls if self.calls.get(call.id) is None]
+
+    @property
+    def owes_reply(self) -> bool:
+        """Whether the conversation ends with something that the model has not answered."""
+        return bool(self.messages) and self.messages[-1].role != "assistant"
+
+    def waiting(self, *deliveries: str) -> list[InputReceived]:
+        """Inputs of these deliveries that have not reached the model, oldest first."""
+        return [item for item in self.inputs.values() if item.delivery in deliveries]
+
+    def estimate_tokens(self) -> int:
+        """Prompt tokens of the next request: the server's last count plus bytes / 4 of what came since."""
+        if not self.prompt_tokens:
+            return (self.fixed_bytes + self.conversation_bytes) // BYTES_PER_TOKEN
+        return self.prompt_tokens + (self.conversation_bytes - self.measured_bytes) // BYTES_PER_TOKEN
+
+    # --- the fold ---------------------------------------------------------------------------------------------
+
+    def apply(self, event: DurableEvent) -> None:
+        """Fold one event in."""
+        self.seq = event.seq or self.seq
+        match event:
+            case MessageAdded():
+                self._add(event)
+            case ToolFinished():
+                self._finish_call(event)
+            case ToolStarted():
+                self.started[event.call_id] = event
+            case StepStarted():
+                self.sealed, self.sealed_bytes = len(self.messages), self.conversation_bytes
+                self.step = event.step
+            case StepFinished():
+                self._measure(event)
+            case CompactionDone():
+                self._compact(event)
+            case SessionCreated() | SessionForked() | SessionRenamed() | ModeChanged() | ModelChanged():
+                self._describe(event)
+            case _:
+                self._wait(event)
+
+    def _describe(self, event: SessionCreated | SessionForked | SessionRenamed | ModeChanged | ModelChanged) -> None:
+        match event:
+            case SessionCreated():
+                self.session, self.workspace, self.agent = event.session, event.workspace, event.agent
+                self.system, self.tools = event.system, event.tools
+                self.model, self.mode = event.model, event.mode
+                self.fixed_bytes = len(self.system.encode()) + sum(map(_spec_bytes, self.tools))
+            case SessionForked():
+                self.session = event.session
+                self.inputs.clear()
+            case SessionRenamed():
+                self.title = event.title
+            case ModeChanged():
+                self.mode = event.mode
+            case ModelChanged():
+                self.model = event.model
+                # Another model counts in other tokens: measure anew.
+                self.prompt_tokens = 0
+
+    def _wait(self, event: DurableEvent) -> None:
+        """What is waiting for the model, for a person, or for the end of the turn."""
+        match event:
+            case InputReceived():
+                self.inputs[event.id] = event
+            case InputWithdrawn():
+                self.inputs.pop(event.input, None)
+            case TurnStarted():
+                self.turn, self.turn_open, self.step = event.turn, True, 0
+                self.unattended_denials.clear()
+            case TurnFinished():
+                self.turn_open, self.last_outcome = False, event.outcome
+            case ApprovalRequested():
+                self.approvals[event.id] = event
+            case ApprovalResolved():
+                self._resolve(event)
+            case _:
+                pass
+
+    def _add(self, event: MessageAdded) -> None:
+        message = event.message
+        if event.input is not None:
+            self.inputs.pop(event.input, None)
+        if message.role == "assistant":
+            self._append(message)
+            self.calls = dict.fromkeys(call.id for call in message.tool_calls)
+            self.call_names.update(self.calls)
+            return
+        if event.origin in ("input", "steer"):
+            self.user_texts.append(message.text)
+            self.title = self.title or " ".join(message.text.split()[:12])
+        elif event.origin == "note" and (found := _NOTE_NAME.match(message.text)):
+            self.notes[found.group(1)] = message.text
+        self._join(message)
+
+    def _append(self, message: Message) -> None:
+        self.messages.append(message)
+        self.conversation_bytes += message_bytes(message)
+
+    def _join(self, message: Message) -> None:
+        """Append a user message, or let it join the unsent message before it."""
+        if len(self.messages) <= self.sealed or self.messages[-1].role == "assistant":
+            self._append(message)
+            return
+        last = self.messages.pop()
+        self.conversation_bytes -= message_bytes(last)
+        if last.role == "tool":
+            (result,) = last.parts
+            assert isinstance(result, ToolResult)
+            joined = ToolResult(result.call_id, result.status, f"{result.content}\n\n{message.text}")
+            self._append(Message("tool", (joined,)))
+        else:
+            parts: tuple[Part, ...] = (*last.parts, Text("\n\n"), *message.parts)
+            self._append(Message("user", parts))
+
+    def _finish_call(self, event: ToolFinished) -> None:
+        self.started.pop(event.call_id, None)
+        if event.status == "ok":
+            self._mark_file(event)
+            self.unattended_denials.discard(event.tool)
+        else:
+            self.last_error = event.content[:500]
+        if event.data.get("unattended"):
+            self.unattended_denials.add(event.tool)
+        if event.artifact:
+            self.artifacts[event.artifact[:12]] = f"{event.tool} ({event.size} bytes)"
+        if event.call_id not in self.calls:
+            return
+        self.calls[event.call_id] = ToolResult(event.call_id, event.status, event.content)
+        results = list(self.calls.values())
+        if all(result is not None for result in results):
+            for result in results:
+                if result is not None:
+                    self._append(Message("tool", (result,)))
+            self.calls = {}
+
+    def _mark_file(self, event: ToolFinished) -> None:
+        path, sha256 = event.data.get("path"), event.data.get("sha256")
+        if isinstance(path, str) and isinstance(sha256, str):
+            before = self.files.get(path)
+            changed = bool(event.data.get("changed")) or (before is not None and before.changed)
+            self.files.pop(path, None)  # the order says which file was touched last
+            self.files[path] = FileMark(sha256, changed)
+
+    def _measure(self, event: StepFinished) -> None:
+        self.steps_total += 1
+        self.usage = Usage(
+            self.usage.prompt_tokens + event.usage.prompt_tokens,
+            self.usage.completion_tokens + event.usage.completion_tokens,
+            self.usage.cached_tokens + event.usage.cached_tokens,
+            self.usage.estimated or event.usage.estimated,
+        )
+        if event.usage.estimated:
+            return
+        self.prompt_tokens, self.measured_bytes = event.usage.prompt_tokens, self.sealed_bytes
+
+    def _resolve(self, event: ApprovalResolved) -> None:
+        self.approvals.pop(event.approval, None)
+        if event.approved and event.scope == "session" and event.grant and event.grant not in self.grants:
+            self.grants.append(event.grant)
+
+    def _compact(self, event: CompactionDone) -> None:
+        self.messages = list(event.messages)
+        self.conversation_bytes = sum(map(message_bytes, self.messages))
+        self.sealed = self.sealed_bytes = 0
+        self.calls = {}
+        self.prompt_tokens = self.measured_bytes = 0
+        self.compactions += 1
+
+
+def message_bytes(message: Message) -> int:
+    """Bytes of a message as far as a model reads it; an image counts as 4,000 (about 1,000 tokens)."""
+    size = 16
+    for part in message.parts:
+        match part:
+            case Text(text=text):
+                size += len(text.encode("utf-8", "surrogatepass"))
+            case ToolCall(name=name, arguments=arguments):
+                size += len(name) + len(arguments.encode("utf-8", "surrogatepass")) + 24
+            case ToolResult(content=content):
+                size += len(content.encode("utf-8", "surrogatepass"))
+            case Image():
+                size += 4000
+            case Thinking():
+                pass
+    return size
+
+
+def _spec_bytes(spec: ToolSpec) -> int:
+    return len(spec.name) + len(spec.description) + len(str(spec.parameters)) + 60

@@ -1,0 +1,109 @@
+"""Step: one model call. Streams it, shows it, records it."""
+
+from __future__ import annotations
+
+from lmagent.core.errors import BadReply, ContextOverflow, ServerFailure
+from lmagent.core.events import (
+    MessageAdded,
+    PrefillProgress,
+    RetryScheduled,
+    StepFinished,
+    StepStarted,
+    TextDelta,
+    ThinkingDelta,
+)
+from lmagent.core.messages import Message, Text, Thinking
+from lmagent.core.model import ModelEvent, Progress, Reply, Retrying, TextChunk, ThinkingChunk
+from lmagent.engine import compaction
+from lmagent.engine.session import Session
+from lmagent.engine.state import BYTES_PER_TOKEN
+
+STREAM_RETRIES = 2
+"""How often a stream that broke off is asked for again. Its connection is gone, so nothing still works on it."""
+
+NO_WORDS = "(no reply)"
+
+
+async def take_step(session: Session) -> Reply:
+    """Call the model once, through broken streams and, once, through an overflow.
+
+    Raises:
+        ProviderError: it could not be done; the conversation is as before.
+    """
+    overflowed = False
+    broken = 0
+    while True:
+        try:
+            return await _call(session)
+        except ContextOverflow as overflow:
+            if overflowed:
+                raise
+            overflowed = True
+            compaction.learn_window(session, overflow.window)
+            await compaction.compact(session, "overflow")
+        except ServerFailure as failure:
+            if not (failure.partial and failure.retryable) or broken >= STREAM_RETRIES:
+                raise
+            broken += 1
+            delay = float(broken)
+            session.emit_live(RetryScheduled(reason=failure.message, attempt=broken, delay=delay))
+            await session.wiring.clock.sleep(delay)
+
+
+async def _call(session: Session) -> Reply:
+    state = session.state
+    tokens = state.estimate_tokens()
+    await session.record(
+        StepStarted(
+            step=state.step + 1,
+            model=state.model or session.agent.model,
+            prompt_bytes=tokens * BYTES_PER_TOKEN,
+            prompt_tokens=tokens,
+        )
+    )
+    session.partial = []
+    reply: Reply | None = None
+    async for event in session.wiring.provider.stream(session.request()):
+        if isinstance(event, Reply):
+            reply = event
+        else:
+            _show(session, event)
+    if reply is None:
+        raise BadReply("the model server's stream ended without a reply", retryable=True)
+    await _record(session, reply)
+    session.partial = []
+    return reply
+
+
+def _show(session: Session, event: ModelEvent) -> None:
+    match event:
+        case TextChunk(text=text):
+            session.partial.append(text)
+            session.emit_live(TextDelta(text=text, turn=session.state.turn))
+        case ThinkingChunk(text=text):
+            session.emit_live(ThinkingDelta(text=text, turn=session.state.turn))
+        case Progress(fraction=fraction):
+            session.emit_live(PrefillProgress(fraction=fraction, turn=session.state.turn))
+        case Retrying(reason=reason, attempt=attempt, delay=delay):
+            session.emit_live(RetryScheduled(reason=reason, attempt=attempt, delay=delay))
+        case Reply():
+            pass
+
+
+async def _record(session: Session, reply: Reply) -> None:
+    message = reply.message
+    if not message.text.strip() and not message.tool_calls:
+        # An empty assistant message is an error in many chat templates; this one is honest and valid.
+        thoughts = tuple(part for part in message.parts if isinstance(part, Thinking))
+        message = Message("assistant", (*thoughts, Text(NO_WORDS)))
+    await session.record(MessageAdded(message=message, origin="model"))
+    await session.record(
+        StepFinished(
+            step=session.state.step,
+            usage=reply.usage,
+            finish_reason=reply.finish_reason,
+            first_token_s=round(reply.first_token_s, 4),
+            total_s=round(reply.total_s, 4),
+            model=reply.model,
+        )
+    )

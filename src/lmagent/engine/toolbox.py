@@ -1,0 +1,190 @@
+"""Toolbox: from a call as the model wrote it to a tool and its decoded arguments.
+
+The block of tools that a session advertises is fixed; a tool that arrives later, or is rarely used, is `deferred`:
+it stands in the catalogue (a message at the tail) and is called through `use_tool`, whose schema never changes.
+Names and argument names of other agents are accepted at dispatch and advertised nowhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from lmagent.core.errors import ToolError
+from lmagent.core.messages import ToolCall
+from lmagent.core.model import ToolSpec
+from lmagent.core.tool import Tool
+
+USE_TOOL = ToolSpec(
+    "use_tool",
+    "Call a tool of the catalogue (listed in the conversation) by its name.",
+    {
+        "type": "object",
+        "properties": {"name": {"type": "string"}, "arguments": {"type": "object"}},
+        "required": ["name", "arguments"],
+    },
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """A call that can be carried out: the tool and its decoded arguments."""
+
+    call: ToolCall
+    tool: Tool
+    arguments: Any
+
+    @property
+    def summary(self) -> str:
+        """The call in one line, for a person."""
+        if self.tool.summary is not None:
+            return self.tool.summary(self.arguments)
+        values = (
+            self.arguments.values() if isinstance(self.arguments, dict) else msgspec.structs.astuple(self.arguments)
+        )
+        first = next((str(value) for value in values if value not in (None, "")), "")
+        return f"{self.tool.name} {first}".strip().replace("\n", " ")[:120]
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """Workspace paths that it touches."""
+        return self.tool.targets(self.arguments) if self.tool.targets is not None else ()
+
+
+class Toolbox:
+    """The tools of a program. Registering the same name twice is an error: nothing shadows a built-in."""
+
+    def __init__(self, tools: Iterable[Tool] = ()) -> None:
+        self._tools: dict[str, Tool] = {}
+        self._aliases: dict[str, str] = {}
+        for tool in tools:
+            self.add(tool)
+
+    def add(self, tool: Tool) -> None:
+        """Register a tool.
+
+        Raises:
+            ValueError: the name is taken.
+        """
+        if tool.name in self._tools or tool.name == USE_TOOL.name:
+            raise ValueError(f"a tool named {tool.name!r} is registered already")
+        self._tools[tool.name] = tool
+        for alias in tool.aliases:
+            self._aliases.setdefault(alias, tool.name)
+
+    def __iter__(self) -> Iterator[Tool]:
+        """All tools, in the order of registration."""
+        return iter(self._tools.values())
+
+    def get(self, name: str) -> Tool | None:
+        """The tool of this name or alias."""
+        return self._tools.get(name) or self._tools.get(self._aliases.get(name, ""))
+
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """The fixed tool block: what is not deferred, then `use_tool`."""
+        return (*(tool.spec for tool in self._tools.values() if not tool.deferred), USE_TOOL)
+
+    def catalogue(self) -> str:
+        """The deferred tools, one a line, with their argument schemas; empty when there are none."""
+        lines = [
+            f"- {tool.name}: {tool.description} Arguments: {msgspec.json.encode(tool.spec.parameters).decode()}"
+            for tool in self._tools.values()
+            if tool.deferred
+        ]
+        return "Tools to call through use_tool:\n" + "\n".join(lines) if lines else ""
+
+    def resolve(self, call: ToolCall) -> Invocation:
+        """The tool and the decoded arguments of a call.
+
+        Raises:
+            ToolError: no such tool, damaged JSON or arguments that do not fit; the text tells the model what to do.
+        """
+        name, arguments = call.name, parse_arguments(call)
+        if name == USE_TOOL.name:
+            name, arguments = _unwrap(arguments)
+        tool = self.get(name)
+        if tool is None:
+            raise ToolError(self._unknown(name), data={"code": "unknown_tool"})
+        return Invocation(call, tool, _decode(tool, arguments))
+
+    def _unknown(self, name: str) -> str:
+        import difflib  # only a wrong name pays for it
+
+        near = difflib.get_close_matches(name, [*self._tools, *self._aliases], n=1)
+        hint = f" Did you mean {self._aliases.get(near[0], near[0])}?" if near else ""
+        return f"There is no tool named {name!r}.{hint} Available: {', '.join(self._tools)}."
+
+
+def parse_arguments(call: ToolCall) -> dict[str, Any]:
+    """The arguments of a call as an object.
+
+    Raises:
+        ToolError: they are not a JSON object; the text carries them as they came and names the place of the fault.
+    """
+    raw = call.arguments
+    if not raw.strip():
+        return {}
+    try:
+        value = msgspec.json.decode(raw.encode("utf-8", "surrogatepass"), type=object)
+    except (msgspec.DecodeError, UnicodeError) as fault:
+        raise ToolError(
+            f"The arguments of {call.name} are not valid JSON: {_place(raw, fault)}. Nothing was run. "
+            f"They came as:\n{raw}\nSend the call again with valid JSON.",
+            data={"code": "malformed_arguments"},
+        ) from None
+    if not isinstance(value, dict):
+        raise ToolError(
+            f"The arguments of {call.name} must be a JSON object, not {type(value).__name__}. Nothing was run. "
+            f"They came as:\n{raw}",
+            data={"code": "malformed_arguments"},
+        )
+    return value  # type: ignore[reportUnknownVariableType]
+
+
+def _place(raw: str, fault: Exception) -> str:
+    import json  # the slow parser knows line and column; it runs only on damaged text
+
+    try:
+        json.loads(raw)
+    except json.JSONDecodeError as error:
+        return f"{error.msg} at line {error.lineno} column {error.colno} (character {error.pos} of {len(raw)})"
+    except (RecursionError, ValueError):
+        pass
+    return str(fault)
+
+
+def _unwrap(arguments: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    name, inner = arguments.get("name"), arguments.get("arguments", {})
+    if not isinstance(name, str) or not isinstance(inner, dict):
+        raise ToolError('use_tool needs {"name": "<tool>", "arguments": {…}}.', data={"code": "invalid_arguments"})
+    return name, inner  # type: ignore[reportUnknownVariableType]
+
+
+def _decode(tool: Tool, arguments: dict[str, Any]) -> Any:
+    renamed = {
+        tool.renames.get(key, key) if tool.renames.get(key, key) not in arguments else key: value
+        for key, value in arguments.items()
+    }
+    if isinstance(tool.arguments, dict):
+        missing = [key for key in tool.arguments.get("required", ()) if key not in renamed]
+        if missing:
+            raise _misfit(tool, f"missing {', '.join(missing)}")
+        return renamed
+    try:
+        return msgspec.convert(renamed, tool.arguments)
+    except msgspec.ValidationError as strict:
+        try:  # "5" for 5 and the like: kept only because it then validates
+            return msgspec.convert(renamed, tool.arguments, strict=False)
+        except msgspec.ValidationError:
+            raise _misfit(tool, str(strict)) from None
+
+
+def _misfit(tool: Tool, reason: str) -> ToolError:
+    schema = msgspec.json.encode(tool.spec.parameters).decode()
+    return ToolError(
+        f"The arguments do not fit {tool.name}: {reason}. Nothing was run. Its schema: {schema}",
+        data={"code": "invalid_arguments"},
+    )

@@ -1,0 +1,220 @@
+"""Turn: from a user's input until idle. The one loop; everything else is data.
+
+    begin → deliver the input → [ compact? → step → calls? act : what does the text mean? ]* → finish
+
+A turn ends in exactly one of seven ways: done, blocked, waiting, question, limit, interrupted, error. Announcing
+work is not an end: the model is told so, twice at most, and then the turn honestly ends as an error called
+"narration".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from lmagent.core.errors import ProviderError
+from lmagent.core.events import MessageAdded, Outcome, TurnFinished, TurnStarted
+from lmagent.core.messages import user
+from lmagent.core.model import Reply
+from lmagent.engine import compaction, endings, recovery
+from lmagent.engine.act import act
+from lmagent.engine.loopguard import Alarm, LoopGuard
+from lmagent.engine.session import Session
+from lmagent.engine.step import take_step
+
+NUDGE_ACT = (
+    "You announced what you will do but called no tool. Call the tool now. "
+    "If the task is finished, give the final answer; if you cannot go on, write BLOCKED: and the reason."
+)
+NUDGE_EMPTY = "Your reply was empty. Call a tool, or give the final answer."
+NUDGE_CUT = "Your reply was cut off at the token limit. Go on exactly where it stopped."
+
+
+@dataclass(slots=True)
+class Progress:
+    """What a turn remembers besides the log."""
+
+    guard: LoopGuard
+    began: float
+    tokens_before: int
+    steps: int = 0
+    nudges: int = 0
+    acted: bool = False
+    pieces: list[str] = field(default_factory=list[str])
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How a turn ends."""
+
+    outcome: Outcome
+    cause: str = ""
+    reason: str = ""
+    answer: str = ""
+    fix: str = ""
+
+
+async def begin(session: Session) -> TurnFinished:
+    """Start a turn with the oldest waiting input and run it to its end."""
+    await recovery.close_conversation(session)
+    await session.record(TurnStarted(turn=session.state.turn + 1))
+    await _notes(session)
+    waiting = session.state.waiting("submit", "queue", "steer")
+    await session.record(MessageAdded(message=waiting[0].message, origin="input", input=waiting[0].id))
+    return await _run(session, acted=False)
+
+
+async def resume(session: Session) -> TurnFinished:
+    """Go on with a turn that did not come to its end."""
+    if not session.state.turn_open:
+        await session.record(TurnStarted(turn=session.state.turn + 1))
+    acted = any(message.tool_calls for message in session.state.messages[-40:])
+    return await _run(session, acted=acted)
+
+
+async def compact_only(session: Session) -> None:
+    """Compact because a person asked for it."""
+    await compaction.compact(session, "command")
+
+
+async def _run(session: Session, *, acted: bool) -> TurnFinished:
+    progress = Progress(
+        guard=LoopGuard(session.agent.limits),
+        began=session.wiring.clock.monotonic(),
+        tokens_before=_tokens_spent(session),
+        acted=acted,
+    )
+    try:
+        end = await _loop(session, progress)
+    except ProviderError as failure:
+        cause = type(failure).__name__
+        end = End("error", cause, failure.message, "".join(session.partial), failure.fix)
+    return await finish(session, end, progress.steps)
+
+
+async def finish(session: Session, end: End, steps: int) -> TurnFinished:
+    """Record the end of the turn, on disk."""
+    cause = end.cause
+    if session.state.unattended_denials and end.outcome != "interrupted":
+        cause = "permission"
+    event = TurnFinished(
+        outcome=end.outcome, cause=cause, reason=end.reason, answer=end.answer, steps=steps, fix=end.fix
+    )
+    stored = await session.record(event, sync=True)
+    assert isinstance(stored, TurnFinished)
+    return stored
+
+
+async def _loop(session: Session, progress: Progress) -> End:
+    if (end := await _unfinished_calls(session, progress)) is not None:
+        return end
+    while True:
+        await _deliver_steering(session)
+        if (end := _over_budget(session, progress)) is not None:
+            return end
+        await compaction.compact_if_needed(session)
+        reply = await take_step(session)
+        progress.steps += 1
+        if reply.message.tool_calls:
+            end = await _act(session, reply, progress)
+        else:
+            end = await _judge(session, reply, progress)
+        if end is not None:
+            return end
+
+
+async def _unfinished_calls(session: Session, progress: Progress) -> End | None:
+    """Calls left over from before a crash: what may have run is reported, the rest is carried out now."""
+    await recovery.report_interrupted_calls(session)
+    calls = session.state.open_calls
+    if not calls:
+        return None
+    alarm = await act(session, calls, frozenset(), progress.guard)
+    return _alarm_end(alarm) if alarm else None
+
+
+async def _act(session: Session, reply: Reply, progress: Progress) -> End | None:
+    progress.acted = True
+    progress.pieces.clear()
+    alarm = await act(session, reply.message.tool_calls, reply.truncated_calls, progress.guard)
+    await _notes(session)
+    return _alarm_end(alarm) if alarm else None
+
+
+async def _judge(session: Session, reply: Reply, progress: Progress) -> End | None:
+    """What a reply without a call means; None to go on."""
+    text = reply.message.text
+    if reply.finish_reason == "content_filter":
+        return End("error", "content_filter", "the model server's content filter stopped the reply", text)
+    if session.state.waiting("steer"):
+        return None
+    if reply.finish_reason == "length":
+        progress.pieces.append(text)
+        reason = "the reply hit the token limit again and again"
+        return await _nudge(session, progress, NUDGE_CUT, End("error", "length", reason, "".join(progress.pieces)))
+    if not text.strip():
+        alarm = progress.guard.empty_reply()
+        if alarm is None:
+            await session.record(MessageAdded(message=user(NUDGE_EMPTY), origin="nudge"))
+        return _alarm_end(alarm) if alarm else None
+    return await _conclude(session, "".join((*progress.pieces, text)), progress)
+
+
+async def _conclude(session: Session, answer: str, progress: Progress) -> End | None:
+    ending = endings.classify(answer, acted=progress.acted)
+    match ending.kind:
+        case "narration":
+            reason = f"incomplete: the model announced work and did none of it: {ending.reason}"
+            return await _nudge(session, progress, NUDGE_ACT, End("error", "narration", reason, answer))
+        case "waiting":
+            return End("waiting", "wait", f"until {ending.when}: {ending.reason}", answer)
+        case "blocked" | "question":
+            return End(ending.kind, ending.kind, ending.reason, answer)
+        case "done":
+            return End("done", answer=endings.answer_of(answer))
+
+
+async def _nudge(session: Session, progress: Progress, text: str, otherwise: End) -> End | None:
+    if progress.nudges >= session.agent.limits.nudges:
+        return otherwise
+    progress.nudges += 1
+    await session.record(MessageAdded(message=user(text), origin="nudge"))
+    return None
+
+
+async def _deliver_steering(session: Session) -> None:
+    for item in session.state.waiting("steer"):
+        message = user(f"[The user adds, while you work:]\n{item.message.text}")
+        await session.record(MessageAdded(message=message, origin="steer", input=item.id))
+
+
+async def _notes(session: Session) -> None:
+    """Tell the model what has changed around it: at the tail, and only when it has."""
+    for source in session.wiring.notes:
+        text = source()
+        if text and text not in session.state.notes.values():
+            await session.record(MessageAdded(message=user(text), origin="note"))
+
+
+def _over_budget(session: Session, progress: Progress) -> End | None:
+    limits = session.agent.limits
+    if progress.steps >= limits.steps:
+        fix = "go on with --continue, or raise MAX_ITERATIONS"
+        return End("limit", "iterations", f"the limit of {limits.steps} steps is reached", fix=fix)
+    spent = _tokens_spent(session)
+    if limits.turn_tokens is not None and spent - progress.tokens_before >= limits.turn_tokens:
+        return End("limit", "tokens", f"the turn's budget of {limits.turn_tokens} tokens is spent")
+    if limits.session_tokens is not None and spent >= limits.session_tokens:
+        return End("limit", "tokens", f"the session's budget of {limits.session_tokens} tokens is spent")
+    seconds = session.wiring.clock.monotonic() - progress.began
+    if limits.turn_seconds is not None and seconds >= limits.turn_seconds:
+        return End("limit", "seconds", f"the turn's budget of {limits.turn_seconds:g} seconds is spent")
+    return None
+
+
+def _tokens_spent(session: Session) -> int:
+    return session.state.usage.prompt_tokens + session.state.usage.completion_tokens
+
+
+def _alarm_end(alarm: Alarm) -> End:
+    outcome: Outcome = "error" if alarm.cause in ("errors", "empty") else "limit"
+    return End(outcome, alarm.cause, f"stopped: {alarm.text}")
