@@ -42,10 +42,8 @@ class Invocation:
         """The call in one line, for a person."""
         if self.tool.summary is not None:
             return self.tool.summary(self.arguments)
-        values = (
-            self.arguments.values() if isinstance(self.arguments, dict) else msgspec.structs.astuple(self.arguments)
-        )
-        first = next((str(value) for value in values if value not in (None, "")), "")
+        fields: dict[str, object] = msgspec.to_builtins(self.arguments)
+        first = next((str(value) for value in fields.values() if value not in (None, "")), "")
         return f"{self.tool.name} {first}".strip().replace("\n", " ")[:120]
 
     @property
