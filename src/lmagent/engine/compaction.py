@@ -24,10 +24,13 @@ from lmagent.engine.state import BYTES_PER_TOKEN, SessionState, message_bytes
 SUMMARY_REQUEST = (
     "[The conversation must be shortened. Do not call a tool. Write a summary for yourself, at most 600 words: what "
     "the user wants, what was decided and why, what was found out (facts, names, numbers, file contents that matter), "
-    "what is done, what remains and the next step. Everything before this that is not in the summary will be forgotten.]"
+    "what is done, what remains and the next step. What is not in the summary will be gone.]"
 )
 SUMMARY_TOKENS = 1200
 """Cap on the summary's reply, in tokens: about 600 words, and room for a thinking model to be brief."""
+
+ASK_WINDOW_AT = 2500
+"""Prompt tokens from which the window matters: the smallest one in use is 4,096, and the reply needs room too."""
 
 SMALL_WINDOW_SHARE = 0.25
 """In a small window, recent messages and user text may each take at most this share of the trigger."""
@@ -35,10 +38,22 @@ SMALL_WINDOW_SHARE = 0.25
 
 async def compact_if_needed(session: Session) -> None:
     """Compact when a person asked for it, or when the next prompt would pass the trigger."""
+    await _ask_window(session)
     if session.wants_compaction is not None:
         await compact(session, "command")
     elif session.state.estimate_tokens() > session.window.trigger and not _just_compacted(session.state):
         await compact(session, "window")
+
+
+async def _ask_window(session: Session) -> None:
+    """Ask the server once how large its window really is, as soon as the prompt is large enough for it to matter."""
+    source = session.wiring.served_window
+    if source is None or session.window_known or session.state.estimate_tokens() < ASK_WINDOW_AT:
+        return
+    session.window_known = True
+    window = await source(session.state.model or session.agent.model)
+    if window:
+        learn_window(session, window)
 
 
 async def compact(session: Session, trigger: Literal["window", "overflow", "command"]) -> None:

@@ -7,7 +7,7 @@ ahead of the log.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 import anyio
@@ -67,6 +67,7 @@ class Wiring:
         attended: whether a person can answer approvals; without one, asking means denying.
         notes: what to keep the model informed of at the tail.
         secrets: values that must never reach the log or the model.
+        served_window: asks the server for the window it serves for a model, in tokens; None when it does not say.
     """
 
     provider: Provider
@@ -77,6 +78,7 @@ class Wiring:
     attended: bool = False
     notes: Sequence[NoteSource] = ()
     secrets: Sequence[str] = ()
+    served_window: Callable[[str], Awaitable[int | None]] | None = None
 
 
 class Session:
@@ -88,6 +90,7 @@ class Session:
         self.agent = wiring.agent
         self.state = SessionState(session=log.session)
         self.window = wiring.agent.window
+        self.window_known = False
         self.wants_compaction: str | None = None
         self.partial: list[str] = []
         self._redactor = Redactor(wiring.secrets)
