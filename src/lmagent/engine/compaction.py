@@ -16,8 +16,9 @@ import msgspec
 from lmagent.core.errors import ProviderError
 from lmagent.core.events import CompactionDone, Notice
 from lmagent.core.messages import Message, Text, ToolResult, user
-from lmagent.core.model import ModelRequest, Reply
+from lmagent.core.model import Reply
 from lmagent.engine import ledger
+from lmagent.engine.aside import ask_aside
 from lmagent.engine.session import Session
 from lmagent.engine.state import BYTES_PER_TOKEN, SessionState, message_bytes
 
@@ -125,40 +126,16 @@ def _recent_start(messages: Sequence[Message], budget: int) -> int:
 async def _summary(session: Session, focus: str) -> str:
     """The model's summary, asked for on the prefix that it has cached; empty when it cannot be had."""
     wish = f"{SUMMARY_REQUEST}\nKeep above all: {focus}" if focus else SUMMARY_REQUEST
-    request = msgspec.structs.replace(
-        session.request(),
-        messages=_with_tail(session.state.messages, wish),
-        tool_choice="none",
-        max_tokens=SUMMARY_TOKENS,
-    )
+    reply: Reply | None = None
     try:
-        reply = await _ask(session, request)
+        async for event in ask_aside(session, wish, SUMMARY_TOKENS):
+            if isinstance(event, Reply):
+                reply = event
     except ProviderError as failure:
         text = f"the model could not summarise ({failure.message}); the facts on record were kept instead"
         await session.record(Notice(level="warning", code="summary_failed", text=text))
         return ""
     return reply.message.text.strip() if reply and not reply.message.tool_calls else ""
-
-
-async def _ask(session: Session, request: ModelRequest) -> Reply | None:
-    reply: Reply | None = None
-    async for event in session.wiring.provider.stream(request):
-        if isinstance(event, Reply):
-            reply = event
-    return reply
-
-
-def _with_tail(messages: Sequence[Message], text: str) -> list[Message]:
-    """The messages with `text` at the end; it joins an unanswered user message or result, so that roles alternate."""
-    last = messages[-1]
-    if last.role == "assistant":
-        return [*messages, user(text)]
-    if last.role == "user":
-        return [*messages[:-1], Message("user", (*last.parts, Text(f"\n\n{text}")))]
-    (result,) = last.parts
-    assert isinstance(result, ToolResult)
-    joined = ToolResult(result.call_id, result.status, f"{result.content}\n\n{text}")
-    return [*messages[:-1], Message("tool", (joined,))]
 
 
 def _share(session: Session, what: Literal["recent", "user"]) -> int:

@@ -53,8 +53,7 @@ async def close_turn(session: Session, cause: Literal["interrupt", "crash"], rea
 async def close_conversation(session: Session) -> None:
     """Before a new input: nothing is left open, and what has been sent without an answer is answered."""
     await _close_calls(session)
-    state = session.state
-    if state.owes_reply and state.sealed >= len(state.messages):
+    if session.state.awaits_reply:
         await session.record(MessageAdded(message=assistant(NO_REPLY), origin="recovery"))
 
 

@@ -93,6 +93,8 @@ class Session:
         self.window_known = False
         self.wants_compaction: str | None = None
         self.partial: list[str] = []
+        self.opening: list[DurableEvent] = []
+        """What was recorded before anybody could listen: the first event, notices about a damaged log."""
         self._redactor = Redactor(wiring.secrets)
         self._listeners: list[Listener] = []
         self._answers: dict[str, anyio.Event] = {}
@@ -107,7 +109,7 @@ class Session:
     async def create(cls, log: SessionLog, wiring: Wiring, opening: SessionCreated) -> Session:
         """A new session; `opening` fixes its system text and tool block for good."""
         session = cls(log, wiring)
-        await session.record(opening)
+        session.opening.append(await session.record(opening))
         return session
 
     @classmethod
@@ -121,7 +123,7 @@ class Session:
         for damage in log.damage:
             what = "cut off" if damage.torn else "skipped"
             text = f"line {damage.line} of the log was damaged and {what} ({damage.size} bytes): {damage.reason}"
-            await session.record(Notice(level="warning", code="damaged_log", text=text))
+            session.opening.append(await session.record(Notice(level="warning", code="damaged_log", text=text)))
         return session
 
     def listen(self, listener: Listener) -> Callable[[], None]:

@@ -96,15 +96,23 @@ class SessionState:
         """Whether the conversation ends with something that the model has not answered."""
         return bool(self.messages) and self.messages[-1].role != "assistant"
 
+    @property
+    def awaits_reply(self) -> bool:
+        """Whether all of the conversation has been sent, and its end not answered."""
+        return self.owes_reply and self.sealed >= len(self.messages)
+
     def waiting(self, *deliveries: str) -> list[InputReceived]:
         """Inputs of these deliveries that have not reached the model, oldest first."""
         return [item for item in self.inputs.values() if item.delivery in deliveries]
 
     def estimate_tokens(self) -> int:
-        """Prompt tokens of the next request: the server's last count plus bytes / 4 of what came since."""
-        if not self.prompt_tokens:
-            return (self.fixed_bytes + self.conversation_bytes) // BYTES_PER_TOKEN
-        return self.prompt_tokens + (self.conversation_bytes - self.measured_bytes) // BYTES_PER_TOKEN
+        """Prompt tokens of the next request: the server's last count plus bytes / 4 of what came since.
+
+        A count below half of the own estimate is not believed: some servers report rubbish, or a constant.
+        """
+        own = (self.fixed_bytes + self.conversation_bytes) // BYTES_PER_TOKEN
+        counted = self.prompt_tokens + (self.conversation_bytes - self.measured_bytes) // BYTES_PER_TOKEN
+        return max(counted, own // 2) if self.prompt_tokens else own
 
     # --- the fold ---------------------------------------------------------------------------------------------
 

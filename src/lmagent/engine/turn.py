@@ -19,7 +19,7 @@ from lmagent.engine import compaction, endings, recovery
 from lmagent.engine.act import act
 from lmagent.engine.loopguard import Alarm, LoopGuard
 from lmagent.engine.session import Session
-from lmagent.engine.step import take_step
+from lmagent.engine.step import NO_WORDS, take_step
 
 NUDGE_ACT = (
     "You announced what you will do but called no tool. Call the tool now. "
@@ -57,18 +57,26 @@ async def begin(session: Session) -> TurnFinished:
     """Start a turn with the oldest waiting input and run it to its end."""
     await recovery.close_conversation(session)
     await session.record(TurnStarted(turn=session.state.turn + 1))
-    await _notes(session)
-    waiting = session.state.waiting("submit", "queue", "steer")
-    await session.record(MessageAdded(message=waiting[0].message, origin="input", input=waiting[0].id))
+    await _deliver_input(session)
     return await _run(session, acted=False)
 
 
 async def resume(session: Session) -> TurnFinished:
-    """Go on with a turn that did not come to its end."""
-    if not session.state.turn_open:
-        await session.record(TurnStarted(turn=session.state.turn + 1))
-    acted = any(message.tool_calls for message in session.state.messages[-40:])
+    """Go on with a turn that did not come to its end, from whatever its last recorded event is."""
+    state = session.state
+    if not state.turn_open:
+        await session.record(TurnStarted(turn=state.turn + 1))
+    elif not state.step and state.waiting("submit", "queue", "steer"):
+        await recovery.close_conversation(session)
+        await _deliver_input(session)
+    acted = any(message.tool_calls for message in state.messages[-40:])
     return await _run(session, acted=acted)
+
+
+async def _deliver_input(session: Session) -> None:
+    await _notes(session)
+    waiting = session.state.waiting("submit", "queue", "steer")
+    await session.record(MessageAdded(message=waiting[0].message, origin="input", input=waiting[0].id))
 
 
 async def compact_only(session: Session) -> None:
@@ -105,7 +113,7 @@ async def finish(session: Session, end: End, steps: int) -> TurnFinished:
 
 
 async def _loop(session: Session, progress: Progress) -> End:
-    if (end := await _unfinished_calls(session, progress)) is not None:
+    if (end := await _unfinished(session, progress)) is not None:
         return end
     while True:
         await _deliver_steering(session)
@@ -122,14 +130,19 @@ async def _loop(session: Session, progress: Progress) -> End:
             return end
 
 
-async def _unfinished_calls(session: Session, progress: Progress) -> End | None:
-    """Calls left over from before a crash: what may have run is reported, the rest is carried out now."""
+async def _unfinished(session: Session, progress: Progress) -> End | None:
+    """What a crash left over: calls that may have run are reported, the rest is carried out, an answer is judged."""
     await recovery.report_interrupted_calls(session)
-    calls = session.state.open_calls
-    if not calls:
-        return None
-    alarm = await act(session, calls, frozenset(), progress.guard)
-    return _alarm_end(alarm) if alarm else None
+    state = session.state
+    if calls := state.open_calls:
+        alarm = await act(session, calls, frozenset(), progress.guard)
+        return _alarm_end(alarm) if alarm else None
+    if state.messages and state.messages[-1].role == "assistant":
+        text = state.messages[-1].text
+        if text == NO_WORDS:
+            return await _nudge(session, progress, NUDGE_EMPTY, End("error", "empty", "the reply was empty"))
+        return await _conclude(session, text, progress)
+    return None
 
 
 async def _act(session: Session, reply: Reply, progress: Progress) -> End | None:
@@ -182,6 +195,8 @@ async def _nudge(session: Session, progress: Progress, text: str, otherwise: End
 
 
 async def _deliver_steering(session: Session) -> None:
+    if session.state.awaits_reply:
+        return  # after a crash: what was sent then is sent again first, unchanged
     for item in session.state.waiting("steer"):
         message = user(f"[The user adds, while you work:]\n{item.message.text}")
         await session.record(MessageAdded(message=message, origin="steer", input=item.id))

@@ -1,0 +1,223 @@
+"""The built-in slash commands."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import get_args
+
+from lmagent.app.registry import Registry, SlashCommand
+from lmagent.app.slash import SlashContext, SlashResult, user_commands
+from lmagent.core.commands import Compact, Rename, SetMode, SetModel
+from lmagent.core.errors import ConfigError
+from lmagent.core.events import PermissionMode
+from lmagent.core.messages import Message
+from lmagent.core.model import Reply, TextChunk
+from lmagent.engine.aside import ask_aside
+from lmagent.engine.session import Session
+from lmagent.engine.state import BYTES_PER_TOKEN, message_bytes
+
+Run = Callable[[SlashContext, str], Awaitable[SlashResult]]
+
+GRID = 100
+"""Cells of the /context grid: one is a hundredth of the window."""
+
+
+def register(registry: Registry) -> None:
+    """Add the built-in commands."""
+    table: tuple[tuple[str, str, str, Run], ...] = (
+        ("help", "", "list the commands", _help),
+        ("sessions", "[words]", "list sessions, newest first", _sessions),
+        ("new", "", "start a new session", _new),
+        ("resume", "ID", "go on with another session", _resume),
+        ("fork", "[SEQ]", "go on in a copy of this session, up to event SEQ", _fork),
+        ("session", "", "show this session's id", _session),
+        ("rename", "TITLE", "give this session a title", _rename),
+        ("mode", "[auto|normal|manual]", "show or change the permission mode", _mode),
+        ("model", "[NAME]", "show or change the model", _model),
+        ("status", "", "show server, model, mode and workspace", _status),
+        ("context", "", "show what fills the window", _context),
+        ("cost", "", "show tokens used", _cost),
+        ("compact", "[FOCUS]", "shorten the conversation now, keeping what FOCUS says", _compact),
+        ("tools", "", "list the tools", _tools),
+        ("btw", "QUESTION", "ask on the side; the conversation does not change", _btw),
+        ("export", "[md|html|jsonl]", "write this session to a file in the workspace", _export),
+        ("quit", "", "leave", _quit),
+    )
+    for name, usage, text, run in table:
+        registry.command(SlashCommand(name, usage, text, run))
+
+
+def _need(context: SlashContext) -> Session:
+    if context.session is None:
+        raise ConfigError("there is no session yet", fix="say something first, or /resume one")
+    return context.session
+
+
+async def _help(context: SlashContext, _: str) -> SlashResult:
+    every = [*context.host.registry.commands.values(), *user_commands(context.host.workspace).values()]
+    width = max(len(f"/{item.name} {item.usage}") for item in every)
+    rows = [f"{f'/{item.name} {item.usage}':<{width}}  {item.help}" for item in every]
+    keys = (
+        "Enter sends; while the agent works it steers, Alt+Enter queues, Esc interrupts.",
+        "@path mentions a file. Ctrl+C twice quits.",
+    )
+    return SlashResult("\n".join((*rows, "", *keys)))
+
+
+async def _sessions(context: SlashContext, words: str) -> SlashResult:
+    from lmagent.app.records import session_rows  # opens the index
+
+    rows = [
+        f"{row.id}  {datetime.fromtimestamp(row.updated):%m-%d %H:%M}  {row.status:<11}  {row.title}"
+        for row in session_rows(context.host.store.root, 20, words)
+    ]
+    return SlashResult("\n".join(rows) or "no sessions yet")
+
+
+async def _new(_: SlashContext, __: str) -> SlashResult:
+    return SlashResult("a new session begins with your next message", fresh=True)
+
+
+async def _resume(context: SlashContext, name: str) -> SlashResult:
+    if not name:
+        raise ConfigError("/resume needs an id", fix="/sessions lists them")
+    session = await context.host.open_session(name)
+    return SlashResult(f"resumed {session.state.session}: {session.state.title}", session=session)
+
+
+async def _fork(context: SlashContext, seq: str) -> SlashResult:
+    if seq and not seq.isdigit():
+        raise ConfigError(f"{seq!r} is not an event number", fix="/fork alone copies the whole session")
+    fork = await context.host.fork_session(_need(context).state.session, int(seq) if seq else None)
+    return SlashResult(f"now in {fork.state.session}, a copy", session=fork)
+
+
+async def _session(context: SlashContext, _: str) -> SlashResult:
+    return SlashResult(_need(context).state.session)
+
+
+async def _rename(context: SlashContext, title: str) -> SlashResult:
+    if not title:
+        raise ConfigError("/rename needs a title")
+    await _need(context).send(Rename(title=title, by="slash"))
+    return SlashResult(f"renamed: {title}")
+
+
+async def _mode(context: SlashContext, mode: str) -> SlashResult:
+    known = get_args(PermissionMode)
+    current = context.session.state.mode if context.session else context.host.mode
+    if not mode:
+        return SlashResult(f"mode {current}; one of {', '.join(known)}")
+    for wanted in known:
+        if wanted == mode:
+            context.host.mode = wanted
+            if context.session:
+                await context.session.send(SetMode(mode=wanted, by="slash"))
+            return SlashResult(f"mode {wanted}")
+    raise ConfigError(f"there is no mode {mode!r}", fix=f"one of {', '.join(known)}")
+
+
+async def _model(context: SlashContext, name: str) -> SlashResult:
+    host = context.host
+    if not name:
+        listed = await host.models()
+        current = (context.session.state.model if context.session else host.agent.model) or "(the server's choice)"
+        return SlashResult("\n".join([f"model {current}", *(f"- {item}" for item in listed)]))
+    host.use_model(name)
+    if context.session is None:
+        return SlashResult(f"model {name}")
+    await context.session.send(SetModel(model=name, by="slash"))
+    tokens = context.session.state.estimate_tokens()
+    return SlashResult(f"model {name}; it has to read the conversation anew, about {tokens:,} tokens")
+
+
+async def _status(context: SlashContext, _: str) -> SlashResult:
+    host, session = context.host, context.session
+    rows = {
+        "workspace": str(host.workspace),
+        "server": host.base_url,
+        "model": (session.state.model if session else host.agent.model) or "(the server's choice)",
+        "mode": session.state.mode if session else host.mode,
+        "session": session.state.session if session else "(none yet)",
+        "sandbox": "none: this version runs no commands",
+    }
+    if session is not None:
+        rows["context"] = f"{session.state.estimate_tokens():,} of {session.window.tokens:,} tokens"
+        rows["grants"] = ", ".join(session.state.grants) or "(none)"
+    return SlashResult("\n".join(f"{name:<10} {value}" for name, value in rows.items()))
+
+
+async def _context(context: SlashContext, _: str) -> SlashResult:
+    session = _need(context)
+    state = session.state
+    sizes = {
+        "S system": len(state.system.encode()) // BYTES_PER_TOKEN,
+        "T tools": (state.fixed_bytes - len(state.system.encode())) // BYTES_PER_TOKEN,
+        "U user": _role_tokens(state.messages, "user"),
+        "A assistant": _role_tokens(state.messages, "assistant"),
+        "R results": _role_tokens(state.messages, "tool"),
+    }
+    window = session.window.tokens
+    cells = "".join(name[0] * max(1 if size else 0, round(size * GRID / window)) for name, size in sizes.items())
+    grid = (cells[:GRID] + "·" * GRID)[:GRID]
+    lines = [grid[start : start + 20] for start in range(0, GRID, 20)]
+    legend = [f"{name:<12} {size:>8,} tokens  {size / window:6.1%}" for name, size in sizes.items()]
+    total = state.estimate_tokens()
+    tail = f"{'total':<12} {total:>8,} tokens  {total / window:6.1%} of {window:,}; compacted {state.compactions} times"
+    return SlashResult("\n".join([*lines, "", *legend, tail]))
+
+
+def _role_tokens(messages: list[Message], role: str) -> int:
+    return sum(message_bytes(message) for message in messages if message.role == role) // BYTES_PER_TOKEN
+
+
+async def _cost(context: SlashContext, _: str) -> SlashResult:
+    state = _need(context).state
+    usage = state.usage
+    cached = f"{usage.cached_tokens / usage.prompt_tokens:.0%}" if usage.prompt_tokens else "-"
+    estimate = " (estimated: the server reports no usage)" if usage.estimated else ""
+    return SlashResult(
+        f"{state.steps_total} model calls{estimate}\n"
+        f"prompt     {usage.prompt_tokens:>10,} tokens, {cached} from the server's cache\n"
+        f"completion {usage.completion_tokens:>10,} tokens"
+    )
+
+
+async def _compact(context: SlashContext, focus: str) -> SlashResult:
+    await _need(context).send(Compact(focus=focus, by="slash"))
+    return SlashResult("shortening the conversation", run=True)
+
+
+async def _tools(context: SlashContext, _: str) -> SlashResult:
+    rows = [f"{tool.name:<14} {tool.effect:<6} {tool.description}" for tool in context.host.toolbox]
+    return SlashResult("\n".join(rows))
+
+
+async def _btw(context: SlashContext, question: str) -> SlashResult:
+    session = _need(context)
+    if not question:
+        raise ConfigError("/btw needs a question")
+    if session.running:
+        raise ConfigError("the agent is working", fix="ask when it has finished, or interrupt it with Esc")
+    text = ""
+    async for event in ask_aside(session, question):
+        if isinstance(event, TextChunk):
+            text += event.text
+        elif isinstance(event, Reply):
+            text = event.message.text or text
+    return SlashResult(text or "(no answer)")
+
+
+async def _export(context: SlashContext, form: str) -> SlashResult:
+    from lmagent.app.records import export_session
+
+    session = _need(context).state.session
+    text = export_session(context.host.store, session, form or "md")
+    path = context.host.workspace / f"{session}.{form or 'md'}"
+    path.write_text(text, encoding="utf-8")
+    return SlashResult(f"written to {path}")
+
+
+async def _quit(_: SlashContext, __: str) -> SlashResult:
+    return SlashResult(quit=True)

@@ -1,0 +1,139 @@
+"""Host: the sessions of one workspace, wired to a model server. Surfaces talk to it and to nothing below it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lmagent import __version__
+from lmagent.app.prompt import system_text
+from lmagent.app.registry import Registry
+from lmagent.core.agent import Agent
+from lmagent.core.events import DurableEvent, PermissionMode, SessionCreated
+from lmagent.core.ids import new_session_id
+from lmagent.core.ports import Clock, Provider
+from lmagent.engine.gate import Rules
+from lmagent.engine.session import Session, Wiring
+from lmagent.engine.toolbox import Toolbox
+from lmagent.store.jsonl import JsonlStore
+
+
+@dataclass(slots=True)
+class Host:
+    """What a surface works with; `wiring.open_host` puts it together.
+
+    Attributes:
+        workspace: the workspace.
+        store: its sessions.
+        provider: the model server.
+        base_url: where the model server is, for messages.
+        agent: prompt, model, limits, window.
+        clock: time.
+        mode: permission mode of new sessions.
+        rules: permission rules.
+        secrets: values that must not be recorded.
+        served_window: asks the server for its window.
+        attended: whether the surface can put approvals before a person.
+        registry: tools, notes, slash commands.
+        sessions: sessions that this host has open for writing, by id.
+    """
+
+    workspace: Path
+    store: JsonlStore
+    provider: Provider
+    base_url: str
+    agent: Agent
+    clock: Clock
+    mode: PermissionMode = "normal"
+    rules: Rules = field(default_factory=Rules)
+    secrets: tuple[str, ...] = ()
+    served_window: Callable[[str], Awaitable[int | None]] | None = None
+    attended: bool = False
+    registry: Registry = field(init=False)
+    sessions: dict[str, Session] = field(default_factory=dict[str, Session])
+    toolbox: Toolbox = field(init=False)
+
+    def __post_init__(self) -> None:
+        """A host begins with an empty registry that reads the records of this host."""
+        self.registry = Registry(self.workspace, self.clock, self)
+        self.toolbox = Toolbox()
+
+    # --- sessions ---------------------------------------------------------------------------------------------
+
+    async def new_session(self) -> Session:
+        """A new session."""
+        log = self.store.create(new_session_id(self.clock.now()))
+        opening = SessionCreated(
+            session=log.session,
+            workspace=str(self.workspace),
+            agent=self.agent.name,
+            system=self.agent.system or system_text(),
+            tools=self.toolbox.specs(),
+            model=self.agent.model,
+            mode=self.mode,
+            app_version=__version__,
+        )
+        return self._keep(await Session.create(log, self._wiring(), opening))
+
+    async def open_session(self, name: str) -> Session:
+        """An existing session, by id or unique prefix.
+
+        Raises:
+            SessionNotFound: no session, or several, are called so.
+            SessionBusy: another process writes it.
+        """
+        session_id = self.store.resolve(name)
+        if session_id in self.sessions:
+            return self.sessions[session_id]
+        return self._keep(await Session.resume(self.store.open(session_id), self._wiring()))
+
+    async def fork_session(self, name: str, through_seq: int | None = None) -> Session:
+        """A new session that begins as a copy of another one, up to and including `through_seq`.
+
+        Raises:
+            SessionNotFound: no session, or several, are called so.
+        """
+        source = self.store.resolve(name)
+        fork = new_session_id(self.clock.now())
+        await self.store.fork(source, fork, through_seq)
+        return await self.open_session(fork)
+
+    def latest(self) -> str | None:
+        """Id of the newest session."""
+        known = self.store.sessions()
+        return known[-1] if known else None
+
+    def _keep(self, session: Session) -> Session:
+        self.sessions[session.state.session] = session
+        return session
+
+    def _wiring(self) -> Wiring:
+        return Wiring(
+            provider=self.provider,
+            toolbox=self.toolbox,
+            clock=self.clock,
+            agent=self.agent,
+            rules=self.rules,
+            attended=self.attended,
+            notes=self.registry.notes,
+            secrets=self.secrets,
+            served_window=self.served_window,
+        )
+
+    # --- records (what tools may read) -------------------------------------------------------------------------
+
+    def get_blob(self, session: str, handle: str) -> bytes:
+        """The content of an artifact of an open session."""
+        return self.sessions[session].log.get_blob(handle)
+
+    def events(self, session: str) -> Iterable[DurableEvent]:
+        """The events of a session, as they are on disk."""
+        return self.store.read(session)
+
+    async def aclose(self) -> None:
+        """Release the sessions and the connections."""
+        for session in self.sessions.values():
+            session.close()
+        self.sessions.clear()
+        await self.provider.aclose()

@@ -1,0 +1,124 @@
+"""Registry: what features bring. Built-ins and plugins use the same calls, so nothing is privileged."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from lmagent.core.errors import ConfigError
+from lmagent.core.events import DurableEvent
+from lmagent.core.ports import Clock
+from lmagent.core.tool import Tool
+
+if TYPE_CHECKING:
+    from lmagent.app.slash import SlashContext, SlashResult
+
+PLUGIN_GROUP = "lmagent.plugins"
+
+
+class Records(Protocol):
+    """What a tool may read of the sessions on record."""
+
+    def get_blob(self, session: str, handle: str) -> bytes:
+        """The content of an artifact."""
+        ...
+
+    def events(self, session: str) -> Iterable[DurableEvent]:
+        """The events of a session."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SlashCommand:
+    """A command that every surface offers as `/name`.
+
+    Attributes:
+        name: without the slash.
+        usage: its arguments, for the help.
+        help: one line.
+        run: does it.
+    """
+
+    name: str
+    usage: str
+    help: str
+    run: Callable[[SlashContext, str], Awaitable[SlashResult]]
+
+
+@dataclass(slots=True)
+class Registry:
+    """Tools, notes and slash commands of a program, and what a feature may close over.
+
+    Attributes:
+        workspace: the workspace.
+        clock: time.
+        records: the sessions on record.
+    """
+
+    workspace: Path
+    clock: Clock
+    records: Records
+    tools: dict[str, Tool] = field(default_factory=dict[str, Tool])
+    notes: list[Callable[[], str]] = field(default_factory=list[Callable[[], str]])
+    commands: dict[str, SlashCommand] = field(default_factory=dict[str, SlashCommand])
+
+    def tool(self, tool: Tool) -> None:
+        """Add a tool.
+
+        Raises:
+            ConfigError: the name is taken: nothing shadows what is there.
+        """
+        if tool.name in self.tools:
+            raise ConfigError(f"two tools are named {tool.name!r}", fix="rename the one that the plugin brings")
+        self.tools[tool.name] = tool
+
+    def note(self, source: Callable[[], str]) -> None:
+        """Keep the model informed of `<name>text</name>` at the tail of the conversation."""
+        self.notes.append(source)
+
+    def command(self, command: SlashCommand) -> None:
+        """Add a slash command.
+
+        Raises:
+            ConfigError: the name is taken.
+        """
+        if command.name in self.commands:
+            raise ConfigError(f"two commands are named /{command.name}", fix="rename the one that the plugin brings")
+        self.commands[command.name] = command
+
+
+def load_plugins(registry: Registry) -> None:
+    """Let every installed plugin register what it brings.
+
+    A plugin is an entry point of the group `lmagent.plugins`: a function that takes the Registry.
+
+    Raises:
+        ConfigError: a plugin cannot be loaded.
+    """
+    if not any(_plugin_files()):
+        return
+    from importlib.metadata import entry_points  # slow to import, and most people have no plugin
+
+    for point in entry_points(group=PLUGIN_GROUP):
+        try:
+            point.load()(registry)
+        except ConfigError:
+            raise
+        except Exception as broken:  # the plugin's code is not ours: name it instead of a stack trace
+            raise ConfigError(
+                f"the plugin {point.name!r} ({point.value}) failed to load: {type(broken).__name__}: {broken}",
+                fix="update or uninstall it",
+            ) from broken
+
+
+def _plugin_files() -> Iterator[Path]:
+    """Entry point files that mention our group, found without importing the metadata machinery."""
+    needle = f"[{PLUGIN_GROUP}]".encode()
+    for folder in sys.path:
+        if folder.endswith("site-packages"):
+            for path in Path(folder).glob("*.dist-info/entry_points.txt"):
+                if needle in path.read_bytes():
+                    yield path

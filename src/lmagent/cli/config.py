@@ -1,0 +1,48 @@
+"""`lmagent config …`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from lmagent.cli.options import workspace_option
+
+
+@click.group(invoke_without_command=True)
+@workspace_option
+@click.option("--origin", is_flag=True, help="Say where each value comes from.")
+@click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
+@click.pass_context
+def config(ctx: click.Context, workspace: Path | None, origin: bool, as_json: bool) -> None:
+    """Show the configuration and where each value comes from."""
+    ctx.obj = workspace
+    if ctx.invoked_subcommand is None:
+        from lmagent.app.settings import show_settings
+
+        click.echo(show_settings(workspace, origin=origin, as_json=as_json))
+
+
+@config.command("import")
+@click.argument("file", type=click.Path(exists=True, path_type=Path))
+@workspace_option
+@click.pass_context
+def import_(ctx: click.Context, file: Path, workspace: Path | None) -> None:
+    """Take over a config.json of agent_computer, an .env, an mcp.json or a cron.json."""
+    from lmagent.app.settings import import_settings
+
+    report = import_settings(file, workspace or ctx.obj)
+    for what, where in report.taken:
+        click.echo(f"took {what} → {where}")
+    for what, why in report.left:
+        click.echo(f"left {what}: {why}")
+
+
+@config.command("trust")
+@workspace_option
+@click.pass_context
+def trust(ctx: click.Context, workspace: Path | None) -> None:
+    """Trust this folder: its own configuration may then loosen permissions and choose the server."""
+    from lmagent.app.settings import trust_workspace
+
+    click.echo(f"trusted {trust_workspace(workspace or ctx.obj)}")

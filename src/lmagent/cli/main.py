@@ -1,0 +1,110 @@
+"""The `lmagent` command.
+
+`lmagent TASK` is short for `lmagent run TASK`, and `lmagent` alone for `lmagent chat`. Sub-commands are imported when they
+are called, so that a one-shot run pays for none of them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+import click
+
+from lmagent import __version__
+from lmagent.core.errors import LmagentError
+
+COMMANDS = {
+    "run": ("lmagent.cli.run:run", "Do one task and exit."),
+    "chat": ("lmagent.cli.run:chat", "Talk with the agent in the terminal."),
+    "sessions": ("lmagent.cli.sessions:sessions", "List, show, export, fork, import and delete sessions."),
+    "tool": ("lmagent.cli.tools:tool", "List the tools, or call one yourself."),
+    "config": ("lmagent.cli.config:config", "Show the configuration and where each value comes from."),
+    "doctor": ("lmagent.cli.doctor:doctor", "Check server, model, workspace and tools; each fault with its fix."),
+    "completion": ("lmagent.cli.completion:completion", "Print the shell completion script."),
+}
+
+VALUE_OPTIONS = frozenset(
+    {
+        *("-w", "--workspace", "-m", "--model", "--base-url", "--permission", "--resume", "--output-schema"),
+        *("--max-iterations", "--record", "--replay", "--sandbox"),
+    }
+)
+"""Options of `run` that take a value: needed to tell `lmagent -w DIR TASK` from a sub-command."""
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names, in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the command."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, name = COMMANDS[cmd_name][0].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The table, without importing anything."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog='lmagent "TASK" does one task (see lmagent run --help); lmagent alone starts a conversation.',
+)
+@click.version_option(__version__, prog_name="lmagent")
+def root() -> None:
+    """A locally-hosted AI agent: it works in a folder with tools, on any OpenAI-compatible model."""
+
+
+def rewrite(arguments: Sequence[str]) -> list[str]:
+    """Put `run` before a task and `chat` before nothing; leave sub-commands, --help and --version alone."""
+    skip = False
+    for position, argument in enumerate(arguments):
+        if skip:
+            skip = False
+            continue
+        if argument in ("-h", "--help", "--version") and position == 0:
+            return list(arguments)
+        if argument == "--":
+            break
+        if argument.startswith("-") and len(argument) > 1:
+            skip = argument in VALUE_OPTIONS
+            continue
+        if argument in COMMANDS:
+            # Options that stand before the sub-command belong to it: lmagent -w DIR sessions list.
+            return [argument, *arguments[position + 1 :], *arguments[:position]]
+        break
+    return ["run", *arguments]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Entry point of the `lmagent` script; ends the process with the exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        code = root.main(rewrite(given), prog_name="lmagent", standalone_mode=False)
+    except click.exceptions.Exit as ended:
+        code = ended.exit_code
+    except click.Abort:
+        code = 130
+    except click.ClickException as wrong:
+        wrong.show()
+        code = wrong.exit_code
+    except LmagentError as failure:
+        click.echo(f"lmagent: {failure}", err=True)
+        code = 1
+    except KeyboardInterrupt:
+        code = 130
+    except BrokenPipeError:
+        # The reader of a pipe went away (`lmagent … | head`); there is nobody left to tell.
+        sys.stderr.close()
+        code = 1
+    sys.exit(code if isinstance(code, int) else 0)

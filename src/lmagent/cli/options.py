@@ -1,0 +1,63 @@
+"""Options that several commands share, and the way from them to a host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def workspace_option(function: Function) -> Function:
+    """-w/--workspace."""
+    return click.option(
+        "-w",
+        "--workspace",
+        type=click.Path(path_type=Path),
+        help="Folder to work in; the default is $WORKSPACE, else the current folder.",
+    )(function)
+
+
+def model_options(function: Function) -> Function:
+    """-m/--model, --base-url, --permission and the limits."""
+    for option in reversed(
+        (
+            click.option("-m", "--model", help="Model to ask; empty lets the server choose."),
+            click.option("--base-url", help="Model server, for example http://localhost:1234."),
+            click.option(
+                "--permission",
+                type=click.Choice(["auto", "normal", "manual"]),
+                help="auto: never ask; normal: ask before changes; manual: ask before everything.",
+            ),
+            click.option("--max-iterations", type=click.IntRange(min=1), help="Model calls before a turn ends."),
+            click.option("--no-mcp", is_flag=True, help="Start no MCP servers (there are none in this version)."),
+            click.option("--no-sub-agents", is_flag=True, help="Offer no sub-agents (there are none in this version)."),
+            click.option("--record", type=click.Path(path_type=Path), help="Store the model traffic in a cassette."),
+            click.option(
+                "--replay", type=click.Path(path_type=Path), help="Play the model's side from a cassette, offline."
+            ),
+        )
+    ):
+        function = option(function)
+    return function
+
+
+def flags(
+    *,
+    model: str | None = None,
+    base_url: str | None = None,
+    permission: str | None = None,
+    max_iterations: int | None = None,
+    **_: object,
+) -> dict[str, Any]:
+    """Settings that were given as flags."""
+    given = {
+        "llm_model": model,
+        "llm_url": base_url,
+        "permission_mode": permission,
+        "max_iterations": max_iterations,
+    }
+    return {name: value for name, value in given.items() if value is not None}

@@ -1,0 +1,142 @@
+"""`lmagent run TASK` (also `lmagent TASK`) and `lmagent chat`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from lmagent.cli.options import flags, model_options, workspace_option
+
+
+@click.command()
+@click.argument("task", required=False, default="")
+@workspace_option
+@click.option("--resume", default="", metavar="ID", help="Go on with a session, by id or unique prefix.")
+@click.option("--continue", "latest", is_flag=True, help="Go on with the newest session of this workspace.")
+@click.option("--list-sessions", is_flag=True, help="List sessions and exit.")
+@click.option("--json", "as_json", is_flag=True, help="Print events as JSON lines.")
+@click.option(
+    "--output-schema", type=click.Path(path_type=Path), help="Make the final answer JSON that follows this schema."
+)
+@model_options
+def run(
+    task: str,
+    workspace: Path | None,
+    resume: str,
+    latest: bool,
+    list_sessions: bool,
+    as_json: bool,
+    output_schema: Path | None,
+    **options: Any,
+) -> int:
+    """Do one task and exit.
+
+    Text piped in is added to the task. Exit codes: 0 done, 1 error, 2 limit reached, 3 blocked or waiting for a
+    person, 4 permission denied, 130 interrupted.
+    """
+    if list_sessions:
+        from lmagent.cli.sessions import print_sessions
+
+        return print_sessions(workspace, 20, "", as_json=as_json)
+    task = _with_piped(task)
+    if not task and not resume and not latest:
+        if as_json or output_schema or not sys.stdin.isatty():
+            raise click.UsageError('no task given: lmagent "what to do"')
+        return _chat(workspace, "", options)
+    return _one_shot(task, workspace, resume, latest, as_json, output_schema, options)
+
+
+@click.command()
+@workspace_option
+@click.option("--resume", default="", metavar="ID", help="Go on with a session, by id or unique prefix.")
+@click.option("--plain", is_flag=True, help="Plain lines only: no colours, nothing redrawn.")
+@model_options
+def chat(workspace: Path | None, resume: str, plain: bool, **options: Any) -> int:
+    """Talk with the agent in the terminal."""
+    return _chat(workspace, resume, options, plain=plain)
+
+
+def _one_shot(
+    task: str,
+    workspace: Path | None,
+    resume: str,
+    latest: bool,
+    as_json: bool,
+    output_schema: Path | None,
+    options: dict[str, Any],
+) -> int:
+    import anyio
+
+    from lmagent.app.wiring import HostOptions, open_host
+    from lmagent.core.errors import SessionNotFound
+    from lmagent.headless.oneshot import TaskRequest, run_task
+
+    attended = not as_json and sys.stdin.isatty() and sys.stderr.isatty()
+    host_options = HostOptions(workspace, flags(**options), options["record"], options["replay"], attended)
+
+    async def do() -> int:
+        host = open_host(host_options, say=_say)
+        try:
+            session = resume or (host.latest() if latest else "")
+            if latest and not session:
+                raise SessionNotFound("there is no session to continue", fix='lmagent "TASK" starts one')
+            color = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+            return await run_task(host, TaskRequest(task, session or "", as_json, output_schema, color))
+        finally:
+            await host.aclose()
+
+    return anyio.run(do)
+
+
+def _chat(workspace: Path | None, resume: str, options: dict[str, Any], *, plain: bool = False) -> int:
+    import anyio
+
+    from lmagent.app.wiring import HostOptions, first_run, open_host
+    from lmagent.repl.app import run_repl
+
+    host_options = HostOptions(workspace, flags(**options), options["record"], options["replay"], attended=True)
+
+    async def do() -> int:
+        if sys.stdin.isatty():
+            await first_run(host_options, say=_say)
+        host = open_host(host_options, say=_say)
+        try:
+            return await run_repl(host, resume=resume, plain=plain or bool(os.environ.get("NO_COLOR")))
+        finally:
+            await host.aclose()
+
+    return anyio.run(do)
+
+
+def _with_piped(task: str) -> str:
+    """The task with what is piped in."""
+    try:
+        if sys.stdin is None or sys.stdin.isatty() or not _readable():
+            return task
+        piped = sys.stdin.read().strip()
+    except OSError:
+        return task
+    return f"{task}\n\n{piped}".strip() if piped else task
+
+
+def _readable() -> bool:
+    """Whether something is really piped in: a pipe or file, not an inherited descriptor that nobody writes to."""
+    import select
+    import stat
+
+    mode = os.fstat(sys.stdin.fileno()).st_mode
+    if stat.S_ISREG(mode):
+        return True
+    if not stat.S_ISFIFO(mode) and not stat.S_ISSOCK(mode):
+        return False
+    # A pipe that stays silent for a moment belongs to a parent that keeps it open without writing.
+    ready, _, _ = select.select([sys.stdin], [], [], 0.2)
+    return bool(ready)
+
+
+def _say(text: str) -> None:
+    click.echo(text, err=True)

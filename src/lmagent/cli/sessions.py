@@ -1,0 +1,106 @@
+"""`lmagent sessions …`."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+
+import click
+import msgspec
+
+from lmagent.app.records import WorkspaceRecords, open_records
+from lmagent.cli.options import workspace_option
+
+
+@click.group()
+@workspace_option
+@click.pass_context
+def sessions(ctx: click.Context, workspace: Path | None) -> None:
+    """List, show, export, fork, import and delete sessions."""
+    ctx.obj = workspace
+
+
+def print_sessions(workspace: Path | None, limit: int, search: str, *, as_json: bool) -> int:
+    """Print the list of sessions."""
+    rows = open_records(workspace).rows(limit, search)
+    if as_json:
+        for row in rows:
+            click.echo(msgspec.json.encode(row).decode())
+        return 0
+    if not rows:
+        click.echo("no sessions here yet")
+    for row in rows:
+        when = f"{datetime.fromtimestamp(row.updated):%Y-%m-%d %H:%M}"
+        click.echo(f"{row.id}  {when}  {row.status:<11}  {row.turns:>3} turns  {row.title}")
+    return 0
+
+
+def _records(ctx: click.Context) -> WorkspaceRecords:
+    return open_records(ctx.obj)
+
+
+@sessions.command("list")
+@click.option("--limit", default=20, show_default=True, help="How many.")
+@click.option("--search", default="", help="Only sessions in which these words occur.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.pass_context
+def list_(ctx: click.Context, limit: int, search: str, as_json: bool) -> int:
+    """List sessions, newest first."""
+    return print_sessions(ctx.obj, limit, search, as_json=as_json)
+
+
+@sessions.command()
+@click.argument("session")
+@click.pass_context
+def show(ctx: click.Context, session: str) -> None:
+    """Show a session as Markdown."""
+    click.echo(_records(ctx).export(session, "md"))
+
+
+@sessions.command()
+@click.argument("session")
+@click.option("--format", "form", type=click.Choice(["md", "html", "jsonl"]), default="md", show_default=True)
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write; standard output without it.")
+@click.pass_context
+def export(ctx: click.Context, session: str, form: str, output: Path | None) -> None:
+    """Export a session as Markdown, as one HTML file, or as its events."""
+    text = _records(ctx).export(session, form)
+    if output is None:
+        click.echo(text)
+    else:
+        output.write_text(text, encoding="utf-8")
+        click.echo(f"written to {output}", err=True)
+
+
+@sessions.command()
+@click.argument("session")
+@click.option("--at", "seq", type=int, help="Copy up to and including this event.")
+@click.pass_context
+def fork(ctx: click.Context, session: str, seq: int | None) -> None:
+    """Copy a session to a new one, and print the new one's id."""
+    click.echo(_records(ctx).fork(session, seq))
+
+
+@sessions.command("import")
+@click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
+@click.pass_context
+def import_(ctx: click.Context, files: tuple[Path, ...]) -> None:
+    """Import sessions of LMAgent (.json) or agent_computer (.jsonl); says what it took and what it left."""
+    records = _records(ctx)
+    for path in files:
+        report = records.import_file(path)
+        click.echo(f"{path.name} → {report.session}")
+        for line in report.taken:
+            click.echo(f"  took {line}")
+        for line in report.left:
+            click.echo(f"  left {line}")
+
+
+@sessions.command("rm")
+@click.argument("names", nargs=-1, required=True)
+@click.pass_context
+def remove(ctx: click.Context, names: tuple[str, ...]) -> None:
+    """Delete sessions with everything that belongs to them."""
+    records = _records(ctx)
+    for name in names:
+        click.echo(f"deleted {records.delete(name)}")

@@ -1,0 +1,51 @@
+"""`lmagent tool list|call`: the tools, with the same guards that the agent has."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+import msgspec
+
+from lmagent.cli.options import workspace_option
+
+
+@click.group()
+def tool() -> None:
+    """List the tools, or call one yourself."""
+
+
+@tool.command("list")
+@workspace_option
+@click.option("--json", "as_json", is_flag=True, help="With their argument schemas.")
+def list_(workspace: Path | None, as_json: bool) -> None:
+    """List the tools."""
+    from lmagent.app.wiring import open_toolbox
+
+    for item in open_toolbox(workspace):
+        if as_json:
+            row = {**msgspec.to_builtins(item.spec), "effect": item.effect, "aliases": item.aliases}
+            click.echo(msgspec.json.encode(row).decode())
+        else:
+            click.echo(f"{item.name:<14} {item.effect:<6} {item.description}")
+
+
+@tool.command("call")
+@click.argument("name")
+@click.argument("arguments", default="{}")
+@workspace_option
+def call(name: str, arguments: str, workspace: Path | None) -> int:
+    """Run one tool on the workspace and print its result; exit 1 if it refuses or fails.
+
+    ARGUMENTS is a JSON object. You call it, so nothing is asked; path safety and read-before-edit hold all the same,
+    and a file that exists counts as read.
+    """
+    import anyio
+
+    from lmagent.app.single import call_tool
+
+    result = anyio.run(call_tool, workspace, name, arguments)
+    click.echo(result.text, err=not result.ok)
+    sys.stdout.flush()
+    return 0 if result.ok else 1

@@ -1,0 +1,48 @@
+"""Aside: a question put to the model behind the conversation, which leaves no trace in it.
+
+The prompt is the conversation as it stands plus the question, so the server reads nothing anew but the question,
+and its cache still fits when the conversation goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+
+import msgspec
+
+from lmagent.core.messages import Message, Text, ToolResult, user
+from lmagent.core.model import ModelEvent
+from lmagent.engine.session import Session
+
+
+def ask_aside(session: Session, question: str, max_tokens: int | None = None) -> AsyncIterator[ModelEvent]:
+    """Stream the answer to `question`; nothing is recorded.
+
+    Args:
+        session: the session; between steps, so that no call is open.
+        question: what to ask.
+        max_tokens: cap on the answer.
+
+    Raises:
+        ProviderError: it could not be had.
+    """
+    request = msgspec.structs.replace(
+        session.request(),
+        messages=_with_tail(session.state.messages, question),
+        tool_choice="none",
+        max_tokens=max_tokens,
+    )
+    return session.wiring.provider.stream(request)
+
+
+def _with_tail(messages: Sequence[Message], text: str) -> list[Message]:
+    """The messages with `text` at the end; it joins an unanswered user message or result, so that roles alternate."""
+    last = messages[-1] if messages else None
+    if last is None or last.role == "assistant":
+        return [*messages, user(text)]
+    if last.role == "user":
+        return [*messages[:-1], Message("user", (*last.parts, Text(f"\n\n{text}")))]
+    (result,) = last.parts
+    assert isinstance(result, ToolResult)
+    joined = ToolResult(result.call_id, result.status, f"{result.content}\n\n{text}")
+    return [*messages[:-1], Message("tool", (joined,))]

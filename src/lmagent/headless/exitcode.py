@@ -1,0 +1,30 @@
+"""Exit codes: what a script learns from a run."""
+
+from __future__ import annotations
+
+from lmagent.core.events import TurnFinished
+
+DONE, ERROR, LIMIT, BLOCKED, DENIED, INTERRUPTED = 0, 1, 2, 3, 4, 130
+
+_BY_OUTCOME = {
+    "done": DONE,
+    "blocked": BLOCKED,
+    "waiting": BLOCKED,
+    "question": BLOCKED,
+    "limit": LIMIT,
+    "interrupted": INTERRUPTED,
+    "error": ERROR,
+}
+
+
+def exit_code(finished: TurnFinished | None) -> int:
+    """0 done, 1 error, 2 limit, 3 blocked or waiting for a person, 4 permission denied, 130 interrupted.
+
+    A turn in which a call was denied because nobody could be asked, and was not made good later, is 4 whatever the model
+    says about it.
+    """
+    if finished is None:
+        return ERROR
+    if finished.cause == "permission" and finished.outcome != "interrupted":
+        return DENIED
+    return _BY_OUTCOME[finished.outcome]

@@ -1,0 +1,131 @@
+"""Printers: events to a terminal or a pipe, as text or as JSON lines. Light: nothing but the standard library."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from typing import TextIO
+
+from lmagent.core import events as ev
+from lmagent.tools.sanitize import printable
+
+FLUSH_EVERY = 0.04
+"""Seconds between flushes of streamed text: 25 times a second looks live, and costs a fraction of a flush a token."""
+
+
+_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""Control characters and direction marks: what must not reach a terminal. Most deltas have none, and then cost nothing."""
+
+
+class JsonPrinter:
+    """Every event verbatim, one JSON object a line, flushed."""
+
+    def __init__(self, out: TextIO | None = None) -> None:
+        self._out = (out or sys.stdout).buffer
+
+    def __call__(self, event: ev.Event) -> None:
+        """Print the event."""
+        self._out.write(ev.encode(event) + b"\n")
+        self._out.flush()
+
+    def close(self) -> None:
+        """Nothing is held back."""
+
+
+class TextPrinter:
+    """The answer to stdout, what is done to stderr.
+
+    Args:
+        out: where the model's text goes.
+        err: where calls, notices and the end of the turn go.
+        color: whether to use colours on `err`.
+        answer: whether the model's text is shown.
+    """
+
+    def __init__(
+        self, out: TextIO | None = None, err: TextIO | None = None, *, color: bool, answer: bool = True
+    ) -> None:
+        self._out = out or sys.stdout
+        self._err = err or sys.stderr
+        self._color = color
+        self._answer = answer
+        self._open_line = False
+        self._streamed = False
+        self._flushed = 0.0
+        self._summaries: dict[str, str] = {}
+
+    def __call__(self, event: ev.Event) -> None:
+        """Print the event."""
+        match event:
+            case ev.TextDelta(text=text):
+                self._text(text)
+            case ev.MessageAdded() if event.message.role == "assistant" and event.origin == "model":
+                if not self._streamed:
+                    self._text(event.message.text)
+                self._streamed = False
+                self._end_line()
+            case ev.ToolStarted():
+                self._summaries[event.call_id] = event.summary
+            case ev.ToolFinished():
+                self._tool(event)
+            case ev.RetryScheduled():
+                self._say("yellow", f"{event.reason}; trying again in {event.delay:.0f} s")
+            case ev.CompactionDone():
+                self._say("dim", f"conversation shortened: {event.before_tokens:,} → {event.after_tokens:,} tokens")
+            case ev.Notice():
+                fix = f"\n  → {event.fix}" if event.fix else ""
+                self._say("yellow" if event.level != "error" else "red", event.text + fix)
+            case ev.ApprovalResolved() if not event.approved and event.by == "unattended":
+                self._say("yellow", "denied: nobody is there to approve it (use --permission auto, or an allow rule)")
+            case ev.TurnFinished() if event.outcome != "done" or event.cause:
+                self._ending(event)
+            case _:
+                pass
+
+    def close(self) -> None:
+        """End the last line."""
+        self._end_line()
+        self._out.flush()
+
+    def _text(self, text: str) -> None:
+        if not self._answer:
+            return
+        self._out.write(printable(text) if _UNSAFE.search(text) else text)
+        self._open_line = not text.endswith("\n") if text else self._open_line
+        self._streamed = self._streamed or bool(text)
+        now = time.monotonic()
+        if now - self._flushed > FLUSH_EVERY:
+            self._out.flush()
+            self._flushed = now
+
+    def _end_line(self) -> None:
+        if self._open_line:
+            self._out.write("\n")
+            self._open_line = False
+        self._out.flush()
+
+    def _tool(self, event: ev.ToolFinished) -> None:
+        summary = self._summaries.pop(event.call_id, event.tool)
+        took = f" ({event.duration:.1f} s)" if event.duration >= 0.1 else ""
+        if event.status == "ok":
+            self._say("dim", f"✓ {summary}{took}")
+        else:
+            first = event.content.split("\n", 1)[0][:200]
+            self._say("red", f"✗ {summary}: {first}")
+
+    def _ending(self, event: ev.TurnFinished) -> None:
+        color = "red" if event.outcome == "error" else "yellow"
+        words = f"{event.outcome}: {event.reason}" if event.reason else event.outcome
+        if event.cause == "permission":
+            words = f"{words} — a call was denied because nobody could be asked"
+        fix = f"\n  → {event.fix}" if event.fix else ""
+        self._say(color, f"{words}{fix}")
+
+    def _say(self, color: str, text: str) -> None:
+        self._end_line()
+        codes = {"dim": "2", "red": "31", "yellow": "33"}
+        safe = printable(text)
+        line = f"\x1b[{codes[color]}m{safe}\x1b[0m" if self._color else safe
+        self._err.write(line + "\n")
+        self._err.flush()
