@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import msgspec
 
 from lmagent.core import events as ev
@@ -68,7 +69,7 @@ class RealClock:
         return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
-        await anyio.sleep(0)
+        await anyio.lowlevel.checkpoint()
 
 
 Answer = Reply | Exception | Callable[[ModelRequest], Reply]
@@ -95,6 +96,7 @@ class Model:
                 waiting = self.before(len(self.requests))
                 if waiting is not None:
                     await waiting
+                    await anyio.lowlevel.checkpoint()
             answer = self.answers.pop(0) if self.answers else say("finished")
         if callable(answer) and not isinstance(answer, Reply):
             answer = answer(request)
@@ -150,7 +152,7 @@ class World:
                         waiting = self.on_run(name, arguments)
                         if waiting is not None:
                             await waiting
-                    await anyio.sleep(0)
+                    await anyio.lowlevel.checkpoint()
                     if arguments.path == "missing":
                         raise ToolError("there is no such file")
                     if arguments.path == "bug":

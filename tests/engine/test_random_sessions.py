@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 
 import anyio
+import anyio.lowlevel
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kit import Bench, bench, call, extends, faults, say
@@ -28,14 +29,25 @@ GOOD_CALL = st.builds(
     SIZES,
 )
 BAD_CALL = st.sampled_from(
-    [("read", '{"path": '), ("nothing", "{}"), ("read", "[1]"), ("use_tool", '{"name": "late", "arguments": {"path": "a"}}')]
+    [
+        ("read", '{"path": '),
+        ("nothing", "{}"),
+        ("read", "[1]"),
+        ("use_tool", '{"name": "late", "arguments": {"path": "a"}}'),
+    ]
 )
 CALLS = st.lists(st.one_of(GOOD_CALL, GOOD_CALL, BAD_CALL), min_size=1, max_size=3)
 REPLIES = st.one_of(
     st.builds(lambda calls, cut: call(*calls, cut=cut), CALLS, st.sampled_from([False, False, False, True])),
     st.builds(lambda calls, cut: call(*calls, cut=cut), CALLS, st.just(False)),
-    st.builds(lambda text, thought: say(text, thought=thought), st.sampled_from(["All done.", "ok"]), st.sampled_from(["", "hm"])),
-    st.sampled_from([say("I will now read the file."), say(""), say("", thought="only thought"), say("cut of", finish="length")]),
+    st.builds(
+        lambda text, thought: say(text, thought=thought),
+        st.sampled_from(["All done.", "ok"]),
+        st.sampled_from(["", "hm"]),
+    ),
+    st.sampled_from(
+        [say("I will now read the file."), say(""), say("", thought="only thought"), say("cut of", finish="length")]
+    ),
     st.sampled_from([ServerFailure("broke", retryable=True, partial=True), Unreachable("away")]),
 )
 
@@ -111,7 +123,7 @@ async def _do(made: Bench, kind: str) -> None:
     }
     await made.session.send(commands[kind])
     if kind == "interrupt":
-        await anyio.sleep(0)
+        await anyio.lowlevel.checkpoint()
 
 
 async def _afterwards(made: Bench, after: str, data) -> Bench:

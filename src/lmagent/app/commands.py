@@ -106,12 +106,12 @@ async def _rename(context: SlashContext, title: str) -> SlashResult:
 
 async def _mode(context: SlashContext, mode: str) -> SlashResult:
     known = get_args(PermissionMode)
-    current = context.session.state.mode if context.session else context.host.mode
+    current = context.session.state.mode if context.session else context.host.settings.permission_mode
     if not mode:
         return SlashResult(f"mode {current}; one of {', '.join(known)}")
     for wanted in known:
         if wanted == mode:
-            context.host.mode = wanted
+            context.host.use_mode(wanted)
             if context.session:
                 await context.session.send(SetMode(mode=wanted, by="slash"))
             return SlashResult(f"mode {wanted}")
@@ -136,9 +136,9 @@ async def _status(context: SlashContext, _: str) -> SlashResult:
     host, session = context.host, context.session
     rows = {
         "workspace": str(host.workspace),
-        "server": host.base_url,
+        "server": host.settings.endpoint,
         "model": (session.state.model if session else host.agent.model) or "(the server's choice)",
-        "mode": session.state.mode if session else host.mode,
+        "mode": session.state.mode if session else host.settings.permission_mode,
         "session": session.state.session if session else "(none yet)",
         "sandbox": "none: this version runs no commands",
     }

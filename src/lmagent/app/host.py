@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from lmagent import __version__
 from lmagent.app.prompt import system_text
 from lmagent.app.registry import Registry
+from lmagent.config.settings import Settings
 from lmagent.core.agent import Agent
 from lmagent.core.events import DurableEvent, PermissionMode, SessionCreated
 from lmagent.core.ids import new_session_id
@@ -16,6 +19,7 @@ from lmagent.core.ports import Clock, Provider
 from lmagent.engine.gate import Rules
 from lmagent.engine.session import Session, Wiring
 from lmagent.engine.toolbox import Toolbox
+from lmagent.providers.transport import Transport
 from lmagent.store.jsonl import JsonlStore
 
 
@@ -27,37 +31,64 @@ class Host:
         workspace: the workspace.
         store: its sessions.
         provider: the model server.
-        base_url: where the model server is, for messages.
+        settings: what the program was told.
         agent: prompt, model, limits, window.
         clock: time.
-        mode: permission mode of new sessions.
         rules: permission rules.
-        secrets: values that must not be recorded.
-        served_window: asks the server for its window.
+        transport: for questions to the server that are no model calls.
         attended: whether the surface can put approvals before a person.
+        offline: no server is asked anything (a cassette is played).
         registry: tools, notes, slash commands.
+        toolbox: the tools.
         sessions: sessions that this host has open for writing, by id.
     """
 
     workspace: Path
     store: JsonlStore
     provider: Provider
-    base_url: str
+    settings: Settings
     agent: Agent
     clock: Clock
-    mode: PermissionMode = "normal"
-    rules: Rules = field(default_factory=Rules)
-    secrets: tuple[str, ...] = ()
-    served_window: Callable[[str], Awaitable[int | None]] | None = None
+    rules: Rules
+    transport: Transport
     attended: bool = False
+    offline: bool = False
     registry: Registry = field(init=False)
+    toolbox: Toolbox = field(default_factory=Toolbox)
     sessions: dict[str, Session] = field(default_factory=dict[str, Session])
-    toolbox: Toolbox = field(init=False)
 
     def __post_init__(self) -> None:
         """A host begins with an empty registry that reads the records of this host."""
         self.registry = Registry(self.workspace, self.clock, self)
-        self.toolbox = Toolbox()
+
+    # --- the server -------------------------------------------------------------------------------------------
+
+    async def models(self) -> tuple[str, ...]:
+        """Names of the models that the server lists.
+
+        Raises:
+            ProviderError: it cannot be asked.
+        """
+        from lmagent.providers.discovery import models
+
+        if self.offline:
+            return ()
+        return await models(self.settings.endpoint, self.settings.key, transport=self.transport)
+
+    async def served_window(self, model: str) -> int | None:
+        """The window in tokens that the server really serves for a model; None where it does not say."""
+        from lmagent.providers.discovery import served_window
+
+        settings = self.settings
+        return await served_window(settings.endpoint, model, settings.key, transport=self.transport)
+
+    def use_model(self, model: str) -> None:
+        """Let new sessions begin with another model."""
+        self.agent = replace(self.agent, model=model)
+
+    def use_mode(self, mode: PermissionMode) -> None:
+        """Let new sessions begin in another permission mode."""
+        self.settings = replace(self.settings, permission_mode=mode)
 
     # --- sessions ---------------------------------------------------------------------------------------------
 
@@ -71,7 +102,7 @@ class Host:
             system=self.agent.system or system_text(),
             tools=self.toolbox.specs(),
             model=self.agent.model,
-            mode=self.mode,
+            mode=self.settings.permission_mode,
             app_version=__version__,
         )
         return self._keep(await Session.create(log, self._wiring(), opening))
@@ -117,8 +148,8 @@ class Host:
             rules=self.rules,
             attended=self.attended,
             notes=self.registry.notes,
-            secrets=self.secrets,
-            served_window=self.served_window,
+            secrets=self.settings.secrets,
+            served_window=None if self.offline or self.settings.context_window else self.served_window,
         )
 
     # --- records (what tools may read) -------------------------------------------------------------------------
@@ -137,3 +168,4 @@ class Host:
             session.close()
         self.sessions.clear()
         await self.provider.aclose()
+        await self.transport.aclose()

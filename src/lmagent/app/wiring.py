@@ -1,12 +1,14 @@
-"""Wiring: Settings → adapters → features → Host. Taking a feature out is taking its line out of `_features`."""
+"""Wiring: Settings → adapters → features → Host. Taking a feature out is taking its line out of `features`."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from lmagent.app import commands
 from lmagent.app.clock import SystemClock
@@ -14,10 +16,13 @@ from lmagent.app.host import Host
 from lmagent.app.prompt import date_note, system_text, workspace_note
 from lmagent.app.registry import Registry, load_plugins
 from lmagent.config.loader import Loaded, load
+from lmagent.config.settings import Settings
+from lmagent.config.workspace import open_workspace
 from lmagent.core.agent import Agent
 from lmagent.engine.gate import Rules, check_rule
 from lmagent.engine.toolbox import Toolbox
 from lmagent.providers.openai_chat import OpenAIChat
+from lmagent.providers.retry import RetryPolicy
 from lmagent.providers.transport import HttpTransport, Timeouts, Transport
 from lmagent.store.jsonl import JsonlStore
 from lmagent.tools.artifact import read_artifact_tool
@@ -54,33 +59,41 @@ def load_settings(options: HostOptions) -> Loaded:
     return load(os.environ, Path.cwd(), flags)
 
 
-def open_host(options: HostOptions, *, say: Say) -> Host:
-    """A host for the workspace that the options name; `say` shows what a person should know."""
+async def open_host(options: HostOptions, *, say: Say) -> Host:
+    """A host for the workspace that the options name; `say` shows what a person should know.
+
+    Raises:
+        LmagentError: the configuration, the workspace or a plugin is at fault.
+    """
     loaded = load_settings(options)
     for warning in loaded.warnings:
-        say(f"lmagent: {warning}")
+        say(f"lmagent: {warning.text}" + (f"\n  → {warning.fix}" if warning.fix else ""))
+    workspace = open_workspace(loaded.workspace)
+    if workspace.note:
+        say(workspace.note)
     settings = loaded.settings
+    live = HttpTransport()
+    if not settings.given_endpoint and options.replay is None:
+        settings = await _with_found_server(settings, live, say)
     clock = SystemClock()
-    transport = _transport(options)
     host = Host(
-        workspace=settings.workspace,
-        store=JsonlStore(settings.workspace / ".lmagent" / "sessions", clock),
-        provider=_provider(loaded, transport, clock),
-        base_url=settings.endpoint,
-        agent=_agent(loaded),
+        workspace=workspace.path,
+        store=JsonlStore(workspace.path / ".lmagent" / "sessions", clock),
+        provider=_provider(settings, _transport(options, live), clock),
+        settings=settings,
+        agent=_agent(settings),
         clock=clock,
-        mode=settings.permission_mode,
-        rules=_rules(loaded),
-        secrets=settings.secrets,
+        rules=_rules(settings),
+        transport=live,
         attended=options.attended,
+        offline=options.replay is not None,
     )
-    host.use_transport(transport, settings.key, asks_window=settings.context_window is None)
-    _features(host.registry)
+    features(host.registry)
     host.toolbox = Toolbox(host.registry.tools.values())
     return host
 
 
-def _features(registry: Registry) -> None:
+def features(registry: Registry) -> None:
     """What this program can do. One line a feature; plugins come last and can shadow nothing."""
     for tool in builtin_tools(registry.clock):
         registry.tool(tool)
@@ -92,8 +105,22 @@ def _features(registry: Registry) -> None:
     load_plugins(registry)
 
 
-def _agent(loaded: Loaded) -> Agent:
-    settings = loaded.settings
+async def _with_found_server(settings: Settings, transport: Transport, say: Say) -> Settings:
+    """Nobody said where the model server is: take the first of the usual ones that runs."""
+    from lmagent.providers.discovery import discover
+
+    found = await discover(transport)
+    if not found:
+        return settings
+    say(f"Found {found[0].name} at {found[0].base_url}" + _others([server.name for server in found[1:]]))
+    return replace(settings, llm_url=found[0].base_url)
+
+
+def _others(names: Sequence[str]) -> str:
+    return f" ({', '.join(names)} run too; choose with --base-url or LLM_URL)" if names else ""
+
+
+def _agent(settings: Settings) -> Agent:
     return Agent(
         name="lmagent",
         system=system_text(),
@@ -106,8 +133,7 @@ def _agent(loaded: Loaded) -> Agent:
     )
 
 
-def _rules(loaded: Loaded) -> Rules:
-    settings = loaded.settings
+def _rules(settings: Settings) -> Rules:
     return Rules(
         allow=tuple(map(check_rule, settings.permission_allow)),
         ask=tuple(map(check_rule, settings.permission_ask)),
@@ -115,12 +141,11 @@ def _rules(loaded: Loaded) -> Rules:
     )
 
 
-def _transport(options: HostOptions) -> Transport:
+def _transport(options: HostOptions, live: Transport) -> Transport:
     if options.replay is not None:
         from lmagent.providers.cassette import ReplayTransport
 
         return ReplayTransport(options.replay)
-    live = HttpTransport()
     if options.record is not None:
         from lmagent.providers.cassette import RecordingTransport
 
@@ -128,12 +153,12 @@ def _transport(options: HostOptions) -> Transport:
     return live
 
 
-def _provider(loaded: Loaded, transport: Transport, clock: SystemClock) -> OpenAIChat:
-    settings = loaded.settings
+def _provider(settings: Settings, transport: Transport, clock: SystemClock) -> OpenAIChat:
     return OpenAIChat(
         settings.endpoint,
         settings.key,
         transport=transport,
         clock=clock,
         timeouts=Timeouts(first_byte=settings.llm_timeout, idle=settings.llm_timeout),
+        retries=RetryPolicy(tries=max(1, settings.llm_max_retries), delay=settings.llm_retry_delay),
     )

@@ -79,7 +79,7 @@ def _one_shot(
     host_options = HostOptions(workspace, flags(**options), options["record"], options["replay"], attended)
 
     async def do() -> int:
-        host = open_host(host_options, say=_say)
+        host = await open_host(host_options, say=_say)
         try:
             session = resume or (host.latest() if latest else "")
             if latest and not session:
@@ -103,7 +103,7 @@ def _chat(workspace: Path | None, resume: str, options: dict[str, Any], *, plain
     async def do() -> int:
         if sys.stdin.isatty():
             await first_run(host_options, say=_say)
-        host = open_host(host_options, say=_say)
+        host = await open_host(host_options, say=_say)
         try:
             return await run_repl(host, resume=resume, plain=plain or bool(os.environ.get("NO_COLOR")))
         finally:

@@ -21,7 +21,7 @@ def tool() -> None:
 @click.option("--json", "as_json", is_flag=True, help="With their argument schemas.")
 def list_(workspace: Path | None, as_json: bool) -> None:
     """List the tools."""
-    from lmagent.app.wiring import open_toolbox
+    from lmagent.app.single import open_toolbox
 
     for item in open_toolbox(workspace):
         if as_json:

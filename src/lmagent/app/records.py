@@ -1,0 +1,104 @@
+"""Records: the sessions of a workspace for whoever lists, exports, forks, imports or deletes them. No model is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+from msgspec import Struct
+
+from lmagent.app.clock import SystemClock
+from lmagent.app.prompt import system_text
+from lmagent.app.single import open_toolbox
+from lmagent.app.wiring import HostOptions, load_settings
+from lmagent.config.workspace import open_workspace
+from lmagent.core import events as ev
+from lmagent.core.errors import ConfigError
+from lmagent.core.ids import new_session_id
+from lmagent.store import export, seeds
+from lmagent.store.index import SessionIndex, SessionRow
+from lmagent.store.jsonl import JsonlStore
+
+
+class ImportedReport(Struct, frozen=True):
+    """What an import took and left, and the session it made."""
+
+    session: str
+    taken: tuple[str, ...]
+    left: tuple[str, ...]
+
+
+def session_rows(root: Path, limit: int, search: str) -> Sequence[SessionRow]:
+    """Sessions below `root`, newest first."""
+    index = SessionIndex(root)
+    try:
+        index.refresh()
+        return index.list(limit, search)
+    finally:
+        index.close()
+
+
+def export_session(store: JsonlStore, session: str, form: str) -> str:
+    """A session as `md`, `html` or `jsonl`.
+
+    Raises:
+        ConfigError: there is no such form.
+    """
+    forms: dict[str, Callable[[Sequence[ev.DurableEvent]], str]] = {
+        "md": export.to_markdown,
+        "html": export.to_html,
+        "jsonl": lambda events: "\n".join(ev.encode(event).decode() for event in events),
+    }
+    if form not in forms:
+        raise ConfigError(f"{form!r} is not a form of export", fix=f"one of {', '.join(forms)}")
+    return forms[form](list(store.read(session)))
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceRecords:
+    """The sessions of one workspace."""
+
+    workspace: Path
+    store: JsonlStore
+
+    def rows(self, limit: int, search: str) -> Sequence[SessionRow]:
+        """Sessions, newest first."""
+        return session_rows(self.store.root, limit, search)
+
+    def export(self, name: str, form: str) -> str:
+        """A session as text."""
+        return export_session(self.store, self.store.resolve(name), form)
+
+    def fork(self, name: str, seq: int | None) -> str:
+        """Copy a session; returns the id of the copy."""
+        fork = new_session_id(SystemClock().now())
+        self.store.fork(self.store.resolve(name), fork, seq)
+        return fork
+
+    def delete(self, name: str) -> str:
+        """Delete a session; returns its id."""
+        session = self.store.resolve(name)
+        self.store.delete(session)
+        return session
+
+    def import_file(self, path: Path) -> ImportedReport:
+        """Import a session of an older system."""
+        imported = seeds.read_seed(path, system=system_text(), tools=open_toolbox(self.workspace).specs())
+        return anyio.run(self._write, imported)
+
+    async def _write(self, imported: seeds.ImportedSession) -> ImportedReport:
+        log = self.store.create(imported.session)
+        try:
+            for event in imported.events:
+                await log.append(event)
+        finally:
+            log.close()
+        return ImportedReport(imported.session, tuple(imported.taken), tuple(imported.left))
+
+
+def open_records(workspace: Path | None) -> WorkspaceRecords:
+    """The sessions of the configured workspace."""
+    path = open_workspace(load_settings(HostOptions(workspace)).workspace).path
+    return WorkspaceRecords(path, JsonlStore(path / ".lmagent" / "sessions", SystemClock()))

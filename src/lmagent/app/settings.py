@@ -1,0 +1,47 @@
+"""Settings for the `config` command: shown with their origins, imported, and a folder trusted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from lmagent.app.wiring import HostOptions, load_settings
+from lmagent.config.importing import ImportReport, import_config
+from lmagent.config.show import rows
+from lmagent.config.trust import trust
+from lmagent.config.workspace import open_workspace
+
+
+def show_settings(workspace: Path | None, *, origin: bool, as_json: bool) -> str:
+    """The configuration as text: one line a setting, with its origin when asked for."""
+    loaded = load_settings(HostOptions(workspace))
+    table = rows(loaded)
+    if as_json:
+        return msgspec.json.encode(table).decode()
+    name_width = max(len(row.name) for row in table)
+    value_width = min(60, max(len(row.value) for row in table))
+    lines = [
+        f"{row.name:<{name_width}}  {row.value:<{value_width}}  {row.origin}"
+        if origin
+        else f"{row.name:<{name_width}}  {row.value}"
+        for row in table
+    ]
+    lines += [f"! {warning.text}\n  → {warning.fix}" for warning in loaded.warnings]
+    if origin:
+        lines += [f"- {unused.name} ({unused.source}) is not used: {unused.why}" for unused in loaded.unused]
+    return "\n".join(lines)
+
+
+def import_settings(file: Path, workspace: Path | None) -> ImportReport:
+    """Take over a configuration file of an older system."""
+    loaded = load_settings(HostOptions(workspace))
+    return import_config(file, open_workspace(loaded.workspace).path, loaded.config_file)
+
+
+def trust_workspace(workspace: Path | None) -> str:
+    """Trust the folder with its configuration files as they are now."""
+    loaded = load_settings(HostOptions(workspace))
+    path = open_workspace(loaded.workspace).path
+    files = trust(loaded.settings.agent_data_dir, path)
+    return f"{path} ({', '.join(files) or 'it has no configuration files yet'})"

@@ -1,0 +1,90 @@
+"""One tool, called by a person: the same resolution, decoding and path safety as in a session, and no questions."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from lmagent.app.clock import SystemClock
+from lmagent.app.registry import Registry
+from lmagent.app.wiring import HostOptions, features, load_settings
+from lmagent.config.workspace import open_workspace
+from lmagent.core.errors import StoreError, ToolError
+from lmagent.core.events import DurableEvent
+from lmagent.core.messages import ToolCall
+from lmagent.core.tool import FileMark, ToolContext
+from lmagent.engine.toolbox import Toolbox
+
+
+@dataclass(frozen=True, slots=True)
+class CallResult:
+    """What came of it."""
+
+    ok: bool
+    text: str
+
+
+class NoRecords:
+    """There is no session behind a single call."""
+
+    def get_blob(self, session: str, handle: str) -> bytes:
+        """Always an error."""
+        raise StoreError("artifacts belong to a session; a single call has none")
+
+    def events(self, session: str) -> Iterable[DurableEvent]:
+        """Nothing."""
+        return ()
+
+
+class AllSeen(Mapping[str, FileMark]):
+    """Every existing file counts as read just now: the person who calls the tool has looked at it."""
+
+    def __init__(self, workspace: Path) -> None:
+        self._workspace = workspace
+
+    def __getitem__(self, path: str) -> FileMark:
+        """The mark of a file as it is now."""
+        target = self._workspace / path
+        if not target.is_file():
+            raise KeyError(path)
+        return FileMark(hashlib.sha256(target.read_bytes()).hexdigest(), False)
+
+    def __iter__(self) -> Iterator[str]:
+        """Nothing to list: marks are made when they are asked for."""
+        return iter(())
+
+    def __len__(self) -> int:
+        """See `__iter__`."""
+        return 0
+
+
+def open_toolbox(workspace: Path | None) -> Toolbox:
+    """The tools for a workspace."""
+    path = open_workspace(load_settings(HostOptions(workspace)).workspace).path
+    return _toolbox(path)
+
+
+def _toolbox(path: Path) -> Toolbox:
+    registry = Registry(path, SystemClock(), NoRecords())
+    features(registry)
+    return Toolbox(registry.tools.values())
+
+
+async def call_tool(workspace: Path | None, name: str, arguments: str) -> CallResult:
+    """Run one tool.
+
+    Args:
+        workspace: the folder; the configured one when None.
+        name: the tool, or an alias of it.
+        arguments: its arguments as JSON text.
+    """
+    path = open_workspace(load_settings(HostOptions(workspace)).workspace).path
+    context = ToolContext("none", "call", path, AllSeen(path), lambda _: None)
+    try:
+        invocation = _toolbox(path).resolve(ToolCall("call", name, arguments))
+        output = await invocation.tool.run(invocation.arguments, context)
+    except ToolError as refusal:
+        return CallResult(False, refusal.message)
+    return CallResult(True, output.content)

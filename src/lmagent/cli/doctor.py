@@ -1,0 +1,34 @@
+"""`lmagent doctor`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from lmagent.cli.options import flags, model_options, workspace_option
+
+
+@click.command()
+@workspace_option
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@model_options
+def doctor(workspace: Path | None, as_json: bool, **options: Any) -> int:
+    """Check server, model, workspace and tools; each fault with its fix."""
+    import anyio
+
+    from lmagent.app.doctor import examine
+    from lmagent.app.wiring import HostOptions
+
+    findings = anyio.run(examine, HostOptions(workspace, flags(**options)))
+    if as_json:
+        click.echo(msgspec.json.encode(findings).decode())
+    else:
+        for item in findings:
+            mark = {"ok": "✓", "warning": "!", "fault": "✗"}[item.state]
+            click.echo(f"{mark} {item.name:<14} {item.text}")
+            if item.fix:
+                click.echo(f"  → {item.fix}")
+    return 1 if any(item.state == "fault" for item in findings) else 0

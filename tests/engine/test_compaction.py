@@ -1,0 +1,118 @@
+import anyio
+from kit import bench, call, faults, say
+
+from lmagent.core import events as ev
+from lmagent.core.agent import Window
+from lmagent.core.commands import Compact
+from lmagent.core.errors import ServerFailure
+from lmagent.engine.lane import run_until_idle
+
+SMALL = Window(tokens=8000, keep_recent=2000, keep_user=500)
+
+
+def big(number: int):
+    return call(("read", f'{{"path": "file{number}", "size": 250}}'))
+
+
+async def _long_run(**more):
+    made = await bench(*[big(n) for n in range(12)], say("All read."), window=SMALL, **more)
+    finished = await made.submit("read every file and REMEMBER THE CODEWORD apricot")
+    return made, finished
+
+
+def test_a_long_task_goes_through_compactions_to_its_end():
+    async def check():
+        made, finished = await _long_run()
+        cuts = made.of(ev.CompactionDone)
+        assert finished.outcome == "done"
+        assert 1 < len(cuts) < 8
+        assert all(event.after_tokens < event.before_tokens for event in cuts)
+        assert all(faults(request) == [] for request in made.model.requests)
+
+    anyio.run(check)
+
+
+def test_the_task_the_files_and_the_summary_survive_a_cut():
+    async def check():
+        made, _ = await _long_run()
+        first = made.model.requests[-1].messages[0].text
+        assert "apricot" in first
+        assert "the summary" in first
+        assert "file0 (read" in first
+
+    anyio.run(check)
+
+
+def test_the_summary_is_asked_for_on_the_prefix_that_was_sent():
+    async def check():
+        made, _ = await _long_run()
+        aside = made.model.asides[0]
+        before = next(
+            request
+            for request in reversed(made.model.requests)
+            if len(request.messages) <= len(aside.messages)
+            and aside.messages[: len(request.messages)] == request.messages
+        )
+        assert aside.system == before.system
+        assert aside.tools == before.tools
+
+    anyio.run(check)
+
+
+def test_a_failed_summary_leaves_the_ledger_and_a_notice():
+    async def check():
+        made = await bench(*[big(n) for n in range(8)], say("All read."), window=SMALL)
+        made.model.summary = ServerFailure("no")
+        finished = await made.submit("read every file")
+        assert finished.outcome == "done"
+        assert all(event.summary == "" for event in made.of(ev.CompactionDone))
+        assert made.of(ev.Notice)[0].code == "summary_failed"
+
+    anyio.run(check)
+
+
+def test_a_command_compacts_at_once_and_passes_on_what_to_keep():
+    async def check():
+        made = await bench(big(1), say("ok"))
+        await made.submit("look")
+        await made.session.send(Compact(focus="the names"))
+        await run_until_idle(made.session)
+        assert made.of(ev.CompactionDone)[0].trigger == "command"
+        assert "the names" in str(made.model.asides[0].messages[-1])
+
+    anyio.run(check)
+
+
+def test_a_group_of_calls_is_never_torn_apart():
+    async def check():
+        made = await bench(
+            *[
+                call(("read", f'{{"path": "a{n}", "size": 90}}'), ("read", f'{{"path": "b{n}", "size": 90}}'))
+                for n in range(12)
+            ],
+            window=SMALL,
+        )
+        await made.submit()
+        assert made.of(ev.CompactionDone)
+        assert all(faults(request) == [] for request in made.model.requests)
+
+    anyio.run(check)
+
+
+def test_one_result_larger_than_what_is_kept_still_reaches_the_model():
+    async def check():
+        made = await bench(big(1), big(2), call(("read", '{"path": "huge", "size": 400}')), say("seen"), window=SMALL)
+        finished = await made.submit("x" * 9000)
+        assert finished.outcome == "done"
+        assert "huge" in str(made.model.requests[-1].messages[-1])
+
+    anyio.run(check)
+
+
+def test_a_resumed_session_sends_the_bytes_that_the_cut_left():
+    async def check():
+        made, _ = await _long_run()
+        again = await made.reopen()
+        assert again.session.state.messages == made.session.state.messages
+
+    anyio.run(check)

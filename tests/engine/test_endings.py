@@ -1,0 +1,70 @@
+import pytest
+
+from lmagent.engine.endings import answer_of, classify
+
+DONE = [
+    "All files are summarised in SUMMARY.md.",
+    "I have created the file. Let me know if you need anything else.",
+    "Done. Would you like me to also add tests?",
+    "TASK_COMPLETE",
+    "The function returns 42.",
+    "I read both files. They define a to-do list.",
+    "Fixed the bug in `parse`.\n\n```python\nx = 1\n```",
+    "If you run it again, I will use the cache.",
+    "Remember that I will read the file as UTF-8.",
+]
+NARRATION = [
+    "I will now read the file…",
+    "I'll start by listing the files.",
+    "Let me check the configuration.",
+    "Great question.\n\nFirst, I'll look at the tests.",
+    "Now I will write the summary to SUMMARY.md.",
+    "The file is missing.\nLet me create it:",
+    "I’m going to open README.md.",
+]
+QUESTIONS = [
+    "There are two configs. Which one do you mean?",
+    "Should the old file be deleted?",
+]
+
+
+@pytest.mark.parametrize("text", DONE)
+def test_an_answer_is_done(text):
+    assert classify(text, acted=True).kind == "done"
+
+
+@pytest.mark.parametrize("text", NARRATION)
+def test_announcing_work_is_not_an_end(text):
+    assert classify(text, acted=True).kind == "narration"
+
+
+@pytest.mark.parametrize("text", QUESTIONS)
+def test_a_question_waits_for_the_user(text):
+    ending = classify(text, acted=True)
+    assert ending.kind == "question"
+    assert ending.reason.endswith("?")
+
+
+def test_a_short_announcement_before_anything_was_done_is_narration_wherever_it_stands():
+    text = "I'll check the files for you. One moment please."
+    assert classify(text, acted=False).kind == "narration"
+
+
+def test_a_block_gives_its_reason():
+    ending = classify("I tried.\nBLOCKED: no permission\nReason: read-only", acted=True)
+    assert ending.kind == "blocked"
+    assert ending.reason == "no permission\nReason: read-only"
+
+
+@pytest.mark.parametrize("zone", ["", "Z", "+02:00"])
+def test_a_wait_gives_its_time_and_reason(zone):
+    ending = classify(f"WAIT: 2026-03-01T09:00:00{zone}: the build is running", acted=True)
+    assert (ending.kind, ending.when, ending.reason) == (
+        "waiting",
+        f"2026-03-01T09:00:00{zone}",
+        "the build is running",
+    )
+
+
+def test_the_completion_marker_is_not_part_of_the_answer():
+    assert answer_of("All good.\nTASK_COMPLETE") == "All good."
