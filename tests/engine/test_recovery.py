@@ -72,7 +72,8 @@ def test_new_input_after_a_crash_closes_the_broken_turn_first():
             again.model.answers[:] = [say("fine")]
             await again.session.send(Submit(message=user("something else")))
             finished = await run_until_idle(again.session)
-            assert finished is not None and finished.outcome == "done", kept
+            assert finished is not None, kept
+            assert finished.outcome == "done", kept
             for request in again.model.requests:
                 assert faults(request) == [], (kept, faults(request))
 

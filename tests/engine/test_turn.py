@@ -129,7 +129,7 @@ async def test_many_reads_of_different_files_raise_no_alarm():
 
 @run
 async def test_five_failed_calls_in_a_row_stop_the_turn():
-    made = await bench(*[call(("read", '{"path": "missing", "size": %d}' % n)) for n in range(9)])
+    made = await bench(*[call(("read", f'{{"path": "missing", "size": {n}}}')) for n in range(9)])
     finished = await made.submit()
     assert (finished.outcome, finished.cause) == ("error", "errors")
 
@@ -203,7 +203,8 @@ async def test_a_second_task_waits_for_the_end_of_the_first_and_can_be_withdrawn
     async def queue(*_):
         kept = await made.session.send(Submit(message=user("the second task")))
         dropped = await made.session.send(Submit(message=user("never mind")))
-        assert kept is not None and dropped is not None
+        assert kept is not None
+        assert dropped is not None
         await made.session.send(Withdraw(input=dropped.id))
 
     made.world.on_run = queue

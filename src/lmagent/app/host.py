@@ -131,9 +131,8 @@ class Host:
         return await self.open_session(fork)
 
     def latest(self) -> str | None:
-        """Id of the newest session."""
-        known = self.store.sessions()
-        return known[-1] if known else None
+        """Id of the session that was written to last."""
+        return self.store.latest()
 
     def _keep(self, session: Session) -> Session:
         self.sessions[session.state.session] = session

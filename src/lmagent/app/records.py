@@ -1,4 +1,4 @@
-"""Records: the sessions of a workspace for whoever lists, exports, forks, imports or deletes them. No model is needed."""
+"""Records: the sessions of a workspace for whoever lists, exports, forks, imports or deletes them; no model is needed."""
 
 from __future__ import annotations
 

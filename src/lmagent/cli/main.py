@@ -1,7 +1,7 @@
 """The `lmagent` command.
 
-`lmagent TASK` is short for `lmagent run TASK`, and `lmagent` alone for `lmagent chat`. Sub-commands are imported when they
-are called, so that a one-shot run pays for none of them.
+`lmagent TASK` is short for `lmagent run TASK`, and `lmagent` alone for `lmagent chat`. Sub-commands are imported when
+they are called, so that a one-shot run pays for none of them.
 """
 
 from __future__ import annotations

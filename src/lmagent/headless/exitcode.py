@@ -20,8 +20,8 @@ _BY_OUTCOME = {
 def exit_code(finished: TurnFinished | None) -> int:
     """0 done, 1 error, 2 limit, 3 blocked or waiting for a person, 4 permission denied, 130 interrupted.
 
-    A turn in which a call was denied because nobody could be asked, and was not made good later, is 4 whatever the model
-    says about it.
+    A turn in which a call was denied because nobody could be asked, and was not made good later, is 4 whatever the
+    model says about it.
     """
     if finished is None:
         return ERROR

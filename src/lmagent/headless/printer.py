@@ -15,7 +15,7 @@ FLUSH_EVERY = 0.04
 
 
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-"""Control characters and direction marks: what must not reach a terminal. Most deltas have none, and then cost nothing."""
+"""Control characters and direction marks must not reach a terminal. Most deltas have none, and cost nothing."""
 
 
 class JsonPrinter:

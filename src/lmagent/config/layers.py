@@ -1,0 +1,193 @@
+"""Layers: what each place says, and the pure fold that makes one set of values of them.
+
+    default < user config < user .env < workspace config < workspace .env < current .env < environment < flag
+
+A later layer wins; lists of permission rules add up instead, so that no layer can take a user's rule away. A layer
+that lies in a folder nobody vouched for is restricted by `Field.folder`; what it may not set is held back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from lmagent.config.fields import BY_NAME, FIELDS, Field
+from lmagent.config.settings import DEFAULTS, PLACEHOLDER_KEYS, Settings
+from lmagent.config.values import host_of, is_loopback
+
+LayerName = Literal[
+    "default",
+    "user config",
+    "user .env",
+    "workspace config",
+    "workspace .env",
+    "current .env",
+    "environment",
+    "flag",
+]
+
+
+class Origin(Struct, frozen=True):
+    """Where a value comes from.
+
+    Attributes:
+        layer: the layer.
+        source: the file's path; empty for defaults, the environment and flags.
+        name: the key, the variable or the flag.
+        line: its line in the file, from 1; 0 where that is not known.
+    """
+
+    layer: LayerName
+    source: str = ""
+    name: str = ""
+    line: int = 0
+
+    def __str__(self) -> str:
+        """The origin in words."""
+        if self.source:
+            place = f"{self.source}:{self.line}" if self.line else self.source
+            return f"{self.name} in {place}"
+        return {"default": "default", "environment": f"{self.name} in the environment"}.get(self.layer, self.name)
+
+
+DEFAULT = Origin("default")
+
+
+class Entry(Struct, frozen=True):
+    """One value of one layer."""
+
+    value: Any
+    origin: Origin
+
+
+class Layer(Struct, frozen=True):
+    """What one place says.
+
+    Attributes:
+        name: which layer it is.
+        entries: value by field name.
+        folder: the folder whose file it is; None for what is the user's own.
+        file: that file, relative to the folder.
+        content: what was read, so that trust can be checked on these very bytes.
+    """
+
+    name: LayerName
+    entries: Mapping[str, Entry]
+    folder: Path | None = None
+    file: str = ""
+    content: bytes = b""
+
+
+class Held(Struct, frozen=True):
+    """A value of a folder's file that does not count, and why."""
+
+    field: str
+    entry: Entry
+    folder: Path
+    reason: str
+
+
+class Merged(Struct, frozen=True):
+    """All layers as one.
+
+    Attributes:
+        values: value by field name, for every field.
+        origins: where each comes from; for lists, the last layer that added something.
+        item_origins: for lists of rules, the origin of each item, in order.
+        held: what does not count.
+    """
+
+    values: Mapping[str, Any]
+    origins: Mapping[str, Origin]
+    item_origins: Mapping[str, tuple[Origin, ...]]
+    held: tuple[Held, ...] = ()
+
+
+def merge(layers: Sequence[Layer]) -> Merged:
+    """Fold layers, weakest first. Layers with a `folder` are restricted; see `trusted` for those that are not."""
+    held: list[Held] = []
+    while True:
+        merged = _fold(layers, held)
+        diverted = _diversion(merged, layers)
+        if diverted is None:
+            return merged
+        held.append(diverted)
+        layers = [_without(layer, diverted) for layer in layers]
+
+
+def trusted(layer: Layer) -> Layer:
+    """The layer, with nothing held back from it."""
+    return replace(layer, folder=None)
+
+
+def _fold(layers: Iterable[Layer], diverted: Sequence[Held]) -> Merged:
+    values = dict(DEFAULTS)
+    origins = dict.fromkeys(values, DEFAULT)
+    items: dict[str, tuple[Origin, ...]] = {field.name: () for field in FIELDS if field.kind == "rules"}
+    held = list(diverted)
+    for layer in layers:
+        for name, entry in layer.entries.items():
+            field = BY_NAME[name]
+            if layer.folder is not None and (reason := _objection(field, entry.value, values[name])):
+                held.append(Held(name, entry, layer.folder, reason))
+            elif field.kind == "rules":
+                added = [rule for rule in entry.value if rule not in values[name]]
+                values[name] = (*values[name], *added)
+                items[name] = (*items[name], *[entry.origin] * len(added))
+                origins[name] = entry.origin if added else origins[name]
+            else:
+                values[name] = entry.value
+                origins[name] = entry.origin
+    return Merged(values, origins, items, tuple(held))
+
+
+def _objection(field: Field, value: Any, below: Any) -> str:
+    """Why an untrusted folder may not set this over what is below it; empty if it may."""
+    if field.folder == "stricter" and field.choices.index(value) < field.choices.index(below):
+        return f"a folder may not loosen {below!r}"
+    if field.folder == "smaller" and below is not None and (value is None or value > below):
+        return f"a folder may not raise the limit of {below}"
+    if field.folder == "trusted":
+        return "only the user, or a folder the user trusts, may set this"
+    return ""
+
+
+def _diversion(merged: Merged, layers: Iterable[Layer]) -> Held | None:
+    """A value of an untrusted folder that would send what is the user's to a place the user did not name."""
+    owners = {
+        entry.origin: (entry, layer.folder) for layer in layers if layer.folder for entry in layer.entries.values()
+    }
+    key = merged.values["llm_api_key"]
+    key_origin = merged.origins["llm_api_key"]
+    # By value too: a `.env` that is a link to a file of the user's own would pass the user's key off as the folder's.
+    own_keys = {entry.value for layer in layers if not layer.folder for entry in layer.entries.values()}
+    users_key = key not in PLACEHOLDER_KEYS and (key_origin not in owners or key in own_keys)
+    for name in ("llm_url", "llm_base_url"):
+        url = merged.values[name]
+        if merged.origins[name] not in owners:
+            continue
+        entry, folder = owners[merged.origins[name]]
+        if not is_loopback(url):
+            return Held(name, entry, folder, f"it would send what you type to {host_of(url)}")
+        if users_key:
+            return Held(name, entry, folder, f"it would send your key ({key_origin}) to {host_of(url)}")
+    endpoint = _endpoint(merged.values)
+    if key_origin in owners and not is_loopback(endpoint):
+        entry, folder = owners[key_origin]
+        return Held("llm_api_key", entry, folder, f"your server {host_of(endpoint)} would be asked in its name")
+    return None
+
+
+def _endpoint(values: Mapping[str, Any]) -> str:
+    names = ("llm_url", "llm_base_url", "openrouter_api_key")
+    return Settings(**{name: values[name] for name in names}).endpoint
+
+
+def _without(layer: Layer, held: Held) -> Layer:
+    if layer.entries.get(held.field) is not held.entry:
+        return layer
+    return replace(layer, entries={name: entry for name, entry in layer.entries.items() if name != held.field})

@@ -1,0 +1,178 @@
+"""Loader: reads the layers and folds them to `Settings`, and knows where every value comes from.
+
+Nothing is read on import, and the environment only where a caller passes it in.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from lmagent.config import paths
+from lmagent.config.layers import Entry, Held, Layer, Merged, Origin, merge, trusted
+from lmagent.config.settings import Settings
+from lmagent.config.sources import (
+    ConfigWarning,
+    Notes,
+    Place,
+    Unused,
+    read_env_file,
+    read_environment,
+    read_flags,
+    read_toml,
+)
+from lmagent.config.trust import is_trusted, vouches_for
+from lmagent.config.workspace import Choice, choose_workspace
+from lmagent.core.errors import ConfigError
+
+
+class Loaded(Struct, frozen=True):
+    """The settings with their history.
+
+    Attributes:
+        settings: the values.
+        origins: where each comes from, by field name.
+        item_origins: for lists of rules, where each rule comes from, in order.
+        workspace: the chosen workspace; `workspace.open_workspace` checks and makes it.
+        warnings: what was held back, and what was not understood.
+        unused: variables that are known and not used.
+        config_file: the user's `config.toml`, whether it exists or not.
+        files: the files that were read, in the order of reading.
+    """
+
+    settings: Settings
+    origins: Mapping[str, Origin]
+    item_origins: Mapping[str, tuple[Origin, ...]]
+    workspace: Choice
+    warnings: tuple[ConfigWarning, ...]
+    unused: tuple[Unused, ...]
+    config_file: Path
+    files: tuple[Path, ...]
+
+    @property
+    def env_file(self) -> Path:
+        """The user's own `.env`: where keys and the answers of the first run are saved."""
+        return user_env_file(self.config_file)
+
+
+def user_env_file(config_file: Path) -> Path:
+    """The user's own `.env`, beside the user's `config.toml`. Unlike a folder's, it may say anything."""
+    return config_file.with_name(".env")
+
+
+def load(env: Mapping[str, str], cwd: Path, flags: Mapping[str, Any] | None = None) -> Loaded:
+    """Read all layers.
+
+    Args:
+        env: the environment, usually `os.environ`.
+        cwd: the current folder.
+        flags: values of command line flags by field name; None means that the flag was not given.
+
+    Raises:
+        ConfigError: a file cannot be read, a key is unknown, or a value is not allowed.
+    """
+    cwd = Path(os.path.realpath(cwd))
+    home = paths.home_dir(env)
+    notes = Notes([], [], [])
+    config_file = _user_config(env)
+    own = config_file.parent
+    users = [
+        read_toml(Place("user config", own, home, config_file), notes),
+        read_env_file(Place("user .env", own, home, user_env_file(config_file)), notes),
+    ]
+    current = read_env_file(Place("current .env", cwd, home, cwd / ".env", cwd), notes)
+    environment = read_environment(Place("environment", cwd, home), env, notes)
+    flagged = read_flags(Place("flag", cwd, home), flags or {})
+
+    choice = _choose([*users, current, environment], flagged, cwd, home)
+    named = current.entries.get("workspace")
+    if named and choice.named == str(named.origin) and choice.path != cwd:
+        notes.warnings.append(ConfigWarning(f"the workspace is {choice.path}, as {choice.named} says"))
+    folder = choice.path
+    config = Place("workspace config", folder, home, folder / ".lmagent" / "config.toml", folder)
+    layers = [*users, read_toml(config, notes)]
+    if folder == cwd:
+        current = _as_workspace_env(current)
+    else:
+        layers.append(read_env_file(Place("workspace .env", folder, home, folder / ".env", folder), notes))
+    return _loaded([*layers, current, environment, flagged], choice, notes, config_file, env)
+
+
+def _loaded(layers: Sequence[Layer], choice: Choice, notes: Notes, config_file: Path, env: Mapping[str, str]) -> Loaded:
+    data = _data_dir(layers, env)
+    merged = merge(layers)
+    if merged.held:
+        merged = merge([trusted(layer) if _is_vouched_for(layer, data) else layer for layer in layers])
+    notes.warnings += [_held_back(held, data) for held in merged.held]
+    values: dict[str, Any] = {**merged.values, "workspace": choice.path, "agent_data_dir": data}
+    return Loaded(
+        settings=Settings(**values),
+        origins=_with_choice(merged, choice),
+        item_origins=merged.item_origins,
+        workspace=choice,
+        warnings=tuple(notes.warnings),
+        unused=tuple(notes.unused),
+        config_file=config_file,
+        files=tuple(notes.files),
+    )
+
+
+def _user_config(env: Mapping[str, str]) -> Path:
+    path = paths.config_file(env)
+    if env.get("LMAGENT_CONFIG") and str(path) != os.devnull and not os.path.isfile(path):
+        raise ConfigError(
+            f"LMAGENT_CONFIG names {path}, which is not a file", fix="correct it, or type: unset LMAGENT_CONFIG"
+        )
+    return path
+
+
+def _choose(layers: Sequence[Layer], flagged: Layer, cwd: Path, home: Path) -> Choice:
+    named = [layer.entries["workspace"] for layer in layers if "workspace" in layer.entries]
+    flag = flagged.entries.get("workspace")
+    setting = named[-1] if named else None
+    return choose_workspace(
+        flag.value if flag else None,
+        setting.value if setting else None,
+        cwd,
+        home,
+        str(setting.origin) if setting else "",
+    )
+
+
+def _with_choice(merged: Merged, choice: Choice) -> Mapping[str, Origin]:
+    """`~/lm_workspace` and the current folder are nobody's wish: their origin is the default."""
+    chosen = choice.by in ("flag", "setting")
+    return merged.origins if chosen else {**merged.origins, "workspace": Origin("default", name=choice.named)}
+
+
+def _as_workspace_env(current: Layer) -> Layer:
+    """In the workspace itself, the current folder's `.env` and the workspace's are one file."""
+    entries = {
+        name: Entry(entry.value, replace(entry.origin, layer="workspace .env"))
+        for name, entry in current.entries.items()
+    }
+    return replace(current, name="workspace .env", entries=entries)
+
+
+def _data_dir(layers: Sequence[Layer], env: Mapping[str, str]) -> Path:
+    named = [layer.entries["agent_data_dir"].value for layer in layers if "agent_data_dir" in layer.entries]
+    return Path(os.path.abspath(named[-1])) if named else paths.data_dir(env)
+
+
+def _is_vouched_for(layer: Layer, data: Path) -> bool:
+    return layer.folder is not None and vouches_for(data, layer.folder, layer.file, layer.content)
+
+
+def _held_back(held: Held, data: Path) -> ConfigWarning:
+    from shlex import quote  # only where something is held back
+
+    changed = "; the file has changed since you trusted the folder" if is_trusted(data, held.folder) else ""
+    return ConfigWarning(
+        f"{held.entry.origin} is held back: {held.reason}{changed}",
+        f"read the file, and if you agree with it type: lmagent config trust {quote(str(held.folder))}",
+    )

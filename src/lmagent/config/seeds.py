@@ -1,0 +1,136 @@
+"""Seeds: agent_computer's `config.json`, key by key, as settings.
+
+Its documented keys are `gateway`, `agent` (name, workspace, model, tools, max_loop_iterations, deep_work), `sessions`,
+`reflection` and `memory`; other keys are left with a word about them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+from lmagent.config.fields import BY_NAME
+from lmagent.config.settings import OPENROUTER_URL
+from lmagent.config.values import read_value
+
+TOOL_NAMES = {"read_file": "read", "write_file": "write", "list_directory": "ls", "list_files": "ls"}
+"""Tools of the older systems that are called otherwise here."""
+
+_NOT_YET = {
+    "gateway": "there is no web server yet",
+    "deep_work": "there is no deep work yet; a turn's budgets are max_iterations and max_turn_tokens",
+    "reflection": "there is no reflection yet",
+    "memory": "there is no memory yet",
+}
+
+
+class Draft:
+    """What an import will do: (what, setting, value) to take, (what, why) to leave.
+
+    Args:
+        base: the folder of the imported file, which its relative paths count from.
+        home: the home folder.
+    """
+
+    def __init__(self, base: Path, home: Path) -> None:
+        self.taken: list[tuple[str, str, Any]] = []
+        self.left: list[tuple[str, str]] = []
+        self._base = base.absolute()
+        self._home = home
+
+    def take(self, what: str, field: str, raw: Any, *, text: bool = False) -> None:
+        """Take a value for a setting; one that is not allowed is left, with the reason."""
+        try:
+            value = read_value(BY_NAME[field], raw, text=text, base=self._base, home=self._home)
+        except ValueError as error:
+            self.leave(what, f"it {error}")
+            return
+        self.taken.append((what, field, value))
+
+    def leave(self, what: str, why: str) -> None:
+        """Leave something out."""
+        self.left.append((what, why))
+
+
+def read_agent_computer(document: dict[str, Any], draft: Draft) -> None:
+    """Put the settings of a parsed `config.json` into a draft."""
+    for key, value in document.items():
+        if key == "agent" and isinstance(value, dict):
+            _agent(draft, cast("dict[str, Any]", value))
+        elif key == "sessions":
+            draft.leave(key, "sessions are taken over by: lmagent sessions import FOLDER")
+        else:
+            _leave_all(draft, key, value)
+
+
+def _agent(draft: Draft, agent: dict[str, Any]) -> None:
+    handlers: dict[str, Callable[[Draft, Any], None]] = {"model": _model, "tools": _tools}
+    settings = {"workspace": "workspace", "max_loop_iterations": "max_iterations"}
+    for key, value in agent.items():
+        what = f"agent.{key}"
+        if key in handlers and isinstance(value, dict):
+            handlers[key](draft, value)
+        elif key in settings:
+            draft.take(what, settings[key], value)
+        elif key == "non_interactive_approval_policy":
+            draft.leave(
+                what, "without a person to ask, what needs approval is denied; permission_allow rules exempt from it"
+            )
+        else:
+            _leave_all(draft, what, value)
+
+
+def _model(draft: Draft, model: dict[str, Any]) -> None:
+    remote = model.get("provider") == "openrouter"
+    settings = {"model_id": "llm_model", "max_tokens": "llm_max_tokens", "temperature": "llm_temperature"}
+    for key, value in model.items():
+        what = f"agent.model.{key}"
+        if key == "provider":
+            if remote:
+                draft.take(what, "llm_url", OPENROUTER_URL)
+            else:
+                draft.leave(what, "any OpenAI-compatible server is reached by llm_url")
+        elif key == "base_url":
+            if remote:
+                draft.leave(what, "the provider is openrouter, which has an address of its own")
+            else:
+                draft.take(what, "llm_url", value)
+        elif key == "model_id" and value in ("", "your-model-id"):
+            draft.leave(what, "it is a placeholder")
+        elif key in settings:
+            draft.take(what, settings[key], value)
+        elif key == "api_key":
+            draft.take(what, "openrouter_api_key" if remote else "llm_api_key", value)
+        else:
+            _leave_all(draft, what, value)
+
+
+def _tools(draft: Draft, tools: dict[str, Any]) -> None:
+    for key, value in tools.items():
+        what = f"agent.tools.{key}"
+        if key == "require_approval" and isinstance(value, list):
+            names = cast("list[Any]", value)
+            draft.take(what, "permission_ask", [TOOL_NAMES.get(name, name) for name in names if isinstance(name, str)])
+        elif key == "allow":
+            draft.leave(what, "it says which tools exist; here all do, and a permission_deny rule takes one away")
+        else:
+            _leave_all(draft, what, value)
+
+
+def _leave_all(draft: Draft, what: str, value: Any) -> None:
+    """Leave a key; a secret anywhere below it that has a place here is taken."""
+    keys = dict(_openrouter_keys(what, value))
+    for place, secret in keys.items():
+        draft.take(place, "openrouter_api_key", secret)
+    if not keys:
+        name = what.rpartition(".")[2]
+        draft.leave(what, _NOT_YET.get(name, "lmagent has nothing that it would set"))
+
+
+def _openrouter_keys(what: str, value: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(value, dict):
+        for key, inner in cast("dict[str, Any]", value).items():
+            yield from _openrouter_keys(f"{what}.{key}", inner)
+    elif isinstance(value, str) and value and "openrouter" in what.lower() and what.lower().endswith("key"):
+        yield what, value

@@ -1,0 +1,139 @@
+"""Settings: every value the program can be told, with its default. What each means stands in `fields.FIELDS`.
+
+Defaults are those of the older systems whose variables are read; where those disagreed, the newer one's.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from lmagent.core.agent import Limits, Window
+from lmagent.core.events import PermissionMode
+
+DEFAULT_URL = "http://localhost:1234/v1/chat/completions"
+"""Where LM Studio listens unless it is told otherwise."""
+
+OPENROUTER_URL = "https://openrouter.ai/api/v1"
+
+PLACEHOLDER_KEYS = frozenset({"", "lm-studio", "ollama", "not-needed", "no-key-required", "none", "EMPTY"})
+"""Values that local servers accept as a key; they are no secrets."""
+
+SECRETS = ("llm_api_key", "openrouter_api_key")
+
+
+class Settings(Struct, frozen=True):
+    """What the program was told. `fields.FIELDS` documents each attribute.
+
+    `workspace` and `agent_data_dir` are absolute once the loader has filled them in; a bare `Settings()` has neither.
+    """
+
+    workspace: Path = Path()
+    agent_data_dir: Path = Path()
+
+    llm_url: str = ""
+    llm_base_url: str = ""
+    llm_api_key: str = "lm-studio"
+    openrouter_api_key: str = ""
+    llm_model: str = ""
+    llm_temperature: float | None = 0.65
+    llm_max_tokens: int | None = None
+    llm_timeout: float = 560.0
+    llm_max_retries: int = 3
+    llm_retry_delay: float = 3.0
+    thinking_model: bool = True
+    prewarm: bool = False
+
+    context_window: int | None = None
+    summarization_threshold: int = 80000
+    keep_recent_tokens: int = 16000
+    tool_result_tokens: int = 2000
+
+    permission_mode: PermissionMode = "normal"
+    permission_allow: tuple[str, ...] = ()
+    permission_ask: tuple[str, ...] = ()
+    permission_deny: tuple[str, ...] = ()
+
+    max_iterations: int = 500
+    max_turn_tokens: int | None = None
+    max_turn_seconds: float | None = None
+    max_session_tokens: int | None = None
+    loop_repeats: int = 3
+    max_no_progress_iters: int = 15
+    max_errors: int = 5
+    max_empty_iterations: int = 5
+    max_nudges: int = 2
+
+    no_color: bool = False
+    plain: bool = False
+
+    @property
+    def endpoint(self) -> str:
+        """The model server's URL, base or full; OpenRouter's where only its key was given."""
+        return self.given_endpoint or DEFAULT_URL
+
+    @property
+    def given_endpoint(self) -> str:
+        """The model server's URL if anything names one; empty means that a running server may be looked for."""
+        return self.llm_url or self.llm_base_url or (OPENROUTER_URL if self.openrouter_api_key else "")
+
+    @property
+    def key(self) -> str:
+        """The key for `endpoint`. The OpenRouter key goes to OpenRouter and nowhere else."""
+        if self.openrouter_api_key and self.endpoint.lower().startswith("https://openrouter.ai/"):
+            return self.openrouter_api_key
+        return self.llm_api_key
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Values that must reach no prompt, log or event."""
+        values = (self.llm_api_key, self.openrouter_api_key)
+        return tuple(value for value in values if value not in PLACEHOLDER_KEYS)
+
+    @property
+    def limits(self) -> Limits:
+        """When a turn has to stop."""
+        return Limits(
+            steps=self.max_iterations,
+            turn_tokens=self.max_turn_tokens,
+            turn_seconds=self.max_turn_seconds,
+            session_tokens=self.max_session_tokens,
+            nudges=self.max_nudges,
+            repeats=self.loop_repeats,
+            errors=self.max_errors,
+            empties=self.max_empty_iterations,
+            no_progress=self.max_no_progress_iters,
+        )
+
+    def window(self, served: int | None) -> Window:
+        """How the context is kept.
+
+        Args:
+            served: tokens that the server says it serves, if it said; a `context_window` that was set wins.
+        """
+        tokens = self.context_window or served or Window().tokens
+        return Window(
+            tokens=tokens,
+            threshold=self.summarization_threshold,
+            keep_recent=self.keep_recent_tokens,
+            result_cap=self.tool_result_tokens,
+        )
+
+    def __repr__(self) -> str:
+        """The settings without their secrets, so that a traceback or a debug line never shows a key."""
+        return f"Settings({', '.join(f'{name}={value!r}' for name, value in self._shown())})"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        """The same for rich."""
+        return self._shown()
+
+    def _shown(self) -> list[tuple[str, Any]]:
+        values = [(name, getattr(self, name)) for name in self.__struct_fields__]
+        hidden = {name for name, value in values if name in SECRETS and value not in PLACEHOLDER_KEYS}
+        return [(name, "***" if name in hidden else value) for name, value in values]
+
+
+DEFAULTS: dict[str, Any] = dict(zip(Settings.__struct_fields__, Settings.__struct_defaults__, strict=True))
+"""Default by name; the struct is the one place where they are written."""

@@ -1,0 +1,141 @@
+"""Workspace: which folder the agent works in.
+
+    --workspace > WORKSPACE (and `workspace` in the user's config) > the current folder
+
+Started in the home folder or in `/`, it is `~/lm_workspace`. The home folder itself and `/` are taken only by flag.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
+
+from lmagent.config.values import expand_path
+from lmagent.core.errors import WorkspaceError
+
+FALLBACK = "lm_workspace"
+
+
+class Choice(Struct, frozen=True):
+    """A workspace that was chosen and not yet looked at.
+
+    Attributes:
+        path: absolute, links resolved.
+        by: what chose it; `fallback` is `~/lm_workspace`.
+        named: how it was named, for messages.
+        home: the home folder, links resolved.
+    """
+
+    path: Path
+    by: Literal["flag", "setting", "cwd", "fallback"]
+    named: str
+    home: Path
+
+
+class Workspace(Struct, frozen=True):
+    """A workspace that can be worked in.
+
+    Attributes:
+        path: absolute, links resolved.
+        created: it was made just now.
+        note: what the user should know, in one line; empty if nothing.
+    """
+
+    path: Path
+    created: bool = False
+    note: str = ""
+
+
+def choose_workspace(
+    flag: Path | str | None, setting: Path | str | None, cwd: Path, home: Path, named: str = "WORKSPACE"
+) -> Choice:
+    """Decide; nothing is made or checked.
+
+    Args:
+        flag: the value of `--workspace`.
+        setting: the value of `WORKSPACE` or of the setting `workspace`.
+        cwd: the current folder; relative paths count from it.
+        home: the home folder.
+        named: where `setting` comes from, for messages.
+    """
+    home = Path(os.path.realpath(home))
+    if flag:
+        return Choice(_resolve(flag, cwd, home), "flag", "--workspace", home)
+    if setting:
+        return Choice(_resolve(setting, cwd, home), "setting", named, home)
+    here = Path(os.path.realpath(cwd))
+    if here == home or here == Path(here.anchor):
+        return Choice(home / FALLBACK, "fallback", "the home folder" if here == home else str(here), home)
+    return Choice(here, "cwd", "the current folder", home)
+
+
+def open_workspace(choice: Choice) -> Workspace:
+    """Check the folder, and make it if it is the fallback.
+
+    Raises:
+        WorkspaceError: it is missing, no folder, not writable, or too much (the home folder, `/`).
+    """
+    path = choice.path
+    if choice.by == "setting" and path in (choice.home, Path(path.anchor)):
+        what = "your home folder" if path == choice.home else "the root folder"
+        raise WorkspaceError(
+            f"{choice.named} names {what} as the workspace, and the agent could change everything in it",
+            fix=f"name a folder inside it, or say so for one run: lmagent --workspace {path}",
+        )
+    created = choice.by == "fallback" and _make(path)
+    _check(path, choice.named)
+    if choice.by != "fallback":
+        return Workspace(path)
+    done = "made it and works there" if created else "works there"
+    note = f"Started in {choice.named}: the workspace is {path}, lmagent {done}. Choose another with --workspace."
+    return Workspace(path, created, note)
+
+
+def resolve_workspace(
+    flag: Path | str | None, setting: Path | str | None, cwd: Path, home: Path, named: str = "WORKSPACE"
+) -> Workspace:
+    """Choose and open in one go; arguments and errors are those of the two."""
+    return open_workspace(choose_workspace(flag, setting, cwd, home, named))
+
+
+def _resolve(named: Path | str, cwd: Path, home: Path) -> Path:
+    return Path(os.path.realpath(expand_path(str(named), cwd, home)))
+
+
+def _make(path: Path) -> bool:
+    try:
+        path.mkdir()
+    except FileExistsError:
+        return False
+    except OSError as error:
+        raise WorkspaceError(
+            f"the workspace {path} cannot be made: {error.strerror}", fix="name another folder with --workspace"
+        ) from error
+    return True
+
+
+def _check(path: Path, named: str) -> None:
+    another = "or name another folder with --workspace"
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise WorkspaceError(
+            f"the workspace {path} ({named}) does not exist", fix=f"make it: mkdir -p {path}, {another}"
+        ) from error
+    except OSError as error:
+        raise WorkspaceError(
+            f"the workspace {path} ({named}) cannot be reached: {error.strerror}", fix="name another with --workspace"
+        ) from error
+    if not stat.S_ISDIR(mode):
+        raise WorkspaceError(
+            f"the workspace {path} ({named}) is a file, not a folder", fix="name a folder with --workspace"
+        )
+    effective = os.access in os.supports_effective_ids
+    if not os.access(path, os.R_OK | os.W_OK | os.X_OK, effective_ids=effective):
+        raise WorkspaceError(
+            f"the workspace {path} ({named}) is not writable for you", fix=f"chmod u+rwx {path}, {another}"
+        )

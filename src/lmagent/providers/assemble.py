@@ -1,0 +1,290 @@
+"""Assemble: folds the chunks of a stream, or one whole completion, into live events and the reply.
+
+Wide in what it takes: content as text or parts; thoughts as `reasoning_content`, `reasoning`, `thinking` or tags;
+`message` for `delta`; calls in any numbering (`calls.py`); usage anywhere or nowhere; finish reasons missing or wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, cast
+
+import msgspec
+
+from lmagent.core.errors import BadReply
+from lmagent.core.messages import Message, Part, Text, Thinking
+from lmagent.core.model import FinishReason, ModelEvent, Progress, Reply, TextChunk, ThinkingChunk, Usage
+from lmagent.providers import jsontext
+from lmagent.providers.calls import CallAssembler
+from lmagent.providers.thinking import ThinkSplitter, split_thoughts
+from lmagent.providers.usage import complete_usage, read_usage
+
+MAX_REPLY = 16_000_000
+"""Characters of text and thought beyond which a reply has run away (about four million tokens)."""
+
+_THOUGHT_KEYS = ("reasoning_content", "reasoning", "thinking")
+_FINISH: dict[str, FinishReason] = {
+    "stop": "stop",
+    "eos": "stop",
+    "eos_token": "stop",
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "tool_calls": "tool_calls",
+    "tool_use": "tool_calls",
+    "function_call": "tool_calls",
+    "length": "length",
+    "max_tokens": "length",
+    "model_length": "length",
+    "content_filter": "content_filter",
+}
+_decode = msgspec.json.Decoder().decode
+
+
+class ErrorChunk(Exception):
+    """The server reported an error inside an answer with status 200; `error` is what it sent."""
+
+    def __init__(self, error: Any) -> None:
+        super().__init__(repr(error))
+        self.error = error
+
+
+class Assembler:
+    """Folds one reply.
+
+    Attributes:
+        done: `[DONE]` was read.
+        finish: the finish reason as the server gave it; empty when it gave none.
+        usage: token counts; None until the server gives some.
+        chunks: how many chunks of a completion were read.
+        spoke: whether the last of them brought text, thought or calls.
+    """
+
+    def __init__(self) -> None:
+        self.done = False
+        self.finish = ""
+        self.usage: Usage | None = None
+        self.chunks = 0
+        self.spoke = False
+        self._closed = False
+        self._model = ""
+        self._content: list[str] = []
+        self._thought: list[str] = []
+        self._size = 0
+        self._deltas = False
+        self._odd = False
+        self._splitter = ThinkSplitter()
+        self._calls = CallAssembler()
+
+    @property
+    def started(self) -> bool:
+        """Whether anything of the reply has come."""
+        return bool(self._content or self._thought or self._calls)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the server said in any way that the reply is complete."""
+        return bool(self.done or self.finish or self._closed)
+
+    def feed(self, payload: bytes) -> list[ModelEvent]:
+        """Take one payload and return what it lets show.
+
+        Raises:
+            ErrorChunk: it is an error report.
+            BadReply: it is not JSON, or the reply has run away.
+        """
+        events: list[ModelEvent] = []
+        try:
+            chunk = _decode(payload)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            self._feed_odd(payload, events)
+        else:
+            self._take(chunk, events)
+        return events
+
+    def flush(self) -> list[ModelEvent]:
+        """What was held back in case it became a tag."""
+        events: list[ModelEvent] = []
+        self._emit(self._splitter.finish(), events)
+        return events
+
+    def reply(self, *, taken: Collection[str], prompt_bytes: int, first_token_s: float, total_s: float) -> Reply:
+        """The whole reply.
+
+        Args:
+            taken: call ids used earlier in the conversation.
+            prompt_bytes: size of the request, for an estimate where the server counted nothing.
+            first_token_s: seconds to the first token.
+            total_s: seconds to the end.
+        """
+        tagged, text = split_thoughts("".join(self._content))
+        thought = "\n".join(filter(None, ("".join(self._thought).strip(), tagged)))
+        named = _FINISH.get(self.finish.lower(), "other") if self.finish else "stop"
+        calls, truncated = self._calls.finish(taken, cut=named == "length", finished=bool(self.finish))
+        finish: FinishReason = named
+        if calls and named in ("stop", "other"):
+            finish = "tool_calls"
+        elif not calls and named == "tool_calls":
+            finish = "stop"
+        parts: list[Part] = []
+        if thought:
+            parts.append(Thinking(jsontext.mend(thought)))
+        if text.strip():
+            parts.append(Text(jsontext.mend(text)))
+        size = len(text) + len(thought) + sum(len(call.name) + len(call.arguments) for call in calls)
+        return Reply(
+            message=Message("assistant", (*parts, *calls)),
+            finish_reason=finish,
+            usage=complete_usage(self.usage, prompt_bytes, size),
+            model=self._model,
+            truncated_calls=truncated,
+            first_token_s=first_token_s,
+            total_s=total_s,
+        )
+
+    def _feed_odd(self, payload: bytes, events: list[ModelEvent]) -> None:
+        """`[DONE]`, several chunks in one event, or JSON with flaws in its strings."""
+        if not payload.strip():
+            return
+        if payload.strip() == b"[DONE]":
+            self.done = True
+            return
+        try:
+            chunk = jsontext.loads(payload)
+        except ValueError:
+            lines = [line for line in payload.splitlines() if line.strip()]
+            if len(lines) < 2:
+                said = payload[:200].decode("utf-8", "replace")
+                raise BadReply(f"the server's stream holds something that is not JSON: {said!r}") from None
+            for line in lines:
+                events += self.feed(line.removeprefix(b"data:").strip())
+            return
+        self._odd = True
+        self._take(chunk, events)
+
+    def _take(self, chunk: Any, events: list[ModelEvent]) -> None:
+        if isinstance(chunk, list):
+            for item in cast("list[Any]", chunk):
+                self._take(item, events)
+            return
+        if not isinstance(chunk, dict):
+            return
+        known = cast("dict[str, Any]", chunk)
+        choices = known.get("choices")
+        if known.get("error") or known.get("object") == "error" or (choices is None and known.get("detail")):
+            raise ErrorChunk(known)
+        self.chunks += "choices" in known
+        if not self._model and isinstance(known.get("model"), str):
+            self._model = known["model"]
+        if known.get("usage") or "timings" in known:
+            self.usage = read_usage(known) or self.usage
+            self._closed = self._closed or (self.started and not choices)
+        if "prompt_progress" in known:
+            events.append(Progress(_fraction(known["prompt_progress"])))
+        if choices and isinstance(choices, list) and isinstance(choices[0], dict):
+            self._choice(cast("dict[str, Any]", choices[0]), events)
+
+    def _choice(self, choice: dict[str, Any], events: list[ModelEvent]) -> None:
+        delta, message = choice.get("delta"), choice.get("message")
+        self.spoke = False
+        if delta and isinstance(delta, dict):
+            self._delta(cast("dict[str, Any]", delta), events)
+            self._deltas = True
+        elif message and isinstance(message, dict):
+            self._delta(self._news(cast("dict[str, Any]", message)), events)
+        finish = choice.get("finish_reason")
+        if finish and isinstance(finish, str):
+            if finish == "error":
+                raise ErrorChunk(choice.get("error") or "the server ended the reply with an error")
+            self.finish = finish
+
+    def _delta(self, delta: dict[str, Any], events: list[ModelEvent]) -> None:
+        for key in _THOUGHT_KEYS:
+            if thought := delta.get(key):
+                self._think(_plain(thought), events)
+                break
+        content = delta.get("content") or delta.get("refusal")
+        self.spoke = bool(content)
+        if content:
+            if isinstance(content, str):
+                self._say(content, events)
+            else:
+                self._parts(content, events)
+        if calls := delta.get("tool_calls"):
+            self._calls.feed(calls)
+            self.spoke = True
+        if call := delta.get("function_call"):
+            self._calls.feed([{"function": call}])
+
+    def _news(self, message: dict[str, Any]) -> dict[str, Any]:
+        """What a whole `message` adds to what was streamed before it."""
+        news = dict(message)
+        content, known = _plain(message.get("content")), "".join(self._content)
+        if content.startswith(known):
+            news["content"] = content[len(known) :] if known else message.get("content")
+        elif self._deltas:
+            news["content"] = None
+        if self._deltas and self._thought:
+            for key in _THOUGHT_KEYS:
+                news.pop(key, None)
+        if self._deltas and self._calls:
+            news.pop("tool_calls", None)
+            news.pop("function_call", None)
+        return news
+
+    def _parts(self, content: Any, events: list[ModelEvent]) -> None:
+        for part in cast("list[Any]", content if isinstance(content, list) else [content]):
+            kind = cast("dict[str, Any]", part).get("type", "text") if isinstance(part, dict) else "text"
+            if kind in ("thinking", "reasoning"):
+                self._think(_plain(part), events)
+            elif text := _plain(part):
+                self._say(text, events)
+
+    def _say(self, text: str, events: list[ModelEvent]) -> None:
+        self._grow(text)
+        self._content.append(text)
+        self._emit(self._splitter.feed(text), events)
+
+    def _think(self, text: str, events: list[ModelEvent]) -> None:
+        if text:
+            self._grow(text)
+            self._thought.append(text)
+            self._emit([("thinking", text)], events)
+
+    def _grow(self, text: str) -> None:
+        self._size += len(text)
+        if self._size > MAX_REPLY:
+            raise BadReply(
+                f"the model's reply does not end: more than {MAX_REPLY} characters",
+                fix="set LLM_MAX_TOKENS, or try another model",
+            )
+
+    def _emit(self, pieces: list[Any], events: list[ModelEvent]) -> None:
+        for kind, text in pieces:
+            shown = jsontext.mend(text) if self._odd else text
+            events.append(TextChunk(shown) if kind == "text" else ThinkingChunk(shown))
+
+
+def _plain(content: Any) -> str:
+    """The text in content of any shape: text, a part, or a list of parts."""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        return "".join(_plain(part) for part in cast("list[Any]", content))
+    if isinstance(content, dict):
+        part = cast("dict[str, Any]", content)
+        for key in ("text", "thinking", "reasoning", "content", "summary"):
+            if part.get(key):
+                return _plain(part[key])
+    return ""
+
+
+def _fraction(progress: Any) -> float | None:
+    """llama.cpp's `prompt_progress`: {total, cache, processed, time_ms}, in tokens; `processed` includes `cache`."""
+    if isinstance(progress, int | float) and not isinstance(progress, bool):
+        return min(1.0, max(0.0, float(progress)))
+    if isinstance(progress, dict):
+        known = cast("dict[str, Any]", progress)
+        total, processed = known.get("total"), known.get("processed")
+        if isinstance(total, int | float) and isinstance(processed, int | float) and total > 0:
+            return min(1.0, max(0.0, processed / total))
+    return None

@@ -1,0 +1,308 @@
+"""Cassettes: model traffic on file. Recorded once with a model, played back offline by anyone.
+
+A JSON Lines file. The first line is `{"cassette": 1, …}`; every other line is one exchange: `method`, `path`,
+`request` (the body as text), `status`, `headers`, `chunks` (text, or `{"base64": …}` where a piece is not UTF-8) and
+`end` (`complete`, `closed` when the reader stopped, or the transport's failure). No API key is in it.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import AsyncGenerator, Mapping
+from pathlib import Path
+from typing import Any, cast, get_args
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Struct
+
+from lmagent.core.errors import ConfigError, ProviderError, StoreError
+from lmagent.providers import jsontext
+from lmagent.providers.transport import Failure, Response, Timeouts, Transport, TransportError
+
+VERSION = 1
+_KEPT_HEADERS = ("content-type", "retry-after", "retry-after-ms", "location")
+
+
+class Header(Struct, frozen=True):
+    """The first line of a cassette."""
+
+    cassette: int
+    by: str = "lmagent"
+
+
+class Exchange(Struct):
+    """One request and its answer; see the module for the fields."""
+
+    method: str
+    path: str
+    request: str
+    status: int = 0
+    headers: dict[str, str] = {}
+    chunks: list[str | dict[str, str]] = []
+    end: str = "complete"
+
+
+class Deviation(Struct, frozen=True):
+    """A request that differs from the recorded one.
+
+    Attributes:
+        exchange: its number, from 1.
+        path: JSON path of the first difference (`$.messages[3].content`), or `method`, `url`.
+        recorded: what the cassette holds there, shortened.
+        got: what was sent, shortened.
+    """
+
+    exchange: int
+    path: str
+    recorded: str
+    got: str
+
+
+class RecordingTransport:
+    """Passes everything through and writes each exchange down when it ends, however it ends.
+
+    Args:
+        inner: does the work.
+        path: the cassette; a file that is one already is continued.
+
+    Raises:
+        ConfigError: the file exists and is no cassette.
+        StoreError: the file cannot be written.
+    """
+
+    def __init__(self, inner: Transport, path: Path) -> None:
+        self._inner = inner
+        self.path = path
+        try:
+            fresh = not path.exists() or path.stat().st_size == 0
+            if not fresh:
+                load(path)
+            self._file = path.open("ab")
+            if fresh:
+                self._write(Header(VERSION))
+        except OSError as error:
+            raise _unwritable(path, error) from error
+
+    async def send(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts
+    ) -> Response:
+        """See `Transport`."""
+        exchange = Exchange(method, urlsplit(url).path, body.decode("utf-8", "replace"), chunks=[])
+        try:
+            response = await self._inner.send(method, url, headers, body, timeouts)
+        except TransportError as error:
+            exchange.end = error.kind
+            self._write(exchange)
+            raise
+        exchange.status = response.status
+        exchange.headers = {name: response.headers[name] for name in _KEPT_HEADERS if name in response.headers}
+        exchange.end = "closed"
+        tape = _Tape(self, exchange)
+
+        async def close() -> None:
+            tape.write()
+            await response.aclose()
+
+        return Response(response.status, response.headers, tape.chunks(response), close)
+
+    async def aclose(self) -> None:
+        """Close the file and the inner transport."""
+        self._file.close()
+        await self._inner.aclose()
+
+    def _write(self, line: Header | Exchange) -> None:
+        try:
+            self._file.write(msgspec.json.encode(line) + b"\n")
+            self._file.flush()
+        except OSError as error:
+            raise _unwritable(self.path, error) from error
+
+    def write(self, exchange: Exchange) -> None:
+        """Append an exchange.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        if not self._file.closed:
+            self._write(exchange)
+
+
+class _Tape:
+    """Records one answer's body."""
+
+    def __init__(self, recorder: RecordingTransport, exchange: Exchange) -> None:
+        self._recorder = recorder
+        self._exchange = exchange
+        self._written = False
+
+    async def chunks(self, response: Response) -> AsyncGenerator[bytes]:
+        try:
+            async for chunk in response.chunks:
+                self._exchange.chunks.append(_to_text(chunk))
+                yield chunk
+            self._exchange.end = "complete"
+        except TransportError as error:
+            self._exchange.end = error.kind
+            raise
+        finally:
+            if self._exchange.end != "closed":
+                self.write()
+
+    def write(self) -> None:
+        if not self._written:
+            self._written = True
+            self._recorder.write(self._exchange)
+
+
+class ReplayTransport:
+    """Plays a cassette back: the exchanges in their order, offline, without delays.
+
+    A request that differs from the recorded one is answered all the same and noted.
+
+    Args:
+        path: the cassette.
+
+    Attributes:
+        deviations: the requests that differed.
+        played: how many exchanges were played.
+
+    Raises:
+        ConfigError: the file cannot be read, or is no cassette of this version.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._exchanges = load(path)
+        self.deviations: list[Deviation] = []
+        self.played = 0
+
+    @property
+    def remaining(self) -> int:
+        """Exchanges not played yet."""
+        return len(self._exchanges) - self.played
+
+    async def send(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts
+    ) -> Response:
+        """See `Transport`.
+
+        Raises:
+            ProviderError: the cassette is at its end.
+            TransportError: the recorded exchange failed so.
+        """
+        if not self.remaining:
+            raise ProviderError(
+                f"the cassette {self.path.name} holds {self.played} exchanges, and one more was asked for",
+                fix="the run went another way than the recorded one: record it again with --record FILE",
+            )
+        exchange = self._exchanges[self.played]
+        self.played += 1
+        deviation = _compare(self.played, exchange, method, urlsplit(url).path, body)
+        if deviation is not None:
+            self.deviations.append(deviation)
+        if not exchange.status:
+            raise TransportError(_failure(exchange.end), "recorded")
+        return Response(exchange.status, exchange.headers, _play(exchange), _nothing)
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+
+def load(path: Path) -> list[Exchange]:
+    """The exchanges of a cassette; a torn last line is left out.
+
+    Raises:
+        ConfigError: the file cannot be read, or is no cassette of this version.
+    """
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise ConfigError(
+            f"the cassette {path} cannot be read: {error.strerror}", fix="check the path given to --replay"
+        ) from error
+    try:
+        header = msgspec.json.decode(lines[0], type=Header)
+    except msgspec.DecodeError as error:
+        raise ConfigError(f"{path} is no cassette", fix="make one with --record FILE") from error
+    if header.cassette != VERSION:
+        raise ConfigError(
+            f"the cassette {path} has version {header.cassette}; this lmagent plays version {VERSION}",
+            fix="record it again with --record FILE",
+        )
+    exchanges: list[Exchange] = []
+    for number, line in enumerate(lines[1:-1], start=2):  # behind the last line end is nothing, or a torn line
+        try:
+            exchanges.append(msgspec.json.decode(line, type=Exchange))
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise ConfigError(
+                f"line {number} of the cassette {path} is damaged: {error}", fix="record it again with --record FILE"
+            ) from error
+    return exchanges
+
+
+async def _play(exchange: Exchange) -> AsyncGenerator[bytes]:
+    for chunk in exchange.chunks:
+        yield chunk.encode() if isinstance(chunk, str) else b64decode(chunk["base64"])
+    if exchange.end in get_args(Failure):
+        raise TransportError(_failure(exchange.end), "recorded")
+
+
+async def _nothing() -> None:
+    """A recorded answer holds no connection."""
+
+
+def _failure(end: str) -> Failure:
+    return cast("Failure", end) if end in get_args(Failure) else "lost"
+
+
+def _to_text(chunk: bytes) -> str | dict[str, str]:
+    try:
+        return chunk.decode()
+    except UnicodeDecodeError:
+        return {"base64": b64encode(chunk).decode()}
+
+
+def _compare(number: int, exchange: Exchange, method: str, path: str, body: bytes) -> Deviation | None:
+    if method != exchange.method:
+        return Deviation(number, "method", exchange.method, method)
+    if path != exchange.path:
+        return Deviation(number, "url", exchange.path, path)
+    if body == exchange.request.encode():
+        return None
+    try:
+        found = _difference("$", jsontext.loads(exchange.request.encode()), jsontext.loads(body))
+    except ValueError:
+        found = ("$", exchange.request, body.decode("utf-8", "replace"))
+    return Deviation(number, found[0], _brief(found[1]), _brief(found[2])) if found else None
+
+
+def _difference(at: str, old: Any, new: Any) -> tuple[str, Any, Any] | None:
+    """Where two JSON values first differ, and what stands there."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        ours, theirs = cast("dict[str, Any]", old), cast("dict[str, Any]", new)
+        for key in [*ours, *(key for key in theirs if key not in ours)]:
+            found = _difference(f"{at}.{key}", ours.get(key), theirs.get(key))
+            if found:
+                return found
+        return None
+    if isinstance(old, list) and isinstance(new, list):
+        left, right = cast("list[Any]", old), cast("list[Any]", new)
+        for index in range(max(len(left), len(right))):
+            mine = left[index] if index < len(left) else None
+            other = right[index] if index < len(right) else None
+            if found := _difference(f"{at}[{index}]", mine, other):
+                return found
+        return None
+    return None if old == new else (at, cast("Any", old), new)
+
+
+def _brief(value: Any) -> str:
+    text = value if isinstance(value, str) else jsontext.dumps(value).decode()
+    return text if len(text) <= 200 else f"{text[:199]}…"
+
+
+def _unwritable(path: Path, error: OSError) -> StoreError:
+    return StoreError(
+        f"the cassette {path} cannot be written: {error.strerror}", fix="give --record a file in a writable folder"
+    )

@@ -1,0 +1,190 @@
+"""Encode: a ModelRequest as the JSON body of a chat completion.
+
+`messages` comes last, so that within a conversation one body, up to its closing brackets, is a byte-exact beginning
+of the next. What was encoded once is kept: a step costs the same at message 1,000 as at message 10.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence, Set
+from typing import Any
+
+from lmagent.core.messages import Image, Message, Text, Thinking, ToolCall, ToolResult
+from lmagent.core.model import ModelRequest, ToolSpec
+from lmagent.providers import jsontext
+
+_KEPT = 4
+"""Conversations whose encoding is kept: a session, its side calls and a few sub-agents."""
+_BAD_NAME = re.compile(r"[^A-Za-z0-9_-]")
+
+
+class _Conversation:
+    """The encoded messages of one conversation."""
+
+    __slots__ = ("buffer", "ends", "keep_thinking", "messages", "start", "system")
+
+    def __init__(self, system: str, *, keep_thinking: bool) -> None:
+        self.system = system
+        self.keep_thinking = keep_thinking
+        self.messages: list[Message] = []
+        self.ends: list[int] = []
+        self.buffer = bytearray()
+        if system:
+            self.buffer += jsontext.dumps({"role": "system", "content": system})
+        self.start = len(self.buffer)
+
+    def follow(self, messages: Sequence[Message]) -> bytearray:
+        """The encoding of `messages`; only what is new is encoded."""
+        known = len(self.messages)
+        # Equality of lists compares by identity first, so this is one quick pass in C.
+        if list(messages[:known]) != self.messages:
+            known = _common(self.messages, messages)
+            del self.messages[known:], self.ends[known:]
+            del self.buffer[self.ends[-1] if known else self.start :]
+        for message in messages[known:]:
+            for wire in wire_messages(message, keep_thinking=self.keep_thinking):
+                if self.buffer:
+                    self.buffer += b","
+                self.buffer += jsontext.dumps(wire)
+            self.messages.append(message)
+            self.ends.append(len(self.buffer))
+        return self.buffer
+
+    def is_of(self, request: ModelRequest) -> bool:
+        """Whether the request continues this conversation, or branches off from it."""
+        return (
+            self.system == request.system
+            and self.keep_thinking == request.keep_thinking
+            and (not self.messages or (len(request.messages) > 0 and request.messages[0] is self.messages[0]))
+        )
+
+
+class BodyEncoder:
+    """Encodes requests; keeps what it encoded of the last few conversations."""
+
+    def __init__(self) -> None:
+        self._conversations: list[_Conversation] = []
+        self._tools: tuple[ToolSpec, ...] = ()
+        self._tool_block = b""
+
+    def encode(self, request: ModelRequest, omit: Set[str] = frozenset(), *, model: str = "") -> bytes:
+        """The body.
+
+        Args:
+            request: what to send.
+            omit: fields that the server does not know: left out. `max_tokens` in it stands for the field of that
+                name: the limit is then sent as `max_completion_tokens`, unless that is in it too.
+            model: used where the request leaves the choice to the server.
+        """
+        messages = self._conversation(request).follow(request.messages)
+        return b"".join((self._head(request, omit, request.model or model), b'"messages":[', messages, b"]}"))
+
+    def _head(self, request: ModelRequest, omit: Set[str], model: str) -> bytes:
+        limit = "max_completion_tokens" if "max_tokens" in omit else "max_tokens"
+        fields: dict[str, Any] = {
+            "model": model or None,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            "temperature": request.temperature,
+            limit: request.max_tokens,
+        }
+        head = [
+            b'"%s":%s,' % (key.encode(), jsontext.dumps(value))
+            for key, value in fields.items()
+            if value is not None and key not in omit
+        ]
+        if request.tools:
+            head.append(self._tools_of(request))
+            if request.tool_choice != "auto" and "tool_choice" not in omit:
+                head.append(b'"tool_choice":"none",')
+        if request.response_schema is not None and "response_format" not in omit:
+            schema = {"name": "answer", "strict": True, "schema": request.response_schema}
+            head.append(b'"response_format":%s,' % jsontext.dumps({"type": "json_schema", "json_schema": schema}))
+        return b"{" + b"".join(head)
+
+    def _tools_of(self, request: ModelRequest) -> bytes:
+        if request.tools is not self._tools:
+            block = [
+                {
+                    "type": "function",
+                    "function": {"name": tool.name, "description": tool.description, "parameters": tool.parameters},
+                }
+                for tool in request.tools
+            ]
+            self._tool_block = b'"tools":%s,' % jsontext.dumps(block)
+            self._tools = request.tools
+        return self._tool_block
+
+    def _conversation(self, request: ModelRequest) -> _Conversation:
+        for at, known in enumerate(self._conversations):
+            if known.is_of(request):
+                self._conversations.append(self._conversations.pop(at))
+                return known
+        fresh = _Conversation(request.system, keep_thinking=request.keep_thinking)
+        self._conversations = [*self._conversations[1 - _KEPT :], fresh]
+        return fresh
+
+
+def wire_messages(message: Message, *, keep_thinking: bool) -> list[dict[str, Any]]:
+    """A message as the API wants it; a `tool` message gives one for each result."""
+    match message.role:
+        case "user":
+            return [{"role": "user", "content": _user_content(message)}]
+        case "assistant":
+            return [_assistant(message, keep_thinking=keep_thinking)]
+        case "tool":
+            return [
+                {"role": "tool", "tool_call_id": part.call_id, "content": part.content}
+                for part in message.parts
+                if isinstance(part, ToolResult)
+            ]
+
+
+def _user_content(message: Message) -> str | list[dict[str, Any]]:
+    """Plain text wherever possible: not every server takes a list of parts."""
+    if not any(isinstance(part, Image) for part in message.parts):
+        return message.text
+    content: list[dict[str, Any]] = []
+    for part in message.parts:
+        if isinstance(part, Text):
+            content.append({"type": "text", "text": part.text})
+        elif isinstance(part, Image):
+            url = f"data:{part.media_type};base64,{part.data}"
+            content.append({"type": "image_url", "image_url": {"url": url}})
+    return content
+
+
+def _assistant(message: Message, *, keep_thinking: bool) -> dict[str, Any]:
+    calls = message.tool_calls
+    # Beside calls, an empty text is an error for some servers and templates, and null for none.
+    wire: dict[str, Any] = {"role": "assistant", "content": message.text or (None if calls else "")}
+    if keep_thinking:
+        thought = "\n".join(part.text for part in message.parts if isinstance(part, Thinking))
+        if thought:
+            wire["reasoning_content"] = thought
+    if calls:
+        wire["tool_calls"] = [_call(call) for call in calls]
+    return wire
+
+
+def _call(call: ToolCall) -> dict[str, Any]:
+    name = _BAD_NAME.sub("_", call.name)[:64] or "unnamed"
+    return {"id": call.id, "type": "function", "function": {"name": name, "arguments": _arguments(call.arguments)}}
+
+
+def _arguments(raw: str) -> str:
+    """Strict servers refuse a history whose arguments are not JSON; damage travels inside a valid object."""
+    if jsontext.is_object(raw):
+        return raw
+    return jsontext.dumps({"malformed_arguments": raw}).decode() if raw.strip() else "{}"
+
+
+def _common(ours: Sequence[Message], theirs: Sequence[Message]) -> int:
+    """How many messages at the beginning are the same objects."""
+    count = 0
+    for mine, other in zip(ours, theirs, strict=False):
+        if mine is not other:
+            break
+        count += 1
+    return count

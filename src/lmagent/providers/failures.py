@@ -1,0 +1,254 @@
+"""Failures: from what a server says when it fails to an error that tells a person what to do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from lmagent.core.errors import (
+    AuthError,
+    BadReply,
+    ContextOverflow,
+    ModelNotFound,
+    ProviderError,
+    ServerFailure,
+    Unreachable,
+)
+from lmagent.providers import jsontext
+from lmagent.providers.overflow import is_overflow, read_window
+from lmagent.providers.transport import Timeouts, TransportError
+from lmagent.providers.urls import is_loopback
+
+RETRYABLE = frozenset({408, 409, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
+"""Statuses after which the same request may succeed."""
+
+_NO_MODEL = re.compile(
+    r"model[^.]{0,120}(not found|does not exist|not exist|unknown|not loaded|not available|no such|invalid model)"
+    r"|no models? (is |are )?loaded|invalid model|unknown model|no such model|not a valid model|model_not_found"
+    r"|pull(ing)? it first|model is required",
+    re.IGNORECASE,
+)
+_SECRET = re.compile(r"\b(sk-|Bearer\s+)[A-Za-z0-9_\-.*]{6,}")
+_LOOK_AT_URL = "check LLM_URL: it should be the server's base URL, for example http://localhost:1234/v1"
+
+
+def from_response(status: int, headers: Mapping[str, str], body: bytes, *, url: str, model: str) -> ProviderError:
+    """The error that an HTTP answer other than 200 stands for."""
+    html = is_html(body)
+    payload = None if html else _payload(body)
+    text = describe(payload) if payload is not None else _plain(body, html=html)
+    wait = retry_after(headers)
+    if status != 429 and (status == 413 or is_overflow(text, payload)):
+        return _overflow(text, payload)
+    if status in (401, 403):
+        return _auth(status, text, url)
+    if 300 <= status < 400:
+        where = headers.get("location", "another address")
+        return BadReply(f"{url} redirects to {where}", fix=f"set LLM_URL to the address it redirects to: {where}")
+    if status in (400, 404, 422) and _NO_MODEL.search(text):
+        return _no_model(model, text, url)
+    if status in (404, 405) or (html and status < 500):
+        page = "with a web page" if html else f"HTTP {status}"
+        return BadReply(
+            f"{url} answered {page}: this is not an OpenAI-compatible server, or the path is wrong{_said(text)}",
+            fix=_LOOK_AT_URL,
+        )
+    return _by_code(status, text, url, wait)
+
+
+def from_error(error: Any, *, url: str, model: str) -> ProviderError:
+    """The error that a server reports inside an answer with status 200."""
+    text = describe(error)
+    if is_overflow(text, error):
+        return _overflow(text, error)
+    code = _code(error)
+    if code in (401, 403):
+        return _auth(code, text, url)
+    if code in (0, 400, 404, 422) and _NO_MODEL.search(text):
+        return _no_model(model, text, url)
+    if code == 0:  # no reason given to believe that the request itself is at fault
+        return ServerFailure(f"the model server reported an error: {text}", retryable=True)
+    return _by_code(code, text, url, None)
+
+
+def from_transport(error: TransportError, *, url: str, timeouts: Timeouts) -> ProviderError:
+    """The error for bytes that did not get through."""
+    where = f"{urlsplit(url).scheme}://{urlsplit(url).netloc.rpartition('@')[2]}"
+    match error.kind:
+        case "refused":
+            message = f"nothing listens at {where} (connection refused)"
+            fix = "start the model server, or set LLM_URL to one that runs"
+            if is_loopback(url):
+                fix = f"start LM Studio, Ollama or llama-server so that it listens at {where}, or set LLM_URL"
+            return Unreachable(message, fix=fix, retryable=True)
+        case "dns":
+            return Unreachable(f"the host of {where} is not known ({error.detail})", fix="check the host in LLM_URL")
+        case "tls":
+            fix = "check the certificate, or SSL_CERT_FILE for an own authority; use http:// if the server has no TLS"
+            return Unreachable(f"no secure connection to {where}: {error.detail}", fix=fix)
+        case "connect" | "connect_timeout":
+            why = error.detail or f"no answer within {timeouts.connect:g} s"
+            fix = "check that the server runs and that LLM_URL is right"
+            return Unreachable(f"no connection to {where}: {why}", fix=fix, retryable=True)
+        case "first_byte" | "idle":
+            limit = timeouts.first_byte if error.kind == "first_byte" else timeouts.idle
+            when = "began no answer" if error.kind == "first_byte" else "stopped in the middle of its answer"
+            fix = "raise LLM_TIMEOUT if the model is slow, or look at the server's log"
+            return Unreachable(f"the model server {when}: no sign of life for {limit:g} s ({where})", fix=fix)
+        case "lost":
+            return ServerFailure(
+                f"the model server broke off the connection ({where})",
+                fix="look at the server's log: it may have run out of memory",
+                retryable=True,
+            )
+        case "protocol":
+            return BadReply(f"{where} does not speak HTTP as expected: {error.detail}", fix=_LOOK_AT_URL)
+
+
+def not_a_reply(body: bytes, content_type: str, *, url: str) -> BadReply:
+    """The error for a 200 whose body is no completion."""
+    if not body.strip():
+        return BadReply(f"{url} answered 200 with an empty body", fix="look at the server's log")
+    if is_html(body):
+        return BadReply(
+            f"{url} answered with a web page: this is not an OpenAI-compatible server, or the path is wrong",
+            fix=_LOOK_AT_URL,
+        )
+    kind = content_type or "no content type"
+    return BadReply(
+        f"{url} answered with something that is no completion ({kind}){_said(_plain(body))}", fix=_LOOK_AT_URL
+    )
+
+
+def is_html(body: bytes) -> bool:
+    """Whether a body is a web page."""
+    head = body[:512].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    return head.startswith((b"<!doctype html", b"<html", b"<head", b"<body", b"<?xml", b"<title"))
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds asked for in `retry-after-ms` or `Retry-After` (seconds or an HTTP date, RFC 9110 §10.2.3)."""
+    try:
+        if "retry-after-ms" in headers:
+            return max(0.0, float(headers["retry-after-ms"]) / 1000)
+        value = headers.get("retry-after", "").strip()
+        if not value:
+            return None
+        if value[0].isdigit():
+            return float(value)
+    except ValueError:
+        return None
+    import time
+    from email.utils import parsedate_to_datetime
+
+    try:
+        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+    except (ValueError, TypeError):
+        return None
+
+
+def describe(error: Any) -> str:
+    """The words in an error object of whatever shape."""
+    if isinstance(error, str):
+        return _short(error)
+    if isinstance(error, list):
+        return _short("; ".join(describe(item) for item in error[:3]))  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(error, dict):
+        found: dict[str, Any] = error  # pyright: ignore[reportUnknownVariableType]
+        if "msg" in found and "loc" in found:  # FastAPI: the field is named in `loc`
+            return _short(f"{found['msg']} ({found['loc']})")
+        for key in ("error", "message", "msg", "detail", "error_message", "title"):
+            if found.get(key):
+                text, field = describe(found[key]), found.get("param")
+                return text if not isinstance(field, str) or field in text else f"{text} ({field})"
+    return _short(jsontext.dumps(error).decode()) if error is not None else "no reason given"
+
+
+def _overflow(text: str, payload: Any) -> ContextOverflow:
+    window = read_window(text, payload)
+    served = f" of {window} tokens" if window else ""
+    return ContextOverflow(
+        f"the prompt does not fit the context window{served}: {text}",
+        window=window,
+        fix="load the model with a larger context length, or /compact",
+    )
+
+
+def _auth(status: int, text: str, url: str) -> AuthError:
+    host = urlsplit(url).hostname or url
+    variable = "OPENROUTER_API_KEY" if host.endswith("openrouter.ai") else "LLM_API_KEY"
+    return AuthError(f"{host} refused the API key (HTTP {status}): {text}", fix=f"set {variable} to a valid key")
+
+
+def _no_model(model: str, text: str, url: str) -> ModelNotFound:
+    named = f"the model {model!r}" if model else "a request without a model name"
+    return ModelNotFound(
+        f"{urlsplit(url).netloc.rpartition('@')[2]} does not serve {named}: {text}",
+        fix="load or download it there, or choose another with --model NAME (`lmagent doctor` lists what is served)",
+    )
+
+
+def _by_code(code: int, text: str, url: str, wait: float | None) -> ProviderError:
+    host = urlsplit(url).netloc.rpartition("@")[2]
+    if code == 429:
+        return ServerFailure(
+            f"{host} is at its rate limit: {text}", fix="wait, or use another model", retryable=True, retry_after=wait
+        )
+    if code == 402:
+        return ProviderError(f"{host} wants payment: {text}", fix="add credit to the account, or use another model")
+    if code in RETRYABLE or code >= 500:
+        return ServerFailure(
+            f"{host} failed (HTTP {code}): {text}",
+            fix="look at the server's log, or try another model",
+            retryable=code in RETRYABLE,
+            retry_after=wait,
+        )
+    return ProviderError(
+        f"{host} refused the request (HTTP {code}): {text}", fix="check LLM_MODEL and the LLM_* settings"
+    )
+
+
+def _code(error: Any) -> int:
+    """The HTTP status that an error object names, at whatever depth; 0 when it names none."""
+    if not isinstance(error, dict):
+        return 0
+    found: dict[str, Any] = error  # pyright: ignore[reportUnknownVariableType]
+    for key in ("code", "status", "status_code"):
+        value = found.get(key)
+        if isinstance(value, str) and value.isdigit():
+            value = int(value)
+        if isinstance(value, int) and 400 <= value < 600:
+            return value
+    kind = str(found.get("type", ""))
+    if "rate_limit" in kind or "overloaded" in kind:
+        return 429
+    if "invalid_request" in kind:
+        return 400
+    return _code(found.get("error"))
+
+
+def _payload(body: bytes) -> Any:
+    try:
+        return jsontext.loads(body)
+    except ValueError:
+        return None
+
+
+def _plain(body: bytes, *, html: bool = False) -> str:
+    if html:
+        title = re.search(rb"<title[^>]*>(.*?)</title>", body, re.IGNORECASE | re.DOTALL)
+        body = title[1] if title else b"a web page"
+    return _short(body.decode("utf-8", "replace")) or "no reason given"
+
+
+def _said(text: str) -> str:
+    return f" (it said: {text})" if text and text != "no reason given" else ""
+
+
+def _short(text: str) -> str:
+    """One printable line; a key that a server echoes is not shown."""
+    line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
+    line = _SECRET.sub(r"\1…", line)
+    return line if len(line) <= 500 else f"{line[:499]}…"

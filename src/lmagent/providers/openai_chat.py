@@ -1,0 +1,290 @@
+"""The Provider for any OpenAI-compatible server: one streamed chat completion a call."""
+
+from __future__ import annotations
+
+import random as _random
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
+
+import anyio
+
+from lmagent.core.errors import AuthError, BadReply, ProviderError, ServerFailure
+from lmagent.core.model import ModelEvent, ModelRequest, Retrying, TextChunk, ThinkingChunk
+from lmagent.core.ports import Clock
+from lmagent.providers import jsontext
+from lmagent.providers.assemble import Assembler, ErrorChunk
+from lmagent.providers.encode import BodyEncoder
+from lmagent.providers.retry import RetryPolicy, next_delay
+from lmagent.providers.sse import SseReader
+from lmagent.providers.transport import Response, Timeouts, Transport, TransportError, read_all
+from lmagent.providers.urls import api_root, chat_url, is_loopback
+
+__all__ = ["OpenAIChat", "chat_url"]
+
+TAIL = 5.0
+"""Seconds that may pass after the finish reason until usage, `[DONE]` or the end: some servers send none of them and
+keep the connection open."""
+LONG_TAIL = 30.0
+"""The same where the finish reason came along with content: some servers send one with every chunk."""
+DRAIN = 0.25
+"""The same after `[DONE]`: read to its end, a connection can be used again."""
+
+_ERROR_BODY = 256 * 1024
+_PLAIN_BODY = 64 * 1024 * 1024
+_OPTIONAL = ("stream_options", "tool_choice", "response_format", "max_completion_tokens", "max_tokens", "temperature")
+_BY_NAME_ALONE = ("stream_options", "tool_choice")
+_UNKNOWN = re.compile(
+    r"unsupported|not support|unknown|unrecogni[sz]ed|unexpected|not permitted|not allowed|extra (field|input)"
+    r"|invalid (field|param)",
+    re.IGNORECASE,
+)
+
+
+class OpenAIChat:
+    """A model server that speaks OpenAI's chat completions.
+
+    Args:
+        base_url: base URL or full chat URL.
+        api_key: sent as a bearer token; empty sends none.
+        transport: carries the bytes; shared, and closed with this.
+        clock: time.
+        timeouts: how long nothing may happen.
+        retries: how often a failed call is tried.
+        random: 0 to 1, spreads retries.
+
+    Raises:
+        ConfigError: `base_url` is no URL.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        api_key: str = "",
+        *,
+        transport: Transport,
+        clock: Clock,
+        timeouts: Timeouts = Timeouts(),  # noqa: B008  # frozen
+        retries: RetryPolicy = RetryPolicy(),  # noqa: B008  # frozen
+        random: Callable[[], float] = _random.random,
+    ) -> None:
+        self.url = chat_url(base_url)
+        self._models_url = f"{api_root(base_url)}/models"
+        self._local = is_loopback(self.url)
+        self._headers = {
+            "Content-Type": "application/json",
+            "Accept": "text/event-stream, application/json",
+            "User-Agent": "lmagent",
+        }
+        if api_key:
+            self._headers["Authorization"] = f"Bearer {api_key}"
+        self._transport = transport
+        self._clock = clock
+        self._timeouts = timeouts
+        self._retries = retries
+        self._random = random
+        self._encoder = BodyEncoder()
+        self._omit: set[str] = set()
+        self._model = ""
+
+    async def aclose(self) -> None:
+        """Close the transport."""
+        await self._transport.aclose()
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        """See `lmagent.core.ports.Provider`."""
+        attempt = 1
+        while True:
+            shown = False
+            try:
+                async with aclosing(self._attempt(request)) as events:
+                    async for event in events:
+                        shown = shown or isinstance(event, TextChunk | ThinkingChunk)
+                        yield event
+                return
+            except _Adapted:
+                continue
+            except ProviderError as failure:
+                failure.partial = shown
+                delay = next_delay(self._retries, failure, attempt, local=self._local, random=self._random)
+                if delay is None:
+                    raise
+                reason = failure.message
+            attempt += 1
+            yield Retrying(reason=reason, attempt=attempt, delay=delay)
+            await self._clock.sleep(delay)
+
+    async def _attempt(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
+        body = self._encoder.encode(request, self._omit, model=self._model)
+        begun = self._clock.monotonic()
+        response: Response | None = None
+        try:
+            response = await self._transport.send("POST", self.url, self._headers, body, self._timeouts)
+            if response.status != 200:
+                await self._refused(request, response)
+            async for event in self._read(request, response, len(body), begun):
+                yield event
+        except (TransportError, ErrorChunk) as error:
+            from lmagent.providers import failures  # a run that goes well never needs it
+
+            if isinstance(error, TransportError):
+                raise failures.from_transport(error, url=self.url, timeouts=self._timeouts) from error
+            raise failures.from_error(error.error, url=self.url, model=request.model) from error
+        finally:
+            if response is not None:
+                with anyio.CancelScope(shield=True):
+                    await response.aclose()
+
+    async def _read(
+        self, request: ModelRequest, response: Response, prompt_bytes: int, begun: float
+    ) -> AsyncGenerator[ModelEvent]:
+        assembler = Assembler()
+        first: float | None = None
+        payloads = _payloads(response, assembler, self.url)
+        async with aclosing(payloads):
+            async for batch in payloads:
+                for payload in batch:
+                    events = assembler.feed(payload)
+                    if first is None and assembler.started:
+                        first = self._clock.monotonic() - begun
+                    for event in events:
+                        yield event
+        if not assembler.ended or assembler.chunks == 0:
+            raise _unfinished(assembler)
+        for event in assembler.flush():
+            yield event
+        total = self._clock.monotonic() - begun
+        taken = {call.id for message in request.messages for call in message.tool_calls}
+        yield assembler.reply(
+            taken=taken, prompt_bytes=prompt_bytes, first_token_s=total if first is None else first, total_s=total
+        )
+
+    async def _refused(self, request: ModelRequest, response: Response) -> None:
+        """Raise what a status other than 200 stands for, or `_Adapted` if the request can be put differently."""
+        from lmagent.providers import failures
+
+        try:
+            body = await read_all(response, _ERROR_BODY)
+        except TransportError:
+            body = b""
+        failure = failures.from_response(
+            response.status, response.headers, body, url=self.url, model=request.model or self._model
+        )
+        if response.status in (400, 404, 422):
+            if not request.model and not self._model and "model" in failure.message.lower():
+                self._model = await self._first_model()
+                if self._model:
+                    raise _Adapted
+            field = self._unknown_field(request, failure) if type(failure) is ProviderError else None
+            if field is not None:
+                self._omit.add(field)
+                raise _Adapted
+        raise failure
+
+    def _unknown_field(self, request: ModelRequest, failure: ProviderError) -> str | None:
+        """The optional field that a refusal names, if it was sent."""
+        text = failure.message
+        sent = {
+            "stream_options": True,
+            "tool_choice": bool(request.tools) and request.tool_choice != "auto",
+            "response_format": request.response_schema is not None,
+            "max_completion_tokens": request.max_tokens is not None and "max_tokens" in self._omit,
+            "max_tokens": request.max_tokens is not None,
+            "temperature": request.temperature is not None,
+        }
+        for field in _OPTIONAL:
+            named = sent[field] and field not in self._omit and field in text
+            if named and (field in _BY_NAME_ALONE or _UNKNOWN.search(text)):
+                return field
+        return None
+
+    async def _first_model(self) -> str:
+        """The first model that the server lists and that is no embedding model; empty if it lists none."""
+        from lmagent.providers.discovery import model_names
+
+        try:
+            names = await model_names(self._transport, self._models_url, self._headers, self._timeouts)
+        except (ProviderError, AuthError):
+            return ""
+        return next((name for name in names if "embed" not in name.lower()), "")
+
+
+class _Adapted(Exception):
+    """The request is to be sent again at once, put differently."""
+
+
+def _unfinished(assembler: Assembler) -> ProviderError:
+    if assembler.chunks == 0:
+        return BadReply("the model server answered with an empty stream", fix="look at the server's log")
+    return ServerFailure(
+        "the model server's stream ended in the middle of the reply",
+        fix="look at the server's log: it may have run out of memory",
+        retryable=True,
+    )
+
+
+async def _payloads(response: Response, assembler: Assembler, url: str) -> AsyncGenerator[list[bytes]]:
+    """The body's payloads, in the batches in which they come; a body that is no stream is one payload.
+
+    Once the reply is complete, only what comes promptly is still read.
+    """
+    reader: SseReader | None = None
+    head = b""
+    chunks = response.chunks
+    while (chunk := await _next(chunks, assembler)) is not None:
+        if reader is None:
+            head += chunk
+            begin = head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+            if begin in (b"{", b"[", b"<"):
+                yield [await _plain_body(response, head, url)]
+                assembler.done = assembler.done or assembler.chunks == 1
+                return
+            if not begin:
+                continue
+            reader, chunk = SseReader(), head
+        yield reader.feed(chunk)
+    if reader is not None:
+        yield _whole(reader.finish())
+    if reader is None or (assembler.chunks == 0 and not assembler.done and b"data:" not in head):
+        raise _no_reply(head, response, url)
+
+
+async def _next(chunks: AsyncIterator[bytes], assembler: Assembler) -> bytes | None:
+    if not assembler.ended:
+        return await anext(chunks, None)
+    try:
+        with anyio.move_on_after(DRAIN if assembler.done else LONG_TAIL if assembler.spoke else TAIL):
+            return await anext(chunks, None)
+    except TransportError:
+        pass  # the reply is complete: how the connection ends no longer matters
+    return None
+
+
+def _whole(payloads: list[bytes]) -> list[bytes]:
+    """Without a last payload, or line of it, that the end of the stream cut in half."""
+    if not payloads or _complete(payloads[-1]):
+        return payloads
+    lines = payloads[-1].splitlines()
+    return payloads[:-1] + (lines if _complete(lines[-1]) else lines[:-1])
+
+
+def _complete(payload: bytes) -> bool:
+    try:
+        return payload.strip() == b"[DONE]" or bool(jsontext.loads(payload))
+    except ValueError:
+        return False
+
+
+async def _plain_body(response: Response, head: bytes, url: str) -> bytes:
+    """The whole body of an answer that is no stream: a completion, or an error."""
+    rest = await read_all(response, _PLAIN_BODY)
+    body = head + rest
+    if body.lstrip()[:1] == b"<" or not any(word in body for word in (b'"choices"', b"error", b'"detail"')):
+        raise _no_reply(body, response, url)
+    return body
+
+
+def _no_reply(body: bytes, response: Response, url: str) -> BadReply:
+    from lmagent.providers import failures
+
+    return failures.not_a_reply(body, response.headers.get("content-type", ""), url=url)

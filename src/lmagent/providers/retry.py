@@ -1,0 +1,52 @@
+"""Retry: whether a failed model call is tried again, and when. A pure decision; who asks does the waiting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from lmagent.core.errors import ProviderError, Unreachable
+
+
+class RetryPolicy(Struct, frozen=True):
+    """How often and how patiently.
+
+    Attributes:
+        tries: tries in all, the first included (`LLM_MAX_RETRIES`).
+        delay: seconds before the second try; doubled for each further one (`LLM_RETRY_DELAY`).
+        longest: seconds; a longer wait that a server asks for is not waited, but reported.
+        local_delay: seconds before the second and last try where nothing listens on this machine.
+    """
+
+    tries: int = 3
+    delay: float = 3.0
+    longest: float = 120.0
+    local_delay: float = 0.25
+
+
+def next_delay(
+    policy: RetryPolicy,
+    failure: ProviderError,
+    attempt: int,
+    *,
+    local: bool,
+    random: Callable[[], float],
+) -> float | None:
+    """Seconds until the next try, or None when the failure stands.
+
+    Args:
+        policy: how often and how patiently.
+        failure: what went wrong; retried only if it says so, and never once a part of the reply has been shown.
+        attempt: number of the try that failed, from 1.
+        local: the server is on this machine: if it does not listen now, it will not in a few seconds either.
+        random: 0 to 1; spreads the tries of many clients over -25 % to +25 % of the delay.
+    """
+    if not failure.retryable or failure.partial or attempt >= policy.tries:
+        return None
+    if failure.retry_after is not None:
+        wait = failure.retry_after * (1 + random() / 10)  # never earlier than asked for
+        return wait if wait <= policy.longest else None
+    if local and isinstance(failure, Unreachable):
+        return policy.local_delay if attempt < 2 else None
+    return min(policy.longest, policy.delay * 2 ** (attempt - 1)) * (0.75 + random() / 2)

@@ -1,0 +1,98 @@
+"""Server-sent events, from bytes to payloads.
+
+Format: WHATWG HTML, "Server-sent events". Wider than it where servers are: an `error:` field (older llama.cpp) and
+`event: error` mark a payload as an error, and a last event without its blank line counts.
+"""
+
+from __future__ import annotations
+
+from lmagent.core.errors import BadReply
+from lmagent.providers import jsontext
+
+MAX_EVENT = 64 * 1024 * 1024
+"""Bytes of one event beyond which the stream is taken for rubbish; a whole reply fits many times over."""
+
+
+class SseReader:
+    """Reads one stream. Only bytes are split here, so a character may be cut anywhere."""
+
+    def __init__(self) -> None:
+        self._held: list[bytes] = []
+        self._held_size = 0
+        self._after_cr = False
+        self._started = False
+        self._data: list[bytes] = []
+        self._error = False
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """The payloads that `chunk` completes; an error's payload is wrapped as `{"error": …}`.
+
+        Raises:
+            BadReply: an event is larger than `MAX_EVENT`.
+        """
+        if self._after_cr and chunk:
+            self._after_cr = False
+            if chunk[0] == 10:  # the second half of CR LF
+                chunk = chunk[1:]
+        if b"\n" not in chunk and b"\r" not in chunk:
+            self._hold(chunk)
+            return []
+        if self._held:
+            chunk = b"".join((*self._held, chunk))
+            self._held.clear()
+            self._held_size = 0
+        lines = chunk.splitlines()
+        last = chunk[-1]
+        if last not in (10, 13):
+            self._hold(lines.pop())
+        elif last == 13:
+            self._after_cr = True
+        return self._take(lines)
+
+    def finish(self) -> list[bytes]:
+        """The payloads that the end of the stream completes."""
+        lines = [b"".join(self._held), b""]
+        self._held.clear()
+        return self._take(lines)
+
+    def _hold(self, piece: bytes) -> None:
+        self._held.append(piece)
+        self._held_size += len(piece)
+        if self._held_size > MAX_EVENT:
+            raise BadReply(f"the server's stream has an event of more than {MAX_EVENT} bytes")
+
+    def _take(self, lines: list[bytes]) -> list[bytes]:
+        payloads: list[bytes] = []
+        if not self._started and lines:
+            self._started = True
+            lines[0] = lines[0].removeprefix(b"\xef\xbb\xbf")
+        data = self._data
+        for line in lines:
+            if line[:5] == b"data:":
+                data.append(line[6:] if line[5:6] == b" " else line[5:])
+            elif not line:
+                if data:
+                    payloads.append(self._payload(data))
+                    data.clear()
+                self._error = False
+            elif line[:1] != b":":
+                self._field(line)
+        return payloads
+
+    def _field(self, line: bytes) -> None:
+        name, _, value = line.partition(b":")
+        if name == b"event":
+            self._error = value.strip() == b"error"
+        elif name == b"error":
+            self._error = True
+            self._data.append(value.removeprefix(b" "))
+
+    def _payload(self, data: list[bytes]) -> bytes:
+        payload = data[0] if len(data) == 1 else b"\n".join(data)
+        if not self._error:
+            return payload
+        try:
+            error = jsontext.loads(payload)
+        except ValueError:
+            error = payload.decode("utf-8", "replace")
+        return jsontext.dumps({"error": error})

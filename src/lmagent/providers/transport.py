@@ -1,0 +1,237 @@
+"""Transport: bytes to a server and back. The only file that knows the HTTP library."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+import anyio
+from msgspec import Struct
+
+from lmagent.providers.proxy import proxy_for
+
+if TYPE_CHECKING:
+    import httpcore
+
+Failure = Literal["refused", "dns", "tls", "connect", "connect_timeout", "first_byte", "idle", "lost", "protocol"]
+
+
+class Timeouts(Struct, frozen=True):
+    """How long nothing may happen. There is no limit on the whole of a request.
+
+    Attributes:
+        connect: seconds to open a connection.
+        first_byte: seconds from the request to the first byte of the answer's body (`LLM_TIMEOUT`).
+        idle: seconds between two bytes (`LLM_TIMEOUT`); keep-alive comments count as bytes.
+    """
+
+    connect: float = 10.0
+    first_byte: float = 560.0
+    idle: float = 560.0
+
+
+class TransportError(Exception):
+    """The bytes did not get through.
+
+    Args:
+        kind: how. After `first_byte` and `idle` the server may still be at work; after the others it is not.
+        detail: the library's or the system's words.
+    """
+
+    def __init__(self, kind: Failure, detail: str = "") -> None:
+        super().__init__(f"{kind}: {detail}" if detail else kind)
+        self.kind: Failure = kind
+        self.detail = detail
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """An answer whose body is still coming.
+
+    Attributes:
+        status: the HTTP status.
+        headers: header fields, names in lower case.
+        chunks: the body; raises TransportError.
+        aclose: gives the connection back, or closes it when the body was not read to its end. Always call it.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+    chunks: AsyncIterator[bytes]
+    aclose: Callable[[], Awaitable[None]]
+
+
+class Transport(Protocol):
+    """Sends one request."""
+
+    async def send(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts
+    ) -> Response:
+        """Send a request and return as soon as the head of the answer is there.
+
+        Raises:
+            TransportError: there is none.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Close connections."""
+        ...
+
+
+class HttpTransport:
+    """One pool of kept-alive connections (and one for each proxy that the environment names).
+
+    Args:
+        env: where the proxy variables are looked up.
+    """
+
+    def __init__(self, env: Mapping[str, str] | None = None) -> None:
+        self._env = os.environ if env is None else env
+        self._pools: dict[str | None, httpcore.AsyncConnectionPool] = {}
+
+    async def send(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts
+    ) -> Response:
+        """See `Transport`."""
+        import httpcore
+
+        patience = {"connect": timeouts.connect, "write": timeouts.idle, "read": timeouts.first_byte}
+        fields = [(b"Host", urlsplit(url).netloc.rpartition("@")[2].encode())]
+        fields += [(name.encode(), value.encode("latin-1", "replace")) for name, value in headers.items()]
+        if body or method == "POST":
+            fields.append((b"Content-Length", b"%d" % len(body)))
+        request = httpcore.Request(method, url, headers=fields, content=body, extensions={"timeout": patience})
+        pool = self._pool(url)
+        reused = bool(pool.connections)
+        with _translated("first_byte"):
+            try:
+                answer = await pool.handle_async_request(request)
+            except (httpcore.RemoteProtocolError, httpcore.ReadError, httpcore.WriteError):
+                if not reused:
+                    raise
+                # A kept-alive connection that the server closed at this very moment: it never saw the request.
+                answer = await pool.handle_async_request(request)
+        patience["read"] = max(timeouts.first_byte, timeouts.idle)  # the library looks again when the body begins
+        fields_in = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in answer.headers}
+        return Response(answer.status, fields_in, _chunks(answer, timeouts), answer.aclose)
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        pools, self._pools = self._pools, {}
+        for pool in pools.values():
+            await pool.aclose()
+
+    def _pool(self, url: str) -> httpcore.AsyncConnectionPool:
+        proxy = proxy_for(url, self._env)
+        if proxy not in self._pools:
+            self._pools[proxy] = _new_pool(proxy)
+        return self._pools[proxy]
+
+
+def _new_pool(proxy: str | None) -> httpcore.AsyncConnectionPool:
+    import httpcore
+
+    if proxy is None:
+        return httpcore.AsyncConnectionPool(max_connections=64)
+    parts = urlsplit(proxy)
+    auth = (unquote(parts.username), unquote(parts.password or "")) if parts.username else None
+    bare = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], "/", "", ""))
+    return httpcore.AsyncHTTPProxy(bare, proxy_auth=auth, max_connections=64)
+
+
+async def _chunks(answer: httpcore.Response, timeouts: Timeouts) -> AsyncGenerator[bytes]:
+    """The body. A scope around each read costs more than the read, so there is one only where the library's own
+    read timeout (the longer of the two) is not the one that holds."""
+    body: AsyncIterator[bytes] = aiter(answer.stream)  # type: ignore[arg-type]  # the pool's streams are async ones
+    phase: Literal["first_byte", "idle"] = "first_byte"
+    longest = max(timeouts.first_byte, timeouts.idle)
+    limit = timeouts.first_byte
+    while True:
+        with _translated(phase):
+            try:
+                if limit < longest:
+                    with anyio.fail_after(limit):
+                        chunk = await anext(body)
+                else:
+                    chunk = await anext(body)
+            except StopAsyncIteration:
+                return
+        yield chunk
+        phase, limit = "idle", timeouts.idle
+
+
+class _translated:
+    """Turns the library's exceptions into TransportError; `phase` names a read timeout."""
+
+    __slots__ = ("_phase",)
+
+    def __init__(self, phase: Literal["first_byte", "idle"]) -> None:
+        self._phase: Literal["first_byte", "idle"] = phase
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
+        if error is None or isinstance(error, StopAsyncIteration) or not isinstance(error, Exception):
+            return
+        failure = _classify(error, self._phase)
+        if failure is not None:
+            raise failure from error
+
+
+def _classify(error: Exception, phase: Literal["first_byte", "idle"]) -> TransportError | None:
+    import httpcore
+
+    if isinstance(error, httpcore.ConnectTimeout | httpcore.PoolTimeout):
+        return TransportError("connect_timeout")
+    if isinstance(error, httpcore.ReadTimeout | httpcore.WriteTimeout | TimeoutError):
+        return TransportError(phase)
+    if isinstance(error, httpcore.ConnectError):
+        return _connect_failure(error)
+    if isinstance(error, httpcore.ProxyError):
+        return TransportError("connect", f"the proxy answered {error}")
+    if isinstance(error, httpcore.RemoteProtocolError):
+        text = str(error)
+        kind: Failure = "lost" if "closed" in text or "disconnected" in text else "protocol"
+        return TransportError(kind, text)
+    if isinstance(error, httpcore.ReadError | httpcore.WriteError):
+        return TransportError("lost", str(error))
+    if isinstance(error, httpcore.LocalProtocolError | httpcore.UnsupportedProtocol):
+        return TransportError("protocol", str(error))
+    return None
+
+
+def _connect_failure(error: BaseException) -> TransportError:
+    """The library says "all attempts failed"; the cause is further down."""
+    cause: BaseException | None = error
+    last = error
+    while cause is not None:
+        if isinstance(cause, ExceptionGroup):
+            cause = cast("ExceptionGroup[Exception]", cause).exceptions[0]
+        if isinstance(cause, ConnectionRefusedError):
+            return TransportError("refused", str(cause))
+        if isinstance(cause, OSError) and type(cause).__name__ == "gaierror":
+            return TransportError("dns", cause.strerror or str(cause))
+        if type(cause).__module__ == "ssl":
+            return TransportError("tls", str(cause))
+        last = cause
+        cause = cause.__cause__ or cause.__context__
+    return TransportError("connect", str(last))
+
+
+async def read_all(response: Response, limit: int) -> bytes:
+    """The body up to `limit` bytes; what comes behind is not read.
+
+    Raises:
+        TransportError: the body broke off.
+    """
+    body = bytearray()
+    async for chunk in response.chunks:
+        body += chunk
+        if len(body) >= limit:
+            break
+    return bytes(body[:limit])

@@ -1,0 +1,74 @@
+"""URLs: where the chat endpoint is, given whatever a person wrote into `LLM_URL`."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import SplitResult, urlsplit, urlunsplit
+
+from lmagent.core.errors import ConfigError
+
+_CHAT = "/chat/completions"
+_VERSION = re.compile(r"/v\d[^/]*(/|$)")
+
+
+def chat_url(url: str) -> str:
+    """The full chat URL for a base URL (`http://h:1234`, `http://h:1234/v1`) or a full chat URL.
+
+    Raises:
+        ConfigError: it is no http or https URL.
+    """
+    parts = _split(url)
+    path = parts.path.rstrip("/")
+    if not path.endswith(_CHAT):
+        path = _versioned(path) + _CHAT
+    return urlunsplit(parts._replace(path=path, fragment=""))
+
+
+def api_root(url: str) -> str:
+    """The root of the API (`http://h:1234/v1`), to which `/models` is appended; no query, no slash at the end.
+
+    Raises:
+        ConfigError: it is no http or https URL.
+    """
+    parts = _split(url)
+    path = _versioned(parts.path.rstrip("/").removesuffix(_CHAT))
+    return urlunsplit(parts._replace(path=path, query="", fragment=""))
+
+
+def server_root(url: str) -> str:
+    """The root of the server (`http://h:1234`), under which its own routes lie (`/props`, `/api/ps`).
+
+    Raises:
+        ConfigError: it is no http or https URL.
+    """
+    parts = _split(url)
+    path = _VERSION.split(parts.path.rstrip("/").removesuffix(_CHAT), maxsplit=1)[0].rstrip("/")
+    return urlunsplit(parts._replace(path=path, query="", fragment=""))
+
+
+def is_loopback(url: str) -> bool:
+    """Whether the URL's host is this machine."""
+    host = (urlsplit(url).hostname or "").rstrip(".").lower()
+    return host == "localhost" or host.endswith(".localhost") or host == "::1" or host.startswith("127.")
+
+
+def _versioned(path: str) -> str:
+    """A path without any version segment gets the usual one; `/api` is OpenRouter's and gets it too."""
+    return path if _VERSION.search(path) else f"{path}/v1"
+
+
+def _split(url: str) -> SplitResult:
+    text = url.strip()
+    if "://" not in text:
+        text = f"http://{text}"
+    try:
+        parts = urlsplit(text)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        usable, parts = False, SplitResult("", "", "", "", "")
+    if not usable or any(char.isspace() for char in text):
+        raise ConfigError(
+            f"{url!r} is not the URL of a model server",
+            fix="set LLM_URL to something like http://localhost:1234/v1",
+        )
+    return parts

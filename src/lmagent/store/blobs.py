@@ -1,0 +1,135 @@
+"""Blobs: big content beside the log, named by its SHA-256, so that a damaged one is known as such."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import secrets
+from pathlib import Path
+
+from lmagent.core.errors import StoreError
+from lmagent.store.failures import store_error
+from lmagent.store.files import FILE_MODE, OPEN_FLAGS, make_private, sync_file, sync_folder, write_whole
+
+_HANDLE = re.compile(r"[0-9a-f]{8,64}")
+
+
+class Blobs:
+    """The blobs of one session.
+
+    Args:
+        folder: where they are; made with the first one.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._unsynced: list[str] = []
+
+    def put(self, content: bytes) -> str:
+        """Keep `content` and return its SHA-256; a blob that is there already is left as it is.
+
+        Raises:
+            StoreError: it could not be written; nothing of it is left behind.
+        """
+        sha256 = hashlib.sha256(content).hexdigest()
+        path = self.folder / sha256
+        try:
+            if _holds(path, content):
+                return sha256
+            make_private(self.folder)
+            _write_beside(path, content)
+        except OSError as error:
+            raise store_error(error, "a large result could not be kept", path) from error
+        self._unsynced.append(sha256)
+        return sha256
+
+    def get(self, handle: str) -> bytes:
+        """The content of a blob.
+
+        Args:
+            handle: its hash, or a unique prefix of at least 8 hexadecimal digits.
+
+        Raises:
+            StoreError: there is no such blob, or its content no longer matches its hash.
+        """
+        sha256 = self._find(handle)
+        path = self.folder / sha256
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise store_error(error, f"artifact {handle} could not be read", path) from error
+        if hashlib.sha256(content).hexdigest() != sha256:
+            raise StoreError(f"artifact {handle} is damaged: its content no longer matches its hash")
+        return content
+
+    def sync(self) -> None:
+        """Have every blob that was put on the disk when this returns.
+
+        Raises:
+            OSError: the disk refused.
+        """
+        while self._unsynced:
+            with contextlib.suppress(FileNotFoundError):
+                fd = os.open(self.folder / self._unsynced[-1], os.O_RDWR | OPEN_FLAGS)
+                try:
+                    sync_file(fd)
+                finally:
+                    os.close(fd)
+                sync_folder(self.folder)
+            self._unsynced.pop()
+
+    def _find(self, handle: str) -> str:
+        prefix = handle.strip().lower()
+        if not _HANDLE.fullmatch(prefix):
+            raise StoreError(f"{handle!r} names no artifact", fix="use at least 8 digits of its hash")
+        try:
+            names = [name for name in os.listdir(self.folder) if name.startswith(prefix) and len(name) == 64]
+        except OSError:
+            names = []
+        if len(names) == 1:
+            return names[0]
+        if names:
+            raise StoreError(f"{len(names)} artifacts begin with {handle}", fix="use more digits of its hash")
+        raise StoreError(f"there is no artifact {handle}")
+
+
+def link_blobs(source: Path, target: Path, names: set[str]) -> None:
+    """Give a forked session the blobs that it refers to: by hard link, or as a copy where links are not possible.
+
+    A blob that the source has lost is passed over: reading it will say so.
+    """
+    for name in sorted(names):
+        if not _HANDLE.fullmatch(name) or not (source / name).is_file():
+            continue
+        make_private(target)
+        try:
+            os.link(source / name, target / name)
+        except FileExistsError:
+            continue
+        except OSError:
+            _write_beside(target / name, (source / name).read_bytes())
+
+
+def _holds(path: Path, content: bytes) -> bool:
+    try:
+        return path.stat().st_size == len(content) and path.read_bytes() == content
+    except FileNotFoundError:
+        return False
+
+
+def _write_beside(path: Path, content: bytes) -> None:
+    """Write under a name of its own, then rename: a reader sees the whole blob or none."""
+    beside = path.parent / f".{path.name[:16]}.{secrets.token_hex(6)}.new"
+    fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | OPEN_FLAGS, FILE_MODE)
+    try:
+        try:
+            write_whole(fd, content)
+        finally:
+            os.close(fd)
+        os.replace(beside, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(beside)
+        raise

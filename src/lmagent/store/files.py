@@ -1,0 +1,56 @@
+"""Private folders and durable files: the few calls on which nothing above may be careless."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+FOLDER_MODE = 0o700
+FILE_MODE = 0o600
+OPEN_FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+"""A link in the place of a log or a lock is refused: a checked-out workspace must not lead writes elsewhere."""
+
+
+def make_private(folder: Path) -> list[Path]:
+    """Make a folder and its missing parents, for the owner only; returns the folders in which an entry was made."""
+    missing: list[Path] = []
+    while not folder.is_dir():
+        missing.append(folder)
+        folder = folder.parent
+    for new in reversed(missing):
+        try:
+            os.mkdir(new, FOLDER_MODE)
+        except FileExistsError:
+            if not new.is_dir():
+                raise
+    return [new.parent for new in missing]
+
+
+def write_whole(fd: int, content: bytes) -> None:
+    """Write all of `content`; a short write is tried on until the kernel says why.
+
+    Raises:
+        OSError: part of it may have been written.
+    """
+    written = os.write(fd, content)
+    while written < len(content):
+        written += os.write(fd, memoryview(content)[written:])
+
+
+def sync_file(fd: int) -> None:
+    """Have the content of an open file on the disk when this returns."""
+    if hasattr(os, "fdatasync"):
+        os.fdatasync(fd)
+    else:
+        os.fsync(fd)
+
+
+def sync_folder(folder: Path) -> None:
+    """Have the entries of a folder on the disk when this returns, where the system can do that."""
+    if not hasattr(os, "O_DIRECTORY"):  # Windows has no such call; its file systems journal their entries
+        return
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | OPEN_FLAGS)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,96 @@
+"""Forking: a new session that begins as a copy of another one, which may be running elsewhere meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+from typing import BinaryIO
+
+from lmagent.core.errors import SessionNotFound, StoreError
+from lmagent.core.events import SessionForked, ToolFinished
+from lmagent.core.ports import Clock
+from lmagent.store.blobs import link_blobs
+from lmagent.store.failures import store_error
+from lmagent.store.files import FILE_MODE, OPEN_FLAGS, make_private, sync_file, sync_folder, write_whole
+from lmagent.store.lock import hold
+from lmagent.store.log import BLOBS, EVENTS, LOCK, stamp
+from lmagent.store.scan import in_order, lines
+
+
+def fork_log(source: Path, target: Path, through_seq: int | None, clock: Clock) -> SessionForked:
+    """Copy the events of a session, line by line as they are, and say so in a last event.
+
+    The new session appears all at once: a fork that is killed half-way leaves no session.
+
+    Args:
+        source: folder of the session to copy; it is only read.
+        target: folder of the new session.
+        through_seq: the last event to copy; None for all.
+        clock: for the new event.
+
+    Raises:
+        SessionNotFound: there is no such source.
+        StoreError: the target exists, there is nothing to copy, or it could not be written.
+    """
+    beside = target / f"{EVENTS}.new"
+    made = False
+    try:
+        with (source / EVENTS).open("rb") as stream:
+            if (target / EVENTS).exists():
+                raise StoreError(f"there is a session {target.name} already: {target}")
+            parents, made = make_private(target), True
+            lock = hold(target / LOCK, target.name)
+            try:
+                forked = _copy(stream, source, beside, through_seq, clock)
+                os.rename(beside, target / EVENTS)
+                for folder in (target, *parents):
+                    sync_folder(folder)
+            finally:
+                lock.release()
+    except FileNotFoundError:
+        raise SessionNotFound(f"there is no session {source.name}", fix="lmagent sessions list") from None
+    except OSError as error:
+        _clear(target, made)
+        raise store_error(error, f"session {source.name} could not be copied", target / EVENTS) from error
+    except StoreError:
+        _clear(target, made)
+        raise
+    return forked
+
+
+def _copy(stream: BinaryIO, source: Path, beside: Path, through_seq: int | None, clock: Clock) -> SessionForked:
+    last = 0
+    artifacts: set[str] = set()
+    fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | OPEN_FLAGS, FILE_MODE)
+    try:
+        for line in in_order(lines(stream)):
+            if line.kind not in ("event", "newer") or not line.whole:
+                continue
+            if through_seq is not None and line.seq > through_seq:
+                break
+            write_whole(fd, line.raw)
+            last = max(last, line.seq)
+            if isinstance(line.event, ToolFinished) and line.event.artifact:
+                artifacts.add(line.event.artifact)
+        if not last:
+            raise StoreError(f"session {source.name} has no event up to {through_seq}: there is nothing to copy")
+        link_blobs(source / BLOBS, beside.parent / BLOBS, artifacts)
+        event = SessionForked(session=beside.parent.name, parent=source.name, at_seq=last)
+        forked, raw = stamp(event, last + 1, clock)
+        write_whole(fd, raw)
+        sync_file(fd)
+    finally:
+        os.close(fd)
+    assert isinstance(forked, SessionForked)
+    return forked
+
+
+def _clear(target: Path, made: bool) -> None:
+    """Take away what a failed fork has begun."""
+    if not made or (target / EVENTS).exists():
+        return
+    with contextlib.suppress(OSError):
+        import shutil  # rare, and not light
+
+        shutil.rmtree(target)

@@ -1,0 +1,229 @@
+"""The store: all sessions of a workspace, each a folder with its log, its lock and its blobs.
+
+<workspace>/.lmagent/sessions/<id>/events.jsonl    one event a line, append-only
+                                  lock             who writes it
+                                  blobs/<sha256>   big content
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import BinaryIO
+
+from lmagent.core.errors import SessionNotFound, StoreError
+from lmagent.core.events import DurableEvent, SessionForked
+from lmagent.core.ids import is_session_id
+from lmagent.core.ports import Clock
+from lmagent.store.blobs import Blobs
+from lmagent.store.failures import store_error
+from lmagent.store.follow import follow_log
+from lmagent.store.fork import fork_log
+from lmagent.store.lock import hold, is_held
+from lmagent.store.log import BLOBS, EVENTS, LOCK, JsonlLog
+from lmagent.store.scan import in_order, lines
+
+__all__ = ["JsonlLog", "JsonlStore"]
+
+CANDIDATES = 5
+"""Sessions that are named when a name fits none or several."""
+
+NEWEST = ("last", "latest")
+"""Names for the session that was written to last."""
+
+
+class JsonlStore:
+    """Sessions as files.
+
+    Args:
+        root: the folder of the sessions, `<workspace>/.lmagent/sessions`; made with the first session.
+        clock: gives events their time.
+    """
+
+    def __init__(self, root: Path, clock: Clock) -> None:
+        self.root = root
+        self._clock = clock
+
+    # --- writing ------------------------------------------------------------------------------------------------
+
+    def create(self, session: str) -> JsonlLog:
+        """A new, empty log. Nothing is on disk before the first append.
+
+        Raises:
+            StoreError: there is a session of that id, or the id cannot name a folder.
+        """
+        folder = self._folder(session)
+        if (folder / EVENTS).exists():
+            raise StoreError(f"there is a session {session} already: {folder}", fix=f"lmagent --resume {session}")
+        return JsonlLog(folder, self._clock)
+
+    def open(self, session: str) -> JsonlLog:
+        """An existing log, for writing.
+
+        Raises:
+            SessionNotFound: no such session.
+            SessionBusy: another process writes it.
+            StoreError: it cannot be read or written.
+        """
+        return JsonlLog.open(self._known(session), self._clock)
+
+    async def fork(self, source: str, session: str, through_seq: int | None = None) -> SessionForked:
+        """Begin `session` as a copy of `source` up to and including event `through_seq` (all without it).
+
+        The source may be running meanwhile; it is only read.
+
+        Raises:
+            SessionNotFound: there is no such source.
+            StoreError: there is a session of that id, there is nothing to copy, or it could not be written.
+        """
+        return fork_log(self._known(source), self._folder(session), through_seq, self._clock)
+
+    def delete(self, session: str) -> None:
+        """Delete a session with its blobs.
+
+        Raises:
+            SessionNotFound: no such session.
+            SessionBusy: a process writes it.
+            StoreError: it cannot be removed.
+        """
+        import shutil  # rare, and not light
+
+        folder = self._known(session)
+        try:
+            lock = hold(folder / LOCK, session)
+            try:
+                os.unlink(folder / EVENTS)  # from here on there is no such session, whatever happens
+            finally:
+                lock.release()
+            shutil.rmtree(folder)
+        except FileNotFoundError:
+            raise SessionNotFound(f"there is no session {session}", fix="lmagent sessions list") from None
+        except OSError as error:
+            raise store_error(error, f"session {session} could not be deleted", folder) from error
+
+    # --- reading --------------------------------------------------------------------------------------------------
+
+    def read(self, session: str, after: int = 0) -> Iterable[DurableEvent]:
+        """Events with `seq` > `after`, without opening the session for writing; what is damaged is passed over.
+
+        Raises:
+            SessionNotFound: no such session.
+            StoreError: it cannot be read.
+        """
+        path = self._known(session) / EVENTS
+        try:
+            stream = path.open("rb")
+        except OSError as error:
+            raise store_error(error, f"session {session} could not be read", path) from error
+        return _events(stream, after)
+
+    def follow(self, session: str, after: int = 0) -> AsyncIterator[DurableEvent]:
+        """History, then events as any process appends them, without a gap; the session may not exist yet."""
+        return follow_log(self._folder(session) / EVENTS, after)
+
+    def get_blob(self, session: str, sha256: str) -> bytes:
+        """A blob of a session that is not open, by its hash or a unique prefix of at least 8 digits.
+
+        Raises:
+            SessionNotFound: no such session.
+            StoreError: there is no such blob, or its content no longer matches its hash.
+        """
+        return Blobs(self._known(session) / BLOBS).get(sha256)
+
+    def is_running(self, session: str) -> bool:
+        """Whether a living process has the session open for writing."""
+        return is_held(self._folder(session) / LOCK)
+
+    # --- names ----------------------------------------------------------------------------------------------------
+
+    def sessions(self) -> Sequence[str]:
+        """Ids of all sessions, oldest first."""
+        return [session for _, session in sorted((_created(entry), entry.name) for entry in self._entries())]
+
+    def latest(self) -> str | None:
+        """The session that was written to last; None when there is none."""
+        newest, found = -1, None
+        for entry in self._entries():
+            written = os.stat(os.path.join(entry.path, EVENTS)).st_mtime_ns
+            if written > newest:
+                newest, found = written, entry.name
+        return found
+
+    def resolve(self, prefix: str) -> str:
+        """The session that `prefix` names: an id, the unique beginning of one, or "last".
+
+        Raises:
+            SessionNotFound: it names none or several; the message lists candidates.
+        """
+        known = self.sessions()
+        if prefix in known:
+            return prefix
+        if prefix.lower() in NEWEST and (newest := self.latest()):
+            return newest
+        fitting = [session for session in known if prefix and session.startswith(prefix)]
+        if len(fitting) == 1:
+            return fitting[0]
+        if fitting:
+            raise SessionNotFound(
+                f"{len(fitting)} sessions begin with {prefix}: {_some(fitting)}", fix="give more of the id"
+            )
+        if not known:
+            raise SessionNotFound(f"there is no session {prefix}: there are none in {self.root}")
+        raise SessionNotFound(
+            f"there is no session {prefix}; the newest are {_some(known)}", fix="lmagent sessions list"
+        )
+
+    def _entries(self) -> Iterator[os.DirEntry[str]]:
+        try:
+            entries = os.scandir(self.root)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as error:
+            raise store_error(error, "the sessions could not be listed", self.root) from error
+        with entries:
+            for entry in entries:
+                if (
+                    is_session_id(entry.name)
+                    and entry.is_dir(follow_symlinks=False)
+                    and os.path.isfile(os.path.join(entry.path, EVENTS))
+                ):
+                    yield entry
+
+    def _folder(self, session: str) -> Path:
+        if not is_session_id(session):
+            raise StoreError(
+                f"{session!r} cannot be the id of a session",
+                fix="use up to 64 letters, digits, dots, hyphens and underscores, a letter or digit first",
+            )
+        return self.root / session
+
+    def _known(self, session: str) -> Path:
+        if not is_session_id(session) or not (self.root / session / EVENTS).is_file():
+            raise SessionNotFound(f"there is no session {session}", fix="lmagent sessions list")
+        return self.root / session
+
+
+def _events(stream: BinaryIO, after: int) -> Iterator[DurableEvent]:
+    with stream:
+        for line in in_order(lines(stream)):
+            if line.event is not None and line.whole and line.seq > after:
+                yield line.event
+
+
+def _created(entry: os.DirEntry[str]) -> float:
+    """When a session was created, Unix seconds: our own ids say it, of others the folder knows it about."""
+    name = entry.name
+    if len(name) == 22 and name[8] == name[15] == "_":
+        try:
+            parts = (name[:4], name[4:6], name[6:8], name[9:11], name[11:13], name[13:15])
+            return datetime(*map(int, parts), tzinfo=UTC).timestamp()
+        except ValueError:
+            pass  # it only looks like one of ours
+    return entry.stat().st_mtime
+
+
+def _some(sessions: Sequence[str]) -> str:
+    newest = ", ".join(reversed(sessions[-CANDIDATES:]))
+    return f"{newest} …" if len(sessions) > CANDIDATES else newest

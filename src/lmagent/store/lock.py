@@ -1,0 +1,216 @@
+"""The lock of a session: one writer, and a dead owner is noticed at once.
+
+The kernel holds it (`flock`; byte-range locking on Windows) and lets go when the owner dies, however it dies. The
+file also says who the owner is, for messages and for the list of sessions. Where the file system knows no locks, that
+note is all there is: pid and start time tell a living owner from another process that has got its number.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from lmagent.core.errors import SessionBusy
+from lmagent.store.files import FILE_MODE, OPEN_FLAGS, write_whole
+
+ATTEMPTS, PAUSE = 8, 0.005
+"""A lock without a living owner is being released, or looked at by a list; it is tried again for so long (seconds)."""
+
+_NO_LOCKS_HERE = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
+
+KernelLock = Callable[[int], bool]
+"""fd -> whether this process holds the lock now; OSError where the file system knows no locks."""
+
+
+class Owner(Struct, frozen=True):
+    """Who holds a lock.
+
+    Attributes:
+        pid: its process.
+        started: when that process started: field 22 of /proc/PID/stat (proc(5)), in clock ticks since boot; 0 where
+            there is no /proc.
+        host: the machine it runs on.
+    """
+
+    pid: int
+    started: int = 0
+    host: str = ""
+
+
+@dataclass(slots=True)
+class Lock:
+    """A lock that this process holds."""
+
+    path: Path
+    fd: int
+
+    def release(self) -> None:
+        """Let go. The file stays: taking it away would let two processes lock two files of the same name."""
+        if self.fd < 0:
+            return
+        fd, self.fd = self.fd, -1
+        with contextlib.suppress(OSError):
+            os.ftruncate(fd, 0)
+        os.close(fd)
+
+
+def _flock(fd: int) -> bool:
+    """Take the kernel's lock on an open file, without waiting."""
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            os.lseek(fd, 1 << 30, os.SEEK_SET)  # far behind the note, which others must be able to read
+            msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EWOULDBLOCK, errno.EACCES, errno.EDEADLK):
+            return False
+        raise
+    return True
+
+
+def hold(path: Path, session: str, *, kernel_lock: KernelLock = _flock) -> Lock:
+    """Take the lock of a session.
+
+    Args:
+        path: the lock file; its folder exists.
+        session: the session's id, for the message.
+        kernel_lock: how the kernel is asked.
+
+    Raises:
+        SessionBusy: a living process holds it.
+        OSError: the file cannot be opened.
+    """
+    for attempt in range(ATTEMPTS):
+        if attempt:
+            time.sleep(PAUSE)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | OPEN_FLAGS, FILE_MODE)
+        if _take(fd, path, kernel_lock):
+            return Lock(path, fd)
+        os.close(fd)
+        owner = read_owner(path)
+        if owner is not None and is_alive(owner):
+            break
+    raise _busy(session, read_owner(path))
+
+
+def _take(fd: int, path: Path, kernel_lock: KernelLock) -> bool:
+    own = this_process()
+    try:
+        if not kernel_lock(fd):
+            return False
+    except OSError as error:
+        if error.errno not in _NO_LOCKS_HERE:
+            os.close(fd)
+            raise
+        owner = read_owner(path)
+        if owner is not None and is_alive(owner):
+            return False
+        _sign(fd, own)
+        time.sleep(PAUSE)  # two that found it free at once: the later note counts
+        return read_owner(path) == own
+    try:
+        there = os.stat(path)
+    except FileNotFoundError:
+        return False  # the session was deleted while we waited
+    mine = os.fstat(fd)
+    if (there.st_dev, there.st_ino) != (mine.st_dev, mine.st_ino):
+        return False
+    with contextlib.suppress(OSError):  # on a full disk the kernel's lock holds without the note
+        _sign(fd, own)
+    return True
+
+
+def _sign(fd: int, owner: Owner) -> None:
+    os.lseek(fd, 0, os.SEEK_SET)
+    os.ftruncate(fd, 0)
+    write_whole(fd, msgspec.json.encode(owner))
+
+
+def _busy(session: str, owner: Owner | None) -> SessionBusy:
+    copy = f"work on a copy: lmagent sessions fork {session}"
+    if owner is not None and owner.pid == os.getpid() and owner.host == _host():
+        return SessionBusy(f"session {session} is already open in this process", fix=copy)
+    who = f"process {owner.pid}" if owner is not None else "another process"
+    where = f" on {owner.host}" if owner is not None and owner.host not in ("", _host()) else ""
+    return SessionBusy(f"session {session} is in use by {who}{where}", fix=f"stop that process, or {copy}")
+
+
+def read_owner(path: Path) -> Owner | None:
+    """The owner that a lock file names; None when nobody holds it or the note cannot be read."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Owner)
+    except (OSError, ValueError):
+        return None
+
+
+def is_held(path: Path) -> bool:
+    """Whether a living process writes the session.
+
+    On one machine the note answers that, so that looking is never in anybody's way. Of an owner on another machine
+    (or in a container) only the kernel knows; the lock is then tried for an instant, which `hold` allows for.
+    """
+    owner = read_owner(path)
+    if owner is None or owner.host == _host():
+        return owner is not None and is_alive(owner)
+    try:
+        fd = os.open(path, os.O_RDWR | OPEN_FLAGS)
+    except OSError:
+        return True
+    try:
+        return not _flock(fd)
+    except OSError:
+        return True
+    finally:
+        os.close(fd)
+
+
+def this_process() -> Owner:
+    """The note of this process."""
+    pid = os.getpid()
+    return Owner(pid, _start_time(pid) or 0, _host())
+
+
+def is_alive(owner: Owner) -> bool:
+    """Whether the owner still runs. One on another machine is taken to be alive: nothing here can tell."""
+    if owner.host != _host():
+        return True
+    if os.path.isdir("/proc/self"):
+        started = _start_time(owner.pid)
+        return started is not None and owner.started in (0, started)
+    if sys.platform == "win32":
+        return True  # only asked once the kernel said that the lock is held, or for a list
+    try:
+        os.kill(owner.pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _start_time(pid: int) -> int | None:
+    """Field 22 of /proc/PID/stat (proc(5)); None if there is no such process, or only its remains."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as stat:
+            fields = stat.read().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in (b"Z", b"X") else int(fields[19])
+
+
+def _host() -> str:
+    return os.uname().nodename if hasattr(os, "uname") else os.environ.get("COMPUTERNAME", "")

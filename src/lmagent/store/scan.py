@@ -1,0 +1,125 @@
+"""Reading a log: lines to events, and what to say about the lines that are none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO, Literal, get_args
+
+import msgspec
+from msgspec import Struct
+
+from lmagent.core.events import VERSION, DurableEvent, decode
+
+NEWER = "written by a newer version of lmagent"
+
+
+class Line(Struct, frozen=True):
+    """One line of a log.
+
+    Attributes:
+        number: from 1.
+        start: where it begins, in bytes.
+        raw: its bytes, with the line end where there is one.
+        kind: an event; one that only a newer version knows; one whose `seq` is out of order; or damaged.
+        seq: the event's `seq`; 0 where it cannot be read or believed.
+        event: the event, where `kind` is "event".
+        reason: why there is no event.
+    """
+
+    number: int
+    start: int
+    raw: bytes
+    kind: Literal["event", "newer", "misplaced", "damaged"]
+    seq: int = 0
+    event: DurableEvent | None = None
+    reason: str = ""
+
+    @property
+    def end(self) -> int:
+        """Where the next line begins."""
+        return self.start + len(self.raw)
+
+    @property
+    def whole(self) -> bool:
+        """Whether it has its line end."""
+        return self.raw.endswith(b"\n")
+
+
+class _Envelope(Struct, frozen=True):
+    """As much of an event as every version has."""
+
+    type: str
+    seq: int
+    v: int = 1
+
+
+def lines(stream: BinaryIO, *, start: int = 0, number: int = 1) -> Iterator[Line]:
+    """The lines of a log that is open at offset `start`; empty lines are passed over."""
+    for raw in stream:
+        if raw != b"\n":
+            yield _line(number, start, raw)
+        number, start = number + 1, start + len(raw)
+
+
+def _line(number: int, start: int, raw: bytes) -> Line:
+    try:
+        event = decode(raw)
+    except (ValueError, RecursionError) as error:
+        return _no_event(number, start, raw, str(error))
+    if event.v > VERSION:
+        return Line(number, start, raw, "newer", event.seq, None, f"{NEWER} (event version {event.v})")
+    return Line(number, start, raw, "event", event.seq, event)
+
+
+def _no_event(number: int, start: int, raw: bytes, reason: str) -> Line:
+    try:
+        envelope = msgspec.json.decode(raw, type=_Envelope)
+    except (ValueError, RecursionError):
+        return Line(number, start, raw, "damaged", 0, None, reason)
+    if envelope.v > VERSION:
+        return Line(number, start, raw, "newer", envelope.seq, None, f"{NEWER} (event version {envelope.v})")
+    if envelope.type not in _known_types():
+        return Line(number, start, raw, "newer", envelope.seq, None, f"{NEWER} (event type {envelope.type!r})")
+    return Line(number, start, raw, "damaged", 0, None, reason)
+
+
+def _known_types() -> set[str]:
+    return {str(kind.__struct_config__.tag) for kind in get_args(DurableEvent)}
+
+
+def in_order(found: Iterable[Line], *, after: int = 0) -> Iterator[Line]:
+    """The lines, with events in rising order of `seq` only; what is out of order comes back as a damaged line.
+
+    One flipped digit can turn a `seq` into a far larger one, and everything behind it would then look old. So an
+    event that leaps ahead is believed only once the next event is ahead of it, or the log ends.
+
+    Args:
+        found: lines of a log.
+        after: `seq` of the event before the first line.
+    """
+    last, held = after, None
+    for line in found:
+        if line.event is None:
+            yield line
+            continue
+        if held is not None:
+            if line.seq > held.seq:
+                yield held
+                last, held = held.seq, None
+            elif line.seq > last:
+                yield _misplaced(held, last)
+                held = None
+        if line.seq <= last:
+            yield _misplaced(line, last)
+        elif line.seq == last + 1:
+            yield line
+            last = line.seq
+        else:
+            held = line
+    if held is not None:
+        yield held
+
+
+def _misplaced(line: Line, last: int) -> Line:
+    reason = f"seq {line.seq} does not follow {last}"
+    return Line(line.number, line.start, line.raw, "misplaced", 0, None, reason)

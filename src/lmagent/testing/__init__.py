@@ -1,0 +1,56 @@
+"""Testing: drive an agent without a model. Public: use it in the tests of your own agent.
+
+    ScriptedServer   a model server over real HTTP that follows a script   (server.py; its words are in script.py)
+    quirks, faults   the oddities and the errors of real servers           (quirks.py, faults.py)
+    fakes            one in-memory stand-in for each port                  (fakes/)
+    conformance      one suite of tests for each port; needs pytest        (conformance/)
+    engine, gguf     a real llama.cpp engine on a tiny model               (need the packages xllamacpp and gguf)
+
+Nothing here is imported by the program itself.
+"""
+
+from __future__ import annotations
+
+from lmagent.testing.script import (
+    Call,
+    Counts,
+    Plain,
+    Reply,
+    call,
+    call_raw,
+    calls,
+    cut,
+    error_in_stream,
+    hang,
+    raw,
+    refuse,
+    reply,
+    say,
+    slow,
+    status,
+    think,
+    tool,
+)
+from lmagent.testing.server import ScriptedServer
+
+__all__ = [
+    "Call",
+    "Counts",
+    "Plain",
+    "Reply",
+    "ScriptedServer",
+    "call",
+    "call_raw",
+    "calls",
+    "cut",
+    "error_in_stream",
+    "hang",
+    "raw",
+    "refuse",
+    "reply",
+    "say",
+    "slow",
+    "status",
+    "think",
+    "tool",
+]

@@ -1,0 +1,124 @@
+"""The suite of the Dispatcher port."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+import anyio
+
+from lmagent.core.ports import Clock, Dispatcher, Job
+
+
+class DispatcherConformance:
+    """Subclass it and override `make`. The clock may be a fake one whose sleeps return by themselves."""
+
+    def make(self) -> tuple[Dispatcher, Clock]:
+        """An empty dispatcher and the clock it goes by."""
+        raise AssertionError("override make")
+
+    def _serve(
+        self, dispatcher: Dispatcher, jobs: Sequence[Job], handler: Callable[[Job], Awaitable[None]], count: int
+    ) -> None:
+        """Submit, serve until `count` jobs are done, then stop."""
+        done = 0
+        stop: list[Callable[[], None]] = []
+
+        async def counted(job: Job) -> None:
+            nonlocal done
+            await handler(job)
+            done += 1
+            if done == count:
+                stop[0]()
+
+        async def main() -> None:
+            for job in jobs:
+                await dispatcher.submit(job)
+            with anyio.fail_after(5):
+                with anyio.CancelScope() as scope:
+                    stop.append(scope.cancel)
+                    await dispatcher.serve(counted)
+
+        anyio.run(main)
+
+    def test_jobs_of_a_lane_run_in_order_and_one_at_a_time(self) -> None:
+        """However long each takes."""
+        dispatcher, _ = self.make()
+        log: list[str] = []
+
+        async def handler(job: Job) -> None:
+            log.append(f"begin {job.id}")
+            await anyio.sleep(0.01)
+            log.append(f"end {job.id}")
+
+        self._serve(dispatcher, [Job(str(number), "lane") for number in range(3)], handler, 3)
+        assert log[:5] == ["begin 0", "end 0", "begin 1", "end 1", "begin 2"]
+
+    def test_lanes_run_at_the_same_time(self) -> None:
+        """Each job here waits for the other one."""
+        dispatcher, _ = self.make()
+        met: dict[str, anyio.Event] = {}
+
+        async def handler(job: Job) -> None:
+            mine, other = job.lane, "b" if job.lane == "a" else "a"
+            met.setdefault(mine, anyio.Event()).set()
+            await met.setdefault(other, anyio.Event()).wait()
+
+        self._serve(dispatcher, [Job("1", "a"), Job("2", "b")], handler, 2)
+
+    def test_the_same_job_submitted_twice_is_one_job(self) -> None:
+        """A retry of the submitter does no harm."""
+        dispatcher, _ = self.make()
+        ran: list[str] = []
+
+        async def handler(job: Job) -> None:
+            ran.append(job.id)
+
+        self._serve(dispatcher, [Job("one", "x"), Job("one", "x"), Job("two", "x")], handler, 2)
+        assert ran == ["one", "two"]
+
+    def test_a_job_does_not_run_before_its_time(self) -> None:
+        """Other lanes do not wait for it."""
+        dispatcher, clock = self.make()
+        due = clock.now() + 0.05
+        times: dict[str, float] = {}
+
+        async def handler(job: Job) -> None:
+            times[job.id] = clock.now()
+
+        self._serve(dispatcher, [Job("late", "a", run_at=due), Job("now", "b")], handler, 2)
+        assert list(times) == ["now", "late"]
+        assert times["late"] >= due
+
+    def test_a_cancelled_job_never_runs(self) -> None:
+        """Cancelling what is unknown, or has begun, is False."""
+        dispatcher, _ = self.make()
+        ran: list[str] = []
+        answers: list[bool] = []
+
+        async def handler(job: Job) -> None:
+            ran.append(job.id)
+            answers.append(await dispatcher.cancel(job.id))
+
+        async def prepare() -> None:
+            for name in ("one", "two"):
+                await dispatcher.submit(Job(name, "lane"))
+            answers.append(await dispatcher.cancel("one"))
+            answers.append(await dispatcher.cancel("unknown"))
+
+        anyio.run(prepare)
+        self._serve(dispatcher, [], handler, 1)
+        assert ran == ["two"]
+        assert answers == [True, False, False]
+
+    def test_a_job_submitted_by_a_job_runs(self) -> None:
+        """Work may lead to more work."""
+        dispatcher, _ = self.make()
+        ran: list[str] = []
+
+        async def handler(job: Job) -> None:
+            ran.append(job.id)
+            if job.id == "first":
+                await dispatcher.submit(Job("second", job.lane))
+
+        self._serve(dispatcher, [Job("first", "lane")], handler, 2)
+        assert ran == ["first", "second"]

@@ -1,0 +1,156 @@
+"""FakeProvider: a model that says what a test tells it to, without a server.
+
+It takes the same replies as `ScriptedServer`, so a test can move from one to the other; what concerns only the wire
+(styles, delays, comments) is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+
+import anyio
+import anyio.lowlevel
+import msgspec
+
+from lmagent.core import errors
+from lmagent.core.messages import Message, Part, Text, Thinking, ToolCall
+from lmagent.core.model import FinishReason, ModelEvent, ModelRequest, Progress, TextChunk, ThinkingChunk, Usage
+from lmagent.core.model import Reply as ModelReply
+from lmagent.testing.loopback import Hang
+from lmagent.testing.script import Behaviour, Plain, Reply
+from lmagent.testing.wire import finish_reason
+
+Scripted = Behaviour | Sequence[ModelEvent] | errors.ProviderError
+Script = Sequence[Scripted | Callable[[ModelRequest], Scripted]] | Callable[[ModelRequest], Scripted]
+
+_FINISHES: dict[str, FinishReason] = {
+    "stop": "stop",
+    "tool_calls": "tool_calls",
+    "length": "length",
+    "content_filter": "content_filter",
+}
+
+
+class FakeProvider:
+    """Gives out scripted replies, one a request.
+
+    Args:
+        script: replies: what `lmagent.testing.script` makes, lists of model events that end with a Reply, or errors
+            to raise; an item may be a function of the request. Or one function for all requests. After the last
+            reply a request fails as a ServerFailure that says so.
+
+    Attributes:
+        requests: every request, its messages as they were at that moment.
+        closed: whether `aclose` was called.
+    """
+
+    def __init__(self, script: Script = ()) -> None:
+        self.requests: list[ModelRequest] = []
+        self.closed = False
+        self._script = script
+        self._position = 0
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        """See `lmagent.core.ports.Provider`."""
+        self.requests.append(msgspec.structs.replace(request, messages=tuple(request.messages)))
+        item = self._next(request)
+        await anyio.lowlevel.checkpoint()
+        if isinstance(item, errors.ProviderError):
+            raise item
+        if isinstance(item, Plain):
+            if any(isinstance(step, Hang) for step in item.before_head):
+                await anyio.sleep_forever()
+            raise _refusal(item)
+        hangs = isinstance(item, Reply) and isinstance(item.stop, Hang) and item.stop_chunks is not None
+        events = _cut_events(item, len(self.requests)) if isinstance(item, Reply) else item
+        for event in events:
+            yield event
+            await anyio.lowlevel.checkpoint()
+        if hangs:
+            await anyio.sleep_forever()
+
+    async def aclose(self) -> None:
+        """Note that it was closed."""
+        self.closed = True
+
+    def _next(self, request: ModelRequest) -> Scripted:
+        if callable(self._script):
+            return self._script(request)
+        if self._position >= len(self._script):
+            return errors.ServerFailure(f"script exhausted: all {len(self._script)} replies were given")
+        item = self._script[self._position]
+        self._position += 1
+        return item(request) if callable(item) else item
+
+
+def model_events(reply: Reply, number: int = 1) -> list[ModelEvent]:
+    """The events that a provider gives for a scripted reply.
+
+    Args:
+        reply: the reply.
+        number: goes into the ids of calls that have none of their own.
+    """
+    events: list[ModelEvent] = [Progress(fraction) for fraction in reply.prefill]
+    events += [ThinkingChunk(piece) for piece in _pieces(reply.thinking, reply.chunk)]
+    events += [TextChunk(piece) for piece in _pieces(reply.text, reply.chunk)]
+    calls = tuple(
+        ToolCall(call.id or f"call_{number:06d}_{place}", call.name, call.arguments)
+        for place, call in enumerate(reply.calls)
+    )
+    parts: list[Part] = []
+    if reply.thinking:
+        parts.append(Thinking(reply.thinking))
+    if reply.text:
+        parts.append(Text(reply.text))
+    figures = reply.usage
+    usage = Usage(figures.prompt, figures.completion, figures.cached) if figures else Usage(100, 10)
+    finish = _FINISHES.get(finish_reason(reply), "other")
+    cut = frozenset(call.id for call in calls[-1:]) if finish == "length" else frozenset[str]()
+    message = Message("assistant", (*parts, *calls))
+    events.append(ModelReply(message, finish, usage, model="fake-model", truncated_calls=cut))
+    return events
+
+
+def _cut_events(reply: Reply, number: int) -> Iterator[ModelEvent]:
+    """The events up to where the script breaks the stream off; then the error that this is."""
+    events = model_events(reply, number)
+    kept = events[:-1] if reply.error else events
+    if reply.stop_chunks is not None:
+        kept = events[: min(reply.stop_chunks, len(events) - 1)]
+    elif reply.stop_bytes is not None:
+        kept = []
+    yield from kept
+    if reply.error:
+        raise overflow_of(reply.error) or errors.ServerFailure(reply.error, partial=bool(kept))
+    if len(kept) < len(events) and not isinstance(reply.stop, Hang):
+        raise errors.BadReply("the reply breaks off", retryable=True, partial=bool(kept))
+
+
+def overflow_of(text: str) -> errors.ContextOverflow | None:
+    """The overflow that a server's text speaks of, if it does."""
+    if "context" not in text:
+        return None
+    import re
+
+    found = re.search(r"(?:size \(|length is |length of only |n_ctx = )(\d+)", text)
+    return errors.ContextOverflow(text, window=int(found[1]) if found else None)
+
+
+def _refusal(answer: Plain) -> errors.ProviderError:
+    """The typed error for an HTTP answer that is no reply."""
+    text = b"".join(step for step in answer.chunks if isinstance(step, bytes)).decode("utf-8", "replace")
+    if (overflow := overflow_of(text)) is not None:
+        return overflow
+    if answer.code in (401, 403):
+        return errors.AuthError(text)
+    if answer.code == 404:
+        return errors.ModelNotFound(text)
+    if answer.code >= 429:
+        after = answer.headers.get("Retry-After", "")
+        seconds = float(after) if after.isdigit() else None
+        return errors.ServerFailure(text, retryable=True, retry_after=seconds)
+    return errors.BadReply(text or "no answer")
+
+
+def _pieces(text: str, size: int) -> list[str]:
+    return [text[at : at + size] for at in range(0, len(text), size)]

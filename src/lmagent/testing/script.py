@@ -1,0 +1,255 @@
+"""Script: the words in which a test says what the model server does next.
+
+    say("hello")                                 a text answer
+    call("read", path="a.txt")                   a tool call (`call_raw` for arguments as raw text)
+    calls(tool("read", path="a"), tool("ls"))    several calls in one reply
+    think("hm", say("hello"))                    a thought before a reply
+    reply(text=…, thinking=…, calls=…, finish=…, usage=…)
+    slow(reply, first=1.0, each=0.05)            delays; `keepalive` and `prefill` show life during them
+    cut(reply, chunks=3), hang(reply, chunks=3)  the stream breaks off, or stands still
+    status(429, headers={"Retry-After": "2"})    an HTTP error; `lmagent.testing.faults` has the servers' own wordings
+    error_in_stream("out of memory", say("par")) an error inside a 200
+    raw([b"data: …"])                            anything at all
+
+What a server does oddly but not wrongly is a `Style`; `lmagent.testing.quirks` names the oddities.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import msgspec
+
+from lmagent.testing.loopback import Drop, Framing, Hang, Pause, Received
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A tool call. `arguments` is sent as it stands; an empty `id` is numbered by the server."""
+
+    name: str
+    arguments: str
+    id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Usage figures, instead of the server's own (canonical bytes / 4)."""
+
+    prompt: int
+    completion: int
+    cached: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Style:
+    """How a reply is put on the wire. The defaults are OpenAI's; the other values occur in the wild.
+
+    Attributes:
+        newline: line end of the event stream.
+        space: a space behind `data:`.
+        event_lines: `event:`, `id:` and `retry:` lines beside the data.
+        done: the stream ends with `[DONE]`.
+        thinking: the field that holds thought, or the way it is tagged in the text.
+        index: how the calls of one reply are numbered: `count`, always `zero`, or `none`.
+        ids: calls have ids of their own, `none`, or the `same` one.
+        arguments: as JSON `text`, or as an `object`.
+        pieces: fragments of a call's arguments; with `interleave`, those of several calls alternate.
+        interleave: see `pieces`.
+        heads: id, name and role are repeated with every fragment.
+        duplicates: finished calls, the finish chunk and the usage chunk are sent twice.
+        empties: empty deltas, null deltas and chunks without choices are strewn in.
+        comments: a comment line before every chunk.
+        finish: the finish reason is sent; without it the stream just ends.
+        usage: `asked` (when the request asks for it), `always`, `zero`, `never`, or `last` (in the finish chunk).
+        split: the byte stream is cut into pieces of this many bytes, whatever they hold; 0 leaves events whole.
+        framing: how the end of the body is marked.
+        content_type: the answer's content type.
+    """
+
+    newline: bytes = b"\n"
+    space: bool = True
+    event_lines: bool = False
+    done: bool = True
+    thinking: Literal["reasoning_content", "reasoning", "tags", "unclosed", "closing"] = "reasoning_content"
+    index: Literal["count", "zero", "none"] = "count"
+    ids: Literal["own", "none", "same"] = "own"
+    arguments: Literal["text", "object"] = "text"
+    pieces: int = 2
+    interleave: bool = False
+    heads: bool = False
+    duplicates: bool = False
+    empties: bool = False
+    comments: bool = False
+    finish: bool = True
+    usage: Literal["asked", "always", "zero", "never", "last"] = "asked"
+    split: int = 0
+    framing: Framing = "chunked"
+    content_type: str = "text/event-stream"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """A model's reply.
+
+    Attributes:
+        text: the answer.
+        thinking: the thought before it.
+        calls: tool calls.
+        finish: finish reason; empty is `tool_calls` with calls and `stop` without.
+        usage: figures to report; None lets the server count.
+        chunk: characters of text in one delta.
+        style: how it looks on the wire.
+        before_head: seconds before the status line.
+        first: seconds between the status line and the first event.
+        each: seconds between events.
+        keepalive: comment lines spread over the time of `first`.
+        prefill: fractions reported by `prompt_progress` events (llama.cpp), spread over the time of `first`.
+        stop_chunks: break the stream off after this many events; None lets it end.
+        stop_bytes: break the stream off after this many bytes of body; None lets it end.
+        stop: how it breaks off.
+        error: the text of an error chunk that ends the stream.
+    """
+
+    text: str = ""
+    thinking: str = ""
+    calls: tuple[Call, ...] = ()
+    finish: str = ""
+    usage: Counts | None = None
+    chunk: int = 16
+    style: Style = field(default_factory=Style)
+    before_head: float = 0.0
+    first: float = 0.0
+    each: float = 0.0
+    keepalive: int = 0
+    prefill: tuple[float, ...] = ()
+    stop_chunks: int | None = None
+    stop_bytes: int | None = None
+    stop: Drop | Hang = field(default_factory=Drop)
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """An answer that is no reply: an error, a page, or bytes of any kind.
+
+    Attributes:
+        chunks: pieces of the body, with pauses and ends between them.
+        code: HTTP status.
+        headers: header fields.
+        framing: how the end of the body is marked.
+        before_head: what happens before the status line.
+    """
+
+    chunks: tuple[bytes | Pause | Drop | Hang, ...]
+    code: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    framing: Framing = "length"
+    before_head: tuple[Pause | Drop | Hang, ...] = ()
+
+
+Behaviour = Reply | Plain
+Scripted = Behaviour | Callable[[Received], Behaviour]
+Script = Sequence[Scripted] | Callable[[Received], Behaviour]
+
+
+def say(text: str, *, chunk: int = 16) -> Reply:
+    """A text answer, streamed in deltas of `chunk` characters."""
+    return Reply(text=text, chunk=chunk)
+
+
+def tool(name: str, /, **arguments: Any) -> Call:
+    """A call, to be put into `calls` or `reply`."""
+    return Call(name, msgspec.json.encode(arguments).decode())
+
+
+def call(name: str, /, **arguments: Any) -> Reply:
+    """A reply that is one tool call."""
+    return Reply(calls=(tool(name, **arguments),))
+
+
+def call_raw(name: str, arguments: str, *, id: str = "") -> Reply:
+    """A reply that is one tool call whose arguments are this text, damaged or not."""
+    return Reply(calls=(Call(name, arguments, id),))
+
+
+def calls(*wanted: Call, text: str = "") -> Reply:
+    """A reply with several tool calls."""
+    return Reply(text=text, calls=wanted)
+
+
+def think(thought: str, then: Reply | None = None) -> Reply:
+    """A thought, and the reply that follows it."""
+    return replace(then or Reply(), thinking=thought)
+
+
+def reply(
+    *,
+    text: str = "",
+    thinking: str = "",
+    calls: Sequence[Call] = (),
+    finish: str = "",
+    usage: Counts | None = None,
+) -> Reply:
+    """A reply, part by part."""
+    return Reply(text=text, thinking=thinking, calls=tuple(calls), finish=finish, usage=usage)
+
+
+def slow(
+    then: Reply,
+    *,
+    before_head: float = 0.0,
+    first: float = 0.0,
+    each: float = 0.0,
+    keepalive: int = 0,
+    prefill: Sequence[float] = (),
+) -> Reply:
+    """The reply with delays in seconds; `keepalive` comments and `prefill` fractions are spread over `first`."""
+    return replace(then, before_head=before_head, first=first, each=each, keepalive=keepalive, prefill=tuple(prefill))
+
+
+def cut(then: Reply, *, chunks: int | None = None, bytes: int | None = None, reset: bool = False) -> Reply:
+    """The reply, broken off after so many events or bytes."""
+    return replace(then, stop_chunks=chunks, stop_bytes=bytes, stop=Drop(reset))
+
+
+def hang(then: Reply | None = None, *, chunks: int = 0) -> Behaviour:
+    """No answer at all; with a reply, silence after so many of its events."""
+    if then is None:
+        return Plain((), before_head=(Hang(),))
+    return replace(then, stop_chunks=chunks, stop=Hang())
+
+
+def refuse() -> Plain:
+    """The connection is closed without an answer."""
+    return Plain((), before_head=(Drop(),))
+
+
+def status(code: int, body: object = None, headers: Mapping[str, str] | None = None) -> Plain:
+    """An HTTP status. `body` is sent as JSON, as text (str) or as it is (bytes); the default is OpenAI's shape."""
+    fields = {"Content-Type": "application/json"}
+    if body is None:
+        body = {"error": {"message": f"scripted status {code}", "type": "scripted", "code": code}}
+    if isinstance(body, str):
+        fields, data = {"Content-Type": "text/plain; charset=utf-8"}, body.encode()
+    else:
+        data = body if isinstance(body, bytes) else msgspec.json.encode(body)
+    return Plain((data,), code, fields | dict(headers or {}))
+
+
+def error_in_stream(message: str, then: Reply | None = None) -> Reply:
+    """A 200 whose stream ends with an error chunk, after the reply's own chunks."""
+    return replace(then or Reply(), error=message)
+
+
+def raw(
+    chunks: Sequence[bytes | Pause | Drop | Hang],
+    *,
+    code: int = 200,
+    content_type: str = "text/event-stream",
+    framing: Framing = "chunked",
+) -> Plain:
+    """Any bytes at all."""
+    return Plain(tuple(chunks), code, {"Content-Type": content_type}, framing)

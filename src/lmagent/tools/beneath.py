@@ -1,0 +1,365 @@
+"""Beneath: the files of a workspace, and nothing else.
+
+Every path that a model gives is resolved from a descriptor of the workspace. A path is first opened with all symbolic
+links refused; only when that fails for a link, the link-free form is computed, checked again and opened with links
+refused again. So a link that stays inside works, and one that is swapped in at the last moment is never followed.
+
+Writes go to a new file beside the target which is then renamed over it. A hard link that shares its content with a
+file outside therefore keeps its old content outside: the name in the workspace gets a new file.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat as modes
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Literal, Self, TypeVar
+
+from msgspec import Struct
+
+from lmagent.core.errors import ToolError, WorkspaceError
+from lmagent.tools import paths
+from lmagent.tools.paths import Parts
+from lmagent.tools.resolve import LeadsOut, make_directory, open_directory, opener, without_links
+from lmagent.tools.sanitize import one_line
+
+T = TypeVar("T")
+Kind = Literal["file", "dir", "link", "other"]
+Stamp = tuple[int, int, int, int]
+"""(device, inode, size, modification time in ns): tells whether a file is still the one that was read."""
+
+_ATTEMPTS = 8
+_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY  # a FIFO without a writer must not block the open
+_LIST = os.O_RDONLY | os.O_DIRECTORY
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Entry(Struct, frozen=True):
+    """A name in a directory; `path` is relative to the workspace, `size` in bytes where it was asked for."""
+
+    path: str
+    kind: Kind
+    size: int = 0
+
+
+class Loaded(Struct, frozen=True):
+    """A file's content, and what the file looked like before it was read."""
+
+    data: bytes
+    stamp: Stamp
+
+
+class Beneath:
+    """A workspace, open.
+
+    Args:
+        root: absolute path of the workspace; links in it are the user's own and are followed.
+        kernel: True asks for `openat2`, False for the walk; None takes what there is.
+
+    Raises:
+        WorkspaceError: it cannot be opened.
+    """
+
+    def __init__(self, root: Path, *, kernel: bool | None = None) -> None:
+        if os.open not in os.supports_dir_fd:
+            raise WorkspaceError(
+                "this system has no directory descriptors, so paths cannot be confined to the workspace",
+                fix="run lmagent on Linux, macOS or in WSL2",
+            )
+        self.root = root
+        self._opening = opener(kernel)
+        try:
+            self._root = os.open(root, _LIST | os.O_CLOEXEC)
+        except OSError as error:
+            raise WorkspaceError(
+                f"the workspace {root} cannot be opened: {error.strerror}", fix="give another folder with --workspace"
+            ) from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the workspace; its descriptor is gone afterwards."""
+        if self._root >= 0:
+            os.close(self._root)
+            self._root = -1
+
+    def locate(self, path: str) -> str:
+        """The path relative to the workspace, by its look alone: the name under which the session knows the file.
+
+        Raises:
+            ToolError: it leads out.
+        """
+        return paths.shown(paths.parse(path, self.root))
+
+    def open_read(self, path: str) -> int:
+        """A descriptor of a regular file, for reading; the caller closes it.
+
+        Raises:
+            ToolError: no such file, not a regular one, or not beneath the workspace.
+        """
+        return self._at(path, self._open_regular)
+
+    def load(self, path: str, limit: int | None = None) -> Loaded:
+        """The content of a regular file, or its first `limit` bytes.
+
+        Raises:
+            ToolError: as `open_read`.
+        """
+        descriptor = self.open_read(path)
+        with open(descriptor, "rb", buffering=0) as file, _told(path):
+            stamp = _stamp(os.fstat(descriptor))
+            return Loaded(_read_all(file.fileno(), limit), stamp)
+
+    def read_bytes(self, path: str, limit: int | None = None) -> bytes:
+        """As `load`, the content alone."""
+        return self.load(path, limit).data
+
+    def stat(self, path: str) -> os.stat_result:
+        """What a path is, links inside the workspace followed.
+
+        Raises:
+            ToolError: it is not there, or not beneath the workspace.
+        """
+        return self._at(path, self._stat)
+
+    def listdir(self, path: str, *, sizes: bool = False) -> list[Entry]:
+        """The entries of a directory in the order of their names; links are named, not followed.
+
+        Raises:
+            ToolError: it is no directory beneath the workspace, or cannot be read.
+        """
+        prefix = "" if (name := self.locate(path)) == "." else name + "/"
+        return self._at(path, lambda parts: self._list(parts, prefix, sizes))
+
+    def mkdir(self, path: str) -> bool:
+        """Make a directory and its parents; False if it was there.
+
+        Raises:
+            ToolError: a file is in the way, or it is not beneath the workspace.
+        """
+
+        def make(parts: Parts) -> bool:
+            descriptor, made = make_directory(self._root, parts)
+            os.close(descriptor)
+            return made
+
+        return self._at(path, make, write=True)
+
+    def write_atomic(self, path: str, content: bytes, *, over: Stamp | Literal["any"] | None = "any") -> bool:
+        """Replace or create a regular file, whole or not at all; parents are made. True if it was created.
+
+        The mode of an existing file is kept, and its owner as far as that is allowed. Content is on the disk before the
+        name points to it.
+
+        Args:
+            path: where.
+            content: all of it.
+            over: what must be there at the moment of the replacement: the file of this stamp, nothing (None), or
+                whatever it is.
+
+        Raises:
+            ToolError: it is refused, or failed; the file is as it was.
+        """
+        if path.endswith("/"):
+            raise ToolError(f"{one_line(path)} names a directory. Give the path of a file.", data={"code": "path"})
+
+        def replace(parts: Parts) -> bool:
+            if not parts:
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            directory, _ = make_directory(self._root, parts[:-1])
+            try:
+                return _replace(directory, parts[-1], content, over)
+            finally:
+                os.close(directory)
+
+        return self._at(path, replace, write=True)
+
+    def _at(self, path: str, act: Callable[[Parts], T], *, write: bool = False) -> T:
+        """Do something at a path. `act` refuses links by ELOOP or ENOTDIR and is then given the link-free form."""
+        parts, settled_before = paths.parse(path, self.root), False
+        with _told(path):
+            for _ in range(_ATTEMPTS):
+                paths.guard(parts, write=write)
+                try:
+                    return act(parts)
+                except OSError as error:
+                    if error.errno not in (errno.ELOOP, errno.ENOTDIR):
+                        raise
+                    settled = without_links(self._root, parts, self.root, self._opening)
+                    if settled == parts and settled_before:  # once may be a link that was there for a moment
+                        raise
+                    settled_before = settled == parts
+                    parts = settled
+        raise ToolError(f"{one_line(path)} keeps changing while it is opened. Try again.", data={"code": "race"})
+
+    def _open_regular(self, parts: Parts) -> int:
+        descriptor = self._opening(self._root, parts, _READ)
+        try:
+            _require_regular(os.fstat(descriptor))
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+    def _stat(self, parts: Parts) -> os.stat_result:
+        directory = open_directory(self._root, parts[:-1], self._opening)
+        try:
+            found = os.stat(parts[-1] if parts else ".", dir_fd=directory, follow_symlinks=False)
+        finally:
+            os.close(directory)
+        if modes.S_ISLNK(found.st_mode):
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+        return found
+
+    def _list(self, parts: Parts, prefix: str, sizes: bool) -> list[Entry]:
+        directory = self._opening(self._root, parts, _LIST)
+        try:
+            with os.scandir(directory) as entries:
+                found = [Entry(prefix + item.name, _kind(item), _size(item) if sizes else 0) for item in entries]
+        finally:
+            os.close(directory)
+        return sorted(found, key=lambda entry: entry.path)
+
+
+class _NotRegular(Exception):
+    """`args[0]` says what it is instead."""
+
+
+@contextmanager
+def _told(path: str) -> Generator[None]:
+    """Word what went wrong at a path for the model."""
+    name = one_line(path)
+    try:
+        yield
+    except LeadsOut as out:
+        raise ToolError(
+            f"{name} is refused: the symbolic link {one_line(str(out.args[0]))} leads out of the workspace. "
+            "Work on files in the workspace.",
+            data={"code": "path"},
+        ) from None
+    except _NotRegular as other:
+        raise ToolError(
+            f"{name} is {other.args[0]}, not a regular file. It is neither read nor written.", data={"code": "kind"}
+        ) from None
+    except OSError as error:
+        text, code = _REASONS.get(error.errno or 0, (f"it failed: {error.strerror}.", "failed"))
+        raise ToolError(f"{name}: {text}", data={"code": code}) from error
+
+
+_REASONS = {
+    errno.ENOENT: ("there is no such file or directory.", "missing"),
+    errno.ENOTDIR: ("a part of the path is a file, not a directory.", "kind"),
+    errno.EISDIR: ("it is a directory, not a file. Use ls to list it.", "directory"),
+    errno.EACCES: ("permission denied by the file system.", "permission"),
+    errno.EPERM: ("permission denied by the file system.", "permission"),
+    errno.ENOSPC: ("the disk is full; nothing was changed. Free some space first.", "disk"),
+    errno.EDQUOT: ("the disk quota is used up; nothing was changed. Free some space first.", "disk"),
+    errno.EROFS: ("the file system is read-only; nothing was changed.", "permission"),
+    errno.ELOOP: ("its symbolic links go round in circles.", "path"),
+    errno.ENXIO: ("it is a socket or a device, not a regular file.", "kind"),
+    errno.ENAMETOOLONG: ("the name is too long for the file system.", "path"),
+}
+
+
+def _replace(directory: int, name: str, content: bytes, over: Stamp | Literal["any"] | None) -> bool:
+    old = _present(directory, name)
+    temporary = f"{paths.TEMPORARY}{os.urandom(8).hex()}.tmp"
+    descriptor = os.open(temporary, _CREATE, 0o666, dir_fd=directory)  # the umask is the user's
+    try:
+        try:
+            if old is not None:
+                _keep_owner_and_mode(descriptor, old)
+            _write_all(descriptor, content)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        now = _present(directory, name)
+        if over != "any" and over != (None if now is None else _stamp(now)):
+            raise ToolError(
+                f"{one_line(name)} was changed by somebody else while this call ran; nothing was written. "
+                "Read it again first.",
+                data={"code": "stale"},
+            )
+        os.rename(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary, dir_fd=directory)
+        raise
+    return old is None
+
+
+def _present(directory: int, name: str) -> os.stat_result | None:
+    """The regular, writable file of that name, or None; a link is ELOOP."""
+    try:
+        found = os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    if modes.S_ISLNK(found.st_mode):
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+    _require_regular(found)
+    if not found.st_mode & 0o222:  # a rename would get round the protection that the owner chose
+        raise ToolError(
+            f"{one_line(name)} is write-protected (mode {modes.S_IMODE(found.st_mode):o}); nothing was changed.",
+            data={"code": "permission"},
+        )
+    return found
+
+
+def _keep_owner_and_mode(descriptor: int, old: os.stat_result) -> None:
+    if (old.st_uid, old.st_gid) != (os.geteuid(), os.getegid()):
+        with suppress(PermissionError):
+            os.fchown(descriptor, old.st_uid, old.st_gid)
+    os.fchmod(descriptor, old.st_mode & 0o777)  # new content earns no set-user-id bit
+
+
+def _require_regular(found: os.stat_result) -> None:
+    if modes.S_ISREG(found.st_mode):
+        return
+    if modes.S_ISDIR(found.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    raise _NotRegular(
+        "a FIFO" if modes.S_ISFIFO(found.st_mode) else "a socket" if modes.S_ISSOCK(found.st_mode) else "a device"
+    )
+
+
+def _stamp(found: os.stat_result) -> Stamp:
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _read_all(descriptor: int, limit: int | None) -> bytes:
+    wanted = os.fstat(descriptor).st_size + 1 if limit is None else limit
+    pieces = list[bytes]()
+    while wanted > 0 and (piece := os.read(descriptor, min(wanted, 1 << 20))):
+        pieces.append(piece)
+        wanted -= len(piece)
+        if limit is None and wanted <= 0:  # it grew while it was read
+            wanted = 1 << 20
+    return b"".join(pieces)
+
+
+def _write_all(descriptor: int, content: bytes) -> None:
+    rest = memoryview(content)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+def _kind(item: os.DirEntry[str]) -> Kind:
+    if item.is_symlink():
+        return "link"
+    if item.is_dir(follow_symlinks=False):
+        return "dir"
+    return "file" if item.is_file(follow_symlinks=False) else "other"
+
+
+def _size(item: os.DirEntry[str]) -> int:
+    try:
+        return item.stat(follow_symlinks=False).st_size
+    except OSError:  # gone meanwhile
+        return 0

@@ -1,0 +1,87 @@
+"""The literal rungs: the search as it stands, then the same but for line feeds against carriage return line feeds."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+
+from lmagent.tools.edit_match import Target
+from lmagent.tools.edit_text import Document, Splice, split_lines, to_lf
+from lmagent.tools.edit_weave import Held, joined, weave
+
+Span = tuple[int, int]
+
+
+def exact_spans(document: Document, search: str, *, overlapping: bool) -> Iterator[Span]:
+    """Where the text has `search`, byte for byte; never half of a carriage return line feed."""
+    for start in _finds(document.text, search, overlapping=overlapping):
+        stop = start + len(search)
+        if not _halves(document.text, start) and not _halves(document.text, stop):
+            yield start, stop
+
+
+def lf_spans(target: Target, search: str, *, overlapping: bool) -> Iterator[Span]:
+    """Where the text has `search` if every line end is a line feed; offsets are those of the text as it is."""
+    document = target.document
+    if "\r" not in document.text and "\r" not in search:
+        return
+    sought = to_lf(search, old_mac=document.old_mac)
+    if not sought:
+        return
+    starts = [0]
+    for line, end in zip(document.lines, document.ends, strict=True):
+        starts.append(starts[-1] + len(line) + bool(end))
+
+    def origin(position: int) -> int:
+        row = min(bisect_right(starts, position) - 1, len(document.lines))
+        return target.offsets[row] + position - starts[row]
+
+    for start in _finds(target.lf, sought, overlapping=overlapping):
+        yield origin(start), origin(start + len(sought))
+
+
+def replaced(target: Target, span: Span, search: str, replace: str) -> Splice:
+    """The splice that puts `replace` there, with the line ends of the place."""
+    start, stop = span
+    document = target.document
+    new = to_lf(replace)
+    region = document.text[start:stop]
+    kinds = set(document.ends) - {""}
+    if "\n" not in new or not kinds:
+        return Splice(start, stop, replace if not kinds else new)
+    here = set(_ends(region, document)) if len(kinds) > 1 else kinds
+    if not here:
+        row = min(bisect_right(target.offsets, start) - 1, len(document.lines) - 1)
+        here = {_end_at(document, row)}
+    if len(here) == 1:
+        return Splice(start, stop, new.replace("\n", here.pop()))
+    lines, ends = split_lines(region)
+    if ends[-1]:
+        lines, ends = [*lines, ""], [*ends, ""]
+    held = [Held(piece) for piece in zip(lines, ends, strict=True)]
+    fresh = new.split("\n")
+    pieces = weave(to_lf(search).split("\n"), fresh, held, lambda index: fresh[index], "\n")
+    return Splice(start, stop, joined(pieces, "\n", ""))
+
+
+def _finds(text: str, sought: str, *, overlapping: bool) -> Iterator[int]:
+    step = 1 if overlapping else len(sought)
+    at = text.find(sought)
+    while at >= 0:
+        yield at
+        at = text.find(sought, at + step)
+
+
+def _halves(text: str, position: int) -> bool:
+    return text[position - 1 : position + 1] == "\r\n" if position else False
+
+
+def _ends(region: str, document: Document) -> Sequence[str]:
+    if document.old_mac:
+        return ["\r"] if "\r" in region else []
+    return [end for end in split_lines(region)[1] if end] if "\n" in region else []
+
+
+def _end_at(document: Document, row: int) -> str:
+    """The end of the line, or of the nearest one above that has an end."""
+    return next((document.ends[at] for at in range(row, -1, -1) if document.ends[at]), document.ends[0] or "\n")

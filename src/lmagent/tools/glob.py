@@ -1,0 +1,120 @@
+"""glob: files by the pattern of their paths."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from lmagent.core.errors import ToolError
+from lmagent.core.tool import Tool, ToolContext, ToolOutput
+from lmagent.tools import paths
+from lmagent.tools.beneath import Beneath
+from lmagent.tools.pattern import Pattern, fixed_start
+from lmagent.tools.sanitize import one_line
+from lmagent.tools.walk import Walk
+
+SHOWN = 200
+"""Paths that are shown."""
+
+PAGE = 7500
+"""Bytes of paths that are shown."""
+
+BUDGET = 5.0
+"""Seconds of walking."""
+
+
+class Glob(Struct, frozen=True):
+    """Arguments of glob."""
+
+    pattern: Annotated[str, Meta(description="such as src/**/*.py")]
+
+
+async def _run(arguments: Glob, ctx: ToolContext) -> ToolOutput:
+    from anyio import to_thread
+
+    return await to_thread.run_sync(_find, arguments.pattern, ctx, abandon_on_cancel=True)
+
+
+def _find(text: str, ctx: ToolContext) -> ToolOutput:
+    deadline = time.monotonic() + BUDGET
+    pattern = "/".join(paths.parse(text, ctx.workspace))
+    if not pattern:
+        raise ToolError("glob needs a pattern such as **/*.py.", data={"code": "pattern"})
+    with Beneath(ctx.workspace) as files:
+        search = _Search(files, text.endswith("/"), deadline)
+        found = search.run(Pattern(pattern), fixed_start(pattern))
+        notes = search.notes()
+        if not found and "/" not in pattern and (deeper := search.run(Pattern(f"**/{pattern}"), ".")):
+            notes.append(f"**/{one_line(pattern)} would match {len(deeper)} in deeper directories.")
+    rows = _page(found)
+    if not rows:
+        facts = {"count": 0, "truncated": search.late}
+        return ToolOutput(" ".join([f"Nothing matches {one_line(text)}.", *notes]), facts)
+    rest = len(found) - len(rows)
+    if rest:
+        rows.append(f"… and {rest} more; narrow the pattern to see them")
+    shown = notes[:1] if search.late else []
+    return ToolOutput("\n".join([*rows, *shown]), {"count": len(found), "truncated": rest > 0 or search.late})
+
+
+class _Search:
+    """Walks that share a time limit; `late` tells that it was reached."""
+
+    def __init__(self, files: Beneath, directories: bool, deadline: float) -> None:
+        self.late = False
+        self._files, self._directories, self._deadline = files, directories, deadline
+        self._ignored = self._unreadable = 0
+
+    def run(self, pattern: Pattern, start: str) -> list[str]:
+        """The paths beneath `start` that match, in order; none where there is no such directory."""
+        walk, found = Walk(self._files, start, enter=pattern.may_hold), list[str]()
+        try:
+            for entry in walk:
+                if (entry.kind == "dir") == self._directories and pattern.matches(entry.path):
+                    found.append(entry.path)
+                if time.monotonic() > self._deadline:
+                    self.late = True
+                    break
+        except ToolError as error:
+            if error.data.get("code") not in ("missing", "kind"):
+                raise
+        self._ignored, self._unreadable = walk.ignored, walk.unreadable
+        return found
+
+    def notes(self) -> list[str]:
+        """What the last walk left out."""
+        notes = list[str]()
+        if self.late:
+            notes.append(f"(Stopped after {BUDGET:.0f} s: there may be more. Name a directory.)")
+        if self._ignored:
+            notes.append(f"{self._ignored} entries are left out by .gitignore; name their directory to look into it.")
+        if self._unreadable:
+            notes.append(f"{self._unreadable} directories could not be read.")
+        return notes
+
+
+def _page(found: list[str]) -> list[str]:
+    rows, size = list[str](), 0
+    for path in found[:SHOWN]:
+        row = one_line(path, 1000)
+        size += len(row.encode("utf-8")) + 1
+        if size > PAGE:
+            break
+        rows.append(row)
+    return rows
+
+
+TOOL = Tool(
+    name="glob",
+    description="Find files by a pattern of their path. Skips what .gitignore names.",
+    arguments=Glob,
+    effect="read",
+    run=_run,
+    replay_safe=True,
+    aliases=("find_files", "glob_files", "file_search", "find"),
+    renames={"query": "pattern", "glob_pattern": "pattern", "glob": "pattern", "name": "pattern"},
+    summary=lambda arguments: f"glob {one_line(arguments.pattern)}",
+    targets=lambda arguments: (paths.lexical(fixed_start(arguments.pattern)),),
+)

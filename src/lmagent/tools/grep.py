@@ -1,0 +1,189 @@
+"""grep: lines of files by a literal text or a regular expression."""
+
+from __future__ import annotations
+
+import stat as modes
+import time
+from collections.abc import Iterator
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from lmagent.core.errors import ToolError
+from lmagent.core.tool import Tool, ToolContext, ToolOutput
+from lmagent.tools import suggest
+from lmagent.tools.beneath import Beneath
+from lmagent.tools.matching import Expression, Hits, Late, Literal, Matcher
+from lmagent.tools.paths import lexical
+from lmagent.tools.pattern import Pattern, name_or_path
+from lmagent.tools.report import Report
+from lmagent.tools.sanitize import one_line
+from lmagent.tools.textfile import SNIFF, decode, kind_of_binary
+from lmagent.tools.walk import Walk
+
+BUDGET = 5.0
+"""Seconds of one search."""
+
+LARGEST = 32 << 20
+"""Bytes of a file that is searched."""
+
+_MARKS = b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff"  # how a file begins that is text but not in bytes of ASCII
+_META = "\\|.*+?[](){}^$"
+
+
+class Grep(Struct, frozen=True):
+    """Arguments of grep."""
+
+    pattern: str
+    paths: Annotated[list[str], Meta(description="files or directories; default: all")] = []
+    regex: Annotated[bool, Meta(description="pattern is a Python regex")] = False
+    glob: Annotated[str, Meta(description="only these files, such as *.py")] = ""
+    context: Annotated[int, Meta(description="lines around a hit")] = 0
+
+
+async def _run(arguments: Grep, ctx: ToolContext) -> ToolOutput:
+    if not arguments.pattern:
+        raise ToolError("grep needs a pattern.", data={"code": "pattern"})
+    if "\n" in arguments.pattern:
+        raise ToolError("grep looks at single lines: the pattern must not have a line break.", data={"code": "pattern"})
+    from anyio import to_thread
+
+    return await to_thread.run_sync(_search, arguments, ctx, abandon_on_cancel=True)
+
+
+def _search(arguments: Grep, ctx: ToolContext) -> ToolOutput:
+    matcher: Matcher = Expression(arguments.pattern, BUDGET) if arguments.regex else Literal(arguments.pattern)
+    search = _Search(arguments, matcher)
+    try:
+        with Beneath(ctx.workspace) as files:
+            search.run(files)
+    finally:
+        matcher.close()
+    return search.output()
+
+
+class _Search:
+    """One search and what it has found so far."""
+
+    def __init__(self, arguments: Grep, matcher: Matcher) -> None:
+        self._arguments, self._matcher = arguments, matcher
+        self._filter: Pattern | None = name_or_path(lexical(arguments.glob)) if arguments.glob else None
+        self._deadline = time.monotonic() + BUDGET
+        self._report = Report(max(0, min(arguments.context, 20)))
+        self._searched = self._binary = self._large = self._ignored = 0
+        self._late = ""
+
+    def run(self, files: Beneath) -> None:
+        """Search all files, until the time is over."""
+        path = "the start"
+        try:
+            for path in self._files(files):
+                self._one(files, path)
+        except Late:
+            self._late = path
+
+    def _files(self, files: Beneath) -> Iterator[str]:
+        given = set[str]()
+        for start in self._arguments.paths or ["."]:
+            for path in self._beneath(files, start):
+                if time.monotonic() > self._deadline:
+                    raise Late
+                if path and path not in given:
+                    given.add(path)
+                    yield path
+
+    def _beneath(self, files: Beneath, start: str) -> Iterator[str]:
+        """Paths of files; empty ones for what is passed over, so that the time is watched there too."""
+        try:
+            found = files.stat(start)
+        except ToolError as error:
+            if error.data.get("code") == "missing":
+                raise suggest.missing(files, start) from None
+            raise
+        if not modes.S_ISDIR(found.st_mode):
+            yield files.locate(start)
+            return
+        walk = Walk(files, start)
+        for entry in walk:
+            wanted = entry.kind == "file" and (self._filter is None or self._filter.matches(entry.path))
+            yield entry.path if wanted else ""
+        self._ignored += walk.ignored
+
+    def _one(self, files: Beneath, path: str) -> None:
+        try:
+            data = files.read_bytes(path, LARGEST + 1)
+        except ToolError:
+            if path in self._arguments.paths:
+                raise
+            return  # gone, or not to be read: the search goes on without it
+        self._searched += 1
+        if len(data) > LARGEST:
+            self._large += 1
+            return
+        if kind_of_binary(data[:SNIFF]) is not None:
+            self._binary += 1
+            return
+        by_bytes = not data.startswith(_MARKS) and (self._arguments.pattern.isascii() or data.isascii())
+        if by_bytes and not self._matcher.may_match(data):
+            return
+        decoded = decode(data)
+        if decoded is None:
+            self._binary += 1
+            return
+        hits: Hits = self._matcher.find(decoded[0])
+        if hits.total:
+            self._report.add(path, decoded[0], hits)
+
+    def output(self) -> ToolOutput:
+        """The result as the model sees it."""
+        report, wanted = self._report, self._arguments
+        facts = {"count": report.total, "files": report.files, "truncated": report.full or bool(self._late)}
+        notes = self._notes()
+        if not report.total:
+            head = f"No match for {one_line(wanted.pattern)} in {self._searched} files."
+            if not wanted.regex and any(char in _META for char in wanted.pattern):
+                notes.insert(0, "The pattern was taken literally; set regex=true for a regular expression.")
+            return ToolOutput(" ".join([head, *notes]), facts)
+        lines = "1 line" if report.total == 1 else f"{report.total} lines"
+        head = f"[{lines} in {report.files} of {self._searched} files"
+        if report.full:
+            head += f"; the first {report.shown} are shown: narrow pattern, paths or glob for the rest"
+        return ToolOutput("\n".join([f"{head}]", report.text(), *notes[: 1 if self._late else 0]]), facts)
+
+    def _notes(self) -> list[str]:
+        notes = list[str]()
+        if self._late:
+            notes.append(
+                f"(Stopped after {BUDGET:.0f} s at {one_line(self._late)}: later files were not searched. "
+                "Narrow paths or glob, or use a simpler pattern.)"
+            )
+        if self._binary:
+            notes.append(f"{self._binary} binary files were skipped.")
+        if self._large:
+            notes.append(f"{self._large} files larger than {LARGEST >> 20} MB were skipped.")
+        if self._ignored:
+            notes.append(f"{self._ignored} entries are left out by .gitignore; name them in paths to search them.")
+        return notes
+
+
+TOOL = Tool(
+    name="grep",
+    description="Search the lines of files for a literal text, or a regex. Skips what .gitignore names.",
+    arguments=Grep,
+    effect="read",
+    run=_run,
+    replay_safe=True,
+    aliases=("search_files", "grep_search", "search", "search_text", "search_file_content", "ripgrep", "rg"),
+    renames={
+        **dict.fromkeys(("query", "search", "text", "q"), "pattern"),
+        **dict.fromkeys(("path", "directory", "dir", "files", "file_path"), "paths"),
+        **dict.fromkeys(("include", "file_pattern", "include_pattern"), "glob"),
+        **dict.fromkeys(("context_lines", "-C"), "context"),
+        "is_regex": "regex",
+    },
+    summary=lambda arguments: (
+        f"grep {one_line(arguments.pattern, 60)}"
+        + (f" in {one_line(', '.join(arguments.paths))}" if arguments.paths else "")
+    ),
+    targets=lambda arguments: tuple(map(lexical, arguments.paths)) or (".",),
+)

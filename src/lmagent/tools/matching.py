@@ -1,0 +1,168 @@
+"""Where a text is hit: by a literal, here; by a regular expression, in a process of its own that can be stopped."""
+
+from __future__ import annotations
+
+import os
+import struct
+import sys
+from pathlib import Path
+from typing import Protocol
+
+from msgspec import Struct
+
+from lmagent.core.errors import ToolError
+
+KEPT = 500
+"""Lines of one text that are told apart; further ones are only counted."""
+
+_PASSED_ON = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")  # without them some interpreters do not find their own library
+
+
+class Hit(Struct, frozen=True):
+    """A line with a match: its number from 1, and where the first match in it begins and ends, in characters."""
+
+    line: int
+    start: int
+    end: int
+
+
+class Hits(Struct, frozen=True):
+    """The first hits of a text, and how many lines have one."""
+
+    hits: list[Hit]
+    total: int
+
+
+class Late(Exception):
+    """The time is over."""
+
+
+class Matcher(Protocol):
+    """Finds the lines of a text that have a match."""
+
+    def may_match(self, data: bytes) -> bool:
+        """False if the file, as it is stored, surely has no match; only asked of UTF-8."""
+        ...
+
+    def find(self, text: str) -> Hits:
+        """The lines with a match.
+
+        Raises:
+            Late: the time is over.
+        """
+        ...
+
+    def close(self) -> None:
+        """Release what it holds."""
+        ...
+
+
+class Literal:
+    """Matches a text as it stands."""
+
+    def __init__(self, wanted: str) -> None:
+        self._wanted = wanted
+        self._bytes = wanted.encode("utf-8", "surrogatepass")
+
+    def may_match(self, data: bytes) -> bool:
+        """Whether the bytes of the text occur."""
+        return self._bytes in data
+
+    def find(self, text: str) -> Hits:
+        """The lines that hold the text."""
+        hits, total, number, begin = list[Hit](), 0, 1, 0
+        at = text.find(self._wanted)
+        while at >= 0:
+            number += text.count("\n", begin, at)
+            begin = text.rfind("\n", 0, at) + 1
+            total += 1
+            if total <= KEPT:
+                hits.append(Hit(number, at - begin, at - begin + len(self._wanted)))
+            end = text.find("\n", at)
+            if end < 0:
+                break
+            number, begin = number + 1, end + 1
+            at = text.find(self._wanted, begin)
+        return Hits(hits, total)
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+
+class Expression:
+    """Matches a regular expression of Python, line by line.
+
+    Args:
+        pattern: the expression.
+        seconds: after which the process ends itself, whatever it does.
+
+    Raises:
+        ToolError: the expression cannot be read, or no process can be started.
+    """
+
+    def __init__(self, pattern: str, seconds: float) -> None:
+        import subprocess  # only a regular expression pays for it
+
+        worker = Path(__file__).with_name("grep_worker.py")
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable or "python3", "-I", "-S", str(worker), f"{seconds:.3f}"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env={name: os.environ[name] for name in _PASSED_ON if name in os.environ},
+            )
+        except OSError as error:
+            raise ToolError(
+                f"Regular expressions cannot be run here ({error.strerror}). Search for a literal: regex=false.",
+                data={"code": "failed"},
+            ) from error
+        try:
+            answer = self._ask(pattern)
+        except Late:
+            answer = "error it took too long, or its process could not run"
+        except BaseException:
+            self.close()
+            raise
+        if answer != "ok":
+            self.close()
+            raise ToolError(
+                f"The regular expression cannot be read: {answer.removeprefix('error ')}. "
+                "Correct it, or search for a literal: regex=false.",
+                data={"code": "pattern"},
+            )
+
+    def may_match(self, data: bytes) -> bool:
+        """Nobody knows without trying."""
+        return True
+
+    def find(self, text: str) -> Hits:
+        """The lines that match."""
+        *hits, total = self._ask(text).split(" ")
+        return Hits([Hit(*map(int, hit.split(","))) for hit in hits], int(total[1:]))
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.kill()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                try:
+                    pipe.close()
+                except BrokenPipeError:  # it died with something unsent
+                    continue
+        self._process.wait()
+
+    def _ask(self, text: str) -> str:
+        data = text.encode("utf-8", "surrogatepass")
+        request, reply = self._process.stdin, self._process.stdout
+        if request is None or reply is None:
+            raise Late
+        try:
+            request.write(struct.pack(">I", len(data)) + data)
+            request.flush()
+        except BrokenPipeError:
+            raise Late from None
+        answer = reply.readline()
+        if not answer:
+            raise Late
+        return answer.decode("utf-8").rstrip("\n")

@@ -1,0 +1,110 @@
+"""Paths as the model writes them: which are refused by their look alone, and what they are called afterwards."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from lmagent.core.errors import ToolError
+from lmagent.tools.sanitize import one_line
+
+Parts = tuple[str, ...]
+"""Names from the workspace down, without `.`, `..` and empty ones; `()` is the workspace itself."""
+
+MOUNT = "/workspace"
+"""Where sandboxes mount the workspace: models that saw it there use it in paths too."""
+
+TEMPORARY = ".lmagent-"
+"""How the name of a half-written file begins; only a crash leaves one behind."""
+
+_GIT, _OURS = ".git", ".lmagent"
+
+
+def parse(path: str, root: Path) -> Parts:
+    """The parts of a model's path.
+
+    Relative paths start at the workspace; absolute ones are accepted when they lie in it, or in `/workspace`. A
+    relative `workspace/x` stays what it says: a folder of that name may well exist.
+
+    Raises:
+        ToolError: it leads out of the workspace, or is no path.
+    """
+    if "\0" in path:
+        raise ToolError("The path holds a NUL character. Write it without.", data={"code": "path"})
+    if path.startswith("~"):
+        raise _outside(path, "'~' is not expanded")
+    inner = path
+    if path.startswith("/"):
+        found = _inside(path, (str(root), os.path.realpath(root), MOUNT))
+        if found is None:
+            raise _outside(path, "it lies outside the workspace")
+        inner = found
+    parts = tuple(part for part in inner.split("/") if part not in ("", "."))
+    if ".." in parts:
+        raise _outside(path, "'..' is not followed")
+    return parts
+
+
+def lexical(path: str) -> str:
+    """A model's path in the form that permission rules are written in, without a look at the disk.
+
+    Absolute paths stay absolute, except below `/workspace`.
+    """
+    inside = _inside(path, (MOUNT,))
+    inner = path if inside is None else inside
+    prefix = "/" if inner.startswith("/") and inside is None else ""
+    return prefix + "/".join(part for part in inner.split("/") if part not in ("", ".")) or "."
+
+
+def shown(parts: Parts) -> str:
+    """The parts as one path relative to the workspace."""
+    return "/".join(parts) or "."
+
+
+def guard(parts: Parts, *, write: bool) -> None:
+    """Refuse what belongs to git (for writing) and to lmagent (for both), at any depth.
+
+    Raises:
+        ToolError: a part is one of these names, in any spelling that some file system takes for it.
+    """
+    for part in parts:
+        name = _folded(part)
+        if name == _OURS:
+            raise ToolError(
+                f"{one_line(shown(parts))} is refused: .lmagent holds this program's own records. Leave it alone.",
+                data={"code": "protected"},
+            )
+        if write and name in (_GIT, "git~1"):
+            raise ToolError(
+                f"{one_line(shown(parts))} is refused: what is in .git is never written by file tools. "
+                "Use git itself for that.",
+                data={"code": "protected"},
+            )
+
+
+def is_internal(name: str) -> bool:
+    """Whether walkers pass over an entry of this name: git's and our own folders, half-written files."""
+    return _folded(name) in (_GIT, _OURS) or (name.startswith(TEMPORARY) and name.endswith(".tmp"))
+
+
+def _folded(name: str) -> str:
+    """The name as a case-insensitive or lenient file system (APFS, NTFS) would compare it."""
+    if not name.isascii():
+        import unicodedata
+
+        name = "".join(char for char in unicodedata.normalize("NFKC", name) if unicodedata.category(char) != "Cf")
+    return name.split(":", 1)[0].rstrip(" .").casefold()
+
+
+def _inside(path: str, roots: tuple[str, ...]) -> str | None:
+    for root in roots:
+        if path == root or path.startswith(root.rstrip("/") + "/"):
+            return path[len(root) :]
+    return None
+
+
+def _outside(path: str, why: str) -> ToolError:
+    return ToolError(
+        f"{one_line(path)} is refused: {why}. Paths are relative to the workspace, such as src/main.py.",
+        data={"code": "path"},
+    )

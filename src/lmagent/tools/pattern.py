@@ -1,0 +1,112 @@
+"""Glob patterns: `*`, `?` and `[…]` within a name, `**` across directories, `{a,b}` for either.
+
+A name that begins with a dot is a name like any other. Matching goes name by name with a set of positions in the
+pattern, so that no pattern is slow, and says early which directories cannot hold a match.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from fnmatch import translate
+from typing import Final
+
+from lmagent.core.errors import ToolError
+from lmagent.tools.sanitize import one_line
+
+_ALTERNATIVES = 200
+_ANY: Final = "**"
+_Piece = re.Pattern[str] | str
+"""`**`, or what one name must match."""
+
+
+class Pattern:
+    """A compiled pattern.
+
+    Raises:
+        ToolError: it has too many alternatives, or a part that cannot be read.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._chains = [_compile(alternative) for alternative in _expand(text)]
+
+    def matches(self, path: str) -> bool:
+        """Whether a path (relative, "/" separated) matches whole."""
+        names = path.split("/")
+        return any(len(chain) in _after(chain, names) for chain in self._chains)
+
+    def may_hold(self, directory: str) -> bool:
+        """Whether something beneath a directory can match."""
+        names = directory.split("/")
+        return any(min(_after(chain, names), default=len(chain)) < len(chain) for chain in self._chains)
+
+
+def name_or_path(text: str) -> Pattern:
+    """A filter: with a slash a pattern for the whole path, without one for the name in any directory."""
+    return Pattern(text if "/" in text else f"**/{text}")
+
+
+def fixed_start(text: str) -> str:
+    """The directory that all matches lie in, as far as the pattern names it literally."""
+    names = text.split("/")[:-1]
+    fixed = list[str]()
+    for name in names:
+        if set(name) & set("*?[{}"):
+            break
+        fixed.append(name)
+    return "/".join(fixed) or "."
+
+
+def _compile(text: str) -> list[_Piece]:
+    pieces = list[_Piece]()
+    for name in text.split("/"):
+        if name == _ANY:
+            if not pieces or pieces[-1] != _ANY:
+                pieces.append(_ANY)
+        elif name not in ("", "."):
+            try:
+                pieces.append(re.compile(translate(name)))
+            except re.error as error:
+                raise ToolError(f"The pattern {one_line(name)} cannot be read: {error}.") from None
+    if pieces and pieces[-1] == _ANY:
+        pieces.append(re.compile(translate("*")))  # `src/**` is everything beneath src
+    return pieces
+
+
+def _after(chain: Sequence[_Piece], names: Sequence[str]) -> set[int]:
+    """The positions in the pattern that are reached when all names are consumed."""
+    states = _skip(chain, {0})
+    for name in names:
+        following = set[int]()
+        for at in states:
+            if at >= len(chain):
+                continue
+            piece = chain[at]
+            if isinstance(piece, str):
+                following.add(at)
+            elif piece.match(name):
+                following.add(at + 1)
+        states = _skip(chain, following)
+        if not states:
+            break
+    return states
+
+
+def _skip(chain: Sequence[_Piece], states: set[int]) -> set[int]:
+    """`**` may stand for no directory at all."""
+    return states | {at + 1 for at in states if at < len(chain) and isinstance(chain[at], str)}
+
+
+def _expand(text: str) -> list[str]:
+    """Every reading of the braces, innermost first; a brace without its partner or a comma stands for itself."""
+    done, pending = list[str](), [text]
+    while pending:
+        if len(done) + len(pending) > _ALTERNATIVES:
+            raise ToolError(f"The pattern {one_line(text)} has more than {_ALTERNATIVES} alternatives. Use fewer.")
+        current = pending.pop()
+        found = re.search(r"\{([^{}]*,[^{}]*)\}", current)
+        if found is None:
+            done.append(current)
+            continue
+        pending += [current[: found.start()] + choice + current[found.end() :] for choice in found[1].split(",")]
+    return done

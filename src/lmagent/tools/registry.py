@@ -1,0 +1,26 @@
+"""The built-in tools of the workspace, in the order in which they are advertised."""
+
+from __future__ import annotations
+
+from lmagent.core.ports import Clock
+from lmagent.core.tool import Tool
+from lmagent.tools import edit_tool, glob, grep, listing, read, write
+from lmagent.tools.clock import get_time
+
+
+def builtin_tools(clock: Clock) -> tuple[Tool, ...]:
+    """read, write, edit, glob, grep, ls, mkdir and get_time.
+
+    Args:
+        clock: what get_time tells.
+    """
+    return (
+        read.TOOL,
+        write.TOOL,
+        edit_tool.TOOL,
+        glob.TOOL,
+        grep.TOOL,
+        listing.LS,
+        listing.MKDIR,
+        get_time(clock),
+    )

@@ -1,0 +1,56 @@
+"""Make text safe to show: no terminal escapes, no control characters, no invisible tricks.
+
+Escape sequences after ECMA-48 (CSI, the control strings OSC, DCS, APC, PM and SOS, two-character escapes, and the
+8-bit C1 range); bidirectional controls after Unicode UAX #9.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+_CONTROLS = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
+_SEQUENCES = (
+    r"\x1b\[[0-?]*+[ -/]*+[@-~]?"  # CSI: parameters, intermediates, final byte
+    r"|\x1b[\]PX^_][^\x07\x1b\x9c\n]*+(?:\x07|\x1b\\|\x9c)"  # a control string that is closed on its line
+    r"|\x1b[ -/]*+[0-~]?"  # two characters, or a lone ESC
+    f"|{_CONTROLS}"
+)
+_DECEPTIVE = (
+    "[\u202a-\u202e\u2066-\u2069"  # bidirectional embeddings, overrides and isolates: text that reads another way
+    "\u2028\u2029"  # line and paragraph separator: a line end to some terminals, none to others
+    "\ud800-\udfff"  # lone surrogates: undecodable bytes of a file name, and no valid UTF-8
+    "\U000e0000-\U000e007f]"  # tag characters: invisible ASCII
+)
+_Patterns = tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]
+
+
+@cache
+def _patterns() -> _Patterns:
+    """What needs a look, what goes, what is shown escaped; compiled on first use, which is not at start-up."""
+    return re.compile(f"\r|{_CONTROLS}|{_DECEPTIVE}"), re.compile(_SEQUENCES), re.compile(_DECEPTIVE)
+
+
+def printable(text: str) -> str:
+    """The text without terminal escapes and control characters; line feeds and tabs stay.
+
+    CR LF becomes a line feed, and so does a lone CR, so that nothing overwrites what stands before it. Characters that
+    make text look like another text are shown as `\\u202e`. A control string that is never closed loses only
+    its introducer: what follows was to be hidden and is shown. Linear in the length of the text.
+    """
+    suspect, sequences, deceptive = _patterns()
+    if suspect.search(text) is None:
+        return text
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return deceptive.sub(_escaped, sequences.sub("", text))
+
+
+def one_line(text: str, limit: int = 120) -> str:
+    """The text on one line of at most `limit` characters, for labels and names."""
+    line = printable(text).replace("\n", " ").replace("\t", " ")
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def _escaped(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"

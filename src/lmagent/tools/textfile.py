@@ -1,0 +1,122 @@
+"""Bytes to text and back, losing nothing: which encoding a file has, and what a file is that has none."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from lmagent.core.errors import ToolError
+
+SNIFF = 8192
+"""Bytes from the start of a file by which it is judged."""
+
+_BOMS = (  # UTF-32 LE begins with the mark of UTF-16 LE
+    (b"\xef\xbb\xbf", "utf-8"),
+    (b"\xff\xfe\x00\x00", "utf-32-le"),
+    (b"\x00\x00\xfe\xff", "utf-32-be"),
+    (b"\xff\xfe", "utf-16-le"),
+    (b"\xfe\xff", "utf-16-be"),
+)
+_MAGIC = (  # the first bytes of common formats, after file(1)
+    (b"\x89PNG\r\n\x1a\n", "PNG image"),
+    (b"\xff\xd8\xff", "JPEG image"),
+    (b"GIF8", "GIF image"),
+    (b"%PDF-", "PDF document"),
+    (b"PK\x03\x04", "ZIP archive, or a document or package in one"),
+    (b"\x1f\x8b", "gzip data"),
+    (b"BZh", "bzip2 data"),
+    (b"\xfd7zXZ\x00", "xz data"),
+    (b"\x28\xb5\x2f\xfd", "zstd data"),
+    (b"7z\xbc\xaf\x27\x1c", "7z archive"),
+    (b"\x7fELF", "ELF program or library"),
+    (b"SQLite format 3\x00", "SQLite database"),
+    (b"GGUF", "GGUF model"),
+    (b"\x00asm", "WebAssembly module"),
+    (b"\xca\xfe\xba\xbe", "Java class or Mach-O binary"),
+    (b"\xcf\xfa\xed\xfe", "Mach-O binary"),
+    (b"PAR1", "Parquet table"),
+    (b"RIFF", "RIFF media"),
+    (b"OggS", "Ogg media"),
+    (b"ID3", "MP3 audio"),
+)
+_ODD = bytes(byte for byte in range(32) if byte not in b"\t\n\r\f\b\x1b")
+_ODD_SHARE = 0.1
+
+
+class Encoding(Struct, frozen=True):
+    """How a text file is stored.
+
+    Attributes:
+        codec: Python's name of it.
+        mark: its byte order mark, empty where it has none.
+    """
+
+    codec: str
+    mark: bytes = b""
+
+    @property
+    def note(self) -> str:
+        """What to tell about it; empty for plain UTF-8."""
+        if self.codec == "utf-8":
+            return "byte order mark" if self.mark else ""
+        return "not UTF-8, read as Latin-1" if self.codec == "latin-1" else self.codec.upper()
+
+
+def kind_of_binary(head: bytes) -> str | None:
+    """What a file is by its first bytes, if it is not text; None for text."""
+    for magic, kind in _MAGIC:
+        if head.startswith(magic) and (b"\0" in head or magic[-1] > 0x7F or kind == "PDF document"):
+            return kind
+    if any(head.startswith(mark) for mark, _ in _BOMS):
+        return None
+    if b"\0" in head or len(head) - len(head.translate(None, _ODD)) > len(head) * _ODD_SHARE:
+        return "unknown type"
+    return None
+
+
+def sniff(head: bytes, *, whole: bool) -> Encoding:
+    """The encoding of a text file by its first bytes; without `whole`, a character may be cut at their end."""
+    for mark, codec in _BOMS:
+        if head.startswith(mark):
+            return Encoding(codec, mark)
+    try:
+        head.decode("utf-8")
+    except UnicodeDecodeError as error:
+        if whole or error.start < len(head) - 3:
+            return Encoding("latin-1")
+    return Encoding("utf-8")
+
+
+def decode(data: bytes) -> tuple[str, Encoding] | None:
+    """The text of a file without its byte order mark, and how to store it again; None if it is not text.
+
+    Latin-1 stands for every encoding that is not known: it maps bytes to characters one to one.
+    """
+    if kind_of_binary(data[:SNIFF]) is not None:
+        return None
+    encoding = sniff(data, whole=True)
+    try:
+        return data[len(encoding.mark) :].decode(encoding.codec), encoding
+    except UnicodeDecodeError:
+        return None
+
+
+def encode(text: str, encoding: Encoding) -> bytes:
+    """The bytes of a text in the encoding of its file.
+
+    Raises:
+        ToolError: the encoding has no such character.
+    """
+    try:
+        return encoding.mark + text.encode(encoding.codec)
+    except UnicodeEncodeError as error:
+        bad = text[error.start : error.end][:20]
+        raise ToolError(
+            f"The file is {encoding.codec}, which has no {bad!r}. Nothing was changed. Use plain characters there.",
+            data={"code": "encoding"},
+        ) from None
+
+
+def describe_binary(head: bytes, size: int) -> str:
+    """What to tell of a file that is not text."""
+    first = " ".join(f"{byte:02x}" for byte in head[:16])
+    return f"binary file ({kind_of_binary(head) or 'undecodable text'}), {size:,} bytes, begins {first}"

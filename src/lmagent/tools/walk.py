@@ -1,0 +1,144 @@
+"""Walk: the entries beneath a directory of the workspace, in the order of their paths, ignore rules honoured.
+
+Directories are opened one at a time from the workspace's descriptor, so a tree may be deeper than there are
+descriptors. Symbolic links are named and never followed; git's and our own folders are passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from lmagent.core.errors import ToolError
+from lmagent.tools.beneath import Beneath, Entry
+from lmagent.tools.paths import is_internal
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
+
+_LONGEST_IGNORE_FILE = 1 << 20
+
+
+class _Rules(Struct, frozen=True):
+    """The ignore rules of one directory; `prefix` is its path with a slash, empty for the workspace."""
+
+    prefix: str
+    spec: GitIgnoreSpec
+
+    def verdict(self, path: str) -> bool | None:
+        """True ignores, False takes back, None says nothing; a directory's path ends with a slash."""
+        return self.spec.check_file(path[len(self.prefix) :]).include
+
+
+_Chain = tuple[_Rules, ...]
+
+
+class Walk:
+    """One walk.
+
+    Attributes:
+        ignored: entries that were left out by ignore rules, so far.
+        unreadable: directories that could not be listed, so far.
+    """
+
+    def __init__(
+        self, files: Beneath, start: str = ".", *, gitignore: bool = True, enter: Callable[[str], bool] | None = None
+    ) -> None:
+        """Prepare a walk.
+
+        Args:
+            files: the workspace.
+            start: where to begin. Rules that ignore this very directory are left aside: it was asked for by name.
+            gitignore: honour `.gitignore` and `.git/info/exclude`.
+            enter: says for a directory's path whether to go into it; None goes into all.
+        """
+        self.ignored = 0
+        self.unreadable = 0
+        self._files = files
+        self._start = files.locate(start)
+        self._gitignore = gitignore
+        self._enter = enter
+
+    def __iter__(self) -> Iterator[Entry]:
+        """The entries, directories before what is in them."""
+        chain = self._above() if self._gitignore else ()
+        stack = self._children(self._start, chain, listed=self._files.listdir(self._start))
+        while stack:
+            entry, chain = stack.pop()
+            yield entry
+            if entry.kind == "dir" and (self._enter is None or self._enter(entry.path)):
+                try:
+                    listed = self._files.listdir(entry.path)
+                except ToolError:
+                    self.unreadable += 1
+                    continue
+                stack += self._children(entry.path, chain, listed)
+
+    def _children(self, path: str, chain: _Chain, listed: list[Entry]) -> list[tuple[Entry, _Chain]]:
+        """What a directory holds and the rules for what is in it, last first."""
+        if self._gitignore and any(_name(entry) == ".gitignore" and entry.kind == "file" for entry in listed):
+            chain = (*chain, *self._rules(path, _join(path, ".gitignore")))
+        kept = list[tuple[Entry, _Chain]]()
+        for entry in listed:
+            if is_internal(_name(entry)):
+                continue
+            if chain and _ignored(entry.path, entry.kind == "dir", chain):
+                self.ignored += 1
+                continue
+            kept.append((entry, chain))
+        kept.sort(key=lambda item: item[0].path + "/" * (item[0].kind == "dir"), reverse=True)
+        return kept
+
+    def _above(self) -> _Chain:
+        """The rules of the start's parents."""
+        chain = self._rules(".", ".git/info/exclude")
+        if self._start == ".":
+            return chain
+        parts = self._start.split("/")
+        for depth in range(len(parts)):
+            above = "/".join(parts[:depth]) or "."
+            chain = (*chain, *self._rules(above, _join(above, ".gitignore")))
+            if _ignored("/".join(parts[: depth + 1]), True, chain):
+                return ()
+        return chain
+
+    def _rules(self, directory: str, path: str) -> _Chain:
+        try:
+            text = self._files.read_bytes(path, _LONGEST_IGNORE_FILE).decode("utf-8", "replace")
+        except ToolError:  # not there, or not a file to be read: no rules
+            return ()
+        return (_Rules("" if directory == "." else directory + "/", _parse(text.splitlines())),)
+
+
+def _parse(lines: list[str]) -> GitIgnoreSpec:
+    from pathspec import GitIgnoreSpec  # 20 ms, and only a workspace with ignore rules pays them
+
+    try:
+        return GitIgnoreSpec.from_lines(lines)
+    except ValueError:  # git skips a pattern that it cannot read; so do we, line by line
+        good = list[str]()
+        for line in lines:
+            try:
+                GitIgnoreSpec.from_lines([line])
+            except ValueError:
+                continue
+            good.append(line)
+        return GitIgnoreSpec.from_lines(good)
+
+
+def _ignored(path: str, is_directory: bool, chain: _Chain) -> bool:
+    name = path + "/" if is_directory else path
+    for rules in reversed(chain):  # the nearest file decides
+        if (verdict := rules.verdict(name)) is not None:
+            return verdict
+    return False
+
+
+def _name(entry: Entry) -> str:
+    return entry.path.rpartition("/")[2]
+
+
+def _join(directory: str, name: str) -> str:
+    return name if directory == "." else f"{directory}/{name}"

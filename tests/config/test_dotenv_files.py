@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from lmagent.config.dotenv import parse_env, quoted, read_env, save_env
+from lmagent.core.errors import ConfigError
+
+CORPUS = [
+    ("A=1", {"A": "1"}),
+    ("A=1\r\nB=2\r\n", {"A": "1", "B": "2"}),
+    ("A=1\rB=2", {"A": "1", "B": "2"}),
+    ("export A=1\n  export\tB = 2", {"A": "1", "B": "2"}),
+    ("A = spaced out  ", {"A": "spaced out"}),
+    ("A=", {"A": ""}),
+    ("A=\nB=2", {"A": "", "B": "2"}),
+    ("A=''\nB=\"\"", {"A": "", "B": ""}),
+    ("A=x # note", {"A": "x"}),
+    ("A=x#y", {"A": "x#y"}),
+    ("A=#5", {"A": "#5"}),
+    ("A= # note", {"A": ""}),
+    ("# A=1\n\n   # B=2\nC=3", {"C": "3"}),
+    ("A='x # y' # note", {"A": "x # y"}),
+    ("A='$HOME \\n `id`'", {"A": "$HOME \\n `id`"}),
+    ('A="$HOME ${X} `id`"', {"A": "$HOME ${X} `id`"}),
+    ('A="one\\ntwo\\t\\"q\\" \\\\ \\$ \\x"', {"A": 'one\ntwo\t"q" \\ $ \\x'}),
+    ("A='one\ntwo'\nB=2", {"A": "one\ntwo", "B": "2"}),
+    ('A="one\ntwo"\nB=2', {"A": "one\ntwo", "B": "2"}),
+    ("A=it's", {"A": "it's"}),
+    ("A=1\nA=2", {"A": "2"}),
+    ("A=a=b==", {"A": "a=b=="}),
+    ('W="C:\\Users\\new\\table"', {"W": "C:\\Users\\new\\table"}),
+    ('W="C:\\\\Users\\\\new"', {"W": "C:\\Users\\new"}),
+    ("A=ünï", {"A": "ünï"}),
+    ("a.b-c=1", {"a.b-c": "1"}),
+]
+
+
+@pytest.mark.parametrize(("text", "values"), CORPUS)
+def test_a_file_is_read_as_people_write_it(text: str, values: dict[str, str]) -> None:
+    parsed = parse_env(text)
+    assert parsed.values == values
+    assert parsed.problems == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "values", "line", "name"),
+    [
+        ("nonsense here\nA=1", {"A": "1"}, 1, "nonsense"),
+        ("A=1\nLLM_MODEL: qwen\n", {"A": "1"}, 2, "LLM_MODEL"),
+        ("A='open\nB=2", {"B": "2"}, 1, "A"),
+        ('B=2\nA="open', {"B": "2"}, 2, "A"),
+        ("=x\nB=2", {"B": "2"}, 1, ""),
+        ("A='x'y\nB=2", {"A": "x", "B": "2"}, 1, "A"),
+        ("export A\nB=2", {"B": "2"}, 1, "A"),
+    ],
+)
+def test_a_line_that_is_no_assignment_is_skipped_and_reported(
+    text: str, values: dict[str, str], line: int, name: str
+) -> None:
+    parsed = parse_env(text)
+    assert parsed.values == values
+    assert [(problem.line, problem.name) for problem in parsed.problems] == [(line, name)]
+
+
+def test_each_value_knows_its_line_even_after_values_of_many_lines() -> None:
+    assert parse_env("# c\nA='1\n2\n3'\r\n\r\nB=2").lines == {"A": 2, "B": 6}
+
+
+@given(st.text())
+def test_no_text_makes_the_reader_fail_or_run_past_the_end(text: str) -> None:
+    parsed = parse_env(text)
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").count("\n") + 1
+    assert all(1 <= item.line <= lines for item in (*parsed.entries, *parsed.problems))
+
+
+@pytest.mark.parametrize(
+    ("content", "value"),
+    [
+        ("A=é".encode(), "é"),
+        (b"\xef\xbb\xbfA=\xc3\xa9", "é"),
+        ("A=é".encode("utf-16"), "é"),
+        (b"A=x\nB=\xff\n", "x"),
+    ],
+)
+def test_the_encodings_that_editors_write_are_read(tmp_path: Path, content: bytes, value: str) -> None:
+    (tmp_path / ".env").write_bytes(content)
+    parsed = read_env(tmp_path / ".env")
+    assert parsed is not None
+    assert parsed.values["A"] == value
+
+
+def test_a_missing_file_is_none(tmp_path: Path) -> None:
+    assert read_env(tmp_path / ".env") is None
+
+
+VALUES = st.text(st.characters(codec="utf-8", exclude_characters="\0"))
+
+
+@given(st.dictionaries(st.from_regex(r"[A-Z_][A-Z0-9_]{0,5}", fullmatch=True), VALUES))
+@example({"A": "C:\n"})
+@example({"A": "C:\\it's\\new"})
+@example({"A": 'C:"x'})
+@example({"A": "C:\\\\server\r\n"})
+def test_what_is_written_is_read_back(values: dict[str, str]) -> None:
+    text = "".join(f"{name}={quoted(value)}\n" for name, value in values.items())
+    parsed = parse_env(text)
+    assert parsed.values == values
+    assert parsed.problems == ()
+
+
+def test_saving_changes_the_named_lines_and_no_other(tmp_path: Path) -> None:
+    path = tmp_path / ".env"
+    path.write_bytes(b"# mine\nexport A = old # why\nodd \xff line\nB=keep\nA='two\nlines' # second\nlast=1")
+    save_env(path, {"A": "it's new", "NEW": "/a b"})
+    assert path.read_bytes() == (
+        b"# mine\nexport A = old # why\nodd \xff line\nB=keep\nA=\"it's new\" # second\nlast=1\nNEW='/a b'\n"
+    )
+    parsed = read_env(path)
+    assert parsed is not None
+    assert parsed.values["A"] == "it's new"
+
+
+def test_saving_keeps_windows_line_ends(tmp_path: Path) -> None:
+    path = tmp_path / ".env"
+    path.write_bytes(b"A=1\r\nB=2\r\n")
+    save_env(path, {"A": "3", "C": "4"})
+    assert path.read_bytes() == b"A=3\r\nB=2\r\nC=4\r\n"
+
+
+def test_a_saved_file_is_its_owners_alone_and_a_link_stays_a_link(tmp_path: Path) -> None:
+    real = tmp_path / "dotfiles" / "env"
+    real.parent.mkdir()
+    real.write_text("A=1\n")
+    real.chmod(0o644)
+    link = tmp_path / ".env"
+    link.symlink_to(real)
+    save_env(link, {"A": "2"})
+    assert link.is_symlink()
+    assert real.read_text() == "A=2\n"
+    assert stat.S_IMODE(real.stat().st_mode) == 0o600
+    assert os.listdir(real.parent) == ["env"]
+
+
+def test_a_folder_that_is_missing_is_made(tmp_path: Path) -> None:
+    save_env(tmp_path / "a" / "b" / ".env", {"A": "1"})
+    assert (tmp_path / "a" / "b" / ".env").read_text() == "A=1\n"
+
+
+def test_a_file_that_cannot_be_written_is_a_clear_error_and_stays_as_it_was(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="cannot be written"):
+        save_env(tmp_path / "file" / ".env", {"A": "1"})
+
+
+def test_a_name_that_is_none_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no name of a variable"):
+        save_env(tmp_path / ".env", {"A B": "1"})

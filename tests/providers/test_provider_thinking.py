@@ -1,0 +1,75 @@
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lmagent.providers.thinking import ThinkSplitter, split_thoughts
+
+CASES = {
+    "no thought": ("Hello <b>you</b>", ("", "Hello <b>you</b>")),
+    "closed": ("<think>\nhm\n</think>\n\nHello", ("hm", "Hello")),
+    "closed after blanks": ("\n <think>hm</think>Hello", ("hm", "Hello")),
+    "long name": ("<thinking>hm</thinking> Hello", ("hm", "Hello")),
+    "unclosed": ("<think>hm, let me", ("hm, let me", "")),
+    "closing tag only": ("I should greet.\n</think>\n\nHello", ("I should greet.", "Hello")),
+    "closing tag only, in a line": ("greet</think>Hello", ("greet", "Hello")),
+    "empty thought": ("<think></think>\n\nHello", ("", "Hello")),
+    "leftover closing tag first": ("</think>\n\nHello", ("", "Hello")),
+    "two thoughts": ("<think>a</think>\n<think>b</think>c", ("a\nb", "c")),
+    "nested": ("<think>a <think>b</think></think>c", ("a <think>b", "c")),
+    "quoted in prose": ("Use `<think>` and `</think>` tags.", ("", "Use `<think>` and `</think>` tags.")),
+    "quoted in code": ("```\n</think>\n```\nok", ("", "```\n</think>\n```\nok")),
+    "quoted pair": ("The tags <think>x</think> mark it", ("", "The tags <think>x</think> mark it")),
+    "second pair later": ("<think>a</think>b <think>c</think>", ("a", "b <think>c</think>")),
+    "mention behind a thought": ("<think>a</think>close with </think> then", ("a", "close with </think> then")),
+    "tag cut off": ("<thin", ("", "<thin")),
+    "blanks only": (" \n", ("", " \n")),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_thoughts_and_text_are_told_apart(name: str) -> None:
+    content, expected = CASES[name]
+    assert split_thoughts(content) == expected
+
+
+def shown(*deltas: str) -> tuple[str, str]:
+    splitter = ThinkSplitter()
+    pieces = [piece for delta in deltas for piece in splitter.feed(delta)] + splitter.finish()
+    return (
+        "".join(text for kind, text in pieces if kind == "thinking"),
+        "".join(text for kind, text in pieces if kind == "text"),
+    )
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if not name.startswith("closing tag only")])
+def test_the_live_view_shows_what_the_reply_will_hold(name: str) -> None:
+    content, (thought, text) = CASES[name]
+    live = shown(*content)
+    assert live[1] == text
+    assert live[0].replace("\n", "") == thought.replace("\n", "")
+
+
+def test_a_closing_tag_alone_is_not_shown() -> None:
+    assert shown(*"greet</think>Hello") == ("", "greetHello")
+
+
+PIECES = st.sampled_from(
+    ["<think>", "</think>", "<thinking>", "</thinking>", "<", "</", "think", "a ", "\n", "`", "```", "é"]
+)
+
+
+@given(st.lists(PIECES, max_size=10), st.lists(st.integers(0, 80), max_size=6))
+def test_the_live_view_is_the_same_for_every_cut(pieces: list[str], cuts: list[int]) -> None:
+    content = "".join(pieces)
+    edges = [0, *sorted(min(cut, len(content)) for cut in cuts), len(content)]
+    assert shown(*[content[a:b] for a, b in itertools.pairwise(edges)]) == shown(content)
+
+
+@given(st.lists(PIECES, max_size=10))
+def test_nothing_but_tags_and_blanks_is_lost(pieces: list[str]) -> None:
+    content = "".join(pieces)
+    thought, text = split_thoughts(content)
+    kept = [piece for piece in (thought + text) if piece in "aé`"]
+    assert sorted(kept) == sorted(piece for piece in content if piece in "aé`")

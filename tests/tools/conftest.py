@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+import pytest
+
+from lmagent.core.errors import ToolError
+from lmagent.core.tool import FileMark, Tool, ToolContext, ToolOutput
+
+
+class FixedClock:
+    def now(self) -> float:
+        return 1_772_355_600.0  # 2026-03-01T09:00:00Z, a Sunday
+
+    def monotonic(self) -> float:
+        return 0.0
+
+    async def sleep(self, seconds: float) -> None:
+        await anyio.sleep(seconds)
+
+
+class Hands:
+    """Calls tools as the engine does, and remembers what was seen as the engine does."""
+
+    def __init__(self, workspace: Path) -> None:
+        from lmagent.tools.registry import builtin_tools
+
+        self.workspace = workspace
+        self.seen: dict[str, FileMark] = {}
+        self.tools: dict[str, Tool] = {tool.name: tool for tool in builtin_tools(FixedClock())}
+
+    @property
+    def context(self) -> ToolContext:
+        return ToolContext("s", "c", self.workspace, self.seen, lambda _: None)
+
+    def arguments(self, name: str, **arguments: Any) -> Any:
+        return msgspec.convert(arguments, self.tools[name].arguments)
+
+    def __call__(self, name: str, **arguments: Any) -> ToolOutput:
+        output: ToolOutput = anyio.run(self.tools[name].run, self.arguments(name, **arguments), self.context)
+        if "sha256" in output.data:
+            self.seen[output.data["path"]] = FileMark(output.data["sha256"], output.data.get("changed", False))
+        assert len(output.content.encode()) <= 8000
+        return output
+
+    def mark(self, path: str) -> None:
+        """Count a file as read, as it is now."""
+        content = (self.workspace / path).read_bytes()
+        self.seen[path] = FileMark(hashlib.sha256(content).hexdigest(), False)
+
+    def refused(self, name: str, **arguments: Any) -> ToolError:
+        with pytest.raises(ToolError) as caught:
+            self(name, **arguments)
+        return caught.value
+
+    def preview(self, name: str, **arguments: Any) -> str:
+        preview = self.tools[name].preview
+        assert preview is not None
+        return preview(self.arguments(name, **arguments), self.context)
+
+    def summary(self, name: str, **arguments: Any) -> str:
+        summary = self.tools[name].summary
+        assert summary is not None
+        return summary(self.arguments(name, **arguments))
+
+    def targets(self, name: str, **arguments: Any) -> tuple[str, ...]:
+        targets = self.tools[name].targets
+        assert targets is not None
+        return targets(self.arguments(name, **arguments))
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "secret.txt").write_text("secret\n")
+    root = tmp_path / ".parent" / "ws"  # a parent that starts with a dot must not matter
+    root.mkdir(parents=True)
+    return root
+
+
+@pytest.fixture
+def outside(tmp_path: Path, workspace: Path) -> Path:
+    return tmp_path / "outside"
+
+
+@pytest.fixture
+def hands(workspace: Path) -> Hands:
+    return Hands(workspace)
