@@ -65,10 +65,10 @@ def test_nothing_is_lost_and_nothing_runs_twice(tmp_path, kill_at, where):
         first = run(workspace, server, kill_at, where, "leave three stamps and write out.txt")
         killed = first.returncode == -signal.SIGKILL
         assert killed or first.returncode == 0, first.stderr.decode()
-        before, _ = events_of(workspace)
+        before, known = events_of(workspace)
         acknowledged = [int(seq) for seq in first.stdout.split()]
-        if not before:
-            assert acknowledged == []
+        if not any(event["type"] == "input.received" for event in known):
+            assert len(acknowledged) <= 1, "an input was accepted and is gone"
             return
         second = run(workspace, server, 0, "after", "")
         assert second.returncode == 0, second.stderr.decode()

@@ -53,10 +53,12 @@ def replay(path: Path, requests: list[ModelRequest]) -> tuple[list[ModelEvent | 
 
 
 def timeless(events: list[ModelEvent | Exception]) -> list[object]:
-    return [
-        (event.message, event.finish_reason, event.usage) if isinstance(event, Reply) else event if not isinstance(event, Exception) else type(event)
-        for event in events
-    ]
+    def lasting(event: ModelEvent | Exception) -> object:
+        if isinstance(event, Reply):
+            return event.message, event.finish_reason, event.usage
+        return type(event) if isinstance(event, Exception) else event
+
+    return [lasting(event) for event in events]
 
 
 def test_what_was_recorded_plays_back_the_same_offline(tmp_path: Path) -> None:
@@ -177,6 +179,8 @@ def test_a_torn_last_line_is_left_out(tmp_path: Path) -> None:
     with path.open("ab") as file:
         file.write(b'{"method":"POST","pa')
     assert ReplayTransport(path).remaining == 1
+    record(path, [request("two")], SECOND)
+    assert ReplayTransport(path).remaining == 2
 
 
 @pytest.mark.parametrize(

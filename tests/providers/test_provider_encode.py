@@ -2,7 +2,7 @@ import itertools
 import json
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lmagent.core.messages import Image, Message, Text, Thinking, ToolCall, ToolResult, assistant, user
@@ -110,6 +110,7 @@ MESSAGES = st.one_of(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(MESSAGES, min_size=1, max_size=12), st.data())
 def test_each_body_is_the_beginning_of_the_next(messages: list[Message], data: st.DataObject) -> None:
     encoder = BodyEncoder()
@@ -125,6 +126,7 @@ def test_each_body_is_the_beginning_of_the_next(messages: list[Message], data: s
     assert bodies[-1] == BodyEncoder().encode(request(growing))
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 6), st.booleans()), max_size=12))
 def test_a_cached_encoding_is_the_same_as_a_fresh_one(asks: list[tuple[int, int, bool]]) -> None:
     conversations = [[user(f"{name}{n}") for n in range(7)] for name in "abcd"]
@@ -136,9 +138,6 @@ def test_a_cached_encoding_is_the_same_as_a_fresh_one(asks: list[tuple[int, int,
 
 
 def test_a_long_conversation_costs_a_step_no_more_than_a_short_one() -> None:
-    class Counted(list[Message]):
-        taken = 0
-
     encoder = BodyEncoder()
     messages = [user(f"message {n} " + "x" * 200) for n in range(2000)]
     encoder.encode(request(messages))

@@ -272,6 +272,36 @@ def test_the_request_goes_to_the_chat_route_under_the_base_url() -> None:
     assert seen.headers["content-length"] == str(len(seen.body))
 
 
+def test_a_server_elsewhere_is_reached_through_the_proxy() -> None:
+    async def go() -> list[str]:
+        async with loopback(OK) as proxy:
+            transport = HttpTransport({"http_proxy": proxy.url.replace("//", "//me:secret@")})
+            chat = OpenAIChat("http://far.invalid/v1", transport=transport, clock=TestClock(), timeouts=QUICK)
+            _ = [event async for event in chat.stream(request())]
+            await chat.aclose()
+            seen = proxy.requests[0]
+            return [seen.path, seen.headers["host"], seen.headers["proxy-authorization"]]
+
+    path, host, authorization = anyio.run(go)
+    assert path == "http://far.invalid/v1/chat/completions"
+    assert host == "far.invalid"
+    assert authorization.startswith("Basic ")
+
+
+def test_a_host_that_does_not_exist_is_named() -> None:
+    async def go() -> ProviderError:
+        once = RetryPolicy(tries=1)
+        chat = OpenAIChat(
+            "http://no-such-host.invalid", transport=HttpTransport({}), clock=TestClock(), timeouts=QUICK, retries=once
+        )
+        with pytest.raises(Unreachable) as caught:
+            _ = [event async for event in chat.stream(request())]
+        await chat.aclose()
+        return caught.value
+
+    assert "no-such-host.invalid is not known" in anyio.run(go).message
+
+
 def test_a_wrong_key_is_said_at_once() -> None:
     run = ask(failing(401), OK, key="wrong")
     assert isinstance(run.error, AuthError)

@@ -1,7 +1,7 @@
 import itertools
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lmagent.core.errors import BadReply
@@ -73,6 +73,7 @@ LINES = st.sampled_from(
 )
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.tuples(LINES, st.sampled_from([b"\n", b"\r\n", b"\r"])), max_size=12),
     st.lists(st.integers(0, 60), max_size=6),

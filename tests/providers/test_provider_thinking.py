@@ -1,7 +1,7 @@
 import itertools
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lmagent.providers.thinking import ThinkSplitter, split_thoughts
@@ -60,6 +60,7 @@ PIECES = st.sampled_from(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(PIECES, max_size=10), st.lists(st.integers(0, 80), max_size=6))
 def test_the_live_view_is_the_same_for_every_cut(pieces: list[str], cuts: list[int]) -> None:
     content = "".join(pieces)
@@ -67,6 +68,7 @@ def test_the_live_view_is_the_same_for_every_cut(pieces: list[str], cuts: list[i
     assert shown(*[content[a:b] for a, b in itertools.pairwise(edges)]) == shown(content)
 
 
+@settings(deadline=None)
 @given(st.lists(PIECES, max_size=10))
 def test_nothing_but_tags_and_blanks_is_lost(pieces: list[str]) -> None:
     content = "".join(pieces)

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 import anyio
 import pytest
 
+from lmagent.app.clock import SystemClock
 from lmagent.core.messages import Message, Text, Thinking, ToolCall, user
 from lmagent.core.model import ModelEvent, ModelRequest, Reply, TextChunk, ThinkingChunk
-from lmagent.core.ports import Provider
+from lmagent.core.ports import Clock, EventStore, Provider
 from lmagent.providers.openai_chat import OpenAIChat
 from lmagent.providers.retry import RetryPolicy
 from lmagent.providers.transport import HttpTransport
+from lmagent.store.jsonl import JsonlStore
 from lmagent.testing import Call, ScriptedServer, quirks, script
-from lmagent.testing.conformance import ProviderConformance
+from lmagent.testing.conformance import ClockConformance, EventStoreConformance, ProviderConformance
 from lmagent.testing.fakes import FakeClock
 from lmagent.testing.script import Behaviour
 
@@ -30,6 +33,23 @@ class TestOpenAIChat(ProviderConformance):
     def make(self, replies: Sequence[Behaviour]) -> Iterator[Provider]:
         with ScriptedServer(replies, strict=True) as server:
             yield provider_for(server)
+
+
+class TestJsonlStore(EventStoreConformance):
+    @pytest.fixture(autouse=True)
+    def _folder(self, tmp_path: Path) -> None:
+        self.root = tmp_path / "sessions"
+
+    def make(self) -> EventStore:
+        return JsonlStore(self.root, SystemClock())
+
+    def again(self, store: EventStore) -> EventStore:
+        return self.make()
+
+
+class TestSystemClock(ClockConformance):
+    def make(self) -> Clock:
+        return SystemClock()
 
 
 CALLS = (Call("read", '{"path":"ä.txt","limit":3}'), Call("ls", '{"path":"sub"}'))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import msgspec
 
 from lmagent.app.wiring import HostOptions, load_settings
-from lmagent.config.importing import ImportReport, import_config
+from lmagent.config import paths
+from lmagent.config.importing import ImportReport, Targets, import_file
 from lmagent.config.show import rows
 from lmagent.config.trust import trust
 from lmagent.config.workspace import open_workspace
@@ -36,7 +38,9 @@ def show_settings(workspace: Path | None, *, origin: bool, as_json: bool) -> str
 def import_settings(file: Path, workspace: Path | None) -> ImportReport:
     """Take over a configuration file of an older system."""
     loaded = load_settings(HostOptions(workspace))
-    return import_config(file, open_workspace(loaded.workspace).path, loaded.config_file)
+    workspace_path = open_workspace(loaded.workspace).path
+    home = paths.home_dir(os.environ)
+    return import_file(file, Targets(loaded.config_file, loaded.env_file, workspace_path, home))
 
 
 def trust_workspace(workspace: Path | None) -> str:

@@ -111,6 +111,7 @@ def argument_schema(arguments: type[msgspec.Struct] | dict[str, Any]) -> dict[st
     (schema,), components = msgspec.json.schema_components([arguments], ref_template="{name}")
     resolved: Any = _inline(schema, components)
     resolved.setdefault("properties", {})
+    resolved.pop("description", None)  # the Struct's docstring is for us; the tool has a description of its own
     return resolved
 
 

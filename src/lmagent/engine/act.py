@@ -8,6 +8,7 @@ gets a result that says so and is never run.
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,7 +97,7 @@ async def _carry_out(
 async def _permit(session: Session, invocation: Invocation) -> ToolOutput | None:
     """None when the call may run, else what the model is told."""
     tool = invocation.tool
-    request = gate.Request(tool.name, tool.effect, invocation.targets)
+    request = gate.Request(tool.name, tool.effect, _targets(session, invocation))
     verdict = gate.judge(request, session.state.mode, session.wiring.rules, session.state.grants)
     if verdict.decision == "allow":
         return None
@@ -119,6 +120,16 @@ async def _permit(session: Session, invocation: Invocation) -> ToolOutput | None
         return ToolOutput(text, {"code": "denied", "unattended": True})
     words = f' They say: "{answer.feedback}"' if answer.feedback else ""
     return ToolOutput(f"The user denied this call. It was not run.{words}", {"code": "denied"})
+
+
+def _targets(session: Session, invocation: Invocation) -> tuple[str, ...]:
+    """The paths that rules are matched against: relative to the workspace, as named and with links resolved."""
+    root = session.state.workspace
+    real_root = os.path.realpath(root)
+    named = [os.path.normpath(os.path.join(root, target)) for target in invocation.targets]
+    real = [os.path.realpath(path) for path in named]
+    pairs = [*((path, root) for path in named), *((path, real_root) for path in real)]
+    return tuple(dict.fromkeys(os.path.relpath(path, base).replace(os.sep, "/") for path, base in pairs))
 
 
 def _preview(session: Session, invocation: Invocation) -> str:

@@ -174,10 +174,20 @@ def _decode(tool: Tool, arguments: dict[str, Any]) -> Any:
     try:
         return msgspec.convert(renamed, tool.arguments)
     except msgspec.ValidationError as strict:
-        try:  # "5" for 5 and the like: kept only because it then validates
-            return msgspec.convert(renamed, tool.arguments, strict=False)
+        try:  # kept only because it then validates
+            return msgspec.convert(_loosened(renamed, tool.spec.parameters), tool.arguments, strict=False)
         except msgspec.ValidationError:
             raise _misfit(tool, str(strict)) from None
+
+
+def _loosened(arguments: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
+    """What models often send for an optional argument (null) and for a list of one (the one)."""
+    required, properties = schema.get("required", ()), schema["properties"]
+    kept = {name: value for name, value in arguments.items() if value is not None or name in required}
+    return {
+        name: [value] if isinstance(value, str) and properties.get(name, {}).get("type") == "array" else value
+        for name, value in kept.items()
+    }
 
 
 def _misfit(tool: Tool, reason: str) -> ToolError:

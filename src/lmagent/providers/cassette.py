@@ -78,6 +78,7 @@ class RecordingTransport:
             fresh = not path.exists() or path.stat().st_size == 0
             if not fresh:
                 load(path)
+                _cut_torn_line(path)
             self._file = path.open("ab")
             if fresh:
                 self._write(Header(VERSION))
@@ -239,6 +240,15 @@ def load(path: Path) -> list[Exchange]:
                 f"line {number} of the cassette {path} is damaged: {error}", fix="record it again with --record FILE"
             ) from error
     return exchanges
+
+
+def _cut_torn_line(path: Path) -> None:
+    """A recording that was killed may have left half a line; what is appended must not stick to it."""
+    content = path.read_bytes()
+    whole = content.rfind(b"\n") + 1
+    if whole < len(content):
+        with path.open("r+b") as file:
+            file.truncate(whole)
 
 
 async def _play(exchange: Exchange) -> AsyncGenerator[bytes]:

@@ -11,7 +11,7 @@ from msgspec import Struct
 from lmagent.core.errors import BadReply, ProviderError
 from lmagent.providers import failures, jsontext
 from lmagent.providers.transport import Timeouts, Transport, TransportError, read_all
-from lmagent.providers.urls import api_root, is_loopback, server_root
+from lmagent.providers.urls import api_root, server_root
 
 _BODY = 8 * 1024 * 1024
 _QUICK = Timeouts(connect=0.5, first_byte=2.0, idle=2.0)
@@ -104,8 +104,8 @@ async def served_window(
     """The context window in tokens that the server really serves; None where it does not say.
 
     Asked in this order, one request at a time on one connection, until one answers: the OpenAI list of models (vLLM's
-    `max_model_len`, OpenRouter's `top_provider.context_length`), then, for a server on this machine or with a name
-    that gives it away, LM Studio's loaded instances, llama.cpp's `/props` and Ollama's `/api/ps`.
+    `max_model_len`, OpenRouter's `top_provider.context_length`), then, unless it is a public (https) server that does
+    not say what it is, LM Studio's loaded instances, llama.cpp's `/props` and Ollama's `/api/ps`.
 
     Raises:
         ConfigError: `base_url` is no URL.
@@ -117,7 +117,7 @@ async def served_window(
     if entry is not None and (stated := _listed_window(entry)):
         return stated
     owner = _OWNERS.get(str(entry.get("owned_by")), "") if entry is not None else ""
-    if owner == "vLLM" or (not owner and not is_loopback(base_url) and "openrouter" in root):
+    if owner == "vLLM" or (not owner and root.startswith("https:")):
         return None
     routes = [
         ("LM Studio", "/api/v1/models", _lm_studio),

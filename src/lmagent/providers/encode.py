@@ -22,13 +22,14 @@ _BAD_NAME = re.compile(r"[^A-Za-z0-9_-]")
 class _Conversation:
     """The encoded messages of one conversation."""
 
-    __slots__ = ("buffer", "ends", "keep_thinking", "messages", "start", "system")
+    __slots__ = ("buffer", "call_ids", "ends", "keep_thinking", "messages", "start", "system")
 
     def __init__(self, system: str, *, keep_thinking: bool) -> None:
         self.system = system
         self.keep_thinking = keep_thinking
         self.messages: list[Message] = []
         self.ends: list[int] = []
+        self.call_ids: set[str] = set()
         self.buffer = bytearray()
         if system:
             self.buffer += jsontext.dumps({"role": "system", "content": system})
@@ -47,6 +48,7 @@ class _Conversation:
                 if self.buffer:
                     self.buffer += b","
                 self.buffer += jsontext.dumps(wire)
+            self.call_ids.update(call.id for call in message.tool_calls)
             self.messages.append(message)
             self.ends.append(len(self.buffer))
         return self.buffer
@@ -79,6 +81,10 @@ class BodyEncoder:
         """
         messages = self._conversation(request).follow(request.messages)
         return b"".join((self._head(request, omit, request.model or model), b'"messages":[', messages, b"]}"))
+
+    def call_ids(self, request: ModelRequest) -> frozenset[str]:
+        """Ids of all calls that were ever sent in the request's conversation; asked for after `encode`."""
+        return frozenset(self._conversation(request).call_ids)
 
     def _head(self, request: ModelRequest, omit: Set[str], model: str) -> bytes:
         limit = "max_completion_tokens" if "max_tokens" in omit else "max_tokens"

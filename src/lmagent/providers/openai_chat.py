@@ -9,7 +9,7 @@ from contextlib import aclosing
 
 import anyio
 
-from lmagent.core.errors import AuthError, BadReply, ProviderError, ServerFailure
+from lmagent.core.errors import BadReply, ProviderError, ServerFailure
 from lmagent.core.model import ModelEvent, ModelRequest, Retrying, TextChunk, ThinkingChunk
 from lmagent.core.ports import Clock
 from lmagent.providers import jsontext
@@ -120,7 +120,7 @@ class OpenAIChat:
         response: Response | None = None
         try:
             response = await self._transport.send("POST", self.url, self._headers, body, self._timeouts)
-            if response.status != 200:
+            if response.status // 100 != 2:
                 await self._refused(request, response)
             async for event in self._read(request, response, len(body), begun):
                 yield event
@@ -154,13 +154,15 @@ class OpenAIChat:
         for event in assembler.flush():
             yield event
         total = self._clock.monotonic() - begun
-        taken = {call.id for message in request.messages for call in message.tool_calls}
         yield assembler.reply(
-            taken=taken, prompt_bytes=prompt_bytes, first_token_s=total if first is None else first, total_s=total
+            taken=self._encoder.call_ids(request),
+            prompt_bytes=prompt_bytes,
+            first_token_s=total if first is None else first,
+            total_s=total,
         )
 
     async def _refused(self, request: ModelRequest, response: Response) -> None:
-        """Raise what a status other than 200 stands for, or `_Adapted` if the request can be put differently."""
+        """Raise what a status other than 2xx stands for, or `_Adapted` if the request can be put differently."""
         from lmagent.providers import failures
 
         try:
@@ -204,7 +206,7 @@ class OpenAIChat:
 
         try:
             names = await model_names(self._transport, self._models_url, self._headers, self._timeouts)
-        except (ProviderError, AuthError):
+        except ProviderError:
             return ""
         return next((name for name in names if "embed" not in name.lower()), "")
 

@@ -33,34 +33,35 @@ def fork_log(source: Path, target: Path, through_seq: int | None, clock: Clock) 
         SessionNotFound: there is no such source.
         StoreError: the target exists, there is nothing to copy, or it could not be written.
     """
-    beside = target / f"{EVENTS}.new"
-    made = False
     try:
         with (source / EVENTS).open("rb") as stream:
-            if (target / EVENTS).exists():
-                raise StoreError(f"there is a session {target.name} already: {target}")
-            parents, made = make_private(target), True
+            _refuse_existing(target)
+            parents = make_private(target)
             lock = hold(target / LOCK, target.name)
             try:
-                forked = _copy(stream, source, beside, through_seq, clock)
-                os.rename(beside, target / EVENTS)
+                _refuse_existing(target)
+                forked = _copy(stream, source, target, through_seq, clock)
                 for folder in (target, *parents):
                     sync_folder(folder)
+            except BaseException:
+                _clear(target)
+                raise
             finally:
                 lock.release()
     except FileNotFoundError:
         raise SessionNotFound(f"there is no session {source.name}", fix="lmagent sessions list") from None
     except OSError as error:
-        _clear(target, made)
         raise store_error(error, f"session {source.name} could not be copied", target / EVENTS) from error
-    except StoreError:
-        _clear(target, made)
-        raise
     return forked
 
 
-def _copy(stream: BinaryIO, source: Path, beside: Path, through_seq: int | None, clock: Clock) -> SessionForked:
-    last = 0
+def _refuse_existing(target: Path) -> None:
+    if (target / EVENTS).exists():
+        raise StoreError(f"there is a session {target.name} already: {target}")
+
+
+def _copy(stream: BinaryIO, source: Path, target: Path, through_seq: int | None, clock: Clock) -> SessionForked:
+    beside, last = target / f"{EVENTS}.new", 0
     artifacts: set[str] = set()
     fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | OPEN_FLAGS, FILE_MODE)
     try:
@@ -75,20 +76,21 @@ def _copy(stream: BinaryIO, source: Path, beside: Path, through_seq: int | None,
                 artifacts.add(line.event.artifact)
         if not last:
             raise StoreError(f"session {source.name} has no event up to {through_seq}: there is nothing to copy")
-        link_blobs(source / BLOBS, beside.parent / BLOBS, artifacts)
-        event = SessionForked(session=beside.parent.name, parent=source.name, at_seq=last)
+        link_blobs(source / BLOBS, target / BLOBS, artifacts)
+        event = SessionForked(session=target.name, parent=source.name, at_seq=last)
         forked, raw = stamp(event, last + 1, clock)
         write_whole(fd, raw)
         sync_file(fd)
     finally:
         os.close(fd)
+    os.rename(beside, target / EVENTS)
     assert isinstance(forked, SessionForked)
     return forked
 
 
-def _clear(target: Path, made: bool) -> None:
-    """Take away what a failed fork has begun."""
-    if not made or (target / EVENTS).exists():
+def _clear(target: Path) -> None:
+    """Take away what a failed fork has begun; never a session that is there."""
+    if (target / EVENTS).exists():
         return
     with contextlib.suppress(OSError):
         import shutil  # rare, and not light

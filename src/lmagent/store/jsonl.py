@@ -11,7 +11,6 @@ import os
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import BinaryIO
 
 from lmagent.core.errors import SessionNotFound, StoreError
 from lmagent.core.events import DurableEvent, SessionForked
@@ -112,12 +111,7 @@ class JsonlStore:
             SessionNotFound: no such session.
             StoreError: it cannot be read.
         """
-        path = self._known(session) / EVENTS
-        try:
-            stream = path.open("rb")
-        except OSError as error:
-            raise store_error(error, f"session {session} could not be read", path) from error
-        return _events(stream, after)
+        return _events(self._known(session) / EVENTS, after)
 
     def follow(self, session: str, after: int = 0) -> AsyncIterator[DurableEvent]:
         """History, then events as any process appends them, without a gap; the session may not exist yet."""
@@ -205,11 +199,14 @@ class JsonlStore:
         return self.root / session
 
 
-def _events(stream: BinaryIO, after: int) -> Iterator[DurableEvent]:
-    with stream:
-        for line in in_order(lines(stream)):
-            if line.event is not None and line.whole and line.seq > after:
-                yield line.event
+def _events(path: Path, after: int) -> Iterator[DurableEvent]:
+    try:
+        with path.open("rb") as stream:
+            for line in in_order(lines(stream)):
+                if line.event is not None and line.whole and line.seq > after:
+                    yield line.event
+    except OSError as error:
+        raise store_error(error, f"session {path.parent.name} could not be read", path) from error
 
 
 def _created(entry: os.DirEntry[str]) -> float:

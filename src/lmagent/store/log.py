@@ -251,7 +251,7 @@ def _storable(value: Any) -> Any:
         pairs: dict[Any, Any] = value  # type: ignore[reportUnknownVariableType]
         return {_storable(key): _storable(item) for key, item in pairs.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        items: Iterable[Any] = value  # type: ignore[reportUnknownVariableType]
+        items: list[Any] = list(value)  # type: ignore[reportUnknownArgumentType]
         return [_storable(item) for item in items]
     return value
 

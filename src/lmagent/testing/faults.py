@@ -116,7 +116,7 @@ def overflow_too_large(tokens: int = 9000, window: int = 4096) -> Plain:
 
 def overflow_as_500(tokens: int = 9000, window: int = 4096) -> Plain:
     """500, although nothing is wrong with the server."""
-    text = f"the request exceeds the available context size. n_prompt = {tokens}, n_ctx = {window}"
+    text = f"context size exceeded: n_ctx = {window}, n_prompt_tokens = {tokens}"
     return status(500, {"error": {"code": 500, "message": text, "type": "server_error"}})
 
 

@@ -1,0 +1,35 @@
+# Every target sets up what it needs. Nothing here asks questions or needs a terminal.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.PHONY: help setup check format docs demo record-demo bench clean
+
+STAMP := .venv/.synced
+
+help: ## Show this list
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
+
+setup: $(STAMP) ## Install uv if it is missing, and everything into .venv
+
+$(STAMP): pyproject.toml uv.lock
+	@uv="$$(scripts/ensure_uv)" && "$$uv" sync --frozen --quiet && touch $@
+
+check: setup ## Every check and test
+	@scripts/check.sh
+
+format: setup ## Format the code and fix what can be fixed
+	@.venv/bin/ruff format . && .venv/bin/ruff check --fix .
+
+docs: setup ## Write the generated documentation
+	@.venv/bin/python scripts/generate_docs.py
+
+demo: setup ## See the agent at work, offline (the model's side is a recording)
+	@scripts/demo.sh
+
+record-demo: setup ## Record the demo's cassette again
+	@.venv/bin/python scripts/record_demo.py
+
+bench: setup ## Measure start, step, growth, prompt, memory, streaming (JSON)
+	@.venv/bin/python bench/run.py
+
+clean: ## Remove caches and the environment
+	@rm -rf .venv .cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache bench/.cache

@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# Every check and test, one after the other; all of them run, also after a failure. `make check` sets up before it.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+uv="$(scripts/ensure_uv)" || exit 1
+bin=.venv/bin
+failed=()
+skipped=()
+
+step() {
+    local name="$1"
+    shift
+    printf '\n== %s\n' "$name"
+    local begun=$SECONDS
+    if "$@"; then
+        printf -- '-- %s: ok (%d s)\n' "$name" $((SECONDS - begun))
+    else
+        printf -- '-- %s: FAILED (%d s)\n' "$name" $((SECONDS - begun))
+        failed+=("$name")
+    fi
+}
+
+"$bin/python" -c 'import platform, os; print("python", platform.python_version(), "on", platform.platform(), "·", os.cpu_count(), "cores")'
+
+step "lock file" "$uv" lock --check --quiet
+step "ruff" "$bin/ruff" check .
+step "format" "$bin/ruff" format --check --quiet .
+if "$bin/pyright" --version >/dev/null 2>&1; then
+    step "types" "$bin/pyright"
+else
+    skipped+=("types: pyright could not be started (its first start fetches it from the npm registry)")
+fi
+step "layers" "$bin/lint-imports"
+step "sizes" "$bin/python" scripts/check_sizes.py
+if [ -f scripts/generate_docs.py ]; then
+    step "docs" "$bin/python" scripts/generate_docs.py --check
+fi
+
+report="$(mktemp)"
+trap 'rm -f "$report"' EXIT
+tests() { "$bin/pytest" -n auto -q --durations=10 --durations-min=0.5 </dev/null 2>&1 | tee "$report"; return "${PIPESTATUS[0]}"; }
+step "tests" tests
+while IFS= read -r line; do skipped+=("test: ${line#SKIPPED }"); done < <(grep '^SKIPPED ' "$report")
+
+printf '\n== summary\n'
+if [ ${#skipped[@]} -gt 0 ]; then
+    printf 'skipped: %s\n' "${skipped[@]}"
+else
+    echo "skipped: nothing"
+fi
+if [ ${#failed[@]} -gt 0 ]; then
+    printf 'FAILED: %s\n' "${failed[@]}"
+    exit 1
+fi
+echo "all checks passed"

@@ -1,0 +1,122 @@
+"""Opening the index's database: schema, damage, and folders that cannot be written to."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from importlib.resources import files
+from pathlib import Path
+
+from lmagent.store.files import FILE_MODE, OPEN_FLAGS
+
+BUSY_SECONDS = 5.0
+"""How long one process waits for another one that is writing the index."""
+
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT)
+
+
+class NewerSchemaError(Exception):
+    """The database belongs to a newer version of lmagent, which needs it as it is."""
+
+
+def open_database(path: Path | None) -> sqlite3.Connection:
+    """The database at `path`, made and brought up to date; in memory without a path.
+
+    What cannot be used is moved aside if it is damaged; otherwise the index is kept in memory, for this process only.
+    It holds nothing that the logs do not say, so nothing is lost either way.
+    """
+    if path is not None and path.parent.is_dir():
+        for attempt in (1, 2):
+            try:
+                return _connect(path)
+            except NewerSchemaError:
+                break
+            except sqlite3.DatabaseError as error:
+                if attempt == 2 or not is_damage(error) or not move_aside(path):
+                    break
+            except OSError:
+                break
+    return _connect(None)
+
+
+def _connect(path: Path | None) -> sqlite3.Connection:
+    if path is not None:  # SQLite would make it readable for everybody
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | OPEN_FLAGS, FILE_MODE))
+    # Transactions are begun and ended by name (`isolation_level=None`), not by what a statement looks like.
+    connection = sqlite3.connect(path or ":memory:", timeout=BUSY_SECONDS, isolation_level=None)
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        _migrate(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _migrate(connection: sqlite3.Connection) -> None:
+    """Bring the schema up to date; `PRAGMA user_version` counts the steps that were taken."""
+    steps = list(_steps())
+    version = _version(connection)
+    if version > len(steps):
+        raise NewerSchemaError
+    if version == len(steps):
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        for number, script in enumerate(steps, 1):
+            if number > _version(connection):  # another process may have been faster
+                for statement in _statements(script):
+                    connection.execute(statement)
+                connection.execute(f"PRAGMA user_version = {number}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    return int(version)
+
+
+def _steps() -> Iterator[str]:
+    """The scripts of `migrations/`, in the order of their numbers."""
+    folder = files("lmagent.store.migrations")
+    scripts = {item.name: item for item in folder.iterdir() if item.name.endswith(".sql")}
+    for name in sorted(scripts):
+        yield scripts[name].read_text(encoding="utf-8")
+
+
+def _statements(script: str) -> Iterator[str]:
+    """One statement at a time: `executescript` would end the transaction before it begins."""
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+
+
+def is_damage(error: sqlite3.Error) -> bool:
+    """Whether SQLite says that the file itself is damaged or no database."""
+    return (getattr(error, "sqlite_errorcode", 0) & 0xFF) in _DAMAGED
+
+
+def move_aside(path: Path) -> bool:
+    """Rename a damaged database with what belongs to it; False if that is not possible."""
+    aside = f".damaged-{int(time.time())}"
+    try:
+        os.replace(path, f"{path}{aside}")
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    for suffix in ("-wal", "-shm"):
+        with suppress(OSError):
+            os.replace(f"{path}{suffix}", f"{path}{aside}{suffix}")
+    return True

@@ -1,0 +1,270 @@
+"""The index of the sessions: `.lmagent/state.db`, filled by those who read it. Delete it, and nothing is lost.
+
+Who writes a session never touches it, so that it costs a step nothing. A reader first reads what the logs have gained
+since the last time (`refresh`), from where it left off.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from lmagent.core.errors import StoreError
+from lmagent.core.ids import is_session_id
+from lmagent.store.database import is_damage, move_aside, open_database
+from lmagent.store.lock import is_held
+from lmagent.store.log import EVENTS, LOCK
+from lmagent.store.scan import in_order, lines
+from lmagent.store.tally import Tally, passage_of
+
+T = TypeVar("T")
+
+_WORD = re.compile(r"\w+")
+_COLUMNS = Tally.__struct_fields__
+
+
+class SessionRow(Struct, frozen=True):
+    """A session in a list.
+
+    Attributes:
+        id: its id.
+        title: the first words of its first input, or the title that a person gave it.
+        created: Unix seconds of its first event.
+        updated: Unix seconds of its last one.
+        model: the model that answered last.
+        status: running, interrupted, idle, or how its last turn ended (done, blocked, question …).
+        turns: turns that ended.
+        steps: model calls.
+        prompt_tokens: tokens of all prompts.
+        completion_tokens: tokens of all replies.
+        cached_tokens: prompt tokens that came from the server's cache.
+        parent: the session that it was forked from; empty for none.
+    """
+
+    id: str
+    title: str
+    created: float
+    updated: float
+    model: str
+    status: str
+    turns: int
+    steps: int
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int
+    parent: str
+
+
+class Hit(Struct, frozen=True):
+    """A found text: in which session, by which event, who said it, and the words around what was looked for."""
+
+    session: str
+    seq: int
+    role: str
+    excerpt: str
+
+
+class SessionIndex:
+    """The index over the sessions in `root`.
+
+    Args:
+        root: the folder of the sessions; the database is beside it.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.path = root.parent / "state.db"
+        self._db = open_database(self.path)
+
+    def __enter__(self) -> SessionIndex:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the database."""
+        self._db.close()
+
+    # --- reading ------------------------------------------------------------------------------------------------
+
+    def list(self, limit: int = 20, search: str = "") -> list[SessionRow]:
+        """Sessions, the one that was written to last first.
+
+        Args:
+            limit: how many at most.
+            search: only those that say all these words, anywhere, or have the text in their id or title.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        return self._run(lambda: self._list(limit, search.strip()))
+
+    def search(self, query: str, limit: int = 20) -> list[Hit]:
+        """Texts of people and models with all words of the query; with any of them, where none has all. Best first.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        words = _WORD.findall(query)
+        return self._run(lambda: self._search(" ".join(map(_term, words)), limit)) or (
+            self._run(lambda: self._search(" OR ".join(map(_term, words)), limit)) if len(words) > 1 else []
+        )
+
+    def refresh(self) -> None:
+        """Read what the logs have gained, and forget the sessions that are gone.
+
+        Raises:
+            StoreError: the database cannot be read or written.
+        """
+        self._run(self._refresh)
+
+    # --- the work -------------------------------------------------------------------------------------------------
+
+    def _run(self, work: Callable[[], T]) -> T:
+        """Do something with the database: a damaged one is moved aside and filled anew, a locked one done without."""
+        try:
+            return work()
+        except sqlite3.DatabaseError as error:
+            if isinstance(error, sqlite3.ProgrammingError):
+                raise
+            if self._db.in_transaction:
+                self._db.rollback()
+            self._db.close()
+            self._db = open_database(self.path if is_damage(error) and move_aside(self.path) else None)
+        try:
+            self._refresh()
+            return work()
+        except sqlite3.DatabaseError as error:
+            raise StoreError(f"the index of the sessions failed: {error}", fix=f"delete {self.path}") from error
+
+    def _refresh(self) -> None:
+        found = self._folders()
+        known = {str(row[0]): row[1:] for row in self._db.execute("SELECT id, size, mtime_ns, inode FROM session")}
+        for session in known.keys() - found.keys():
+            self._forget(session)
+        for session, facts in found.items():
+            if known.get(session) != (facts.st_size, facts.st_mtime_ns, facts.st_ino):
+                self._read(session, facts)
+
+    def _folders(self) -> dict[str, os.stat_result]:
+        found: dict[str, os.stat_result] = {}
+        try:
+            with os.scandir(self.root) as entries:
+                for entry in entries:
+                    if is_session_id(entry.name) and entry.is_dir(follow_symlinks=False):
+                        try:
+                            found[entry.name] = os.stat(os.path.join(entry.path, EVENTS))
+                        except OSError:
+                            continue  # begun by a process that was killed before it wrote anything
+        except OSError:
+            pass  # no sessions yet, or none that may be read
+        return found
+
+    def _read(self, session: str, facts: os.stat_result) -> None:
+        """Fold in what a log has gained, or all of it where it is not the one that was read before."""
+        row = self._db.execute(f"SELECT {', '.join(_COLUMNS)} FROM session WHERE id = ?", (session,)).fetchone()
+        tally = msgspec.convert(dict(zip(_COLUMNS, row, strict=True)), Tally, strict=False) if row else Tally(session)
+        passages: list[tuple[str, str, int, str]] = []
+        try:
+            with (self.root / session / EVENTS).open("rb") as stream:
+                if not _continues(tally, facts, stream.fileno()):
+                    tally = Tally(session)
+                stream.seek(tally.read_to)
+                fresh = tally.read_to == 0
+                for line in in_order(lines(stream, start=tally.read_to), after=tally.seq):
+                    if line.event is None or not line.whole:
+                        continue
+                    tally.apply(line.event)
+                    tally.seq, tally.read_to = line.seq, line.end
+                    if (said := passage_of(line.event)) is not None:
+                        passages.append((said[1], session, line.seq, said[0]))
+        except OSError:
+            return  # deleted meanwhile, or not readable: the list does without it
+        tally.size, tally.mtime_ns, tally.inode = facts.st_size, facts.st_mtime_ns, facts.st_ino
+        tally.created = tally.created or facts.st_mtime
+        tally.updated = tally.updated or facts.st_mtime
+        self._store(tally, passages, fresh=fresh)
+
+    def _store(self, tally: Tally, passages: list[tuple[str, str, int, str]], *, fresh: bool) -> None:
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            seq = 0 if fresh else min((item[2] for item in passages), default=tally.seq + 1)
+            # Another reader may have been faster: what it has put there is replaced by the same.
+            self._db.execute("DELETE FROM passage WHERE session = ? AND seq >= ?", (tally.id, seq))
+            self._db.executemany("INSERT INTO passage (text, session, seq, role) VALUES (?, ?, ?, ?)", passages)
+            marks = ", ".join("?" * len(_COLUMNS))
+            values = [getattr(tally, name) for name in _COLUMNS]
+            self._db.execute(f"INSERT OR REPLACE INTO session ({', '.join(_COLUMNS)}) VALUES ({marks})", values)
+            self._db.execute("COMMIT")
+        except BaseException:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise
+
+    def _forget(self, session: str) -> None:
+        self._db.execute("DELETE FROM session WHERE id = ?", (session,))
+        self._db.execute("DELETE FROM passage WHERE session = ?", (session,))
+
+    def _list(self, limit: int, search: str) -> list[SessionRow]:
+        rows: list[SessionRow] = []
+        fitting = self._fitting(search) if search else None
+        query = f"SELECT {', '.join(_COLUMNS)} FROM session ORDER BY updated DESC, id DESC"
+        for row in self._db.execute(query):
+            tally = msgspec.convert(dict(zip(_COLUMNS, row, strict=True)), Tally, strict=False)
+            named = search.lower() in f"{tally.id}\n{tally.title}".lower()
+            if fitting is None or named or tally.id in fitting:
+                rows.append(self._row(tally))
+            if len(rows) >= limit:
+                break
+        return rows
+
+    def _row(self, tally: Tally) -> SessionRow:
+        open_work = bool(tally.turn_open or tally.waiting)
+        status = tally.status(held=open_work and is_held(self.root / tally.id / LOCK))
+        shared = {name: getattr(tally, name) for name in SessionRow.__struct_fields__ if name != "status"}
+        return SessionRow(status=status, **shared)
+
+    def _fitting(self, search: str) -> set[str]:
+        """Sessions in which every word of `search` is said, in whichever message."""
+        fitting: set[str] | None = None
+        for word in _WORD.findall(search):
+            cursor = self._db.execute("SELECT DISTINCT session FROM passage WHERE passage MATCH ?", (_term(word),))
+            found = {str(session) for (session,) in cursor}
+            fitting = found if fitting is None else fitting & found
+        return fitting or set()
+
+    def _search(self, expression: str, limit: int) -> list[Hit]:
+        if not expression:
+            return []
+        cursor = self._db.execute(
+            "SELECT session, seq, role, snippet(passage, 0, '', '', '…', 24) FROM passage "
+            "WHERE passage MATCH ? ORDER BY bm25(passage), rowid DESC LIMIT ?",
+            (expression, limit),
+        )
+        return [Hit(str(session), int(seq), str(role), str(text)) for session, seq, role, text in cursor]
+
+
+def _term(word: str) -> str:
+    """A word as FTS5 takes it: quoted, so that nothing in it is syntax, and as the beginning of a word."""
+    return f'"{word}"*'
+
+
+def _continues(tally: Tally, facts: os.stat_result, fd: int) -> bool:
+    """Whether the log is still the one that was read up to `tally.read_to`."""
+    if tally.read_to == 0:
+        return True
+    if facts.st_ino != tally.inode or facts.st_size < tally.read_to:
+        return False
+    os.lseek(fd, tally.read_to - 1, os.SEEK_SET)
+    return os.read(fd, 1) == b"\n"

@@ -1,0 +1,123 @@
+"""Tally: what the list of sessions says about one session, as a fold of its events."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from lmagent.core.events import (
+    DurableEvent,
+    InputReceived,
+    InputWithdrawn,
+    MessageAdded,
+    ModelChanged,
+    SessionCreated,
+    SessionForked,
+    SessionRenamed,
+    StepFinished,
+    TurnFinished,
+    TurnStarted,
+)
+
+TITLE_WORDS, TITLE_LENGTH = 12, 100
+
+
+class Tally(Struct):
+    """A session in figures. The fields are columns of the table `session`.
+
+    Attributes:
+        waiting: inputs that have not reached the model.
+        read_to: offset in bytes up to which the log has been read.
+        size: size of the log when it was read, in bytes.
+        mtime_ns: its time of change then.
+        inode: its number in the file system then.
+    """
+
+    id: str
+    title: str = ""
+    renamed: bool = False
+    created: float = 0.0
+    updated: float = 0.0
+    model: str = ""
+    outcome: str = ""
+    turn_open: bool = False
+    waiting: int = 0
+    turns: int = 0
+    steps: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+    parent: str = ""
+    seq: int = 0
+    read_to: int = 0
+    size: int = 0
+    mtime_ns: int = 0
+    inode: int = 0
+
+    def status(self, *, held: bool) -> str:
+        """In a word: running, interrupted, idle, or how the last turn ended; `held`: a process has it open."""
+        if self.turn_open or self.waiting:
+            return "running" if held else "interrupted"
+        return self.outcome or "idle"
+
+    def apply(self, event: DurableEvent) -> None:
+        """Fold one event in."""
+        self.created = self.created or event.ts
+        self.updated = max(self.updated, event.ts)
+        match event:
+            case StepFinished():
+                self.steps += 1
+                self.prompt_tokens += event.usage.prompt_tokens
+                self.completion_tokens += event.usage.completion_tokens
+                self.cached_tokens += event.usage.cached_tokens
+                self.model = event.model or self.model
+            case TurnStarted():
+                self.turn_open = True
+            case TurnFinished():
+                self.turn_open, self.outcome = False, event.outcome
+                self.turns += 1
+            case InputReceived():
+                self.waiting += 1
+                self._name(event.message.text)
+            case InputWithdrawn():
+                self.waiting = max(0, self.waiting - 1)
+            case MessageAdded():
+                self._add(event)
+            case SessionCreated() | SessionForked() | SessionRenamed() | ModelChanged():
+                self._describe(event)
+            case _:
+                pass
+
+    def _add(self, event: MessageAdded) -> None:
+        if event.input is not None:
+            self.waiting = max(0, self.waiting - 1)
+        if event.origin in ("input", "steer"):
+            self._name(event.message.text)
+
+    def _describe(self, event: SessionCreated | SessionForked | SessionRenamed | ModelChanged) -> None:
+        match event:
+            case SessionCreated():
+                self.model = event.model or self.model
+            case SessionForked():
+                self.parent, self.waiting = event.parent, 0
+            case SessionRenamed():
+                self.title, self.renamed = event.title, True
+            case ModelChanged():
+                self.model = event.model or self.model
+
+    def _name(self, text: str) -> None:
+        if not self.title and not self.renamed:
+            self.title = " ".join(text.split()[:TITLE_WORDS])[:TITLE_LENGTH]
+
+
+def passage_of(event: DurableEvent) -> tuple[str, str] | None:
+    """Role and text of what a person or the model said; None for everything else."""
+    match event:
+        case InputReceived():
+            role, text = "user", event.message.text
+        case MessageAdded() if event.message.role == "assistant":
+            role, text = "assistant", event.message.text
+        case MessageAdded() if event.origin in ("input", "steer") and event.input is None:
+            role, text = "user", event.message.text
+        case _:
+            return None
+    return (role, text) if text.strip() else None

@@ -1,0 +1,202 @@
+"""Transcript: a session as a list of entries, the common ground of the exports."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from lmagent.core import events as ev
+from lmagent.core.messages import Image, Message, Text, Thinking, ToolCall
+
+_CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""Terminal escapes (ECMA-48 control sequences, operating system commands) and what is left of control characters."""
+
+_ORIGINS = {
+    "steer": "User (while it worked)",
+    "note": "Note to the model",
+    "nudge": "Reminder to the model",
+    "recovery": "Added when the session was recovered",
+}
+
+
+class Entry(Struct, frozen=True):
+    """One thing that was said or done.
+
+    Attributes:
+        kind: what it is.
+        text: what is said; of a tool its result.
+        label: a heading; of a tool its name.
+        arguments: of a tool: as the model wrote them.
+        status: of a tool how it ended, "pending" without a result; of a note its level.
+        images: media type and base64 data of each image.
+        ts: Unix seconds.
+    """
+
+    kind: Literal["user", "assistant", "thinking", "tool", "note"]
+    text: str = ""
+    label: str = ""
+    arguments: str = ""
+    status: str = "ok"
+    images: tuple[tuple[str, str], ...] = ()
+    ts: float = 0.0
+
+
+class Transcript(Struct):
+    """A session, for export."""
+
+    session: str = ""
+    title: str = ""
+    workspace: str = ""
+    model: str = ""
+    system: str = ""
+    created: float = 0.0
+    turns: int = 0
+    steps: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    entries: list[Entry] = []
+
+
+class _Writer:
+    """Folds events into a transcript; the result of a call is put where the call stands."""
+
+    def __init__(self) -> None:
+        self.transcript = Transcript()
+        self._calls: dict[str, int] = {}
+        self._inputs: dict[str, ev.InputReceived] = {}
+
+    def put(self, kind: Literal["user", "assistant", "thinking", "tool", "note"], text: str, **facts: object) -> None:
+        """Add an entry; its text is what may be shown of it."""
+        self.transcript.entries.append(msgspec.structs.replace(Entry(kind, plain(text)), **facts))
+
+    def note(self, label: str, text: str = "", status: str = "ok") -> None:
+        """Add a remark."""
+        self.put("note", text, label=plain(label), status=status)
+
+    def apply(self, event: ev.DurableEvent) -> None:
+        """Fold one event in."""
+        match event:
+            case ev.MessageAdded():
+                self._message(event)
+            case ev.ToolFinished():
+                self._result(event)
+            case ev.StepFinished():
+                self._count(event)
+            case ev.InputReceived():
+                self._inputs[event.id] = event
+            case ev.InputWithdrawn():
+                self._inputs.pop(event.input, None)
+            case ev.TurnFinished():
+                self._end(event)
+            case ev.ApprovalResolved():
+                self._approval(event)
+            case ev.CompactionDone():
+                sizes = f"{event.before_tokens:,} → {event.after_tokens:,} tokens"
+                self.note(f"The conversation was shortened: {sizes}", event.summary)
+            case ev.Notice():
+                self.note(event.text, event.fix, event.level)
+            case _:
+                self._describe(event)
+
+    def _describe(self, event: ev.DurableEvent) -> None:
+        transcript = self.transcript
+        match event:
+            case ev.SessionCreated():
+                transcript.session, transcript.created = event.session, event.ts
+                transcript.workspace, transcript.system = plain(event.workspace), plain(event.system)
+                transcript.model = plain(event.model)
+                if event.imported_from:
+                    self.note(f"Imported from {event.imported_from}")
+            case ev.SessionForked():
+                transcript.session = event.session
+                self._inputs.clear()
+                self.note(f"Forked from {event.parent}")
+            case ev.SessionRenamed():
+                transcript.title = plain(" ".join(event.title.split()))
+            case ev.ModeChanged():
+                self.note(f"Permission mode: {event.mode}")
+            case ev.ModelChanged():
+                self.note(f"Model: {event.model}")
+            case _:
+                pass
+
+    def _message(self, event: ev.MessageAdded) -> None:
+        message = event.message
+        if event.input is not None:
+            self._inputs.pop(event.input, None)
+        if message.role == "assistant":
+            self._assistant(message, event.ts)
+        elif event.origin in ("input", "steer"):
+            self._user(message, _ORIGINS.get(event.origin, ""), event.ts)
+        else:
+            self.note(_ORIGINS.get(event.origin, event.origin), message.text)
+
+    def _user(self, message: Message, label: str, ts: float) -> None:
+        images = tuple((part.media_type, part.data) for part in message.parts if isinstance(part, Image))
+        self.put("user", message.text, label=label, images=images, ts=ts)
+        self.transcript.title = self.transcript.title or plain(" ".join(message.text.split()[:12]))
+
+    def _assistant(self, message: Message, ts: float) -> None:
+        for part in message.parts:
+            match part:
+                case Thinking(text=text) if text.strip():
+                    self.put("thinking", text, ts=ts)
+                case Text(text=text) if text.strip():
+                    self.put("assistant", text, ts=ts)
+                case ToolCall(id=call, name=name, arguments=arguments):
+                    self._calls[call] = len(self.transcript.entries)
+                    self.put("tool", "", label=plain(name), arguments=plain(arguments), status="pending", ts=ts)
+                case _:
+                    pass
+
+    def _result(self, event: ev.ToolFinished) -> None:
+        position = self._calls.get(event.call_id)
+        if position is None:
+            self.put("tool", event.content, label=plain(event.tool), status=event.status, ts=event.ts)
+            return
+        entry = self.transcript.entries[position]
+        diff = event.data.get("diff")
+        text = f"{event.content}\n\n{diff}" if isinstance(diff, str) and diff else event.content
+        self.transcript.entries[position] = msgspec.structs.replace(entry, text=plain(text), status=event.status)
+
+    def _approval(self, event: ev.ApprovalResolved) -> None:
+        answer = "approved" if event.approved else "denied"
+        rule = f" (always: {event.grant})" if event.grant else ""
+        self.note(f"{answer.capitalize()} by {event.by or 'a person'}{rule}", event.feedback)
+
+    def _count(self, event: ev.StepFinished) -> None:
+        transcript = self.transcript
+        transcript.steps += 1
+        transcript.prompt_tokens += event.usage.prompt_tokens
+        transcript.completion_tokens += event.usage.completion_tokens
+        transcript.model = plain(event.model) or transcript.model
+
+    def _end(self, event: ev.TurnFinished) -> None:
+        self.transcript.turns += 1
+        if event.outcome != "done":
+            reason = f": {event.reason}" if event.reason else ""
+            status = "error" if event.outcome == "error" else "ok"
+            self.note(f"The turn ended: {event.outcome}{reason}", event.fix, status)
+
+    def finish(self) -> Transcript:
+        """The transcript, with what still waits for the model at its end."""
+        for event in self._inputs.values():
+            self._user(event.message, "User (not delivered yet)", event.ts)
+        return self.transcript
+
+
+def transcript_of(events: Iterable[ev.DurableEvent]) -> Transcript:
+    """The transcript of a session."""
+    writer = _Writer()
+    for event in events:
+        writer.apply(event)
+    return writer.finish()
+
+
+def plain(text: str) -> str:
+    """The text without terminal escapes and control characters; line ends and tabs stay."""
+    return _CONTROL.sub("", text.replace("\r\n", "\n"))
