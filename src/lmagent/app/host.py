@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from lmagent import __version__
@@ -23,8 +23,22 @@ from lmagent.providers.transport import Transport
 from lmagent.store.jsonl import JsonlStore
 
 
-@dataclass(slots=True)
-class Host:
+class OpenRecords(Struct):
+    """What tools may read: the logs on disk, and the artifacts of the sessions that are open here."""
+
+    store: JsonlStore
+    sessions: dict[str, Session]
+
+    def get_blob(self, session: str, handle: str) -> bytes:
+        """The content of an artifact of an open session."""
+        return self.sessions[session].log.get_blob(handle)
+
+    def events(self, session: str) -> Iterable[DurableEvent]:
+        """The events of a session, as they are on disk."""
+        return self.store.read(session)
+
+
+class Host(Struct):
     """What a surface works with; `wiring.open_host` puts it together.
 
     Attributes:
@@ -36,11 +50,11 @@ class Host:
         clock: time.
         rules: permission rules.
         transport: for questions to the server that are no model calls.
-        attended: whether the surface can put approvals before a person.
-        offline: no server is asked anything (a cassette is played).
         registry: tools, notes, slash commands.
         toolbox: the tools.
         sessions: sessions that this host has open for writing, by id.
+        attended: whether the surface can put approvals before a person.
+        offline: no server is asked anything (a cassette is played).
     """
 
     workspace: Path
@@ -51,15 +65,11 @@ class Host:
     clock: Clock
     rules: Rules
     transport: Transport
+    registry: Registry
+    toolbox: Toolbox
+    sessions: dict[str, Session]
     attended: bool = False
     offline: bool = False
-    registry: Registry = field(init=False)
-    toolbox: Toolbox = field(default_factory=Toolbox)
-    sessions: dict[str, Session] = field(default_factory=dict[str, Session])
-
-    def __post_init__(self) -> None:
-        """A host begins with an empty registry that reads the records of this host."""
-        self.registry = Registry(self.workspace, self.clock, self)
 
     # --- the server -------------------------------------------------------------------------------------------
 
@@ -150,16 +160,6 @@ class Host:
             secrets=self.settings.secrets,
             served_window=None if self.offline or self.settings.context_window else self.served_window,
         )
-
-    # --- records (what tools may read) -------------------------------------------------------------------------
-
-    def get_blob(self, session: str, handle: str) -> bytes:
-        """The content of an artifact of an open session."""
-        return self.sessions[session].log.get_blob(handle)
-
-    def events(self, session: str) -> Iterable[DurableEvent]:
-        """The events of a session, as they are on disk."""
-        return self.store.read(session)
 
     async def aclose(self) -> None:
         """Release the sessions and the connections."""

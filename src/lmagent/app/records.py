@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
@@ -56,8 +55,7 @@ def export_session(store: JsonlStore, session: str, form: str) -> str:
     return forms[form](list(store.read(session)))
 
 
-@dataclass(frozen=True, slots=True)
-class WorkspaceRecords:
+class WorkspaceRecords(Struct, frozen=True):
     """The sessions of one workspace."""
 
     workspace: Path

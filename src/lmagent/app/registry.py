@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct, field
 
 from lmagent.core.errors import ConfigError
 from lmagent.core.events import DurableEvent
@@ -31,8 +32,7 @@ class Records(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class SlashCommand:
+class SlashCommand(Struct, frozen=True):
     """A command that every surface offers as `/name`.
 
     Attributes:
@@ -48,8 +48,7 @@ class SlashCommand:
     run: Callable[[SlashContext, str], Awaitable[SlashResult]]
 
 
-@dataclass(slots=True)
-class Registry:
+class Registry(Struct):
     """Tools, notes and slash commands of a program, and what a feature may close over.
 
     Attributes:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from lmagent.app.clock import SystemClock
 from lmagent.app.registry import Registry
@@ -18,8 +19,7 @@ from lmagent.core.tool import FileMark, ToolContext
 from lmagent.engine.toolbox import Toolbox
 
 
-@dataclass(frozen=True, slots=True)
-class CallResult:
+class CallResult(Struct, frozen=True):
     """What came of it."""
 
     ok: bool

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from lmagent.app.host import Host
 from lmagent.app.registry import SlashCommand
@@ -14,8 +15,7 @@ from lmagent.core.view import View
 from lmagent.engine.session import Session
 
 
-@dataclass(frozen=True, slots=True)
-class SlashContext:
+class SlashContext(Struct, frozen=True):
     """Where a command is given: the session may be None as long as nothing has been said."""
 
     host: Host
@@ -23,8 +23,7 @@ class SlashContext:
     view: View
 
 
-@dataclass(frozen=True, slots=True)
-class SlashResult:
+class SlashResult(Struct, frozen=True):
     """What comes of a command.
 
     Attributes:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from lmagent.app import commands
 from lmagent.app.clock import SystemClock
-from lmagent.app.host import Host
+from lmagent.app.host import Host, OpenRecords
 from lmagent.app.prompt import date_note, system_text, workspace_note
 from lmagent.app.registry import Registry, load_plugins
 from lmagent.config.loader import Loaded, load
@@ -20,6 +20,7 @@ from lmagent.config.settings import Settings
 from lmagent.config.workspace import open_workspace
 from lmagent.core.agent import Agent
 from lmagent.engine.gate import Rules, check_rule
+from lmagent.engine.session import Session
 from lmagent.engine.toolbox import Toolbox
 from lmagent.providers.openai_chat import OpenAIChat
 from lmagent.providers.retry import RetryPolicy
@@ -32,8 +33,7 @@ from lmagent.tools.registry import builtin_tools
 Say = Callable[[str], None]
 
 
-@dataclass(frozen=True, slots=True)
-class HostOptions:
+class HostOptions(Struct, frozen=True):
     """What the command line says.
 
     Attributes:
@@ -76,21 +76,25 @@ async def open_host(options: HostOptions, *, say: Say) -> Host:
     if not settings.given_endpoint and options.replay is None:
         settings = await _with_found_server(settings, live, say)
     clock = SystemClock()
-    host = Host(
+    store = JsonlStore(workspace.path / ".lmagent" / "sessions", clock)
+    sessions: dict[str, Session] = {}
+    registry = Registry(workspace.path, clock, OpenRecords(store, sessions))
+    features(registry)
+    return Host(
         workspace=workspace.path,
-        store=JsonlStore(workspace.path / ".lmagent" / "sessions", clock),
+        store=store,
         provider=_provider(settings, _transport(options, live), clock),
         settings=settings,
         agent=_agent(settings),
         clock=clock,
         rules=_rules(settings),
         transport=live,
+        registry=registry,
+        toolbox=Toolbox(registry.tools.values()),
+        sessions=sessions,
         attended=options.attended,
         offline=options.replay is not None,
     )
-    features(host.registry)
-    host.toolbox = Toolbox(host.registry.tools.values())
-    return host
 
 
 def features(registry: Registry) -> None:

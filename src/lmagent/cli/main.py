@@ -6,6 +6,7 @@ they are called, so that a one-shot run pays for none of them.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import sys
 from collections.abc import Sequence
@@ -88,6 +89,7 @@ def rewrite(arguments: Sequence[str]) -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the `lmagent` script; ends the process with the exit code."""
+    gc.disable()  # what imports make is never garbage; the surfaces switch it on again when they are ready
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         code = root.main(rewrite(given), prog_name="lmagent", standalone_mode=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from pathlib import Path
@@ -80,6 +81,7 @@ def _one_shot(
 
     async def do() -> int:
         host = await open_host(host_options, say=_say)
+        gc.enable()
         try:
             session = resume or (host.latest() if latest else "")
             if latest and not session:
@@ -95,15 +97,14 @@ def _one_shot(
 def _chat(workspace: Path | None, resume: str, options: dict[str, Any], *, plain: bool = False) -> int:
     import anyio
 
-    from lmagent.app.wiring import HostOptions, first_run, open_host
+    from lmagent.app.wiring import HostOptions, open_host
     from lmagent.repl.app import run_repl
 
     host_options = HostOptions(workspace, flags(**options), options["record"], options["replay"], attended=True)
 
     async def do() -> int:
-        if sys.stdin.isatty():
-            await first_run(host_options, say=_say)
         host = await open_host(host_options, say=_say)
+        gc.enable()
         try:
             return await run_repl(host, resume=resume, plain=plain or bool(os.environ.get("NO_COLOR")))
         finally:

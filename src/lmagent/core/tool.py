@@ -9,27 +9,25 @@ run        gets decoded arguments and a context; returns a ToolOutput or raises 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
+from msgspec import Struct, field
 
 from lmagent.core.model import ToolSpec
 
 Effect = Literal["read", "write", "exec", "net"]
 
 
-@dataclass(frozen=True, slots=True)
-class FileMark:
+class FileMark(Struct, frozen=True):
     """What the session knows of a file: its content's SHA-256 when the model last read or wrote it."""
 
     sha256: str
     changed: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ToolContext:
+class ToolContext(Struct, frozen=True):
     """What a running call may know and do. A tool that needs more closes over it when it is registered.
 
     Attributes:
@@ -47,8 +45,7 @@ class ToolContext:
     emit: Callable[[str], None]
 
 
-@dataclass(frozen=True, slots=True)
-class ToolOutput:
+class ToolOutput(Struct, frozen=True):
     """What a call returns.
 
     Attributes:
@@ -66,8 +63,7 @@ class ToolOutput:
 Run = Callable[[Any, ToolContext], Awaitable[ToolOutput]]
 
 
-@dataclass(frozen=True, slots=True)
-class Tool:
+class Tool(Struct, frozen=True):
     """One tool.
 
     Attributes:

@@ -10,10 +10,10 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
+from msgspec import Struct
 
 from lmagent.core.errors import LmagentError, StoreError, ToolError
 from lmagent.core.events import ApprovalRequested, ToolFinished, ToolStarted
@@ -31,8 +31,7 @@ CUT_OFF = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(Struct, frozen=True):
     """What came of a call: `durable` when it must be on disk before anything goes on."""
 
     tool: str

@@ -7,8 +7,9 @@ looked for are the ones small models end on; a text that none of them fits is an
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 Kind = Literal["done", "blocked", "waiting", "question", "narration"]
 
@@ -41,8 +42,7 @@ _COURTESY = re.compile(
 _SENTENCE_END = re.compile(r"(?<=[.!?…:])\s+|\n+")
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
+class Ending(Struct, frozen=True):
     """What a reply means: `reason` is the text of a block, wait or question; `when` the time of a wait."""
 
     kind: Kind

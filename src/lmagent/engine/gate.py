@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal
+
+from msgspec import Struct, field
 
 from lmagent.core.errors import ConfigError
 from lmagent.core.events import PermissionMode
@@ -22,8 +23,7 @@ from lmagent.core.events import PermissionMode
 _RULE = re.compile(r"(?P<name>\*|effect:(?:read|write|exec|net)|[A-Za-z0-9_.-]+)(?:\((?P<pattern>.*)\))?")
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(Struct, frozen=True):
     """Rules by verdict, as written in the configuration."""
 
     allow: tuple[str, ...] = ()
@@ -31,8 +31,7 @@ class Rules:
     deny: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """What the gate says, and why; `grant` is the rule that "always" would add."""
 
     decision: Literal["allow", "ask", "deny"]
@@ -40,8 +39,7 @@ class Verdict:
     grant: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """What the gate has to know of a call."""
 
     tool: str

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from dataclasses import dataclass, field
 from typing import Literal
+
+from msgspec import Struct, field
 
 from lmagent.core.agent import Limits
 from lmagent.core.messages import ToolCall
 
 
-@dataclass(frozen=True, slots=True)
-class Alarm:
+class Alarm(Struct, frozen=True):
     """What the guard wants done: `hint` the model, `block` the call, `stop` the turn."""
 
     action: Literal["hint", "block", "stop"]
@@ -25,8 +25,7 @@ class Alarm:
     text: str
 
 
-@dataclass(slots=True)
-class LoopGuard:
+class LoopGuard(Struct):
     """The memory of one turn."""
 
     limits: Limits

@@ -8,10 +8,10 @@ ahead of the log.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
 
 import anyio
 import msgspec
+from msgspec import Struct, field
 
 from lmagent.core.agent import Agent
 from lmagent.core.commands import (
@@ -54,8 +54,7 @@ NoteSource = Callable[[], str]
 """Gives a note for the tail, as `<name>text</name>`; it is sent when its text changes. Empty for nothing."""
 
 
-@dataclass(slots=True)
-class Wiring:
+class Wiring(Struct):
     """What a session works with. Put together once, by `app`.
 
     Attributes:

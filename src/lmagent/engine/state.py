@@ -9,7 +9,8 @@ alternating roles then accept it, and what a server has cached stays valid.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from lmagent.core.events import (
     ApprovalRequested,
@@ -42,8 +43,7 @@ BYTES_PER_TOKEN = 4
 _NOTE_NAME = re.compile(r"<([a-z_]+)>")
 
 
-@dataclass(slots=True)
-class SessionState:
+class SessionState(Struct):
     """The fold. Read it freely; change it only by `apply`."""
 
     session: str = ""

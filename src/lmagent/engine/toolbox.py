@@ -8,10 +8,10 @@ Names and argument names of other agents are accepted at dispatch and advertised
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from lmagent.core.errors import ToolError
 from lmagent.core.messages import ToolCall
@@ -29,8 +29,7 @@ USE_TOOL = ToolSpec(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Invocation:
+class Invocation(Struct, frozen=True):
     """A call that can be carried out: the tool and its decoded arguments."""
 
     call: ToolCall

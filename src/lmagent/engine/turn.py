@@ -9,7 +9,7 @@ work is not an end: the model is told so, twice at most, and then the turn hones
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from lmagent.core.errors import ProviderError
 from lmagent.core.events import MessageAdded, Outcome, TurnFinished, TurnStarted
@@ -29,8 +29,7 @@ NUDGE_EMPTY = "Your reply was empty. Call a tool, or give the final answer."
 NUDGE_CUT = "Your reply was cut off at the token limit. Go on exactly where it stopped."
 
 
-@dataclass(slots=True)
-class Progress:
+class Progress(Struct):
     """What a turn remembers besides the log."""
 
     guard: LoopGuard
@@ -42,8 +41,7 @@ class Progress:
     pieces: list[str] = field(default_factory=list[str])
 
 
-@dataclass(frozen=True, slots=True)
-class End:
+class End(Struct, frozen=True):
     """How a turn ends."""
 
     outcome: Outcome

@@ -5,11 +5,11 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
 import anyio.abc
+from msgspec import Struct
 
 from lmagent.app.host import Host
 from lmagent.core import events as ev
@@ -21,8 +21,7 @@ from lmagent.headless.exitcode import exit_code
 from lmagent.headless.printer import JsonPrinter, TextPrinter
 
 
-@dataclass(frozen=True, slots=True)
-class TaskRequest:
+class TaskRequest(Struct, frozen=True):
     """What to do.
 
     Attributes:
@@ -55,6 +54,7 @@ async def run_task(host: Host, request: TaskRequest) -> int:
     if request.json:
         _replay_opening(session, printer)
     session.listen(printer)
+    finished: ev.TurnFinished | None = None
     async with anyio.create_task_group() as tasks:
         if host.attended:
             session.listen(_approver(session, tasks, color=request.color))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
+from msgspec import Struct
 from msgspec.structs import replace
 
 from lmagent.core.commands import Submit
@@ -22,8 +22,7 @@ from lmagent.engine.session import Session
 _FENCE = re.compile(r"```(?:json)?\s*\n(?P<body>.*?)\n\s*```", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerCheck:
+class AnswerCheck(Struct, frozen=True):
     """A schema, ready to judge answers."""
 
     schema: dict[str, Any]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 from urllib.parse import unquote, urlsplit, urlunsplit
 
@@ -47,8 +46,7 @@ class TransportError(Exception):
         self.detail = detail
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(Struct, frozen=True):
     """An answer whose body is still coming.
 
     Attributes:

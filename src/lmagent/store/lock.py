@@ -13,7 +13,6 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -46,8 +45,7 @@ class Owner(Struct, frozen=True):
     host: str = ""
 
 
-@dataclass(slots=True)
-class Lock:
+class Lock(Struct):
     """A lock that this process holds."""
 
     path: Path
