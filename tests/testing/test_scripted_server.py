@@ -350,7 +350,7 @@ def test_a_script_can_be_loaded_from_json() -> None:
 def test_the_server_runs_as_a_program_and_writes_its_log(tmp_path: Path) -> None:
     script, log = tmp_path / "script.json", tmp_path / "log.jsonl"
     script.write_text('[{"text": "hello"}]')
-    command = [sys.executable, "-m", "lmagent.testing.server", "--script", str(script), "--log", str(log)]
+    command = [sys.executable, "-m", "lmagent.testing", "--script", str(script), "--log", str(log)]
     with subprocess.Popen([*command, "--until-eof"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin
         assert process.stdout

@@ -1,13 +1,14 @@
-"""Records: the sessions of a workspace for whoever lists, exports, forks, imports or deletes them; no model is needed."""
+"""Records: the sessions of a workspace, listed, exported, forked, imported, deleted. No model is needed for it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import anyio
 from msgspec import Struct
 
+from lmagent import __version__
 from lmagent.app.clock import SystemClock
 from lmagent.app.prompt import system_text
 from lmagent.app.single import open_toolbox
@@ -31,12 +32,9 @@ class ImportedReport(Struct, frozen=True):
 
 def session_rows(root: Path, limit: int, search: str) -> Sequence[SessionRow]:
     """Sessions below `root`, newest first."""
-    index = SessionIndex(root)
-    try:
+    with SessionIndex(root) as index:
         index.refresh()
         return index.list(limit, search)
-    finally:
-        index.close()
 
 
 def export_session(store: JsonlStore, session: str, form: str) -> str:
@@ -45,14 +43,10 @@ def export_session(store: JsonlStore, session: str, form: str) -> str:
     Raises:
         ConfigError: there is no such form.
     """
-    forms: dict[str, Callable[[Sequence[ev.DurableEvent]], str]] = {
-        "md": export.to_markdown,
-        "html": export.to_html,
-        "jsonl": lambda events: "\n".join(ev.encode(event).decode() for event in events),
-    }
+    forms = {"md": export.to_markdown, "html": export.to_html, "jsonl": export.to_jsonl}
     if form not in forms:
         raise ConfigError(f"{form!r} is not a form of export", fix=f"one of {', '.join(forms)}")
-    return forms[form](list(store.read(session)))
+    return forms[form](store.read(session))
 
 
 class WorkspaceRecords(Struct, frozen=True):
@@ -72,7 +66,7 @@ class WorkspaceRecords(Struct, frozen=True):
     def fork(self, name: str, seq: int | None) -> str:
         """Copy a session; returns the id of the copy."""
         fork = new_session_id(SystemClock().now())
-        self.store.fork(self.store.resolve(name), fork, seq)
+        anyio.run(self.store.fork, self.store.resolve(name), fork, seq)
         return fork
 
     def delete(self, name: str) -> str:
@@ -83,8 +77,17 @@ class WorkspaceRecords(Struct, frozen=True):
 
     def import_file(self, path: Path) -> ImportedReport:
         """Import a session of an older system."""
-        imported = seeds.read_seed(path, system=system_text(), tools=open_toolbox(self.workspace).specs())
-        return anyio.run(self._write, imported)
+        now = SystemClock().now()
+        opening = ev.SessionCreated(
+            session=new_session_id(now),
+            workspace=str(self.workspace),
+            agent="lmagent",
+            system=system_text(),
+            tools=open_toolbox(self.workspace).specs(),
+            app_version=__version__,
+            imported_from=str(path),
+        )
+        return anyio.run(self._write, seeds.read_seed(path, opening, now))
 
     async def _write(self, imported: seeds.ImportedSession) -> ImportedReport:
         log = self.store.create(imported.session)

@@ -1,4 +1,4 @@
-"""Serve: the scripted server as a program (`python -m lmagent.testing.server`)."""
+"""Serve: the scripted server as a program (`python -m lmagent.testing`)."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def request_log(file: BinaryIO, meter: Callable[[], PrefixMeter]) -> Callable[[R
 
 def main(argv: list[str] | None = None) -> None:
     """Run the server until SIGTERM, SIGINT, or the end of standard input with `--until-eof`."""
-    parser = argparse.ArgumentParser(prog="python -m lmagent.testing.server", description="A scripted model server.")
+    parser = argparse.ArgumentParser(prog="python -m lmagent.testing", description="A scripted model server.")
     parser.add_argument("--port", type=int, default=0, help="0 (default) takes a free port")
     parser.add_argument("--script", type=Path, help="JSON file with the replies")
     parser.add_argument("--log", type=Path, help="one JSON line per request is appended here")
@@ -152,6 +152,7 @@ def main(argv: list[str] | None = None) -> None:
             strict=given.strict,
             window=given.window,
             models=(given.model,),
+            routes={"/v1/models": _listing(given.model, given.window or 262_144)},
             port=given.port,
             finished=finished,
         )
@@ -159,6 +160,11 @@ def main(argv: list[str] | None = None) -> None:
             sys.stdout.write(f"{server.port}\n")
             sys.stdout.flush()
             _wait(until_eof=given.until_eof)
+
+
+def _listing(model: str, window: int) -> dict[str, Any]:
+    """The list of models as vLLM gives it: with the window that is really served."""
+    return {"object": "list", "data": [{"id": model, "object": "model", "owned_by": "test", "max_model_len": window}]}
 
 
 def _open_log(path: Path | None) -> BinaryIO:

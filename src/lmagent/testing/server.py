@@ -6,8 +6,8 @@
 
 From a shell:
 
-    python -m lmagent.testing.server --port 8099 --script replies.json --log requests.jsonl
-    python -m lmagent.testing.server --bench --steps 30 --log requests.jsonl
+    python -m lmagent.testing --port 8099 --script replies.json --log requests.jsonl
+    python -m lmagent.testing --bench --steps 30 --log requests.jsonl
 """
 
 from __future__ import annotations
@@ -186,9 +186,3 @@ class ScriptedServer:
 def _refusal(found: list[str]) -> Plain:
     text = "strict mode refuses the request: " + "; ".join(found)
     return status(400, {"error": {"message": text, "type": "invalid_request_error"}})
-
-
-if __name__ == "__main__":
-    from lmagent.testing.serve import main
-
-    main()

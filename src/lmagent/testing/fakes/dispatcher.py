@@ -73,7 +73,7 @@ class FakeDispatcher:
         async with anyio.create_task_group() as tasks:
 
             async def alarm() -> None:
-                await self._clock.sleep(min(times) - self._clock.now())
+                await self._clock.sleep(max(0.0, min(times) - self._clock.now()))
                 news.set()
 
             tasks.start_soon(alarm)
