@@ -46,10 +46,10 @@ def replaced(target: Target, span: Span, search: str, replace: str) -> Splice:
     document = target.document
     new = to_lf(replace)
     region = document.text[start:stop]
-    kinds = set(document.ends) - {""}
+    kinds = target.end_kinds
     if "\n" not in new or not kinds:
         return Splice(start, stop, replace if not kinds else new)
-    here = set(_ends(region, document)) if len(kinds) > 1 else kinds
+    here = set(_ends(region, document)) if len(kinds) > 1 else set(kinds)
     if not here:
         row = min(bisect_right(target.offsets, start) - 1, len(document.lines) - 1)
         here = {_end_at(document, row)}

@@ -68,6 +68,11 @@ class Target:
         return to_lf(self.document.text, old_mac=self.document.old_mac)
 
     @cached_property
+    def end_kinds(self) -> frozenset[str]:
+        """Which line ends the file has."""
+        return frozenset(self.document.ends) - {""}
+
+    @cached_property
     def offsets(self) -> list[int]:
         """Where each line starts."""
         return self.document.offsets()
