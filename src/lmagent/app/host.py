@@ -13,6 +13,7 @@ from lmagent.app.prompt import system_text
 from lmagent.app.registry import Registry
 from lmagent.config.settings import Settings
 from lmagent.core.agent import Agent
+from lmagent.core.commands import SetMode, SetModel
 from lmagent.core.events import DurableEvent, PermissionMode, SessionCreated
 from lmagent.core.ids import new_session_id
 from lmagent.core.ports import Clock, Provider
@@ -53,6 +54,7 @@ class Host(Struct):
         registry: tools, notes, slash commands.
         toolbox: the tools.
         sessions: sessions that this host has open for writing, by id.
+        wishes: commands that a resumed session is given first: what the command line says about mode and model.
         attended: whether the surface can put approvals before a person.
         offline: no server is asked anything (a cassette is played).
     """
@@ -68,6 +70,7 @@ class Host(Struct):
     registry: Registry
     toolbox: Toolbox
     sessions: dict[str, Session]
+    wishes: tuple[SetMode | SetModel, ...] = ()
     attended: bool = False
     offline: bool = False
 
@@ -127,7 +130,13 @@ class Host(Struct):
         session_id = self.store.resolve(name)
         if session_id in self.sessions:
             return self.sessions[session_id]
-        return self._keep(await Session.resume(self.store.open(session_id), self._wiring()))
+        session = self._keep(await Session.resume(self.store.open(session_id), self._wiring()))
+        for wish in self.wishes:
+            if isinstance(wish, SetMode) and wish.mode != session.state.mode:
+                await session.send(wish)
+            elif isinstance(wish, SetModel) and wish.model != session.state.model:
+                await session.send(wish)
+        return session
 
     async def fork_session(self, name: str, through_seq: int | None = None) -> Session:
         """A new session that begins as a copy of another one, up to and including `through_seq`.

@@ -19,6 +19,7 @@ from lmagent.config.loader import Loaded, load
 from lmagent.config.settings import Settings
 from lmagent.config.workspace import open_workspace
 from lmagent.core.agent import Agent
+from lmagent.core.commands import SetMode, SetModel
 from lmagent.engine.gate import Rules, check_rule
 from lmagent.engine.session import Session
 from lmagent.engine.toolbox import Toolbox
@@ -92,6 +93,7 @@ async def open_host(options: HostOptions, *, say: Say) -> Host:
         registry=registry,
         toolbox=Toolbox(registry.tools.values()),
         sessions=sessions,
+        wishes=_wishes(options, settings),
         attended=options.attended,
         offline=options.replay is not None,
     )
@@ -122,6 +124,13 @@ async def _with_found_server(settings: Settings, transport: Transport, say: Say)
 
 def _others(names: Sequence[str]) -> str:
     return f" ({', '.join(names)} run too; choose with --base-url or LLM_URL)" if names else ""
+
+
+def _wishes(options: HostOptions, settings: Settings) -> tuple[SetMode | SetModel, ...]:
+    """What was said on the command line holds for a resumed session too, whatever its log says."""
+    mode = (SetMode(mode=settings.permission_mode, by="flag"),) if "permission_mode" in options.flags else ()
+    model = (SetModel(model=settings.llm_model, by="flag"),) if "llm_model" in options.flags else ()
+    return (*mode, *model)
 
 
 def _agent(settings: Settings) -> Agent:

@@ -238,13 +238,15 @@ class Session:
     def request(self) -> ModelRequest:
         """The next model call: the fixed block, then the conversation as it stands."""
         state, agent = self.state, self.agent
+        # A cap on the reply that fills the window leaves no room for the prompt; some servers refuse that outright.
+        cap = agent.max_tokens and min(agent.max_tokens, self.window.tokens // 2)
         return ModelRequest(
             model=state.model or agent.model,
             system=state.system,
             tools=state.tools,
             messages=state.messages,
             temperature=agent.temperature,
-            max_tokens=agent.max_tokens,
+            max_tokens=cap,
             keep_thinking=agent.keep_thinking,
         )
 

@@ -8,6 +8,7 @@ from urllib.parse import SplitResult, urlsplit, urlunsplit
 from lmagent.core.errors import ConfigError
 
 _CHAT = "/chat/completions"
+_IPV4_LOOPBACK = re.compile(r"127(\.\d{1,3}){3}")
 _VERSION = re.compile(r"/v\d[^/]*(/|$)")
 
 
@@ -47,9 +48,9 @@ def server_root(url: str) -> str:
 
 
 def is_loopback(url: str) -> bool:
-    """Whether the URL's host is this machine."""
+    """Whether the URL's host is this machine; a name that only looks like an address (`127.example.org`) is not."""
     host = (urlsplit(url).hostname or "").rstrip(".").lower()
-    return host == "localhost" or host.endswith(".localhost") or host == "::1" or host.startswith("127.")
+    return host in ("localhost", "::1") or host.endswith(".localhost") or _IPV4_LOOPBACK.fullmatch(host) is not None
 
 
 def _versioned(path: str) -> str:
