@@ -132,9 +132,8 @@ class Host(Struct):
             return self.sessions[session_id]
         session = self._keep(await Session.resume(self.store.open(session_id), self._wiring()))
         for wish in self.wishes:
-            if isinstance(wish, SetMode) and wish.mode != session.state.mode:
-                await session.send(wish)
-            elif isinstance(wish, SetModel) and wish.model != session.state.model:
+            current = session.state.mode if isinstance(wish, SetMode) else session.state.model
+            if current != (wish.mode if isinstance(wish, SetMode) else wish.model):
                 await session.send(wish)
         return session
 

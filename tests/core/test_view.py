@@ -1,0 +1,105 @@
+"""The fold from events to what a person sees."""
+
+from functools import reduce as fold
+
+from lmagent.core import events as ev
+from lmagent.core.messages import Message, Text, Thinking, ToolCall, user
+from lmagent.core.model import Usage
+from lmagent.core.view import NoticeBlock, TextBlock, ThinkingBlock, ToolBlock, UserBlock, View, reduce
+
+ASKED = ev.InputReceived(id="i1", message=user("read a.py please"), delivery="submit")
+DELIVERED = ev.MessageAdded(message=user("read a.py please"), origin="input", input="i1")
+CALLING = ev.MessageAdded(
+    message=Message("assistant", (Thinking("hm"), Text("Reading."), ToolCall("c1", "read", "{}"))), origin="model"
+)
+STARTED = ev.ToolStarted(call_id="c1", tool="read", effect="read", summary="read a.py")
+FINISHED = ev.ToolFinished(call_id="c1", tool="read", status="ok", content="x = 1", data={"diff": "+x"}, duration=0.2)
+STEP = ev.StepFinished(
+    step=1, usage=Usage(1000, 50, 900), finish_reason="stop", first_token_s=1.0, total_s=2.0, model="m"
+)
+
+
+def see(*events: ev.Event) -> View:
+    return fold(reduce, events, View())
+
+
+def test_a_turn_is_seen_from_its_input_to_its_end():
+    view = see(ASKED, ev.TurnStarted(turn=1), DELIVERED, CALLING, STARTED, FINISHED, ev.TurnFinished(outcome="done"))
+    assert view.blocks == (
+        UserBlock("i1", "read a.py please", False, "submit"),
+        ThinkingBlock("hm"),
+        TextBlock("Reading."),
+        ToolBlock("c1", "read", "read a.py", "ok", "x = 1", "+x", 0.2),
+    )
+    assert (view.state, view.outcome, view.title) == ("idle", "done", "read a.py please")
+
+
+def test_live_text_stands_in_the_draft_until_the_message_replaces_it():
+    live = see(ev.TurnStarted(turn=1), ev.TextDelta(text="Rea"), ev.TextDelta(text="ding."))
+    assert (live.draft, live.blocks) == ("Reading.", ())
+    assert (reduce(live, CALLING).draft, reduce(live, CALLING).blocks[1]) == ("", TextBlock("Reading."))
+
+
+def test_a_replay_without_live_events_ends_with_the_same_view():
+    durable = (ASKED, ev.TurnStarted(turn=1), DELIVERED, CALLING, STARTED, FINISHED)
+    live = (
+        ASKED,
+        ev.TurnStarted(turn=1),
+        DELIVERED,
+        ev.ThinkingDelta(text="hm"),
+        ev.TextDelta(text="Reading."),
+        CALLING,
+    )
+    assert see(*durable) == see(*live, STARTED, ev.ToolOutput(call_id="c1", text="x"), FINISHED)
+
+
+def test_a_retry_takes_back_what_was_shown_of_the_broken_reply():
+    view = see(ev.TextDelta(text="half a"), ev.RetryScheduled(reason="cut", attempt=1, delay=1.0))
+    assert (view.draft, view.state) == ("", "retrying")
+
+
+def test_an_approval_waits_until_somebody_answers_it():
+    asked = ev.ApprovalRequested(id="a1", call_id="c1", tool="write", summary="write b", grant="write")
+    waiting = see(asked)
+    assert (waiting.state, waiting.approvals[0].grant) == ("waiting", "write")
+    answered = reduce(waiting, ev.ApprovalResolved(approval="a1", call_id="c1", approved=True))
+    assert (answered.state, answered.approvals) == ("running", ())
+
+
+def test_an_input_is_pending_until_it_is_delivered_and_gone_when_withdrawn():
+    assert see(ASKED).blocks[0].pending
+    assert see(ASKED, ev.InputWithdrawn(input="i1")).blocks == ()
+
+
+def test_an_end_that_is_not_done_is_said():
+    view = see(ev.TurnFinished(outcome="limit", cause="iterations", reason="the limit of 5 steps is reached"))
+    assert view.blocks == (NoticeBlock("warning", "limit: the limit of 5 steps is reached"),)
+
+
+def test_usage_adds_up_and_knows_its_speed():
+    totals = see(STEP, STEP).totals
+    assert (totals.steps, totals.prompt, totals.cached, totals.context, totals.tokens_per_s) == (
+        2,
+        2000,
+        1800,
+        1050,
+        50.0,
+    )
+
+
+def test_mode_model_title_and_cuts_are_shown():
+    view = see(
+        ev.SessionCreated(session="s", workspace="/w", agent="a", system="", tools=(), model="m"),
+        ev.ModeChanged(mode="auto"),
+        ev.ModelChanged(model="other"),
+        ev.SessionRenamed(title="mine"),
+        ev.CompactionDone(
+            messages=(), trigger="window", summary="", before_tokens=9000, after_tokens=2000, through_seq=4
+        ),
+        ev.Notice(level="warning", code="x", text="careful", fix="do this"),
+    )
+    assert (view.session, view.mode, view.model, view.title) == ("s", "auto", "other", "mine")
+    assert [block.text for block in view.blocks] == [
+        "the conversation was shortened: 9,000 → 2,000 tokens",
+        "careful\ndo this",
+    ]

@@ -1,0 +1,92 @@
+"""read_artifact and recall: what a session can look up in its own record."""
+
+from pathlib import Path
+
+import anyio
+import pytest
+
+from lmagent.core.errors import StoreError, ToolError
+from lmagent.core.events import MessageAdded, ToolFinished
+from lmagent.core.messages import assistant, user
+from lmagent.core.tool import ToolContext
+from lmagent.tools.artifact import ReadArtifact, page, read_artifact_tool
+from lmagent.tools.recall import Recall, recall_tool
+
+CONTEXT = ToolContext("s", "c", Path("/"), {}, lambda text: None)
+TEXT = "".join(f"line {number}\n" for number in range(1, 2001))
+
+
+def get_blob(session: str, handle: str) -> bytes:
+    if handle != "abcdef123456":
+        raise StoreError(f"there is no artifact {handle}")
+    return TEXT.encode()
+
+
+def read(**arguments) -> str:
+    return anyio.run(read_artifact_tool(get_blob).run, ReadArtifact(**arguments), CONTEXT).content
+
+
+def test_the_pages_of_an_artifact_make_up_the_whole():
+    offset, whole = 1, ""
+    while offset:
+        head, _, body = read(id="artifact:abcdef123456", offset=offset).partition("\n")
+        whole += body
+        offset = int(head.rsplit("=", 1)[1].rstrip("]")) if "offset=" in head else 0
+    assert whole == TEXT
+
+
+def test_a_page_stays_under_the_cap_on_results():
+    assert len(read(id="abcdef123456").encode()) < 8000
+
+
+def test_an_unknown_artifact_is_an_error_for_the_model():
+    with pytest.raises(ToolError, match="there is no artifact nope"):
+        read(id="nope")
+
+
+def test_an_offset_behind_the_end_says_where_the_end_is():
+    with pytest.raises(ToolError, match="there are 2000 lines"):
+        read(id="abcdef123456", offset=5000)
+
+
+def test_a_line_longer_than_a_page_is_cut_with_a_note():
+    assert "line cut: 20000 characters" in page("x" * 20000, 1)
+
+
+EVENTS = (
+    MessageAdded(seq=1, message=user("The codeword is apricot."), origin="input"),
+    MessageAdded(seq=2, message=user("<date>apricot</date>"), origin="note"),
+    MessageAdded(seq=3, message=assistant("I will remember the apricot."), origin="model"),
+    ToolFinished(seq=4, call_id="c", tool="read", status="ok", content="bananas " * 500 + "needle here"),
+    ToolFinished(seq=5, call_id="c", tool="recall", status="ok", content="codeword apricot needle"),
+)
+
+
+def recall(query: str) -> str:
+    return anyio.run(recall_tool(lambda session: EVENTS).run, Recall(query), CONTEXT).content
+
+
+def test_recall_finds_what_was_said_with_its_place_in_the_record():
+    assert recall("codeword?").startswith("#1 user: The codeword is apricot.")
+
+
+def test_recall_prefers_what_holds_more_of_the_words_and_leaves_notes_and_itself_out():
+    found = recall("codeword apricot")
+    assert "#3 assistant" in found
+    assert "#2" not in found
+    assert "#5" not in found
+
+
+def test_recall_shows_the_place_of_the_hit_in_a_long_text():
+    found = recall("needle")
+    assert "needle here" in found
+    assert len(found) < 1000
+
+
+def test_recall_says_when_there_is_nothing():
+    assert "Nothing on record" in recall("zebra")
+
+
+def test_recall_without_a_word_is_an_error():
+    with pytest.raises(ToolError, match="at least one word"):
+        recall("?!")
