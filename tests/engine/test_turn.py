@@ -372,3 +372,12 @@ async def test_a_long_result_is_capped_once_and_kept_whole():
     assert result.artifact is not None
     assert f"artifact:{result.artifact[:12]}" in result.content
     assert made.log.get_blob(result.artifact).decode().count("content of a line") == 3000
+
+
+@run
+async def test_a_full_disk_during_parallel_reads_is_one_error_and_not_a_group():
+    made = await bench(call(("read", '{"path": "a"}'), ("read", '{"path": "b"}')))
+    await made.session.send(Submit(message=user("go")))
+    made.log.fail_at = len(made.log.lines) + 6
+    with pytest.raises(StoreError, match="no space left"):
+        await run_until_idle(made.session)

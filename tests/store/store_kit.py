@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import anyio
+import anyio.lowlevel
 
 from lmagent.core import events as ev
 from lmagent.core.messages import Message, Text, ToolCall, assistant, user
@@ -34,7 +35,7 @@ class StepClock:
         return self.now()
 
     async def sleep(self, seconds: float) -> None:
-        await anyio.sleep(0)
+        await anyio.lowlevel.checkpoint()
 
 
 def store_in(workspace: Path) -> JsonlStore:
@@ -51,7 +52,9 @@ def created(session: str = SESSION) -> ev.SessionCreated:
 def a_turn(question: str = "what is in a.txt?", answer: str = "It says héllo.") -> list[ev.DurableEvent]:
     """The events of one turn with one tool call."""
     call = ToolCall(f"call_{abs(hash(question)) % 10**6}", "read", '{"path": "a.txt"}')
-    asked = ev.InputReceived(id=f"in{abs(hash(question)) % 10**6}", message=user(question), delivery="submit", by="test")
+    asked = ev.InputReceived(
+        id=f"in{abs(hash(question)) % 10**6}", message=user(question), delivery="submit", by="test"
+    )
     usage = Usage(100, 10, 90)
     return [
         asked,

@@ -91,7 +91,8 @@ def test_a_child_of_a_killed_owner_does_not_keep_the_lock(tmp_path: Path) -> Non
     script = """
 import subprocess
 log = store.open(session)
-child = subprocess.Popen(["sleep", "30"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, close_fds=False)
+null = subprocess.DEVNULL
+child = subprocess.Popen(["sleep", "30"], stdin=null, stdout=null, stderr=null, close_fds=False)
 say(child.pid)
 sys.stdin.read()
 """

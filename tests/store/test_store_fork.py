@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import pytest
 from store_kit import SESSION, a_session, a_turn, created, path_of, run, start, store_in, write_all
 
@@ -120,7 +121,7 @@ def test_a_fork_of_a_fork_names_its_own_parent(tmp_path: Path) -> None:
 
     async def twice() -> ev.SessionForked:
         await store.fork(SESSION, FORK)
-        await anyio.sleep(0)
+        await anyio.lowlevel.checkpoint()
         return await store.fork(FORK, "third")
 
     assert run(twice).parent == FORK

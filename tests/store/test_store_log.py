@@ -6,6 +6,7 @@ import stat
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import msgspec
 import pytest
 from store_kit import NOW, SESSION, a_session, a_turn, created, path_of, run, store_in, write_all
@@ -94,7 +95,7 @@ def test_tasks_that_append_at_once_leave_file_order_and_seq_in_step(tmp_path: Pa
                 tasks.start_soon(one, number)
 
     async def one(number: int) -> None:
-        await anyio.sleep(0)
+        await anyio.lowlevel.checkpoint()
         await log.append(ev.SessionRenamed(title=str(number)), sync=number % 2 == 0)
 
     run(many)

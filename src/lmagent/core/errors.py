@@ -22,6 +22,9 @@ A user-facing error says what happened, why, and what to type next (`fix`).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class LmagentError(Exception):
     """Base of every error that is shown to a person.
@@ -138,3 +141,23 @@ class ToolError(LmagentError):
 
 class PolicyDenied(LmagentError):
     """The gate said no."""
+
+
+@contextmanager
+def ungrouped() -> Iterator[None]:
+    """Let one error out of a task group instead of a group of them: ours before anybody else's, then the first.
+
+    A task group wraps what fails inside it, and a caller that waits for a `StoreError` would miss it.
+    """
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        raise _leading(group) from group
+
+
+def _leading(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    ours, _ = group.split(LmagentError)
+    error: BaseException = ours or group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    return error  # pyright: ignore[reportUnknownVariableType]

@@ -15,7 +15,7 @@ from pathlib import Path
 import anyio
 from msgspec import Struct
 
-from lmagent.core.errors import LmagentError, StoreError, ToolError
+from lmagent.core.errors import LmagentError, StoreError, ToolError, ungrouped
 from lmagent.core.events import ApprovalRequested, ToolFinished, ToolStarted
 from lmagent.core.events import ToolOutput as OutputEvent
 from lmagent.core.messages import ToolCall, ToolStatus
@@ -62,9 +62,10 @@ async def act(session: Session, calls: Sequence[ToolCall], truncated: frozenset[
             for call in batch:
                 await one(call)
             continue
-        async with anyio.create_task_group() as tasks:
-            for call in batch:
-                tasks.start_soon(one, call)
+        with ungrouped():
+            async with anyio.create_task_group() as tasks:
+                for call in batch:
+                    tasks.start_soon(one, call)
     if (stale := guard.step_done()) is not None:
         alarms.append(stale)
     return alarms[0] if alarms else None

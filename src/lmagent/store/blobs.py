@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import re
-import secrets
 from pathlib import Path
 
 from lmagent.core.errors import StoreError
@@ -33,7 +31,7 @@ class Blobs:
         Raises:
             StoreError: it could not be written; nothing of it is left behind.
         """
-        sha256 = hashlib.sha256(content).hexdigest()
+        sha256 = _sha256(content)
         path = self.folder / sha256
         try:
             if _holds(path, content):
@@ -60,7 +58,7 @@ class Blobs:
             content = path.read_bytes()
         except OSError as error:
             raise store_error(error, f"artifact {handle} could not be read", path) from error
-        if hashlib.sha256(content).hexdigest() != sha256:
+        if _sha256(content) != sha256:
             raise StoreError(f"artifact {handle} is damaged: its content no longer matches its hash")
         return content
 
@@ -112,6 +110,12 @@ def link_blobs(source: Path, target: Path, names: set[str]) -> None:
             _write_beside(target / name, (source / name).read_bytes())
 
 
+def _sha256(content: bytes) -> str:
+    import hashlib  # loads OpenSSL, 2 ms that a session without big results does not pay
+
+    return hashlib.sha256(content).hexdigest()
+
+
 def _holds(path: Path, content: bytes) -> bool:
     try:
         return path.stat().st_size == len(content) and path.read_bytes() == content
@@ -121,7 +125,7 @@ def _holds(path: Path, content: bytes) -> bool:
 
 def _write_beside(path: Path, content: bytes) -> None:
     """Write under a name of its own, then rename: a reader sees the whole blob or none."""
-    beside = path.parent / f".{path.name[:16]}.{secrets.token_hex(6)}.new"
+    beside = path.parent / f".{path.name[:16]}.{os.urandom(6).hex()}.new"
     fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | OPEN_FLAGS, FILE_MODE)
     try:
         try:

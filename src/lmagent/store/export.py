@@ -155,8 +155,12 @@ def _facts(transcript: Transcript) -> list[str]:
     if transcript.workspace:
         facts.append(f"Workspace {transcript.workspace}")
     tokens = f"{transcript.prompt_tokens:,} prompt and {transcript.completion_tokens:,} reply tokens"
-    facts.append(f"{transcript.turns} turns, {transcript.steps} model calls, {tokens}")
+    facts.append(f"{_count(transcript.turns, 'turn')}, {_count(transcript.steps, 'model call')}, {tokens}")
     return facts
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _time(ts: float) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from lmagent.core.errors import SessionNotFound, StoreError
-from lmagent.core.events import DurableEvent, SessionCreated, encode
+from lmagent.core.events import DurableEvent, SessionCreated, decode, encode
 from lmagent.core.ids import new_id
 from lmagent.core.ports import Clock, Damage
 from lmagent.store.blobs import Blobs
@@ -236,9 +236,8 @@ def stamp(event: DurableEvent, seq: int, clock: Clock) -> tuple[DurableEvent, by
     try:
         return stamped, encode(stamped) + b"\n"
     except (UnicodeEncodeError, TypeError):
-        plain = _storable(msgspec.to_builtins(stamped, enc_hook=str))
-        stamped = msgspec.convert(plain, type(stamped))
-        return stamped, encode(stamped) + b"\n"
+        line = msgspec.json.encode(_storable(msgspec.to_builtins(stamped, enc_hook=str)))
+        return decode(line), line + b"\n"
 
 
 def _storable(value: Any) -> Any:
@@ -249,7 +248,7 @@ def _storable(value: Any) -> Any:
         return None
     if isinstance(value, dict):
         pairs: dict[Any, Any] = value  # type: ignore[reportUnknownVariableType]
-        return {_storable(key): _storable(item) for key, item in pairs.items()}
+        return {_storable(str(key)): _storable(item) for key, item in pairs.items()}
     if isinstance(value, list | tuple | set | frozenset):
         items: list[Any] = list(value)  # type: ignore[reportUnknownArgumentType]
         return [_storable(item) for item in items]

@@ -93,7 +93,7 @@ class _Builder:
         self._in_turn = False
         self._open: dict[str, ToolCall] = {}
         self._used: set[str] = set()
-        self._renamed: dict[str, str] = {}
+        self._original: dict[str, str] = {}
         self._answer: str | None = None
         self._held: Said | None = None
         """A reply without calls: another one may follow, and then they are one."""
@@ -151,12 +151,12 @@ class _Builder:
         self._counts["measured"] += item.usage is not None
 
     def _with_id(self, call: ToolCall) -> ToolCall:
-        """The call with an id that is unique within the session; its result is looked up by the old one."""
+        """The call with an id that is unique within the session; its result is looked up by the original one."""
         own = call.id
         if not own or own in self._used:
             own = f"call_{new_id()}"
         self._used.add(own)
-        self._renamed[call.id or own] = own
+        self._original[own] = call.id
         return ToolCall(own, call.name, call.arguments)
 
     def _result(self, item: Said) -> None:
@@ -175,12 +175,11 @@ class _Builder:
         self._counts["results"] += 1
 
     def _answered_by(self, item: Said) -> ToolCall | None:
-        for own in (item.call_id, self._renamed.get(item.call_id, "")):
-            if own in self._open:
-                return self._open[own]
         if item.call_id:
-            return None  # it names a call that is not there, or has its result
-        return next((call for call in self._open.values() if item.name in ("", call.name)), None)
+            fitting = (call for call in self._open.values() if self._original[call.id] == item.call_id)
+        else:
+            fitting = (call for call in self._open.values() if item.name in ("", call.name))
+        return next(fitting, None)
 
     def _finish(self, call: ToolCall, status: ToolStatus, content: str, size: int) -> None:
         del self._open[call.id]

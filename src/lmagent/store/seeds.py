@@ -63,8 +63,9 @@ def read_seed(path: Path, opening: SessionCreated, now: float) -> ImportedSessio
     left: list[str] = []
     metadata, raw = _parse(text, left)
     session = _session_id(path, metadata, opening)
-    started = _time(metadata.get("created")) or _time_of_id(session) or 0.0
     said = _messages(raw, left)
+    first_at = next((item.at for item in said if item.at), 0.0)
+    started = _time(metadata.get("created")) or first_at or _time_of_id(session) or now
     if not any(item.role in ("user", "assistant") for item in said):
         raise StoreError(
             f"there is no conversation in {path}",
@@ -83,7 +84,7 @@ def read_seed(path: Path, opening: SessionCreated, now: float) -> ImportedSessio
         app_version=opening.app_version,
         imported_from=str(path),
     )
-    events, taken = rebuild(first, said, left, started or now)
+    events, taken = rebuild(first, said, left, started)
     return ImportedSession(session, events, taken, tuple(left))
 
 

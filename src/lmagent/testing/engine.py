@@ -9,7 +9,9 @@ is left behind however the test ends. It computes on one thread: more of them wa
 
 from __future__ import annotations
 
+import importlib
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -48,9 +50,7 @@ class EngineServer:
         log = self.model.with_suffix(".engine.log")
         command = [sys.executable, "-m", "lmagent.testing.engine", str(self.model), str(self.context)]
         with log.open("wb") as errors:
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors
-            )
+            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
@@ -81,8 +81,7 @@ class EngineServer:
 
 def load(model: str, context: int) -> Any:
     """Load the model and open the HTTP server; the result has `listening_address`."""
-    import xllamacpp
-
+    xllamacpp: Any = importlib.import_module("xllamacpp")  # it has no type stubs
     settings: Any = xllamacpp.CommonParams()
     settings.model.path = model
     settings.model_alias = {ALIAS}
@@ -107,8 +106,6 @@ def main() -> None:
     sys.stdout.write(json.dumps({"address": server.listening_address}) + "\n")
     sys.stdout.flush()
     sys.stdin.buffer.read()
-    import os
-
     os._exit(0)  # the engine's threads need no goodbye
 
 

@@ -124,10 +124,8 @@ def _tensors(vocabulary_size: int, seed: int) -> list[tuple[str, Any]]:
         ("output.weight", noise(vocabulary_size, WIDTH)),
     ]
     for layer in range(LAYERS):
-        shapes = {
-            **{f"attn_{part}": (WIDTH, WIDTH) for part in ("q", "k", "v", "output")},
-            **{"ffn_gate": (HIDDEN, WIDTH), "ffn_up": (HIDDEN, WIDTH), "ffn_down": (WIDTH, HIDDEN)},
-        }
+        shapes = {f"attn_{part}": (WIDTH, WIDTH) for part in ("q", "k", "v", "output")}
+        shapes |= {"ffn_gate": (HIDDEN, WIDTH), "ffn_up": (HIDDEN, WIDTH), "ffn_down": (WIDTH, HIDDEN)}
         tensors += [(f"blk.{layer}.{part}_norm.weight", ones) for part in ("attn", "ffn")]
         tensors += [(f"blk.{layer}.{part}.weight", noise(*shape)) for part, shape in shapes.items()]
     return tensors

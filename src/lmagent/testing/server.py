@@ -186,3 +186,9 @@ class ScriptedServer:
 def _refusal(found: list[str]) -> Plain:
     text = "strict mode refuses the request: " + "; ".join(found)
     return status(400, {"error": {"message": text, "type": "invalid_request_error"}})
+
+
+if __name__ == "__main__":  # the same program as `python -m lmagent.testing`
+    from lmagent.testing.serve import main
+
+    main()

@@ -104,6 +104,8 @@ def _literal(target: Target, form: Form, *, every: bool) -> list[Splice] | None:
         spans = edit_exact.lf_spans(target, form.search, overlapping=overlapping)
         return list(spans if every else islice(spans, edit_report.LISTED + 1))
 
+    if every and len(target.end_kinds) < 2:
+        return edit_exact.all_replaced(target, form.search, form.replace)
     for rung in (exact, same_but_ends):
         spans = rung(overlapping=not every)
         if len(spans) > 1 and not every:

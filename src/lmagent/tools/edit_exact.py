@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from lmagent.tools.edit_match import Target
 from lmagent.tools.edit_text import Document, Splice, split_lines, to_lf
@@ -40,6 +40,18 @@ def lf_spans(target: Target, search: str, *, overlapping: bool) -> Iterator[Span
         yield origin(start), origin(start + len(sought))
 
 
+def all_replaced(target: Target, search: str, replace: str) -> list[Splice] | None:
+    """The splice that replaces every place at once, for a text with one kind of line end; None if there is no place."""
+    document = target.document
+    sought = to_lf(search, old_mac=document.old_mac)
+    if sought not in target.lf:
+        return None
+    end = next(iter(target.end_kinds), "")
+    new = to_lf(replace, old_mac=document.old_mac) if end else replace
+    text = target.lf.replace(sought, new)
+    return [Splice(0, len(document.text), text if end in ("", "\n") else text.replace("\n", end))]
+
+
 def replaced(target: Target, span: Span, search: str, replace: str) -> Splice:
     """The splice that puts `replace` there, with the line ends of the place."""
     start, stop = span
@@ -49,7 +61,7 @@ def replaced(target: Target, span: Span, search: str, replace: str) -> Splice:
     kinds = target.end_kinds
     if "\n" not in new or not kinds:
         return Splice(start, stop, replace if not kinds else new)
-    here = set(_ends(region, document)) if len(kinds) > 1 else set(kinds)
+    here = set(kinds) if len(kinds) == 1 else _ends(region)
     if not here:
         row = min(bisect_right(target.offsets, start) - 1, len(document.lines) - 1)
         here = {_end_at(document, row)}
@@ -76,10 +88,9 @@ def _halves(text: str, position: int) -> bool:
     return text[position - 1 : position + 1] == "\r\n" if position else False
 
 
-def _ends(region: str, document: Document) -> Sequence[str]:
-    if document.old_mac:
-        return ["\r"] if "\r" in region else []
-    return [end for end in split_lines(region)[1] if end] if "\n" in region else []
+def _ends(region: str) -> set[str]:
+    both = region.count("\r\n")
+    return ({"\r\n"} if both else set[str]()) | ({"\n"} if region.count("\n") > both else set[str]())
 
 
 def _end_at(document: Document, row: int) -> str:

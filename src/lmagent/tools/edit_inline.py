@@ -16,6 +16,7 @@ from lmagent.tools.edit_match import BLANKS, TRAIL, Target, TooMany, runs_of
 from lmagent.tools.edit_runs import agree
 
 _ROWS = 5_000
+_CHARACTERS = 5_000_000  # of a line, times the places in it: looking at a place may take as long as the line is
 _FREE = frozenset(" \t\n()[]{},;")
 _QUOTES = frozenset("\"'`“”‘’«»")
 _STOPS = frozenset(".,:;!?…")
@@ -122,10 +123,15 @@ def _spans(target: Target, row: int, want: str) -> Iterator[Spot]:
     line = target.document.lines[row]
     text, origin = loose_map(line, dashes=target.dashes)
     sought, _ = loose_map(want, dashes=target.dashes)
+    left = max(_CHARACTERS // (len(line) + 1), 8)
     at = text.find(sought)
     while at >= 0:
         begin, end = origin[at], origin[at + len(sought)]
-        if begin >= 0 and end >= 0 and _edge(line[begin], line[:begin][::-1][:2]) and _edge(line[end - 1], line[end:]):
+        before, behind = line[max(begin - 2, 0) : max(begin, 0)][::-1], line[end : end + 2]
+        if begin >= 0 and end >= 0 and _edge(line[begin], before) and _edge(line[end - 1], behind):
+            left -= 1
+            if left < 0:
+                raise TooMany([row])
             yield begin, end
         at = text.find(sought, at + 1)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable
 
 from lmagent.tools.edit_fold import fold
@@ -48,8 +49,9 @@ def _same_words(have: str, want: str) -> bool:
 def _free_runs(line: str, start: int, have: str, want: str, state: Callable[[], str]) -> bool:
     """Whether every run of blanks that differs lies outside of string literals."""
     inside = scan(line, state())[0]
-    runs = zip(_RUN.finditer(have), _RUN.findall(want), strict=True)
-    return all(
-        run[0] == sought or not any(first < start + run.end() and start + run.start() < last for first, last in inside)
-        for run, sought in runs
-    )
+    for run, sought in zip(_RUN.finditer(have), _RUN.findall(want), strict=True):
+        if run[0] != sought:
+            after = bisect_left(inside, (start + run.end(), 0))  # strings before this one begin before the run ends
+            if after and inside[after - 1][1] > start + run.start():
+                return False
+    return True

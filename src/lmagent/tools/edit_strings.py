@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 ALL = "all"
 """State of a line that lies inside a string as a whole."""
@@ -15,9 +16,10 @@ _TOKEN = re.compile(r"\\.|\"\"\"|'''|`{3,}|[\"'`]")
 _LASTING = ('"""', "'''", "`")
 _PREFIX = re.compile(r"(?:^|[^\w])[rbfuRBFU]{1,2}$")
 
-Spans = list[tuple[int, int]]
+Spans = tuple[tuple[int, int], ...]
 
 
+@lru_cache(maxsize=16)
 def scan(line: str, state: str) -> tuple[Spans, str]:
     """The spans of `line` that are inside strings, and the quote still open at its end ('' if none).
 
@@ -26,8 +28,8 @@ def scan(line: str, state: str) -> tuple[Spans, str]:
         state: the quote that is open where the line starts, or ALL.
     """
     if state == ALL:
-        return [(0, len(line))], ""
-    spans: Spans = []
+        return ((0, len(line)),), ""
+    spans: list[tuple[int, int]] = []
     quote, start = state, 0
     for token in _TOKEN.finditer(line):
         mark = token[0]
@@ -39,7 +41,7 @@ def scan(line: str, state: str) -> tuple[Spans, str]:
             quote, start = mark, token.start()
     if quote:
         spans.append((start, len(line)))
-    return spans, quote
+    return tuple(spans), quote
 
 
 def line_states(lines: Sequence[str]) -> list[str]:

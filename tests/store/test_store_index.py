@@ -1,0 +1,282 @@
+"""The index: what the logs say, no more, and rebuilt from them whenever it has to be."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+from pathlib import Path
+
+import pytest
+from store_kit import SESSION, a_session, a_turn, created, path_of, run, start, store_in, write_all
+
+from lmagent.core import events as ev
+from lmagent.core.messages import user
+from lmagent.store.index import SessionIndex, SessionRow
+from lmagent.store.jsonl import JsonlStore
+
+
+def _rows(store: JsonlStore, search: str = "", limit: int = 20) -> list[SessionRow]:
+    with SessionIndex(store.root) as index:
+        index.refresh()
+        return index.list(limit, search)
+
+
+def _ids(store: JsonlStore, search: str = "") -> list[str]:
+    return [row.id for row in _rows(store, search)]
+
+
+def test_a_row_says_what_the_log_says(tmp_path: Path) -> None:
+    store = store_in(tmp_path)
+    written = a_session(store)
+    (row,) = _rows(store)
+    assert row == SessionRow(
+        id=SESSION,
+        title="what is in a.txt?",
+        created=written[0].ts,
+        updated=written[-1].ts,
+        model="tiny-q4",
+        status="done",
+        turns=1,
+        steps=2,
+        prompt_tokens=200,
+        completion_tokens=20,
+        cached_tokens=180,
+        parent="",
+    )
+
+
+def test_a_title_given_by_a_person_wins(tmp_path: Path) -> None:
+    store = store_in(tmp_path)
+    a_session(store, SESSION, *a_turn(), ev.SessionRenamed(title="my title"))
+    assert _rows(store)[0].title == "my title"
+    a_session(store, "other", ev.SessionRenamed(title="named first"), *a_turn())
+    assert {row.title for row in _rows(store)} == {"my title", "named first"}
+
+
+def test_only_what_is_new_is_read(tmp_path: Path) -> None:
+    store = store_in(tmp_path)
+    a_session(store)
+    with SessionIndex(store.root) as index:
+        index.refresh()
+        # Rubbish over what has been read: it would show if it were read again.
+        size = path_of(store).stat().st_size
+        with path_of(store).open("r+b") as stream:
+            stream.write(b"#" * (size - 1))
+        log = store.create("unrelated")
+        write_all(log, [created("unrelated")])
+        log.close()
+        line = ev.encode(ev.SessionRenamed(title="added", id="x", seq=14, ts=2e9)) + b"\n"
+        with path_of(store).open("ab") as stream:
+            stream.write(line + b'{"half')
+        index.refresh()
+        row = next(row for row in index.list() if row.id == SESSION)
+        assert (row.title, row.turns, row.steps, row.updated) == ("added", 1, 2, 2e9)
+
+
+def test_a_log_that_shrank_is_read_anew(tmp_path: Path) -> None:
+    store = store_in(tmp_path)
+    a_session(store, SESSION, *a_turn(), *a_turn("second thing", "zebra"))
+    assert _rows(store)[0].turns == 2
+    assert _ids(store, "zebra") == [SESSION]
+    lines = path_of(store).read_bytes().splitlines(keepends=True)
+    path_of(store).write_bytes(b"".join(lines[:13]))
+    assert _rows(store)[0].turns == 1
+    assert _ids(store, "zebra") == []
+
+
+def test_a_deleted_session_leaves_the_list_and_the_search(tmp_path: Path) -> None:
+    store = store_in(tmp_path)
+    a_session(store)
+    assert _ids(store, "txt") == [SESSION]
+    store.delete(SESSION)
+    assert _rows(store) == []
+    with SessionIndex(store.root) as index:
+        assert index.search("txt") == []
+
+
+def test_the_newest_session_comes_first_and_the_limit_holds(tmp_path: Path) -> None:
+    store = store_in(tmp_path)
+    for session in ("first", "second", "third"):
+        a_session(store, session)
+    assert _ids(store) == ["third", "second", "first"]
+    assert [row.id for row in _rows(store, limit=2)] == ["third", "second"]
+
+
+@pytest.mark.parametrize("limit", [1, 2])
+def test_the_limit_counts_what_fits_the_search(tmp_path: Path, limit: int) -> None:
+    store = store_in(tmp_path)
+    a_session(store, "first", *a_turn("about ducks"))
+    a_session(store, "second", *a_turn("about geese"))
+    a_session(store, "third", *a_turn("about ducks"))
+    assert [row.id for row in _rows(store, "ducks", limit)] == ["third", "first"][:limit]
+
+
+def test_status_comes_from_the_last_turn_and_from_the_lock(tmp_path: Path) -> None:
+    store = store_in(tmp_path)
+    a_session(store, "idle", ev.SessionRenamed(title="x"))
+    a_session(store, "asked", *a_turn()[:-1], ev.TurnFinished(outcome="question"))
+    a_session(store, "broken", *a_turn()[:4])
+    a_session(store, "unheard", ev.InputReceived(message=user("hello"), delivery="submit"))
+    log = store.create("busy")
+    write_all(log, [created("busy"), *a_turn()[:4]])
+    status = {row.id: row.status for row in _rows(store)}
+    log.close()
+    expected = {
+        "idle": "idle",
+        "asked": "question",
+        "broken": "interrupted",
+        "unheard": "interrupted",
+        "busy": "running",
+    }
+    assert status == expected
+    assert {row.id: row.status for row in _rows(store)}["busy"] == "interrupted"
+
+
+@pytest.mark.crash
+def test_a_running_session_of_another_process_is_shown_as_running_until_it_dies(tmp_path: Path) -> None:
+    store = store_in(tmp_path)
+    a_session(store, SESSION, *a_turn()[:4])
+    process = start("log = store.open(session)\nsay('open')\nsys.stdin.read()", store)
+    assert process.stdout is not None
+    process.stdout.readline()
+    assert _rows(store)[0].status == "running"
+    process.kill()
+    process.communicate(timeout=30)
+    assert _rows(store)[0].status == "interrupted"
+
+
+def test_a_fork_names_its_parent(tmp_path: Path) -> None:
+    store = store_in(tmp_path)
+    a_session(store)
+    run(store.fork, SESSION, "copy", 8)
+    row = next(row for row in _rows(store) if row.id == "copy")
+    assert (row.parent, row.title, row.status) == (SESSION, "what is in a.txt?", "interrupted")
+
+
+def test_search_finds_what_was_said_by_either_side(tmp_path: Path) -> None:
+    store = store_in(tmp_path)
+    a_session(store, "one", *a_turn("Where is the café?", "At the corner of Elm Street."))
+    a_session(store, "two", *a_turn("Sum the columns", "It is 42."))
+    with SessionIndex(store.root) as index:
+        index.refresh()
+        assert [(hit.session, hit.role) for hit in index.search("elm street")] == [("one", "assistant")]
+        assert [(hit.session, hit.role) for hit in index.search("CAFE")] == [("one", "user")]
+        assert "Elm Street" in index.search("corner")[0].excerpt
+        assert [hit.seq for hit in index.search("col")] == [2]  # the beginning of a word is enough
+        # No text has all three words: any of them will do.
+        assert {hit.session for hit in index.search("columns elm giraffe")} == {"one", "two"}
+    assert _ids(store, "café corner") == ["one"]  # in different messages of one session
+    assert _ids(store, "sum") == ["two"]
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["what is w1?", "w1.", "don't w1", '"', "a AND (b", "NEAR(", "x*", "-", "", "  ", "col:umn", "^a", "’“", "\0"],
+)
+def test_any_punctuation_can_be_searched_for(tmp_path: Path, query: str) -> None:
+    store = store_in(tmp_path)
+    a_session(store, SESSION, *a_turn("Tell me what w1 is: don't guess."))
+    with SessionIndex(store.root) as index:
+        index.refresh()
+        assert len(index.search(query)) <= 2
+        assert len(index.list(search=query)) <= 1
+
+
+@pytest.mark.parametrize("query", ["what is w1?", "w1.", "don't w1"])
+def test_a_question_finds_its_words(tmp_path: Path, query: str) -> None:
+    store = store_in(tmp_path)
+    a_session(store, SESSION, *a_turn("Tell me what w1 is: don't guess."))
+    assert _ids(store, query) == [SESSION]
+
+
+def test_deleting_the_database_loses_nothing(tmp_path: Path) -> None:
+    store = store_in(tmp_path)
+    a_session(store)
+    before = _rows(store)
+    path = tmp_path / ".lmagent" / "state.db"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    for file in path.parent.glob("state.db*"):
+        file.unlink()
+    assert _rows(store) == before
+
+
+@pytest.mark.parametrize("content", [b"no database at all" * 100, b"SQLite format 3\0" + b"\xff" * 5000])
+def test_a_damaged_database_is_moved_aside_and_rebuilt(tmp_path: Path, content: bytes) -> None:
+    store = store_in(tmp_path)
+    a_session(store)
+    before = _rows(store)
+    path = tmp_path / ".lmagent" / "state.db"
+    for file in path.parent.glob("state.db*"):
+        file.unlink()
+    path.write_bytes(content)
+    assert _rows(store) == before
+    (aside,) = path.parent.glob("state.db.damaged-*")
+    assert aside.read_bytes() == content
+    assert _rows(store) == before
+
+
+def test_pages_damaged_inside_are_noticed_while_it_is_used(tmp_path: Path) -> None:
+    store = store_in(tmp_path)
+    for number in range(30):
+        a_session(store, f"s{number}", *a_turn(f"words {number} " * 50))
+    before = _rows(store, limit=50)
+    path = tmp_path / ".lmagent" / "state.db"
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+    with path.open("r+b") as stream:
+        stream.seek(4096)
+        stream.write(os.urandom(path.stat().st_size - 4096))
+    assert _rows(store, limit=50) == before
+
+
+def test_a_database_of_a_newer_version_is_left_as_it_is(tmp_path: Path) -> None:
+    store = store_in(tmp_path)
+    a_session(store)
+    before = _rows(store)
+    path = tmp_path / ".lmagent" / "state.db"
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA user_version = 999")
+    connection.commit()
+    connection.close()
+    assert _rows(store) == before
+    connection = sqlite3.connect(path)
+    assert connection.execute("PRAGMA user_version").fetchone() == (999,)
+    connection.close()
+    assert list(path.parent.glob("state.db.damaged-*")) == []
+
+
+def test_where_no_database_can_be_written_the_index_is_kept_in_memory(tmp_path: Path) -> None:
+    store = store_in(tmp_path)
+    a_session(store)
+    (tmp_path / ".lmagent" / "state.db").mkdir()
+    assert _ids(store) == [SESSION]
+
+
+def test_looking_at_a_workspace_without_sessions_leaves_no_trace(tmp_path: Path) -> None:
+    assert _rows(store_in(tmp_path)) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_two_readers_at_once_agree(tmp_path: Path) -> None:
+    store = store_in(tmp_path)
+    a_session(store)
+    with SessionIndex(store.root) as one, SessionIndex(store.root) as two:
+        one.refresh()
+        log = store.open(SESSION)
+        write_all(log, a_turn("second thing", "zebra"))
+        log.close()
+        two.refresh()
+        one.refresh()
+        assert one.list() == two.list()
+        assert len(one.search("zebra")) == len(two.search("zebra")) == 1
+
+
+def test_a_damaged_line_does_not_stop_the_index(tmp_path: Path) -> None:
+    store = store_in(tmp_path)
+    a_session(store)
+    path = path_of(store)
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*lines[:5], b"\xff\xfe rubbish\n", *lines[5:]]))
+    assert _rows(store)[0].turns == 1
