@@ -22,7 +22,7 @@ A user-facing error says what happened, why, and what to type next (`fix`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 
@@ -144,7 +144,7 @@ class PolicyDenied(LmagentError):
 
 
 @contextmanager
-def ungrouped() -> Iterator[None]:
+def ungrouped() -> Generator[None]:
     """Let one error out of a task group instead of a group of them: ours before anybody else's, then the first.
 
     A task group wraps what fails inside it, and a caller that waits for a `StoreError` would miss it.
