@@ -35,6 +35,7 @@ def answered(status: int, body: Any, headers: dict[str, str] | None = None, mode
 
 OVERFLOWS: dict[str, tuple[int, Any, int | None]] = {
     "llama.cpp": (400, {"error": {"code": 400, "message": "the request exceeds the available context size (4096 tokens), try increasing it", "type": "exceed_context_size_error", "n_prompt_tokens": 5000, "n_ctx": 4096}}, 4096),
+    "llama.cpp, in words": (500, {"error": {"message": "the prompt exceeds the context size. n_prompt = 9000, n_ctx = 4096"}}, 4096),
     "llama.cpp, older": (500, {"error": {"code": 500, "message": "the request exceeds the available context size. try increasing the context size or enable context shift", "type": "server_error"}}, None),
     "OpenAI": (400, {"error": {"message": "This model's maximum context length is 8192 tokens. However, your messages resulted in 9001 tokens.", "code": "context_length_exceeded"}}, 8192),
     "vLLM": (400, {"object": "error", "message": "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens (4500 in the messages, 500 in the completion).", "code": 400}, 4096),

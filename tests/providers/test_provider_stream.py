@@ -10,7 +10,7 @@ import pytest
 from provider_loopback import Answer, ask, call, cut_every, delta, request, sse
 
 from lmagent.core.messages import Message, ToolCall, assistant
-from lmagent.core.model import Progress, Reply, TextChunk, ThinkingChunk
+from lmagent.core.model import Reply
 
 A, B = '{"path":"a"}', '{"path":"b"}'
 USAGE = {"prompt_tokens": 100, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 64}}
@@ -371,35 +371,3 @@ def test_a_whole_completion_in_answer_to_a_stream_request_is_taken(content_type:
     reply = ask(Answer(cut_every(body.encode(), 50), content_type=content_type)).reply
     check(reply, {"text": "Hi", "thinking": "hm", "calls": [("c1", "read", A)], "prompt": 100})
     assert reply.model == "q"
-
-
-def test_text_and_thought_are_streamed_as_they_come() -> None:
-    run = ask(Answer([sse(delta(reasoning="h"), delta(reasoning="m"), delta(content="a"), delta("stop", content="b"))]))
-    assert run.events[:-1] == [ThinkingChunk("h"), ThinkingChunk("m"), TextChunk("a"), TextChunk("b")]
-
-
-def test_the_progress_of_reading_the_prompt_is_passed_on() -> None:
-    progress = {
-        **delta(role="assistant"),
-        "prompt_progress": {"total": 200, "cache": 10, "processed": 50, "time_ms": 5},
-    }
-    run = ask(Answer([sse(progress, delta("stop", content="x"))]))
-    assert run.events[0] == Progress(0.25)
-
-
-def test_what_the_server_does_not_count_is_estimated() -> None:
-    run = ask(Answer([sse(delta(content="x" * 40), delta("stop"))]))
-    usage = run.reply.usage
-    assert usage.estimated
-    assert usage.completion_tokens == 10
-    assert usage.prompt_tokens == len(run.server.requests[0].body) // 4
-
-
-def test_times_are_measured() -> None:
-    reply = ask(Answer([0.05, sse(delta(content="a"), done=False), 0.1, sse(delta("stop", content="b"))])).reply
-    assert 0.04 < reply.first_token_s < reply.total_s - 0.08
-
-
-def test_one_character_in_each_delta_of_a_hundred_thousand_is_no_burden() -> None:
-    body = sse(*[delta(content="x")] * 20_000, delta("stop"))
-    assert len(ask(Answer([body])).reply.message.text) == 20_000

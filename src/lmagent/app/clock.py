@@ -20,4 +20,4 @@ class SystemClock:
 
     async def sleep(self, seconds: float) -> None:
         """Wait."""
-        await anyio.sleep(seconds)
+        await anyio.sleep(max(0.0, seconds))

@@ -29,8 +29,9 @@ _WINDOWS = tuple(
     for pattern in (
         r"\d[\d,_]*(?: tokens)? > " + _NUMBER,
         r"must be <= " + _NUMBER,
+        r"n_ctx\D{0,20}?" + _NUMBER,
+        r"num_ctx\D{0,20}?" + _NUMBER,
         r"context[ _-]?(?:length|size|window|limit)\D{0,30}?" + _NUMBER,
-        r"n(?:um)?_ctx\D{0,20}?" + _NUMBER,
         r"(?:model|input|prompt) length (?:is|of|limit)?\D{0,20}?" + _NUMBER,
         _NUMBER + r" (?:tokens )?(?:maximum )?context",
         r"maximum (?:number of tokens|of|is|allowed)\D{0,30}?" + _NUMBER,

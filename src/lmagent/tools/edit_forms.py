@@ -76,7 +76,7 @@ def looks_numbered(lines: Sequence[str], form: Form) -> bool:
     """Whether the file itself has such numbers before what the search says: then they are text, not a tool's."""
     said = {line.strip() for line in to_lf(form.search).split("\n") if line.strip()}
     found = (_NUMBERED.match(line) for line in lines)
-    return any(each is not None and each[2].strip() == form.mark and each[3].strip() in said for each in found)
+    return any(each is not None and each[2].strip(" ") == form.mark and each[3].strip() in said for each in found)
 
 
 def _without_numbers(form: Form) -> Form | None:
@@ -93,7 +93,7 @@ def _without_numbers(form: Form) -> Form | None:
     blank = mark in {":", "|", " |", "│", " │"} and all(body[:1] == " " for body in bodies if body.strip())
     search = "\n".join(_bare(line, mark, blank=blank) for line in lines)
     replace = "\n".join(_bare(line, mark, blank=blank) for line in form.replace.split("\n"))
-    return Form(search, replace, mark.strip(" ") or mark)
+    return Form(search, replace, mark.strip(" "))
 
 
 def _bare(line: str, mark: str, *, blank: bool) -> str:
