@@ -92,10 +92,10 @@ def configuration() -> str:
 
 def slash() -> str:
     """The table of slash commands."""
+    from lmagent.app.clock import SystemClock
     from lmagent.app.commands import register
     from lmagent.app.registry import Registry
     from lmagent.app.single import NoRecords
-    from lmagent.app.clock import SystemClock
 
     registry = Registry(ROOT, SystemClock(), NoRecords())
     register(registry)
