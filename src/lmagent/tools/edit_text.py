@@ -102,7 +102,7 @@ def splice(text: str, splices: Sequence[Splice]) -> str:
 def keep_frame(before: str, after: str) -> str:
     """`after` with the last newline and the byte order mark present exactly where `before` (its body) has them."""
     if after.startswith(BOM) and not before.startswith(BOM):
-        after = after.removeprefix(BOM)
+        after = after.lstrip(BOM)
     if not before or not after:
         return after
     mark = "\r" if "\r" in before and "\n" not in before else "\n"
