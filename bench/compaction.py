@@ -18,6 +18,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from lmagent.core import events as ev
+from lmagent.engine.state import message_bytes
 from lmagent.testing import ScriptedServer
 from lmagent.testing.loopback import Received
 from lmagent.testing.script import Behaviour, call, say
@@ -54,14 +56,14 @@ def play(window: int, steps: int) -> dict[str, Any]:
             [*command, "--base-url", server.base_url], env=environment, capture_output=True, text=True, timeout=300
         )
         logs = list(workspace.glob(".lmagent/sessions/*/events.jsonl"))
-        events = [json.loads(line) for log in logs for line in log.read_bytes().splitlines()]
-        cuts = [event for event in events if event["type"] == "compaction.done"]
+        events = [ev.decode(line) for log in logs for line in log.read_bytes().splitlines()]
+        cuts = [event for event in events if isinstance(event, ev.CompactionDone)]
         prefilled, fresh = server.prefix.prefilled, server.prefix.fresh
-    kept = sum(len(json.dumps(event["messages"][1:], ensure_ascii=False)) // 4 for event in cuts)
+    kept = sum(sum(map(message_bytes, event.messages[1:])) // 4 for event in cuts)
     return {
         "window": window,
         "exit_code": run.returncode,
-        "steps": sum(event["type"] == "step.finished" for event in events),
+        "steps": sum(isinstance(event, ev.StepFinished) for event in events),
         "compactions": len(cuts),
         "prefilled": prefilled,
         "fresh": fresh,
