@@ -15,7 +15,7 @@ from lmagent.app.single import open_toolbox
 from lmagent.app.wiring import HostOptions, load_settings
 from lmagent.config.workspace import open_workspace
 from lmagent.core import events as ev
-from lmagent.core.errors import ConfigError
+from lmagent.core.errors import ConfigError, StoreError
 from lmagent.core.ids import new_session_id
 from lmagent.store import export, seeds
 from lmagent.store.index import SessionIndex, SessionRow
@@ -92,10 +92,14 @@ class WorkspaceRecords(Struct, frozen=True):
     async def _write(self, imported: seeds.ImportedSession) -> ImportedReport:
         log = self.store.create(imported.session)
         try:
-            for event in imported.events:
+            for event in imported.events[:-1]:
                 await log.append(event)
-        finally:
+            await log.append(imported.events[-1], sync=True)
+        except StoreError:
             log.close()
+            self.store.delete(imported.session)
+            raise
+        log.close()
         return ImportedReport(imported.session, tuple(imported.taken), tuple(imported.left))
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import re
-import secrets
 from datetime import UTC, datetime
 
 SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -12,12 +12,12 @@ SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 def new_session_id(now: float) -> str:
     """A new session id for the moment `now` (Unix seconds)."""
-    return datetime.fromtimestamp(now, UTC).strftime("%Y%m%d_%H%M%S_") + secrets.token_hex(3)
+    return datetime.fromtimestamp(now, UTC).strftime("%Y%m%d_%H%M%S_") + os.urandom(3).hex()
 
 
 def new_id() -> str:
     """A random id of 12 hexadecimal digits: unique within a session, short in a log line."""
-    return secrets.token_hex(6)
+    return os.urandom(6).hex()
 
 
 def is_session_id(text: str) -> bool:

@@ -115,14 +115,18 @@ class Session:
     async def resume(cls, log: SessionLog, wiring: Wiring) -> Session:
         """An existing session: the state is what its log says. Damage in the log becomes a notice."""
         session = cls(log, wiring)
+        noted: set[str] = set()
         for event in log.events():
             session.state.apply(event)
+            if isinstance(event, Notice):
+                noted.add(event.text)
         if not session.state.session:
             session.state.session = log.session
         for damage in log.damage:
             what = "cut off" if damage.torn else "skipped"
             text = f"line {damage.line} of the log was damaged and {what} ({damage.size} bytes): {damage.reason}"
-            session.opening.append(await session.record(Notice(level="warning", code="damaged_log", text=text)))
+            if text not in noted:
+                session.opening.append(await session.record(Notice(level="warning", code="damaged_log", text=text)))
         return session
 
     def listen(self, listener: Listener) -> Callable[[], None]:

@@ -1,0 +1,78 @@
+"""The REPL: a conversation in the terminal."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import anyio
+
+from lmagent import __version__
+from lmagent.app.host import Host
+from lmagent.core.commands import Close
+from lmagent.core.errors import ungrouped
+from lmagent.repl import plain as plain_loop
+from lmagent.repl.conversation import Conversation
+from lmagent.repl.render import PlainStyle, Renderer, RichStyle
+
+SHOWN_ON_RESUME = 4
+"""Messages of a resumed session that are printed."""
+
+
+async def run_repl(host: Host, *, resume: str = "", plain: bool = False) -> int:
+    """Talk until the person leaves; returns the exit code.
+
+    Args:
+        host: the sessions; attended.
+        resume: id or prefix of the session to go on with; empty for a new one.
+        plain: plain lines, nothing redrawn. So it is without a terminal, too.
+    """
+    plain = plain or not sys.stdin.isatty() or not sys.stdout.isatty() or os.environ.get("TERM") == "dumb"
+    with ungrouped():
+        async with anyio.create_task_group() as tasks:
+            if plain:
+                renderer = Renderer(PlainStyle(), plain_loop.write)
+                conversation = Conversation(host, renderer, tasks, lambda: None)
+                await _open(conversation, resume)
+                await plain_loop.run(conversation)
+            else:
+                from lmagent.repl.screen import Screen  # prompt_toolkit
+
+                screen = Screen(_history(host))
+                renderer = Renderer(RichStyle(screen.width), screen.write)
+                conversation = Conversation(host, renderer, tasks, screen.changed)
+                await _open(conversation, resume)
+                await screen.run(conversation)
+            if conversation.session is not None:
+                await conversation.session.send(Close(by="repl"))
+                await conversation.until(lambda: not conversation.working)
+            tasks.cancel_scope.cancel()
+    return 0
+
+
+async def _open(conversation: Conversation, resume: str) -> None:
+    host, say = conversation.host, conversation.renderer.say
+    model = host.agent.model or "the server's model"
+    say(f"lmagent {__version__} · {host.workspace}", "user")
+    say(f"{host.settings.endpoint} · {model} · mode {host.settings.permission_mode} · no sandbox, no commands", "quiet")
+    say("Type a task. /help lists the commands, Ctrl+C twice leaves.", "quiet")
+    if resume:
+        session = await host.open_session(resume)
+        conversation.attach(session, show=SHOWN_ON_RESUME)
+        for event in session.opening:
+            conversation.renderer(event)
+        if session.state.turn_open:
+            say("The last turn did not come to its end; say how to go on.", "warning")
+
+
+def _history(host: Host) -> Path | None:
+    """Where what was typed is kept; None where that cannot be."""
+    folder = host.settings.agent_data_dir
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / "history"
+        path.touch(mode=0o600)
+    except OSError:
+        return None
+    return path

@@ -1,0 +1,56 @@
+"""Blocks: streamed Markdown cut into pieces that are finished, so that each is printed once and never again."""
+
+from __future__ import annotations
+
+import re
+
+_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})")
+
+
+class BlockStream:
+    """Takes text as it comes and gives back whole blocks: paragraphs, lists, fenced code.
+
+    A block ends at a blank line outside a fence. What is not finished is `tail`.
+    """
+
+    def __init__(self) -> None:
+        self.tail = ""
+
+    def feed(self, text: str) -> list[str]:
+        """Add text; returns the blocks that it finished."""
+        self.tail += text
+        if "\n" not in text:
+            return []
+        done: list[str] = []
+        while (end := _block_end(self.tail)) is not None:
+            block, self.tail = self.tail[:end], self.tail[end:].lstrip("\n")
+            if block.strip():
+                done.append(block.rstrip())
+        return done
+
+    def finish(self) -> list[str]:
+        """What is left, as the last block."""
+        rest, self.tail = self.tail, ""
+        return [rest.rstrip()] if rest.strip() else []
+
+    def drop(self) -> None:
+        """Forget the tail: the reply broke off and comes again."""
+        self.tail = ""
+
+
+def _block_end(text: str) -> int | None:
+    """Where the first block ends: behind a blank line outside a fence, or behind the line that closes a fence."""
+    fence = ""
+    position = 0
+    while (newline := text.find("\n", position)) >= 0:
+        line = text[position:newline]
+        mark = _FENCE.match(line)
+        if fence:
+            if mark and mark[1].startswith(fence) and not line.strip().strip(fence[0]):
+                return newline + 1
+        elif mark:
+            fence = mark[1]
+        elif not line.strip():
+            return newline + 1
+        position = newline + 1
+    return None

@@ -1,0 +1,100 @@
+"""Keys: Enter sends or steers, Alt+Enter queues, Ctrl+J makes a new line, Esc interrupts, Ctrl+C twice quits."""
+
+from __future__ import annotations
+
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+
+from lmagent.repl.conversation import Conversation
+
+QUIT_WITHIN = 2.0
+"""Seconds within which a second Ctrl+C leaves."""
+
+
+class Wishes:
+    """What the keys want of the loop."""
+
+    def __init__(self, conversation: Conversation) -> None:
+        self.conversation = conversation
+        self.queue = False
+        self._draft = ""
+        self._pressed = float("-inf")
+
+    def take_draft(self) -> str:
+        """Text that the next prompt begins with."""
+        draft, self._draft = self._draft, ""
+        return draft
+
+    def second_press(self) -> bool:
+        """Whether Ctrl+C was pressed a moment ago too."""
+        now = self.conversation.host.clock.monotonic()
+        recent = now - self._pressed < QUIT_WITHIN
+        self._pressed = now
+        return recent
+
+
+def bindings(wishes: Wishes) -> KeyBindings:
+    """The key bindings."""
+    keys = KeyBindings()
+    _editing(keys, wishes)
+    _steering(keys, wishes.conversation)
+    return keys
+
+
+def _editing(keys: KeyBindings, wishes: Wishes) -> None:
+    conversation = wishes.conversation
+
+    @keys.add("enter")
+    def send(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        if buffer.text.endswith("\\"):
+            buffer.delete_before_cursor()
+            buffer.insert_text("\n")
+        else:
+            buffer.validate_and_handle()
+
+    @keys.add("escape", "enter")
+    def queue(event: KeyPressEvent) -> None:
+        if conversation.working:
+            wishes.queue = True
+            event.current_buffer.validate_and_handle()
+        else:
+            event.current_buffer.insert_text("\n")
+
+    @keys.add("c-j")
+    def new_line(event: KeyPressEvent) -> None:
+        event.current_buffer.insert_text("\n")
+
+    @keys.add("c-c")
+    def leave(event: KeyPressEvent) -> None:
+        if wishes.second_press():
+            event.app.exit(exception=EOFError)
+        elif event.current_buffer.text:
+            event.current_buffer.reset()
+        else:
+            conversation.renderer.say("Ctrl+C again leaves; Esc interrupts.", "quiet")
+
+    del send, queue, new_line, leave  # they live in `keys`
+
+
+def _steering(keys: KeyBindings, conversation: Conversation) -> None:
+    working = Condition(lambda: conversation.working)
+    asked = Condition(lambda: conversation.question is not None)
+
+    @keys.add("escape", filter=working)
+    async def interrupt(event: KeyPressEvent) -> None:
+        await conversation.interrupt()
+
+    @keys.add("escape", "up", filter=working)
+    async def take_back(event: KeyPressEvent) -> None:
+        event.current_buffer.insert_text(await conversation.take_back())
+
+    async def answer(event: KeyPressEvent) -> None:
+        if event.current_buffer.text:
+            event.current_buffer.insert_text(event.data)
+        else:
+            await conversation.answer(event.data)
+
+    for key in ("y", "n", "a"):
+        keys.add(key, filter=asked)(answer)
+    del interrupt, take_back

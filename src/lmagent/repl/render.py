@@ -1,0 +1,182 @@
+"""Render: events to finished lines. Two renderers, one for a terminal with colours, one for plain text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Protocol
+
+from lmagent.core import events as ev
+from lmagent.core.messages import Thinking
+from lmagent.repl.blocks import BlockStream
+from lmagent.tools.sanitize import one_line, printable
+
+MAX_DIFF_LINES = 40
+"""Lines of a diff that are shown; the rest is counted."""
+
+_CODES = {"ok": "32", "fault": "31", "warning": "33", "quiet": "2", "user": "1;36", "plain": "0", "added": "32"}
+
+Write = Callable[[str], None]
+
+
+class Style(Protocol):
+    """How finished pieces look. Each returns text with its line end, ready for the terminal."""
+
+    def markdown(self, text: str) -> str:
+        """A block of the model's text."""
+        ...
+
+    def line(self, text: str, kind: str) -> str:
+        """One line; `kind` is ok, fault, warning, quiet, user or plain."""
+        ...
+
+
+class PlainStyle:
+    """Text as it is: for NO_COLOR, screen readers and dumb terminals."""
+
+    def markdown(self, text: str) -> str:
+        """The text."""
+        return f"{text}\n"
+
+    def line(self, text: str, kind: str) -> str:
+        """The text."""
+        return f"{text}\n"
+
+
+class RichStyle:
+    """Colours, and Markdown as a terminal shows it.
+
+    Args:
+        width: asks for the terminal's width in columns, at each piece, since windows are resized.
+    """
+
+    def __init__(self, width: Callable[[], int]) -> None:
+        self._width = width
+
+    def markdown(self, text: str) -> str:
+        """The block, laid out for the width of the terminal."""
+        from io import StringIO
+
+        from rich.console import Console
+        from rich.markdown import Markdown
+
+        out = StringIO()
+        console = Console(file=out, force_terminal=True, width=max(20, self._width()), highlight=False)
+        console.print(Markdown(text, code_theme="ansi_dark"))
+        return out.getvalue()
+
+    def line(self, text: str, kind: str) -> str:
+        """The text in the colour of its kind."""
+        return f"\x1b[{_CODES[kind]}m{text}\x1b[0m\n"
+
+
+class Renderer:
+    """Prints what is finished, once. What is not finished yet is in `tail` and `running`.
+
+    Args:
+        style: how it looks.
+        write: puts finished text above the prompt.
+    """
+
+    def __init__(self, style: Style, write: Write) -> None:
+        self._style = style
+        self._write = write
+        self._blocks = BlockStream()
+        self._streamed = False
+        self._previewed: set[str] = set()
+        self.running: dict[str, str] = {}
+
+    @property
+    def tail(self) -> str:
+        """The block that is still growing."""
+        return printable(self._blocks.tail)
+
+    def __call__(self, event: ev.Event) -> None:
+        """Print what the event finishes."""
+        match event:
+            case ev.TextDelta(text=text):
+                self._streamed = True
+                self._print_blocks(self._blocks.feed(text))
+            case ev.MessageAdded():
+                self._message(event)
+            case ev.ToolStarted():
+                self.running[event.call_id] = one_line(event.summary or event.tool)
+            case ev.ToolFinished():
+                self._tool(event)
+            case ev.RetryScheduled():
+                self._blocks.drop()
+                self._say(f"{event.reason}; trying again in {event.delay:.0f} s", "warning")
+            case ev.CompactionDone():
+                self._say(f"conversation shortened: {event.before_tokens:,} → {event.after_tokens:,} tokens", "quiet")
+            case ev.Notice():
+                self._say(event.text + (f"\n  → {event.fix}" if event.fix else ""), "warning")
+            case ev.TurnFinished():
+                self._ending(event)
+            case ev.InputReceived() if event.delivery != "submit":
+                word = "steering" if event.delivery == "steer" else "queued"
+                self._say(f"{word}: {one_line(event.message.text)}", "quiet")
+            case ev.ApprovalRequested():
+                self.approval(event)
+            case _:
+                pass
+
+    def say(self, text: str, kind: str = "plain") -> None:
+        """Print a line of our own."""
+        self._say(text, kind)
+
+    def approval(self, request: ev.ApprovalRequested) -> None:
+        """Print what is asked for, before the question itself is put."""
+        self._say(f"{one_line(request.summary)} — {request.reason}", "warning")
+        self._diff(request.preview)
+        if request.preview:
+            self._previewed.add(request.call_id)
+
+    def _message(self, event: ev.MessageAdded) -> None:
+        if event.message.role != "assistant":
+            return
+        thought = "".join(part.text for part in event.message.parts if isinstance(part, Thinking))
+        if thought.strip():
+            self._say(f"… thought: {one_line(thought, 80)}", "quiet")
+        if self._streamed:
+            self._print_blocks(self._blocks.finish())
+        elif event.message.text.strip():
+            stream = BlockStream()
+            self._print_blocks([*stream.feed(event.message.text), *stream.finish()])
+        self._streamed = False
+
+    def _tool(self, event: ev.ToolFinished) -> None:
+        summary = self.running.pop(event.call_id, event.tool)
+        took = f" · {event.duration:.1f} s" if event.duration >= 0.1 else ""
+        if event.status == "ok":
+            self._say(f"✓ {summary}{took}", "ok")
+            diff = event.data.get("diff")
+            if isinstance(diff, str) and event.call_id not in self._previewed:
+                self._diff(diff)
+        else:
+            self._say(f"✗ {summary}: {one_line(event.content, 200)}", "fault")
+
+    def _diff(self, diff: str) -> None:
+        lines = diff.splitlines()
+        for line in lines[:MAX_DIFF_LINES]:
+            kind = "added" if line.startswith("+") else "fault" if line.startswith("-") else "quiet"
+            self._say(f"  {line}", kind)
+        if len(lines) > MAX_DIFF_LINES:
+            self._say(f"  … {len(lines) - MAX_DIFF_LINES} more lines", "quiet")
+
+    def _ending(self, event: ev.TurnFinished) -> None:
+        self._print_blocks(self._blocks.finish())
+        self._streamed = False
+        self.running.clear()
+        if event.outcome == "done" and event.cause != "permission":
+            return
+        words = f"{event.outcome}: {event.reason}" if event.reason else event.outcome
+        fix = f"\n  → {event.fix}" if event.fix else ""
+        self._say(f"{words}{fix}", "fault" if event.outcome == "error" else "warning")
+
+    def _print_blocks(self, blocks: list[str]) -> None:
+        for block in blocks:
+            self._write(self._style.markdown(printable(block)))
+
+    def _say(self, text: str, kind: str) -> None:
+        for line in re.split(r"\n", printable(text)):
+            self._write(self._style.line(line, kind))
