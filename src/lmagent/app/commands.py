@@ -60,6 +60,7 @@ async def _help(context: SlashContext, _: str) -> SlashResult:
     rows = [f"{f'/{item.name} {item.usage}':<{width}}  {item.help}" for item in every]
     keys = (
         "Enter sends; while the agent works it steers, Alt+Enter queues, Esc interrupts.",
+        "A \\ at the end of a line, or Alt+Enter while the agent is idle, goes on in a new line.",
         "@path mentions a file. Ctrl+C twice quits.",
     )
     return SlashResult("\n".join((*rows, "", *keys)))

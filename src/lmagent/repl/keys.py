@@ -1,4 +1,4 @@
-"""Keys: Enter sends or steers, Alt+Enter queues, Ctrl+J makes a new line, Esc interrupts, Ctrl+C twice quits."""
+"""Keys: Enter sends or steers, Alt+Enter queues (a new line when idle), Esc interrupts, Ctrl+C twice quits."""
 
 from __future__ import annotations
 
@@ -44,6 +44,7 @@ def bindings(wishes: Wishes) -> KeyBindings:
 def _editing(keys: KeyBindings, wishes: Wishes) -> None:
     conversation = wishes.conversation
 
+    @keys.add("c-j")  # what Enter is when it was typed before the prompt was there
     @keys.add("enter")
     def send(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
@@ -61,10 +62,6 @@ def _editing(keys: KeyBindings, wishes: Wishes) -> None:
         else:
             event.current_buffer.insert_text("\n")
 
-    @keys.add("c-j")
-    def new_line(event: KeyPressEvent) -> None:
-        event.current_buffer.insert_text("\n")
-
     @keys.add("c-c")
     def leave(event: KeyPressEvent) -> None:
         if wishes.second_press():
@@ -74,12 +71,11 @@ def _editing(keys: KeyBindings, wishes: Wishes) -> None:
         else:
             conversation.renderer.say("Ctrl+C again leaves; Esc interrupts.", "quiet")
 
-    del send, queue, new_line, leave  # they live in `keys`
+    del send, queue, leave  # they live in `keys`
 
 
 def _steering(keys: KeyBindings, conversation: Conversation) -> None:
     working = Condition(lambda: conversation.working)
-    asked = Condition(lambda: conversation.question is not None)
 
     @keys.add("escape", filter=working)
     async def interrupt(event: KeyPressEvent) -> None:
@@ -89,12 +85,4 @@ def _steering(keys: KeyBindings, conversation: Conversation) -> None:
     async def take_back(event: KeyPressEvent) -> None:
         event.current_buffer.insert_text(await conversation.take_back())
 
-    async def answer(event: KeyPressEvent) -> None:
-        if event.current_buffer.text:
-            event.current_buffer.insert_text(event.data)
-        else:
-            await conversation.answer(event.data)
-
-    for key in ("y", "n", "a"):
-        keys.add(key, filter=asked)(answer)
     del interrupt, take_back

@@ -1,0 +1,84 @@
+"""The real program on a pseudo-terminal: type, and read what a person would see."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from fcntl import ioctl
+from pathlib import Path
+from typing import Self
+
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+
+
+class Terminal:
+    """One run of the REPL."""
+
+    def __init__(self, workspace: Path, base_url: str, *arguments: str, columns: int = 100) -> None:
+        self.screen = ""
+        self._master, slave = pty.openpty()
+        ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 30, columns, 0, 0))
+        environment = {
+            **{name: value for name, value in os.environ.items() if name != "NO_COLOR"},
+            "HOME": str(workspace.parent),
+            "TERM": "xterm-256color",
+            "LLM_MODEL": "test-model",
+        }
+        command = [sys.executable, "-m", "lmagent", "chat", "-w", str(workspace), "--base-url", base_url, *arguments]
+        self.process = subprocess.Popen(
+            command, stdin=slave, stdout=slave, stderr=slave, env=environment, cwd=workspace, start_new_session=True
+        )
+        os.close(slave)
+
+    def __enter__(self) -> Self:
+        self.wait_for("> ")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+        os.close(self._master)
+
+    def type(self, text: str) -> None:
+        """Press keys."""
+        os.write(self._master, text.encode())
+
+    def enter(self, text: str) -> None:
+        """Type a line and press Enter."""
+        self.type(text + "\r")
+
+    def wait_for(self, text: str, seconds: float = 15.0, *, times: int = 1) -> str:
+        """Read until `text` has been shown `times` times; returns all that was shown, escapes taken out."""
+        deadline = time.monotonic() + seconds
+        while self.screen.count(text) < times:
+            left = deadline - time.monotonic()
+            assert left > 0, f"{text!r} was not shown; what was:\n{self.screen}"
+            self._read(left)
+        return self.screen
+
+    def ended(self, seconds: float = 10.0) -> int:
+        """Wait for the end; returns the exit code."""
+        deadline = time.monotonic() + seconds
+        while self.process.poll() is None and time.monotonic() < deadline:
+            self._read(0.05)
+        return self.process.wait(timeout=1)
+
+    def _read(self, seconds: float) -> None:
+        ready, _, _ = select.select([self._master], [], [], min(seconds, 0.2))
+        if ready:
+            try:
+                shown = os.read(self._master, 65536)
+            except OSError:
+                return
+            if b"\x1b[6n" in shown:  # where is the cursor? a terminal answers
+                os.write(self._master, b"\x1b[1;1R")
+            self.screen += _ESCAPES.sub("", shown.decode("utf-8", "replace"))

@@ -1,0 +1,102 @@
+from lmagent.core import events as ev
+from lmagent.core.messages import Message, Text, Thinking, assistant
+from lmagent.core.view import Pending, Totals, View
+from lmagent.repl.render import MAX_DIFF_LINES, PlainStyle, Renderer, RichStyle
+from lmagent.repl.status import status_line
+
+
+def shown(*events: ev.Event, style=None) -> str:
+    printed: list[str] = []
+    renderer = Renderer(style or PlainStyle(), printed.append)
+    for event in events:
+        renderer(event)
+    return "".join(printed)
+
+
+def test_streamed_text_is_printed_once_although_the_whole_message_follows():
+    live = [ev.TextDelta(text="One.\n\nTw"), ev.TextDelta(text="o.")]
+    assert shown(*live, ev.MessageAdded(message=assistant("One.\n\nTwo."), origin="model")) == "One.\nTwo.\n"
+
+
+def test_a_message_that_was_not_streamed_is_printed_whole():
+    assert shown(ev.MessageAdded(message=assistant("One.\n\nTwo."), origin="model")) == "One.\nTwo.\n"
+
+
+def test_a_retry_takes_back_the_unfinished_tail():
+    text = shown(
+        ev.TextDelta(text="half"),
+        ev.RetryScheduled(reason="cut", attempt=1, delay=1.0),
+        ev.MessageAdded(message=assistant("whole"), origin="model"),
+    )
+    assert "half" not in text
+
+
+def test_a_call_is_one_line_with_its_end_and_a_diff_behind_it():
+    started = ev.ToolStarted(call_id="c", tool="edit", effect="write", summary="edit a.py (+1 −1)")
+    diff = "@@ -1 +1 @@\n-old\n+new"
+    finished = ev.ToolFinished(
+        call_id="c", tool="edit", status="ok", content="Edited.", data={"diff": diff}, duration=0.24
+    )
+    assert shown(started, finished) == "✓ edit a.py (+1 −1) · 0.2 s\n  @@ -1 +1 @@\n  -old\n  +new\n"
+
+
+def test_a_diff_that_was_shown_with_the_question_is_not_shown_again():
+    asked = ev.ApprovalRequested(call_id="c", tool="write", summary="write b", preview="+new", reason="asks")
+    finished = ev.ToolFinished(call_id="c", tool="write", status="ok", content="", data={"diff": "+new"})
+    assert shown(asked, finished).count("+new") == 1
+
+
+def test_a_long_diff_is_cut_and_counted():
+    finished = ev.ToolFinished(
+        call_id="c", tool="write", status="ok", content="", data={"diff": "+line\n" * (MAX_DIFF_LINES + 7)}
+    )
+    assert "… 7 more lines" in shown(finished)
+
+
+def test_a_failed_call_says_why_on_its_line():
+    finished = ev.ToolFinished(call_id="c", tool="read", status="error", content="There is no x.\nUse ls.")
+    assert shown(finished) == "✗ read: There is no x. Use ls.\n"
+
+
+def test_a_thought_is_one_quiet_line():
+    message = Message("assistant", (Thinking("first this\nthen that " * 30), Text("Answer.")))
+    lines = shown(ev.MessageAdded(message=message, origin="model")).splitlines()
+    assert len(lines) == 2
+    assert lines[0].startswith("… thought: first this then that")
+
+
+def test_terminal_escapes_of_the_model_and_of_tools_are_never_printed():
+    evil = "\x1b]0;title\x07\x1b[2Jtext\x9b31m"
+    text = shown(
+        ev.MessageAdded(message=assistant(evil), origin="model"),
+        ev.ToolFinished(call_id="c", tool="read", status="error", content=evil),
+        ev.Notice(level="warning", code="x", text=evil),
+    )
+    assert "\x1b" not in text
+    assert "\x9b" not in text
+    assert text.count("text") == 3
+
+
+def test_an_end_that_is_not_done_is_said_with_what_to_do():
+    ended = ev.TurnFinished(outcome="error", cause="Unreachable", reason="nothing listens", fix="start the server")
+    assert shown(ended) == "error: nothing listens\n  → start the server\n"
+
+
+def test_markdown_is_laid_out_for_the_width_that_the_terminal_has_now():
+    text = shown(ev.MessageAdded(message=assistant("word " * 30), origin="model"), style=RichStyle(lambda: 40))
+    assert max(map(len, text.splitlines())) <= 40
+
+
+def test_the_status_line_begins_with_what_changes():
+    view = View(model="m", mode="auto", state="thinking", totals=Totals(2, 2000, 100, 1500, 8192, 41.5))
+    line = status_line(view, 32768, 12.3, "")
+    assert (
+        line == "thinking 12 s · 8,192/32,768 tokens (25%) · cache 75% · 41.5 tokens/s · mode auto · sandbox none · m"
+    )
+
+
+def test_the_status_line_says_who_is_waited_for():
+    pending = Pending("a", "c", "write", "write b", "", "", "write")
+    assert status_line(View(approvals=(pending,)), 1000, 0, "").startswith("waiting for you")
+    assert status_line(View(progress=0.4), 1000, 0, "").startswith("reading the prompt 40%")
+    assert status_line(View(), 1000, 0, "read a.py").startswith("read a.py")

@@ -1,0 +1,166 @@
+"""The REPL as a person uses it: a real terminal, a real server."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from terminal import Terminal
+
+from lmagent.testing import ScriptedServer
+from lmagent.testing.script import call, say, slow
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    folder = tmp_path / "workspace"
+    folder.mkdir()
+    (folder / "a.txt").write_text("alpha\n")
+    return folder
+
+
+def events_of(workspace: Path) -> list[dict]:
+    (log,) = workspace.glob(".lmagent/sessions/*/events.jsonl")
+    return [json.loads(line) for line in log.read_text().splitlines()]
+
+
+def test_a_task_is_done_and_its_answer_shown(workspace):
+    with ScriptedServer([call("read", path="a.txt"), say("It says **alpha**.")], strict=True) as server:
+        with Terminal(workspace, server.base_url) as terminal:
+            terminal.enter("what does a.txt say?")
+            screen = terminal.wait_for("It says alpha.")
+            assert "✓ read a.txt" in screen
+            terminal.enter("quit")
+            assert terminal.ended() == 0
+
+
+def test_a_write_is_asked_for_with_its_diff_and_y_lets_it_happen(workspace):
+    with ScriptedServer([call("write", path="b.txt", content="beta\n"), say("Written.")], strict=True) as server:
+        with Terminal(workspace, server.base_url) as terminal:
+            terminal.enter("write b.txt")
+            assert "+beta" in terminal.wait_for("Allow write?")
+            assert not (workspace / "b.txt").exists()
+            terminal.enter("y")
+            terminal.wait_for("Written.")
+        assert (workspace / "b.txt").read_text() == "beta\n"
+
+
+def test_a_denial_in_words_reaches_the_model(workspace):
+    with ScriptedServer([call("write", path="b.txt", content="x"), say("Understood.")], strict=True) as server:
+        with Terminal(workspace, server.base_url) as terminal:
+            terminal.enter("write b.txt")
+            terminal.wait_for("Allow write?")
+            terminal.enter("put it into docs")
+            terminal.wait_for("Understood.")
+        assert "put it into docs" in server.requests[1].body["messages"][-1]["content"]
+    assert not (workspace / "b.txt").exists()
+
+
+def test_enter_steers_while_the_agent_works(workspace):
+    script = [slow(call("read", path="a.txt"), first=1.5), say("With tabs.")]
+    with ScriptedServer(script, strict=True) as server:
+        with Terminal(workspace, server.base_url) as terminal:
+            terminal.enter("read it")
+            terminal.wait_for("thinking")
+            terminal.enter("use tabs")
+            terminal.wait_for("steering: use tabs")
+            terminal.wait_for("With tabs.")
+        assert "use tabs" in server.requests[1].body["messages"][-1]["content"]
+
+
+def test_alt_enter_queues_for_the_next_turn(workspace):
+    with ScriptedServer([slow(say("First."), first=1.5), say("Second.")], strict=True) as server:
+        with Terminal(workspace, server.base_url) as terminal:
+            terminal.enter("one")
+            terminal.wait_for("thinking")
+            terminal.type("two\x1b\r")
+            terminal.wait_for("queued: two")
+            terminal.wait_for("Second.")
+        assert server.requests[1].body["messages"][-1]["content"] == "two"
+
+
+def test_escape_interrupts_and_the_session_goes_on(workspace):
+    script = [slow(say("an endless answer " * 200), each=0.05), say("Fine.")]
+    with ScriptedServer(script, strict=True) as server, Terminal(workspace, server.base_url) as terminal:
+        terminal.enter("talk")
+        terminal.wait_for("endless")
+        terminal.type("\x1b")
+        terminal.wait_for("interrupted by the user")
+        terminal.enter("stop that")
+        terminal.wait_for("Fine.")
+        terminal.enter("quit")
+        assert terminal.ended() == 0
+
+
+def test_ctrl_c_twice_leaves_a_running_turn_and_a_valid_log(workspace):
+    script = [slow(say("an endless answer " * 200), each=0.05)]
+    with ScriptedServer(script, strict=True) as server, Terminal(workspace, server.base_url) as terminal:
+        terminal.enter("talk")
+        terminal.wait_for("endless")
+        terminal.type("\x03")
+        terminal.wait_for("Ctrl+C again leaves")
+        terminal.type("\x03")
+        assert terminal.ended() == 0
+    last = events_of(workspace)[-1]
+    assert (last["type"], last["outcome"]) == ("turn.finished", "interrupted")
+
+
+def test_slash_commands_answer_and_a_wrong_one_says_what_to_do(workspace):
+    with ScriptedServer([say("Hi.")], strict=True) as server, Terminal(workspace, server.base_url) as terminal:
+        terminal.enter("/help")
+        terminal.wait_for("/compact [FOCUS]")
+        terminal.enter("/nosuch")
+        terminal.wait_for("there is no command /nosuch")
+        terminal.enter("!ls")
+        terminal.wait_for("nothing was run")
+        terminal.enter("hello")
+        terminal.wait_for("Hi.")
+        terminal.enter("/context")
+        terminal.wait_for("compacted 0 times")
+        terminal.enter("/quit")
+        assert terminal.ended() == 0
+
+
+def test_a_narrow_window_and_a_long_line_do_no_harm(workspace):
+    with ScriptedServer([say("x" * 500 + " end")], strict=True) as server:
+        with Terminal(workspace, server.base_url, columns=30) as terminal:
+            terminal.enter("say much")
+            terminal.wait_for("end")
+            terminal.enter("quit")
+            assert terminal.ended() == 0
+
+
+def test_a_resumed_conversation_shows_where_it_was(workspace):
+    with ScriptedServer([say("The codeword is apricot."), say("Still apricot.")], strict=True) as server:
+        with Terminal(workspace, server.base_url) as terminal:
+            terminal.enter("tell me")
+            terminal.wait_for("apricot")
+            terminal.enter("quit")
+            terminal.ended()
+        with Terminal(workspace, server.base_url, "--resume", "last") as terminal:
+            terminal.wait_for("The codeword is apricot.")
+            terminal.enter("and now?")
+            terminal.wait_for("Still apricot.")
+
+
+def test_plain_mode_is_lines_in_and_lines_out(workspace):
+    script = [call("write", path="b.txt", content="x\n"), say("# Done\n\nWritten.")]
+    with ScriptedServer(script, strict=True) as server:
+        run = subprocess.run(
+            [sys.executable, "-m", "lmagent", "chat", "--plain", "-w", str(workspace), "--base-url", server.base_url],
+            input="write b.txt\ny\nquit\n",
+            env={**os.environ, "HOME": str(workspace.parent)},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert run.returncode == 0, run.stderr
+    assert "\x1b" not in run.stdout
+    assert "Allow write? [y = yes, n = no, a = always (write)]" in run.stdout
+    assert "# Done\nWritten." in run.stdout
+    assert (workspace / "b.txt").exists()
