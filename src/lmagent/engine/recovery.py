@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Literal
 
 from lmagent.core.events import ApprovalResolved, MessageAdded, ToolFinished, TurnFinished
-from lmagent.core.messages import assistant
+from lmagent.core.messages import ToolCall, assistant
 from lmagent.engine.session import Session
 
 OUTCOME_UNKNOWN = (
@@ -24,18 +24,8 @@ async def report_interrupted_calls(session: Session) -> None:
     """Give a result to every open call that had started; a call that is safe to repeat is left to be repeated."""
     for call in session.state.open_calls:
         started = session.state.started.get(call.id)
-        if started is None or started.replay_safe:
-            continue
-        await session.record(
-            ToolFinished(
-                call_id=call.id,
-                tool=started.tool,
-                status="interrupted",
-                content=OUTCOME_UNKNOWN,
-                size=len(OUTCOME_UNKNOWN),
-                data={"code": "interrupted"},
-            )
-        )
+        if started is not None and not started.replay_safe:
+            await _report(session, call, OUTCOME_UNKNOWN, "interrupted")
 
 
 async def close_turn(session: Session, cause: Literal["interrupt", "crash"], reason: str) -> TurnFinished:
@@ -60,16 +50,14 @@ async def close_conversation(session: Session) -> None:
 async def _close_calls(session: Session) -> None:
     await report_interrupted_calls(session)
     for call in session.state.open_calls:
-        await session.record(
-            ToolFinished(
-                call_id=call.id,
-                tool=call.name,
-                status="interrupted",
-                content=NOT_RUN,
-                size=len(NOT_RUN),
-                data={"code": "not_run"},
-            )
-        )
+        await _report(session, call, NOT_RUN, "not_run")
+
+
+async def _report(session: Session, call: ToolCall, text: str, code: str) -> None:
+    finished = ToolFinished(
+        call_id=call.id, tool=call.name, status="interrupted", content=text, size=len(text), data={"code": code}
+    )
+    await session.record(finished)
 
 
 async def _keep_partial(session: Session) -> None:
