@@ -14,6 +14,7 @@ from msgspec import Struct
 from lmagent.app.host import Host
 from lmagent.core import events as ev
 from lmagent.core.commands import Approve, Continue, Interrupt, Submit
+from lmagent.core.errors import ConfigError, ungrouped
 from lmagent.core.messages import user
 from lmagent.engine.lane import run_until_idle
 from lmagent.engine.session import Session
@@ -55,15 +56,16 @@ async def run_task(host: Host, request: TaskRequest) -> int:
         _replay_opening(session, printer)
     session.listen(printer)
     finished: ev.TurnFinished | None = None
-    async with anyio.create_task_group() as tasks:
-        if host.attended:
-            session.listen(_approver(session, tasks, color=request.color))
-        if hasattr(signal, "SIGINT") and sys.platform != "win32":
-            tasks.start_soon(_watch_signals, session)
-        finished = await _run(session, task)
-        if answer_check is not None and finished is not None and finished.outcome == "done":
-            finished = await answer_check.settle(session, finished)
-        tasks.cancel_scope.cancel()
+    with ungrouped():
+        async with anyio.create_task_group() as tasks:
+            if host.attended:
+                session.listen(_approver(session, tasks))
+            if sys.platform != "win32":
+                tasks.start_soon(_watch_signals, session)
+            finished = await _run(session, task)
+            if answer_check is not None and finished is not None and finished.outcome == "done":
+                finished = await answer_check.settle(session, finished)
+            tasks.cancel_scope.cancel()
     printer.close()
     if answer_check is not None and not request.json and finished is not None and finished.outcome == "done":
         sys.stdout.write(answer_check.answer(finished) + "\n")
@@ -79,6 +81,11 @@ def _replay_opening(session: Session, printer: Callable[[ev.Event], None]) -> No
 async def _run(session: Session, task: str) -> ev.TurnFinished | None:
     if task:
         await session.send(Submit(message=user(task), by="cli"))
+    elif not (session.state.turn_open or session.state.owes_reply or session.state.inputs):
+        raise ConfigError(
+            f"session {session.state.session} has nothing unfinished to go on with",
+            fix='give a task: lmagent --continue "what to do next"',
+        )
     else:
         await session.send(Continue(by="cli"))
     return await run_until_idle(session)
@@ -92,7 +99,7 @@ async def _watch_signals(session: Session) -> None:
             await session.send(Interrupt(by="cli"))
 
 
-def _approver(session: Session, tasks: anyio.abc.TaskGroup, *, color: bool) -> Callable[[ev.Event], None]:
+def _approver(session: Session, tasks: anyio.abc.TaskGroup) -> Callable[[ev.Event], None]:
     """A listener that puts approvals before the person at the terminal."""
 
     def listen(event: ev.Event) -> None:
