@@ -12,7 +12,9 @@ from lmagent.testing.script import say
 
 REPORT = """
 import atexit, sys
-atexit.register(lambda: sys.stderr.write("LOADED " + " ".join(sorted({name.partition(".")[0] for name in sys.modules}))))
+def report():
+    sys.stderr.write("LOADED " + " ".join(sorted({name.partition(".")[0] for name in sys.modules})))
+atexit.register(report)
 from lmagent.cli.main import main
 main(sys.argv[1:])
 """
