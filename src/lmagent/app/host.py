@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -22,6 +23,9 @@ from lmagent.engine.session import Session, Wiring
 from lmagent.engine.toolbox import Toolbox
 from lmagent.providers.transport import Transport
 from lmagent.store.jsonl import JsonlStore
+
+if TYPE_CHECKING:
+    from lmagent.providers.cassette import ReplayTransport
 
 
 class OpenRecords(Struct):
@@ -56,7 +60,7 @@ class Host(Struct):
         sessions: sessions that this host has open for writing, by id.
         wishes: commands that a resumed session is given first: what the command line says about mode and model.
         attended: whether the surface can put approvals before a person.
-        offline: no server is asked anything (a cassette is played).
+        replay: the cassette that plays the model's side; no server is asked anything then.
     """
 
     workspace: Path
@@ -72,7 +76,7 @@ class Host(Struct):
     sessions: dict[str, Session]
     wishes: tuple[SetMode | SetModel, ...] = ()
     attended: bool = False
-    offline: bool = False
+    replay: ReplayTransport | None = None
 
     # --- the server -------------------------------------------------------------------------------------------
 
@@ -84,7 +88,7 @@ class Host(Struct):
         """
         from lmagent.providers.discovery import models
 
-        if self.offline:
+        if self.replay is not None:
             return ()
         return await models(self.settings.endpoint, self.settings.key, transport=self.transport)
 
@@ -156,7 +160,23 @@ class Host(Struct):
         self.sessions[session.state.session] = session
         return session
 
+    def replay_report(self) -> str:
+        """What a person should know about a replay: where the run went another way than the recording."""
+        if self.replay is None or not (self.replay.deviations or self.replay.remaining):
+            return ""
+        lines: list[str] = []
+        if deviations := self.replay.deviations:
+            first = deviations[0]
+            lines.append(
+                f"replay: {len(deviations)} of {self.replay.played} requests differ from the recording, "
+                f"the first is number {first.exchange}, at {first.path}: {first.recorded} → {first.got}"
+            )
+        if self.replay.remaining:
+            lines.append(f"replay: {self.replay.remaining} recorded exchanges were not asked for")
+        return "\n".join(lines)
+
     def _wiring(self) -> Wiring:
+        asks = self.replay is None and not self.settings.context_window
         return Wiring(
             provider=self.provider,
             toolbox=self.toolbox,
@@ -166,7 +186,7 @@ class Host(Struct):
             attended=self.attended,
             notes=self.registry.notes,
             secrets=self.settings.secrets,
-            served_window=None if self.offline or self.settings.context_window else self.served_window,
+            served_window=self.served_window if asks else None,
         )
 
     async def aclose(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -30,6 +30,9 @@ from lmagent.store.jsonl import JsonlStore
 from lmagent.tools.artifact import read_artifact_tool
 from lmagent.tools.recall import recall_tool
 from lmagent.tools.registry import builtin_tools
+
+if TYPE_CHECKING:
+    from lmagent.providers.cassette import ReplayTransport
 
 Say = Callable[[str], None]
 
@@ -76,7 +79,7 @@ async def open_host(options: HostOptions, *, say: Say) -> Host:
     live = HttpTransport()
     if not settings.given_endpoint and options.replay is None:
         settings = await _with_found_server(settings, live, say)
-    clock = SystemClock()
+    clock, replay = SystemClock(), _replay(options)
     store = JsonlStore(workspace.path / ".lmagent" / "sessions", clock)
     sessions: dict[str, Session] = {}
     registry = Registry(workspace.path, clock, OpenRecords(store, sessions))
@@ -84,7 +87,7 @@ async def open_host(options: HostOptions, *, say: Say) -> Host:
     return Host(
         workspace=workspace.path,
         store=store,
-        provider=_provider(settings, _transport(options, live), clock),
+        provider=_provider(settings, replay or _recorded(live, options), clock),
         settings=settings,
         agent=_agent(settings),
         clock=clock,
@@ -95,7 +98,7 @@ async def open_host(options: HostOptions, *, say: Say) -> Host:
         sessions=sessions,
         wishes=_wishes(options, settings),
         attended=options.attended,
-        offline=options.replay is not None,
+        replay=replay,
     )
 
 
@@ -154,16 +157,20 @@ def _rules(settings: Settings) -> Rules:
     )
 
 
-def _transport(options: HostOptions, live: Transport) -> Transport:
-    if options.replay is not None:
-        from lmagent.providers.cassette import ReplayTransport
+def _recorded(live: Transport, options: HostOptions) -> Transport:
+    if options.record is None:
+        return live
+    from lmagent.providers.cassette import RecordingTransport
 
-        return ReplayTransport(options.replay)
-    if options.record is not None:
-        from lmagent.providers.cassette import RecordingTransport
+    return RecordingTransport(live, options.record)
 
-        return RecordingTransport(live, options.record)
-    return live
+
+def _replay(options: HostOptions) -> ReplayTransport | None:
+    if options.replay is None:
+        return None
+    from lmagent.providers.cassette import ReplayTransport
+
+    return ReplayTransport(options.replay)
 
 
 def _provider(settings: Settings, transport: Transport, clock: SystemClock) -> OpenAIChat:

@@ -66,7 +66,7 @@ def export(ctx: click.Context, session: str, form: str, output: Path | None) -> 
     """Export a session as Markdown, as one HTML file, or as its events."""
     text = _records(ctx).export(session, form)
     if output is None:
-        click.echo(text)
+        click.echo(text, nl=not text.endswith("\n"))
     else:
         output.write_text(text, encoding="utf-8")
         click.echo(f"written to {output}", err=True)

@@ -52,8 +52,8 @@ async def run_task(host: Host, request: TaskRequest) -> int:
     session = await host.open_session(request.resume) if request.resume else await host.new_session()
     quiet = answer_check is not None
     printer = JsonPrinter() if request.json else TextPrinter(color=request.color, answer=not quiet)
-    if request.json:
-        _replay_opening(session, printer)
+    for event in session.opening:  # recorded before anybody could listen
+        printer(event)
     session.listen(printer)
     finished: ev.TurnFinished | None = None
     with ungrouped():
@@ -67,15 +67,11 @@ async def run_task(host: Host, request: TaskRequest) -> int:
                 finished = await answer_check.settle(session, finished)
             tasks.cancel_scope.cancel()
     printer.close()
+    if report := host.replay_report():
+        sys.stderr.write(report + "\n")
     if answer_check is not None and not request.json and finished is not None and finished.outcome == "done":
         sys.stdout.write(answer_check.answer(finished) + "\n")
     return exit_code(finished)
-
-
-def _replay_opening(session: Session, printer: Callable[[ev.Event], None]) -> None:
-    """A reader of --json gets the session's first event too, which was recorded before anybody listened."""
-    for event in session.opening:
-        printer(event)
 
 
 async def _run(session: Session, task: str) -> ev.TurnFinished | None:
