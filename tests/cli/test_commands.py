@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from program import clear
@@ -133,6 +134,10 @@ def test_a_recorded_run_plays_back_offline_with_real_tools(program):
     with ScriptedServer(script) as server:
         program.task(server, "go", "--permission", "auto", "--record", "run.jsonl")
     (program.workspace / "b.txt").unlink()
+    cassette = program.workspace / "run.jsonl"
+    another_day = re.sub(r"Today is \w+, \d{4}-\d\d-\d\d", "Today is Monday, 2001-01-01", cassette.read_text())
+    assert "2001-01-01" in another_day
+    cassette.write_text(another_day)
     replayed = program.run("go", "--permission", "auto", "--replay", "run.jsonl")
     assert (replayed.returncode, replayed.stdout) == (0, "Both done.\n"), replayed.stderr
     assert (program.workspace / "b.txt").read_text() == "beta\n"

@@ -15,6 +15,10 @@ from lmagent.core.ports import Clock
 MAX_INSTRUCTIONS = 8000
 """Characters of project instructions that are sent: 2,000 tokens, read once a session."""
 
+DATE_NOTE = r"<date>Today is [^<]*</date>"
+WORKSPACE_NOTE = r"<workspace>The workspace is the folder '[^']*'"
+"""What may differ between a recorded run and its replay on another day, in another folder."""
+
 
 def system_text() -> str:
     """The system text, as it stands in `system.md` beside this file."""

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from lmagent.app import commands
 from lmagent.app.clock import SystemClock
 from lmagent.app.host import Host, OpenRecords
-from lmagent.app.prompt import date_note, system_text, workspace_note
+from lmagent.app.prompt import DATE_NOTE, WORKSPACE_NOTE, date_note, system_text, workspace_note
 from lmagent.app.registry import Registry, load_plugins
 from lmagent.config.loader import Loaded, load
 from lmagent.config.settings import Settings
@@ -170,7 +170,7 @@ def _replay(options: HostOptions) -> ReplayTransport | None:
         return None
     from lmagent.providers.cassette import ReplayTransport
 
-    return ReplayTransport(options.replay)
+    return ReplayTransport(options.replay, ignore=(DATE_NOTE, WORKSPACE_NOTE))
 
 
 def _provider(settings: Settings, transport: Transport, clock: SystemClock) -> OpenAIChat:
