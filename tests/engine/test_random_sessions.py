@@ -18,7 +18,7 @@ from lmagent.core.errors import ServerFailure, Unreachable
 from lmagent.core.messages import user
 from lmagent.engine.lane import run_until_idle
 
-EXAMPLES = int(os.environ.get("LMAGENT_RANDOM_SESSIONS", "1500"))
+EXAMPLES = int(os.environ.get("LMAGENT_RANDOM_SESSIONS", "3000"))
 
 PATHS = st.sampled_from(["a", "b", "src/c", "missing", "bug"])
 SIZES = st.sampled_from([1, 30, 900])
