@@ -34,7 +34,15 @@ class Terminal:
         }
         command = [sys.executable, "-m", "lmagent", "chat", "-w", str(workspace), "--base-url", base_url, *arguments]
         self.process = subprocess.Popen(
-            command, stdin=slave, stdout=slave, stderr=slave, env=environment, cwd=workspace, start_new_session=True
+            command,
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            env=environment,
+            cwd=workspace,
+            start_new_session=True,
+            # The controlling terminal, as a shell gives it: Ctrl+C in cooked mode is a signal then, not a key.
+            preexec_fn=lambda: ioctl(0, termios.TIOCSCTTY, 0),
         )
         os.close(slave)
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -96,14 +98,18 @@ def test_escape_interrupts_and_the_session_goes_on(workspace):
         assert terminal.ended() == 0
 
 
-def test_ctrl_c_twice_leaves_a_running_turn_and_a_valid_log(workspace):
+@pytest.mark.parametrize("how", ["a key", "a signal"])
+def test_ctrl_c_twice_leaves_a_running_turn_and_a_valid_log(workspace, how):
     script = [slow(say("an endless answer " * 200), each=0.05)]
     with ScriptedServer(script, strict=True) as server, Terminal(workspace, server.base_url) as terminal:
+        press = (
+            partial(terminal.type, "\x03") if how == "a key" else partial(os.kill, terminal.process.pid, signal.SIGINT)
+        )
         terminal.enter("talk")
         terminal.wait_for("endless")
-        terminal.type("\x03")
+        press()
         terminal.wait_for("Ctrl+C again leaves")
-        terminal.type("\x03")
+        press()
         assert terminal.ended() == 0
     last = events_of(workspace)[-1]
     assert (last["type"], last["outcome"]) == ("turn.finished", "interrupted")

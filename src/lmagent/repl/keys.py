@@ -62,6 +62,7 @@ def _editing(keys: KeyBindings, wishes: Wishes) -> None:
         else:
             event.current_buffer.insert_text("\n")
 
+    @keys.add("<sigint>")  # the terminal is not raw while text is printed above the prompt; Ctrl+C is a signal then
     @keys.add("c-c")
     def leave(event: KeyPressEvent) -> None:
         if wishes.second_press():
