@@ -65,6 +65,7 @@ def test_a_config_that_cannot_be_read_names_the_file_and_the_fault(program, name
         assert server.requests == []
     assert run.returncode == 1
     assert word in clear(run)
+    assert str(config) in run.stderr
 
 
 def test_a_bad_value_in_the_environment_names_the_variable(program):

@@ -20,19 +20,20 @@ _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)
 
 
 class Terminal:
-    """One run of the REPL."""
+    """One run of the REPL; without a `base_url`, the bare command, as somebody starts it who has configured nothing."""
 
-    def __init__(self, workspace: Path, base_url: str, *arguments: str, columns: int = 100) -> None:
+    def __init__(self, workspace: Path, base_url: str = "", *arguments: str, columns: int = 100) -> None:
         self.screen = ""
         self._master, slave = pty.openpty()
         ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 30, columns, 0, 0))
         environment = {
-            **{name: value for name, value in os.environ.items() if name != "NO_COLOR"},
+            **{name: value for name, value in os.environ.items() if not name.startswith(("NO_COLOR", "XDG", "LLM"))},
             "HOME": str(workspace.parent),
             "TERM": "xterm-256color",
             "LLM_MODEL": "test-model",
         }
-        command = [sys.executable, "-m", "lmagent", "chat", "-w", str(workspace), "--base-url", base_url, *arguments]
+        told = ["chat", "-w", str(workspace), "--base-url", base_url] if base_url else []
+        command = [sys.executable, "-m", "lmagent", *told, *arguments]
         self.process = subprocess.Popen(
             command,
             stdin=slave,
@@ -47,7 +48,7 @@ class Terminal:
         os.close(slave)
 
     def __enter__(self) -> Self:
-        self.wait_for("> ")
+        self.wait_for("> " if "--base-url" in self.process.args else "brackets")
         return self
 
     def __exit__(self, *_: object) -> None:

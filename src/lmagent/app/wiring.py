@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -91,7 +92,7 @@ async def open_host(options: HostOptions, *, say: Say) -> Host:
         settings=settings,
         agent=_agent(settings),
         clock=clock,
-        rules=_rules(settings),
+        rules=_rules(loaded),
         transport=live,
         registry=registry,
         toolbox=Toolbox(registry.tools.values()),
@@ -149,12 +150,13 @@ def _agent(settings: Settings) -> Agent:
     )
 
 
-def _rules(settings: Settings) -> Rules:
-    return Rules(
-        allow=tuple(map(check_rule, settings.permission_allow)),
-        ask=tuple(map(check_rule, settings.permission_ask)),
-        deny=tuple(map(check_rule, settings.permission_deny)),
-    )
+def _rules(loaded: Loaded) -> Rules:
+    def checked(name: str) -> tuple[str, ...]:
+        origins = loaded.item_origins.get(name, ())
+        rules: tuple[str, ...] = getattr(loaded.settings, name)
+        return tuple(check_rule(rule, str(origin)) for rule, origin in zip_longest(rules, origins, fillvalue=""))
+
+    return Rules(checked("permission_allow"), checked("permission_ask"), checked("permission_deny"))
 
 
 def _recorded(live: Transport, options: HostOptions) -> Transport:

@@ -6,11 +6,14 @@ import gc
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from lmagent.cli.options import flags, model_options, workspace_option
+
+if TYPE_CHECKING:
+    from lmagent.app.wiring import HostOptions
 
 
 @click.command()
@@ -100,7 +103,9 @@ def _chat(workspace: Path | None, resume: str, options: dict[str, Any], *, plain
     from lmagent.app.wiring import HostOptions, open_host
     from lmagent.repl.app import run_repl
 
-    host_options = HostOptions(workspace, flags(**options), options["record"], options["replay"], attended=True)
+    host_options = _greeted(
+        HostOptions(workspace, flags(**options), options["record"], options["replay"], attended=True)
+    )
 
     async def do() -> int:
         host = await open_host(host_options, say=_say)
@@ -111,6 +116,22 @@ def _chat(workspace: Path | None, resume: str, options: dict[str, Any], *, plain
             await host.aclose()
 
     return anyio.run(do)
+
+
+def _greeted(options: HostOptions) -> HostOptions:
+    """The options, with the answers of the first run if it is the first and a person is there to answer."""
+    from lmagent.app.firstrun import Person, first_run, is_first_run
+
+    if not (sys.stdin.isatty() and sys.stdout.isatty()) or not is_first_run(options):
+        return options
+    return first_run(
+        options,
+        Person(
+            ask=lambda question, default: str(click.prompt(question, default=default)),
+            confirm=lambda question: click.confirm(question, default=True),
+            say=click.echo,
+        ),
+    )
 
 
 def _with_piped(task: str) -> str:

@@ -63,15 +63,19 @@ def judge(request: Request, mode: PermissionMode, rules: Rules, grants: Sequence
     return Verdict("ask", f"mode {mode} asks before {_doing(request.effect)}", grant)
 
 
-def check_rule(rule: str) -> str:
+def check_rule(rule: str, origin: str = "") -> str:
     """The rule, if it can be understood.
+
+    Args:
+        rule: as it was written.
+        origin: where it was written, for the message.
 
     Raises:
         ConfigError: it cannot.
     """
     if _RULE.fullmatch(rule.strip()) is None:
         raise ConfigError(
-            f"permission rule {rule!r} cannot be understood",
+            f"permission rule {rule!r}{f' ({origin})' if origin else ''} cannot be understood",
             fix="write it as tool, tool(path pattern), effect:write or *, for example write(docs/**)",
         )
     return rule.strip()
