@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
+from lmagent.app.clock import SystemClock
 from lmagent.core.ports import Clock, Dispatcher, EventStore, MemoryIndex, Provider, Sandbox
 from lmagent.testing.conformance import (
     ClockConformance,
@@ -14,7 +16,7 @@ from lmagent.testing.conformance import (
     ProviderConformance,
     SandboxConformance,
 )
-from lmagent.testing.conformance.sandbox import KILLED, PRINT, SLOW, TOUCH
+from lmagent.testing.conformance.sandbox import CHANNEL, KILLED, PRINT, SLOW, TOUCH
 from lmagent.testing.fakes import (
     FakeClock,
     FakeDispatcher,
@@ -44,14 +46,15 @@ class TestFakeProvider(ProviderConformance):
 
 
 class TestFakeSandbox(SandboxConformance):
-    def make(self) -> Sandbox:
+    def make(self, workspace: Path) -> Sandbox:
         program = {
-            PRINT: Ran("out\nerr\n", exit_code=3),
+            PRINT: Ran("out\n", "err\n", exit_code=3),
             TOUCH: Ran(writes={"sub/new.txt": b"data"}),
             SLOW: Ran("begun\n", seconds=60),
-            KILLED: Ran(exit_code=-15),
+            KILLED: Ran(exit_code=143),
+            CHANNEL: Ran(channel=b"private\n"),
         }
-        return FakeSandbox(program, FakeClock(auto=True))
+        return FakeSandbox(program, SystemClock(), workspace)
 
 
 class TestFakeDispatcher(DispatcherConformance):

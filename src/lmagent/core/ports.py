@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from pathlib import Path
 from typing import Literal, Protocol
 
 from msgspec import Struct
 
+from lmagent.core.changes import Snapshots
 from lmagent.core.events import DurableEvent
 from lmagent.core.model import ModelEvent, ModelRequest
+from lmagent.core.sandbox import Sandbox
+
+__all__ = [
+    "Clock",
+    "Damage",
+    "Dispatcher",
+    "EventStore",
+    "Job",
+    "MemoryHit",
+    "MemoryIndex",
+    "Provider",
+    "Sandbox",
+    "SessionLog",
+    "Snapshots",
+]
 
 
 class Clock(Protocol):
@@ -144,51 +159,6 @@ class EventStore(Protocol):
         Raises:
             SessionNotFound: no such session.
             SessionBusy: a process writes it.
-        """
-        ...
-
-
-class ExecResult(Struct, frozen=True):
-    """How a command ended.
-
-    Attributes:
-        exit_code: its exit status; negative is the signal that ended it.
-        timed_out: it was killed at the timeout.
-        output: its output, head and tail where it is long.
-    """
-
-    exit_code: int
-    timed_out: bool
-    output: str
-
-
-class Promises(Struct, frozen=True):
-    """What a sandbox really keeps, as its probe found out."""
-
-    name: str
-    filesystem: bool
-    network: bool
-    processes: bool
-    limits: bool
-
-
-class Sandbox(Protocol):
-    """Where commands run."""
-
-    promises: Promises
-
-    async def run(
-        self,
-        argv: Sequence[str],
-        *,
-        workspace: Path,
-        timeout: float,
-        emit: Callable[[str], None],
-    ) -> ExecResult:
-        """Run a command to its end, or kill its whole tree at `timeout` seconds.
-
-        Raises:
-            SandboxError: nothing was run.
         """
         ...
 

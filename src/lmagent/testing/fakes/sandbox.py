@@ -6,12 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import anyio
 import anyio.lowlevel
 
 from lmagent.core.errors import SandboxError
-from lmagent.core.ports import Clock, ExecResult, Promises
+from lmagent.core.ports import Clock
+from lmagent.core.sandbox import EndReason, Exec, Exit, OnOutput, Promise, Report
 
-KILLED = -9
+KILLED = 137
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,15 +22,19 @@ class Ran:
 
     Attributes:
         output: what it prints.
-        exit_code: its exit status; negative is the signal that ended it.
+        errors: what it prints as errors, after that.
+        exit_code: its exit status; 128 + the signal that ended it.
         seconds: how long it takes, on the sandbox's clock; it prints first.
         writes: files that it leaves in the workspace, by relative path.
+        channel: what it writes to its private channel at its end.
     """
 
     output: str = ""
+    errors: str = ""
     exit_code: int = 0
     seconds: float = 0.0
     writes: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    channel: bytes = b""
 
 
 Program = Mapping[tuple[str, ...], Ran] | Callable[[Sequence[str]], Ran | None]
@@ -40,45 +46,102 @@ class FakeSandbox:
     Args:
         program: what each command line does: a mapping, or a function that gives None for an unknown command.
         clock: passes the time that commands take.
-        promises: what it claims to keep.
+        workspace: where they leave their files.
+        report: what its probe says.
 
     Attributes:
-        runs: every command line that was run.
-        broken: set it, and nothing is run any more: every call is a SandboxError with this text.
+        runs: every command that was started.
+        broken: set it, and nothing is run any more: every start is a SandboxError with this text.
     """
 
     def __init__(
         self,
         program: Program,
         clock: Clock,
-        promises: Promises = Promises("fake", filesystem=True, network=True, processes=True, limits=True),  # noqa: B008
+        workspace: Path,
+        report: Report = Report("fake", promises=(Promise("files", True, "nothing is run"),)),  # noqa: B008
     ) -> None:
-        self.promises = promises
-        self.runs: list[tuple[str, ...]] = []
+        self.workspace = workspace
+        self.root = str(workspace)
+        self.runs: list[Exec] = []
         self.broken = ""
         self._program = program
         self._clock = clock
+        self._report = report
 
-    async def run(
-        self, argv: Sequence[str], *, workspace: Path, timeout: float, emit: Callable[[str], None]
-    ) -> ExecResult:
-        """See `lmagent.core.ports.Sandbox`."""
+    async def probe(self) -> Report:
+        """See `lmagent.core.sandbox.Sandbox`."""
+        return self._report
+
+    async def start(self, command: Exec, output: OnOutput) -> FakeRunning:
+        """See `lmagent.core.sandbox.Sandbox`."""
         if self.broken:
             raise SandboxError(self.broken)
-        line = tuple(argv)
-        self.runs.append(line)
-        known = self._program(line) if callable(self._program) else self._program.get(line)
-        ran = known or Ran(f"{line[0] if line else ''}: command not found\n", 127)
+        self.runs.append(command)
+        known = self._program(command.argv) if callable(self._program) else self._program.get(command.argv)
+        ran = known or Ran(errors=f"{command.argv[0] if command.argv else ''}: command not found\n", exit_code=127)
+        return FakeRunning(command, ran, output, self._clock, self.workspace)
+
+    async def aclose(self) -> None:
+        """See `lmagent.core.sandbox.Sandbox`."""
+
+
+class FakeRunning:
+    """A command of a `FakeSandbox`.
+
+    Attributes:
+        sent: what was written to its channel.
+    """
+
+    def __init__(self, command: Exec, ran: Ran, output: OnOutput, clock: Clock, workspace: Path) -> None:
+        self.sent = b""
+        self._command = command
+        self._ran = ran
+        self._output = output
+        self._clock = clock
+        self._workspace = workspace
+        self._killed = anyio.Event()
+
+    async def wait(self) -> Exit:
+        """See `lmagent.core.sandbox.Running`."""
         await anyio.lowlevel.checkpoint()
-        if ran.output:
-            emit(ran.output)
-        if ran.seconds > timeout:
-            await self._clock.sleep(timeout)
-            return ExecResult(KILLED, timed_out=True, output=ran.output)
-        if ran.seconds:
-            await self._clock.sleep(ran.seconds)
-        for name, content in ran.writes.items():
-            path = workspace / name
+        if self._ran.output:
+            self._output("stdout", self._ran.output.encode())
+        if self._ran.errors:
+            self._output("stdout" if self._command.merge else "stderr", self._ran.errors.encode())
+        timeout = self._command.timeout
+        reason: EndReason = "exit"
+        if timeout is not None and self._ran.seconds > timeout:
+            reason = "timeout"
+        spent = min(self._ran.seconds, timeout) if timeout is not None else self._ran.seconds
+        if spent and await self._is_killed_within(spent):
+            reason = "killed"
+        if reason != "exit":
+            return Exit(KILLED, reason, spent)
+        for name, content in self._ran.writes.items():
+            path = self._workspace / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
-        return ExecResult(ran.exit_code, timed_out=False, output=ran.output)
+        if self._command.channel and self._ran.channel:
+            self._output("channel", self._ran.channel)
+        return Exit(self._ran.exit_code, "exit", spent)
+
+    async def _is_killed_within(self, seconds: float) -> bool:
+        async with anyio.create_task_group() as tasks:
+
+            async def sleep() -> None:
+                await self._clock.sleep(seconds)
+                tasks.cancel_scope.cancel()
+
+            tasks.start_soon(sleep)
+            await self._killed.wait()
+            tasks.cancel_scope.cancel()
+        return self._killed.is_set()
+
+    async def send(self, data: bytes) -> None:
+        """See `lmagent.core.sandbox.Running`."""
+        self.sent += data
+
+    def kill(self) -> None:
+        """See `lmagent.core.sandbox.Running`."""
+        self._killed.set()
