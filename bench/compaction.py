@@ -53,7 +53,12 @@ def play(window: int, steps: int) -> dict[str, Any]:
         environment = {**os.environ, "HOME": folder, "LMAGENT_CONTEXT_WINDOW": str(window)}
         command = [sys.executable, "-m", "lmagent", "read all notes", "--permission", "auto", "-w", folder]
         run = subprocess.run(
-            [*command, "--base-url", server.base_url], env=environment, capture_output=True, text=True, timeout=300
+            [*command, "--base-url", server.base_url],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=300,
         )
         logs = list(workspace.glob(".lmagent/sessions/*/events.jsonl"))
         events = [ev.decode(line) for log in logs for line in log.read_bytes().splitlines()]

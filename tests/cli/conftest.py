@@ -1,4 +1,4 @@
-"""A program in a workspace of its own."""
+"""A program in a workspace of its own; makes `program`, and the `terminal` of the REPL's tests, importable."""
 
 import sys
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.append(str(Path(__file__).parents[1] / "repl"))
 
 from program import Program
 

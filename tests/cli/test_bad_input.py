@@ -179,6 +179,39 @@ def test_the_answer_follows_the_schema_or_the_run_fails(program, answers, code, 
     assert (run.returncode, run.stdout) == (code, out), run.stderr
 
 
+@pytest.mark.parametrize("flags", [(), ("--json",)])
+def test_an_answer_that_never_fits_the_schema_ends_with_what_is_wrong(program, flags):
+    (program.workspace / "schema.json").write_text(json.dumps(SCHEMA))
+    with ScriptedServer([say('{"n": "one"}'), say('{"n": "two"}')], strict=True) as server:
+        run = program.task(server, "give n", "--output-schema", "schema.json", *flags)
+    assert run.returncode == 1
+    if not flags:
+        assert "$.n: 'two' is not of type 'integer'" in clear(run)
+        assert "lmagent sessions show" in run.stderr
+        return
+    last = json.loads(run.stdout.splitlines()[-1])
+    assert (last["type"], last["level"], last["code"]) == ("notice", "error", "schema")
+    assert "'two' is not of type 'integer'" in last["text"]
+
+
+def test_a_folder_is_no_place_for_a_recording(program):
+    with ScriptedServer([say("hi")]) as server:
+        run = program.task(server, "hi", "--record", str(program.workspace))
+        assert server.requests == []
+    assert run.returncode == 2
+    assert "--record" in clear(run)
+    assert "is a directory" in run.stderr
+
+
+@pytest.mark.parametrize("command", [("hi", "--resume", ""), ("--resume=",), ("chat", "--resume", " ")])
+def test_an_empty_name_of_a_session_starts_no_new_one(program, command):
+    run = program.run(*command)
+    assert run.returncode == 2
+    assert "--resume" in clear(run)
+    assert "lmagent sessions list" in run.stderr
+    assert program.events() == []
+
+
 def test_a_key_reaches_no_log_no_output_and_no_cassette(program):
     key = "sk-live-0123456789abcdef"
     (program.workspace / "keys.txt").write_text(f"key: {key}\n")

@@ -84,7 +84,7 @@ def test_a_tool_is_called_with_the_guards_that_the_agent_has(program):
     assert outside.returncode == 1
     assert "refused" in clear(outside)
     assert "not valid JSON" in program.run("tool", "call", "read", '{"path": ').stderr
-    assert "There is no tool" in program.run("tool", "call", "shell", "{}").stderr
+    assert "There is no tool" in program.run("tool", "call", "nosuch", "{}").stderr
 
 
 def test_the_configuration_says_where_each_value_comes_from(program):

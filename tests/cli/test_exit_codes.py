@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import time
@@ -179,26 +178,3 @@ def test_a_reader_that_goes_away_ends_the_run_quietly(program):
         process.stderr.close()
         assert process.wait(timeout=20) != 0
         assert b"Traceback" not in errors, errors.decode()
-
-
-def test_an_inherited_pipe_that_nobody_writes_to_does_not_hold_the_run_up(program):
-    reading, writing = os.pipe()
-    with ScriptedServer([say("hello")]) as server:
-        run = subprocess.run(
-            program.command("hi", "--base-url", server.base_url),
-            env=program.env,
-            cwd=program.workspace,
-            stdin=reading,
-            capture_output=True,
-            timeout=20,
-            check=False,
-        )
-    os.close(reading)
-    os.close(writing)
-    assert run.returncode == 0
-
-
-def test_what_is_piped_in_belongs_to_the_task(program):
-    with ScriptedServer([say("ok")]) as server:
-        program.task(server, "explain this", stdin="line one\nline two\n")
-        assert server.requests[0].body["messages"][1]["content"].endswith("explain this\n\nline one\nline two")

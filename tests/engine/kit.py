@@ -54,6 +54,11 @@ class MemoryLog:
         self.blobs[digest] = content
         return digest
 
+    async def adopt_blob(self, path: Path) -> str:
+        content = path.read_bytes()
+        path.unlink()
+        return await self.put_blob(content)
+
     def get_blob(self, sha256: str) -> bytes:
         return next(content for digest, content in self.blobs.items() if digest.startswith(sha256))
 
@@ -184,6 +189,7 @@ class Bench:
     wiring: Wiring
     log: MemoryLog
     session: Session
+    mode: str = "auto"
     seen: list[ev.Event] = field(default_factory=list)
 
     async def submit(self, text: str = "do it") -> ev.TurnFinished:
@@ -196,8 +202,8 @@ class Bench:
         """The session as another process would find it, after a crash that kept `lines` lines."""
         log = MemoryLog(self.log.session, self.log.lines[:lines])
         log.blobs = self.log.blobs
-        session = await Session.resume(log, self.wiring)
-        bench = Bench(self.model, self.world, self.wiring, log, session)
+        session = await Session.resume(log, self.wiring, opening_of(self.wiring, self.mode))
+        bench = Bench(self.model, self.world, self.wiring, log, session, self.mode)
         session.listen(bench.seen.append)
         return bench
 
@@ -227,23 +233,27 @@ async def bench(
         toolbox=toolbox,
         clock=RealClock(),
         agent=agent,
+        workspace=Path("/workspace"),
         rules=rules or Rules(),
         attended=attended,
         notes=notes,
         secrets=secrets,
     )
-    opening = ev.SessionCreated(
-        session="s1",
-        workspace=str(Path("/workspace")),
-        agent="test",
-        system=agent.system,
-        tools=toolbox.specs(),
-        mode=mode,  # type: ignore[arg-type]
-    )
-    session = await Session.create(log, wiring, opening)
-    made = Bench(model, world, wiring, log, session)
+    session = await Session.create(log, wiring, opening_of(wiring, mode))
+    made = Bench(model, world, wiring, log, session, mode)
     session.listen(made.seen.append)
     return made
+
+
+def opening_of(wiring: Wiring, mode: str) -> ev.SessionCreated:
+    return ev.SessionCreated(
+        session="s1",
+        workspace=str(wiring.workspace),
+        agent="test",
+        system=wiring.agent.system,
+        tools=wiring.toolbox.specs(),
+        mode=mode,  # type: ignore[arg-type]
+    )
 
 
 def faults(request: ModelRequest) -> list[str]:

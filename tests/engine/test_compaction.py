@@ -4,7 +4,7 @@ from kit import bench, call, faults, say
 from lmagent.core import events as ev
 from lmagent.core.agent import Window
 from lmagent.core.commands import Compact
-from lmagent.core.errors import ServerFailure
+from lmagent.core.errors import ContextOverflow, ServerFailure
 from lmagent.engine.lane import run_until_idle
 
 SMALL = Window(tokens=8000, keep_recent=2000, keep_user=500)
@@ -114,5 +114,55 @@ def test_a_resumed_session_sends_the_bytes_that_the_cut_left():
         made, _ = await _long_run()
         again = await made.reopen()
         assert again.session.state.messages == made.session.state.messages
+
+    anyio.run(check)
+
+
+def test_every_text_of_the_user_survives_a_cut_also_one_that_stands_inside_a_later_one():
+    async def check():
+        made = await bench(say("z" * 3000), say("z" * 3000), say("z" * 3000))
+        for text in ("2", "Delete nothing.", "Delete nothing. And answer with 2 words."):
+            await made.submit(text)
+        await made.session.send(Compact())
+        await run_until_idle(made.session)
+        (cut,) = made.of(ev.CompactionDone)
+        assert "\n2\n" in cut.messages[0].text
+        assert "\nDelete nothing.\n" in cut.messages[0].text
+
+    anyio.run(check)
+
+
+def test_a_group_larger_than_the_window_is_shortened_and_not_cut_in_vain():
+    async def check():
+        reads = call(*(("read", f'{{"path": "f{n}", "size": 120}}') for n in range(6)))
+        made = await bench(reads, ContextOverflow("too long", window=3000), say("Fine."), window=Window(tokens=32768))
+        finished = await made.submit()
+        assert finished.outcome == "done"
+        (cut,) = made.of(ev.CompactionDone)
+        assert cut.after_tokens < cut.before_tokens
+        assert faults(made.model.requests[-1]) == []
+
+    anyio.run(check)
+
+
+def test_a_person_is_told_when_there_is_nothing_to_shorten():
+    async def check():
+        made = await bench(say("ok"))
+        await made.submit("hi")
+        await made.session.send(Compact())
+        await run_until_idle(made.session)
+        assert made.of(ev.CompactionDone) == []
+        assert "too short" in made.of(ev.Notice)[-1].text
+
+    anyio.run(check)
+
+
+def test_in_a_4k_window_a_task_of_30_steps_ends_and_is_not_compacted_at_every_step():
+    async def check():
+        made = await bench(*[call(("read", f'{{"path": "f{n}", "size": 20}}')) for n in range(30)], say("Done."))
+        made.session.window = Window(tokens=4096)
+        finished = await made.submit("read them all")
+        assert finished.outcome == "done"
+        assert len(made.of(ev.CompactionDone)) < 12
 
     anyio.run(check)

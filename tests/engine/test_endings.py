@@ -68,3 +68,23 @@ def test_a_wait_gives_its_time_and_reason(zone):
 
 def test_the_completion_marker_is_not_part_of_the_answer():
     assert answer_of("All good.\nTASK_COMPLETE") == "All good."
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("SUMMARY.md is written. First I read every file, then I wrote one line for each.", "done"),
+        ("All 12 tests pass. I should note that I did not run the slow tests.", "done"),
+        ("The server is fixed. I will be happy to add tests.", "done"),
+        ("Three columns:\n- TODO: 4 tickets\n- BLOCKED: 2 tickets\n- DONE: 9 tickets", "done"),
+        ("The protocol says:\n```\nBLOCKED: client is refused\n```\nThat is all.", "done"),
+        ("I will end with TASK_COMPLETE once it is done. Now let me read the file.", "narration"),
+        ("The task is not TASK_COMPLETE yet; I still need to write the file.", "narration"),
+        ("I'll do that now.", "narration"),
+        ("Okay, let me handle it.", "narration"),
+        ("Reading a.txt now.", "narration"),
+        ("The file is written.\nTASK_COMPLETE", "done"),
+    ],
+)
+def test_what_only_looks_like_a_marker_or_an_announcement_is_told_apart(text, kind):
+    assert classify(text, acted=True).kind == kind

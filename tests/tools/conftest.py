@@ -10,6 +10,8 @@ import pytest
 
 from lmagent.core.errors import ToolError
 from lmagent.core.tool import FileMark, Tool, ToolContext, ToolOutput
+from lmagent.engine.gate import Request, Rules, sight
+from lmagent.engine.targets import located, through_links
 
 
 class FixedClock:
@@ -31,6 +33,7 @@ class Hands:
 
         self.workspace = workspace
         self.seen: dict[str, FileMark] = {}
+        self.rules = Rules()
         self.tools: dict[str, Tool] = {tool.name: tool for tool in builtin_tools(FixedClock())}
 
     @property
@@ -41,11 +44,23 @@ class Hands:
         return msgspec.convert(arguments, self.tools[name].arguments)
 
     def __call__(self, name: str, **arguments: Any) -> ToolOutput:
-        output: ToolOutput = anyio.run(self.tools[name].run, self.arguments(name, **arguments), self.context)
+        context = self._context_of(name, **arguments)
+        output: ToolOutput = anyio.run(self.tools[name].run, self.arguments(name, **arguments), context)
         if "sha256" in output.data:
             self.seen[output.data["path"]] = FileMark(output.data["sha256"], output.data.get("changed", False))
         assert len(output.content.encode()) <= 8000
         return output
+
+    def request(self, name: str, **arguments: Any) -> Request:
+        """What the gate is asked about a call."""
+        return Request(name, self.tools[name].effect, located(str(self.workspace), self.targets(name, **arguments)))
+
+    def _context_of(self, name: str, **arguments: Any) -> ToolContext:
+        if self.rules == Rules():
+            return self.context
+        hides = sight(self.request(name, **arguments), self.rules)
+        hidden = through_links(str(self.workspace), hides) if hides else self.context.hidden
+        return msgspec.structs.replace(self.context, hidden=hidden)
 
     def mark(self, path: str) -> None:
         """Count a file as read, as it is now."""

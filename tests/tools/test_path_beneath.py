@@ -319,6 +319,6 @@ def test_a_workspace_that_is_not_there_is_said(tmp_path: Path) -> None:
 
 
 def test_the_form_for_permission_rules_is_the_same_for_all_spellings() -> None:
-    assert {lexical(path) for path in ("src/a", "./src//a", "/workspace/src/a", "src/./a/")} == {"src/a"}
+    assert {lexical(path) for path in ("src/a", "./src//a", "src/./a/")} == {"src/a"}
     assert lexical("") == lexical(".") == "."
-    assert lexical("/etc/passwd") == "/etc/passwd"
+    assert lexical("/etc//passwd") == "/etc/passwd"

@@ -11,6 +11,10 @@ from datetime import datetime
 from pathlib import Path
 
 from lmagent.core.ports import Clock
+from lmagent.tools.plain import NotPlain, read_plain
+
+INSTRUCTIONS = ".lmagent.md"
+"""The place that users of the older systems know for a project's own instructions."""
 
 MAX_INSTRUCTIONS = 8000
 """Characters of project instructions that are sent: 2,000 tokens, read once a session."""
@@ -35,20 +39,29 @@ def date_note(clock: Clock) -> Callable[[], str]:
     return note
 
 
-def workspace_note(workspace: Path) -> Callable[[], str]:
+def workspace_note(workspace: Path, say: Callable[[str], None]) -> Callable[[], str]:
     """A note source: the workspace's name and the project's own instructions, read once.
 
-    `.lmagent.md` in the workspace is the place that seed users know for such instructions.
+    Args:
+        workspace: the workspace.
+        say: shows the person why instructions that are there are not sent.
     """
-    text = ""
-    path = workspace / ".lmagent.md"
-    try:
-        text = path.read_text(encoding="utf-8", errors="replace")[:MAX_INSTRUCTIONS].strip()
-    except OSError:
-        text = ""
+    text = _instructions(workspace, say)
 
     def note() -> str:
-        said = f"\nProject instructions (.lmagent.md):\n{text}" if text else ""
+        said = f"\nProject instructions ({INSTRUCTIONS}):\n{text}" if text else ""
         return f"<workspace>The workspace is the folder {workspace.name!r}.{said}</workspace>"
 
     return note
+
+
+def _instructions(workspace: Path, say: Callable[[str], None]) -> str:
+    try:
+        found = read_plain(workspace, (INSTRUCTIONS,), MAX_INSTRUCTIONS)
+    except NotPlain as what:
+        say(
+            f"lmagent: {INSTRUCTIONS} is {what}; the project's instructions are not sent\n"
+            f"  → make it a regular file that you can read: ls -l {workspace / INSTRUCTIONS}"
+        )
+        return ""
+    return "" if found is None else found.text.strip()

@@ -13,6 +13,16 @@ from lmagent.app.registry import SlashCommand
 from lmagent.core.errors import ConfigError
 from lmagent.core.view import View
 from lmagent.engine.session import Session
+from lmagent.tools.plain import NotPlain, names_in, read_plain
+
+COMMANDS = (".lmagent", "commands")
+"""The folder of the workspace's own commands."""
+
+FIRST_LINE = 80
+"""Characters of a command's first line that are shown."""
+
+LONGEST = 50_000
+"""Characters of a command; a longer text is something else."""
 
 
 class SlashContext(Struct, frozen=True):
@@ -50,30 +60,63 @@ async def dispatch(line: str, context: SlashContext) -> SlashResult:
         LmagentError: there is no such command, or it failed.
     """
     name, _, argument = line.strip().removeprefix("/").partition(" ")
-    command = context.host.registry.commands.get(name) or user_commands(context.host.workspace).get(name)
+    workspace = context.host.workspace
+    command = context.host.registry.commands.get(name) or user_commands(workspace).get(name)
     if command is None:
-        raise ConfigError(f"there is no command /{name}", fix="/help lists them")
+        why = _unusable(workspace)
+        raise ConfigError(f"there is no command /{name}{f': {why}' if why else ''}", fix="/help lists them")
     return await command.run(context, argument.strip())
 
 
 def user_commands(workspace: Path) -> dict[str, SlashCommand]:
-    """Commands from `.lmagent/commands/*.md`: the file is sent as a prompt, `$ARGUMENTS` replaced."""
+    """Commands from `.lmagent/commands/*.md`: the file is sent as a prompt, `$ARGUMENTS` replaced.
+
+    A file that is a link or something special is listed as skipped, and never opened.
+    """
     found: dict[str, SlashCommand] = {}
-    for path in sorted((workspace / ".lmagent" / "commands").glob("*.md")):
-        if re.fullmatch(r"[A-Za-z0-9_-]+", path.stem):
-            found[path.stem] = SlashCommand(path.stem, "[arguments]", _first_line(path), _sender(path))
+    try:
+        names = names_in(workspace, COMMANDS)
+    except NotPlain:
+        return found
+    for name in names:
+        stem = name.removesuffix(".md")
+        if stem != name and re.fullmatch(r"[A-Za-z0-9_-]+", stem):
+            found[stem] = _command(workspace, stem)
     return found
 
 
-def _first_line(path: Path) -> str:
-    with path.open(encoding="utf-8", errors="replace") as file:
-        return file.readline().strip("# \n")[:80]
+def _command(workspace: Path, name: str) -> SlashCommand:
+    try:
+        found = read_plain(workspace, (*COMMANDS, f"{name}.md"), FIRST_LINE)
+    except NotPlain as what:
+        return SlashCommand(name, "", f"skipped: its file is {what}", _sender(workspace, name))
+    line = "" if found is None else found.text.partition("\n")[0].strip("# \r")
+    return SlashCommand(name, "[arguments]", line, _sender(workspace, name))
 
 
-def _sender(path: Path) -> Callable[[SlashContext, str], Awaitable[SlashResult]]:
+def _sender(workspace: Path, name: str) -> Callable[[SlashContext, str], Awaitable[SlashResult]]:
+    path = "/".join((*COMMANDS, f"{name}.md"))
+
     async def run(context: SlashContext, argument: str) -> SlashResult:
-        text = path.read_text(encoding="utf-8", errors="replace")
+        try:
+            found = read_plain(workspace, (*COMMANDS, f"{name}.md"), LONGEST)
+        except NotPlain as what:
+            raise ConfigError(f"/{name} cannot be used: {path} is {what}", fix="make it a regular file") from None
+        if found is None:
+            raise ConfigError(f"/{name} cannot be used: {path} is gone", fix="/help lists what there is")
+        if found.more:
+            raise ConfigError(f"/{name} cannot be used: {path} is longer than {LONGEST:,} characters", fix="shorten it")
+        text = found.text
         filled = text.replace("$ARGUMENTS", argument) if "$ARGUMENTS" in text else f"{text}\n\n{argument}".strip()
         return SlashResult(submit=filled)
 
     return run
+
+
+def _unusable(workspace: Path) -> str:
+    """Why none of the workspace's own commands can be used; empty where they can."""
+    try:
+        names_in(workspace, COMMANDS)
+    except NotPlain as what:
+        return f"{'/'.join(COMMANDS)} is {what}, so your own commands are left out"
+    return ""

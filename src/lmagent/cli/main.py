@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import click
 
 from lmagent import __version__
+from lmagent.cli.streams import prepare, settle
 from lmagent.core.errors import LmagentError
 
 COMMANDS = {
@@ -21,6 +22,7 @@ COMMANDS = {
     "chat": ("lmagent.cli.run:chat", "Talk with the agent in the terminal."),
     "sessions": ("lmagent.cli.sessions:sessions", "List, show, export, fork, import and delete sessions."),
     "tool": ("lmagent.cli.tools:tool", "List the tools, or call one yourself."),
+    "sandbox": ("lmagent.cli.sandbox:sandbox", "Show what the sandbox promises, or run a command in it."),
     "config": ("lmagent.cli.config:config", "Show the configuration and where each value comes from."),
     "doctor": ("lmagent.cli.doctor:doctor", "Check server, model, workspace and tools; each fault with its fix."),
     "completion": ("lmagent.cli.completion:completion", "Print the shell completion script."),
@@ -90,12 +92,17 @@ def rewrite(arguments: Sequence[str]) -> list[str]:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the `lmagent` script; ends the process with the exit code."""
     gc.disable()  # what imports make is never garbage; the surfaces switch it on again when they are ready
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    outlet = prepare()
+    sys.exit(settle(outlet, _call(list(sys.argv[1:] if arguments is None else arguments))))
+
+
+def _call(arguments: Sequence[str]) -> int:
+    """Call the command; returns the exit code."""
     try:
-        code = root.main(rewrite(given), prog_name="lmagent", standalone_mode=False)
+        code = root.main(rewrite(arguments), prog_name="lmagent", standalone_mode=False)
     except click.exceptions.Exit as ended:
         code = ended.exit_code
-    except click.Abort:
+    except (click.Abort, KeyboardInterrupt):
         code = 130
     except click.ClickException as wrong:
         wrong.show()
@@ -103,10 +110,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except LmagentError as failure:
         click.echo(f"lmagent: {failure}", err=True)
         code = 1
-    except KeyboardInterrupt:
-        code = 130
-    except BrokenPipeError:
-        # The reader of a pipe went away (`lmagent … | head`); there is nobody left to tell.
-        sys.stderr.close()
-        code = 1
-    sys.exit(code if isinstance(code, int) else 0)
+    return code if isinstance(code, int) else 0

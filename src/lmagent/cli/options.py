@@ -21,6 +21,27 @@ def workspace_option(function: Function) -> Function:
     )(function)
 
 
+def resume_option(function: Function) -> Function:
+    """--resume."""
+    return click.option(
+        "--resume",
+        default="",
+        metavar="ID",
+        callback=_session_name,
+        help="Go on with a session, by id or unique prefix.",
+    )(function)
+
+
+def _session_name(context: click.Context, option: click.Parameter, value: str) -> str:
+    """A name that is given says something: a variable of a script that is empty must not start a new session."""
+    from click.core import ParameterSource
+
+    given = context.get_parameter_source(option.name or "") is not ParameterSource.DEFAULT
+    if given and not value.strip():
+        raise click.BadParameter("the name of the session is empty; lmagent sessions list shows the names")
+    return value
+
+
 def model_options(function: Function) -> Function:
     """-m/--model, --base-url, --permission and the limits."""
     for option in reversed(
@@ -32,10 +53,20 @@ def model_options(function: Function) -> Function:
                 type=click.Choice(["auto", "normal", "manual"]),
                 help="auto: never ask; normal: ask before changes; manual: ask before everything.",
             ),
+            click.option(
+                "--sandbox",
+                type=click.Choice(["auto", "bubblewrap", "docker", "landlock", "off"]),
+                help="Where commands run; off runs them unconfined.",
+            ),
             click.option("--max-iterations", type=click.IntRange(min=1), help="Model calls before a turn ends."),
             click.option("--no-mcp", is_flag=True, help="Start no MCP servers (there are none in this version)."),
             click.option("--no-sub-agents", is_flag=True, help="Offer no sub-agents (there are none in this version)."),
-            click.option("--record", type=click.Path(path_type=Path), help="Store the model traffic in a cassette."),
+            click.option(
+                "--record",
+                type=click.Path(path_type=Path, dir_okay=False, writable=True),
+                metavar="PATH",
+                help="Store the model traffic in a cassette.",
+            ),
             click.option(
                 "--replay", type=click.Path(path_type=Path), help="Play the model's side from a cassette, offline."
             ),
@@ -50,6 +81,7 @@ def flags(
     model: str | None = None,
     base_url: str | None = None,
     permission: str | None = None,
+    sandbox: str | None = None,
     max_iterations: int | None = None,
     **_: object,
 ) -> dict[str, Any]:
@@ -58,6 +90,7 @@ def flags(
         "llm_model": model,
         "llm_url": base_url,
         "permission_mode": permission,
+        "sandbox": sandbox,
         "max_iterations": max_iterations,
     }
     return {name: value for name, value in given.items() if value is not None}

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lmagent.cli.options import flags, model_options, workspace_option
+from lmagent.cli.options import flags, model_options, resume_option, workspace_option
+from lmagent.cli.piped import with_piped
 
 if TYPE_CHECKING:
     from lmagent.app.wiring import HostOptions
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("task", required=False, default="")
 @workspace_option
-@click.option("--resume", default="", metavar="ID", help="Go on with a session, by id or unique prefix.")
+@resume_option
 @click.option("--continue", "latest", is_flag=True, help="Go on with the newest session of this workspace.")
 @click.option("--list-sessions", is_flag=True, help="List sessions and exit.")
 @click.option("--json", "as_json", is_flag=True, help="Print events as JSON lines.")
@@ -46,7 +47,7 @@ def run(
         from lmagent.cli.sessions import print_sessions
 
         return print_sessions(workspace, 20, "", as_json=as_json)
-    task = _with_piped(task)
+    task = with_piped(task, needed=not (task or resume or latest))
     if not task and not resume and not latest:
         if as_json or output_schema or not sys.stdin.isatty():
             raise click.UsageError('no task given: lmagent "what to do"')
@@ -56,7 +57,7 @@ def run(
 
 @click.command()
 @workspace_option
-@click.option("--resume", default="", metavar="ID", help="Go on with a session, by id or unique prefix.")
+@resume_option
 @click.option("--plain", is_flag=True, help="Plain lines only: no colours, nothing redrawn.")
 @model_options
 def chat(workspace: Path | None, resume: str, plain: bool, **options: Any) -> int:
@@ -132,32 +133,6 @@ def _greeted(options: HostOptions) -> HostOptions:
             say=click.echo,
         ),
     )
-
-
-def _with_piped(task: str) -> str:
-    """The task with what is piped in."""
-    try:
-        if sys.stdin is None or sys.stdin.isatty() or not _readable():
-            return task
-        piped = sys.stdin.read().strip()
-    except OSError:
-        return task
-    return f"{task}\n\n{piped}".strip() if piped else task
-
-
-def _readable() -> bool:
-    """Whether something is really piped in: a pipe or file, not an inherited descriptor that nobody writes to."""
-    import select
-    import stat
-
-    mode = os.fstat(sys.stdin.fileno()).st_mode
-    if stat.S_ISREG(mode):
-        return True
-    if not stat.S_ISFIFO(mode) and not stat.S_ISSOCK(mode):
-        return False
-    # A pipe that stays silent for a moment belongs to a parent that keeps it open without writing.
-    ready, _, _ = select.select([sys.stdin], [], [], 0.2)
-    return bool(ready)
 
 
 def _say(text: str) -> None:

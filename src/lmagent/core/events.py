@@ -161,11 +161,13 @@ class MessageAdded(_Event, frozen=True, tag="message.added"):
         message: the message; a user message that arrives behind tool results is delivered with the last of them.
         origin: who wrote it.
         input: id of the `input.received` that it delivers.
+        truncated: ids of calls that the token limit cut off; they are never run.
     """
 
     message: Message
     origin: Origin
     input: str | None = None
+    truncated: tuple[str, ...] = ()
 
 
 class StepStarted(_Event, frozen=True, tag="step.started"):

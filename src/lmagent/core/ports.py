@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Literal, Protocol
 
 from msgspec import Struct
@@ -102,6 +103,14 @@ class SessionLog(Protocol):
 
     async def put_blob(self, content: bytes) -> str:
         """Keep `content` and return its SHA-256 in hexadecimal."""
+        ...
+
+    async def adopt_blob(self, path: Path) -> str:
+        """Take over a file as a blob, without reading it into memory, and return its SHA-256; `path` is gone then.
+
+        Raises:
+            StoreError: it could not be taken over.
+        """
         ...
 
     def get_blob(self, sha256: str) -> bytes:

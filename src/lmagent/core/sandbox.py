@@ -72,11 +72,13 @@ class Exit(Struct, frozen=True):
         code: its exit status, as a shell has it: 128 + the signal that ended it, 127 for a program that is not there.
         reason: whether it ended by itself, at its timeout, by `kill`, or for want of memory.
         seconds: how long it ran.
+        notes: what the sandbox did about it afterwards, in words: a quarantined git hook.
     """
 
     code: int
     reason: EndReason
     seconds: float
+    notes: tuple[str, ...] = ()
 
 
 class Promise(Struct, frozen=True):
@@ -144,10 +146,12 @@ class Sandbox(Protocol):
     Attributes:
         workspace: the folder that they work in.
         root: that folder's path inside.
+        environment: the variables that every command begins with.
     """
 
     workspace: Path
     root: str
+    environment: Mapping[str, str]
 
     async def probe(self) -> Report:
         """Attack itself from inside and say what held. Never raises for a sandbox that does not work."""

@@ -27,6 +27,10 @@ class FileMark(Struct, frozen=True):
     changed: bool
 
 
+def _nothing(_path: str) -> bool:
+    return False
+
+
 class ToolContext(Struct, frozen=True):
     """What a running call may know and do. A tool that needs more closes over it when it is registered.
 
@@ -36,6 +40,8 @@ class ToolContext(Struct, frozen=True):
         workspace: absolute path of the workspace.
         seen: files the model has read or written in this session, by path relative to the workspace ("/" separated).
         emit: shows a piece of output to whoever watches.
+        hidden: whether permission rules keep a path (relative to the workspace) from this call. A tool that goes
+            further than the paths which its `targets` name asks for each, leaves out those, and says how many.
     """
 
     session: str
@@ -43,6 +49,7 @@ class ToolContext(Struct, frozen=True):
     workspace: Path
     seen: Mapping[str, FileMark]
     emit: Callable[[str], None]
+    hidden: Callable[[str], bool] = field(default=_nothing)
 
 
 class ToolOutput(Struct, frozen=True):
@@ -53,11 +60,13 @@ class ToolOutput(Struct, frozen=True):
         data: facts for surfaces and the ledger. Known keys: `path` and `sha256` (a file read or written; `changed`
             true for a write), `diff` (unified diff), `lines`, `truncated`.
         full: the whole output, where `content` is already a page or an excerpt of it.
+        file: a file of ours that holds the whole output, where that is too long for memory; the engine takes it over.
     """
 
     content: str
     data: dict[str, Any] = field(default_factory=dict[str, Any])
     full: str | None = None
+    file: Path | None = None
 
 
 Run = Callable[[Any, ToolContext], Awaitable[ToolOutput]]
@@ -78,7 +87,7 @@ class Tool(Struct, frozen=True):
         renames: argument names of the aliases' owners, to ours (`file_path` → `path`).
         summary: the call in one line for a person; the default is `name(first argument)`.
         preview: what would change (a diff), for the approval; may touch the disk, must not change it.
-        targets: workspace paths that the call touches, for permission rules.
+        targets: workspace paths that the call touches, for permission rules, as the model named them.
     """
 
     name: str

@@ -182,6 +182,8 @@ def _approval(view: View, event: ev.ApprovalRequested | ev.ApprovalResolved) -> 
     if isinstance(event, ev.ApprovalResolved):
         left = tuple(item for item in view.approvals if item.id != event.approval)
         return _with(view, approvals=left, state="waiting" if left else "running")
+    if any(item.id == event.id for item in view.approvals):
+        return view  # asked again, for somebody who was not there the first time
     pending = Pending(event.id, event.call_id, event.tool, event.summary, event.preview, event.reason, event.grant)
     return _with(view, approvals=(*view.approvals, pending), state="waiting")
 

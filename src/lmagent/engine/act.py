@@ -8,27 +8,34 @@ gets a result that says so and is never run.
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Sequence
-from pathlib import Path
 
 import anyio
 from msgspec import Struct
+from msgspec.structs import replace
 
 from lmagent.core.errors import LmagentError, StoreError, ToolError, ungrouped
 from lmagent.core.events import ApprovalRequested, ToolFinished, ToolStarted
 from lmagent.core.events import ToolOutput as OutputEvent
 from lmagent.core.messages import ToolCall, ToolStatus
 from lmagent.core.tool import ToolContext, ToolOutput
-from lmagent.engine import gate, intake
+from lmagent.engine import gate, intake, targets
 from lmagent.engine.loopguard import Alarm, LoopGuard
 from lmagent.engine.session import Session
+from lmagent.engine.state import BYTES_PER_TOKEN
 from lmagent.engine.toolbox import Invocation
 
 CUT_OFF = (
     "Your reply was cut off at the token limit inside this call, so it was not run. "
     "Send it again, shorter: write long files in several parts."
 )
+
+
+RESULTS_SHARE = 0.35
+"""Share of the room between the fixed block and the trigger that all results of one reply may take together."""
+
+SMALLEST_RESULT = 200
+"""Tokens below which an excerpt tells nothing."""
 
 
 class Result(Struct, frozen=True):
@@ -51,10 +58,11 @@ async def act(session: Session, calls: Sequence[ToolCall], truncated: frozenset[
         guard: the turn's loop guard.
     """
     alarms: list[Alarm] = []
+    cap = _cap(session, len(calls))
 
     async def one(call: ToolCall) -> None:
         result = await _carry_out(session, call, truncated, guard, alarms)
-        await _record(session, call, result, guard, alarms)
+        await _record(session, call, result, guard, alarms, cap)
 
     for parallel, group in itertools.groupby(calls, key=lambda call: _is_read(session, call)):
         batch = list(group)
@@ -83,22 +91,37 @@ async def _carry_out(
         return Result(call.name, "error", ToolOutput(CUT_OFF, {"code": "cut_off"}))
     try:
         invocation = session.wiring.toolbox.resolve(call)
+        asked = _request(session, invocation)
     except ToolError as refusal:
         return Result(call.name, "error", ToolOutput(refusal.message, refusal.data))
+    except Exception as bug:  # noqa: BLE001  the tool boundary: what a model writes must not end the session
+        return Result(call.name, "error", _crashed(call.name, bug))
     if (alarm := guard.before(call)) is not None:
         if alarm.action == "stop":
             alarms.append(alarm)
         return Result(invocation.tool.name, "error", ToolOutput(alarm.text, {"code": "loop"}))
-    if (denial := await _permit(session, invocation)) is not None:
+    if (denial := await _permit(session, invocation, asked)) is not None:
         return Result(invocation.tool.name, "denied", denial)
-    return await _run(session, invocation)
+    return await _run(session, invocation, asked)
 
 
-async def _permit(session: Session, invocation: Invocation) -> ToolOutput | None:
+class Asked(Struct, frozen=True):
+    """What the gate is asked, and what a person would be shown."""
+
+    request: gate.Request
+    summary: str
+
+
+def _request(session: Session, invocation: Invocation) -> Asked:
+    tool, named = invocation.tool, invocation.targets
+    request = gate.Request(tool.name, tool.effect, targets.located(str(session.wiring.workspace), named))
+    return Asked(request, invocation.summary)
+
+
+async def _permit(session: Session, invocation: Invocation, asked: Asked) -> ToolOutput | None:
     """None when the call may run, else what the model is told."""
     tool = invocation.tool
-    request = gate.Request(tool.name, tool.effect, _targets(session, invocation))
-    verdict = gate.judge(request, session.state.mode, session.wiring.rules, session.state.grants)
+    verdict = gate.judge(asked.request, session.state.mode, session.wiring.rules, session.state.grants)
     if verdict.decision == "allow":
         return None
     if verdict.decision == "deny":
@@ -107,8 +130,8 @@ async def _permit(session: Session, invocation: Invocation) -> ToolOutput | None
         ApprovalRequested(
             call_id=invocation.call.id,
             tool=tool.name,
-            summary=invocation.summary,
-            preview=_preview(session, invocation),
+            summary=asked.summary,
+            preview=_preview(session, invocation, asked),
             reason=verdict.reason,
             grant=verdict.grant,
         )
@@ -117,31 +140,21 @@ async def _permit(session: Session, invocation: Invocation) -> ToolOutput | None
         return None
     if answer.by == "unattended":
         text = f"Denied: {verdict.reason}, and nobody is there to answer. It was not run. Do what you can without it."
-        return ToolOutput(text, {"code": "denied", "unattended": True})
+        return ToolOutput(text, {"code": "denied", "unattended": True, "summary": asked.summary})
     words = f' They say: "{answer.feedback}"' if answer.feedback else ""
     return ToolOutput(f"The user denied this call. It was not run.{words}", {"code": "denied"})
 
 
-def _targets(session: Session, invocation: Invocation) -> tuple[str, ...]:
-    """The paths that rules are matched against: relative to the workspace, as named and with links resolved."""
-    root = session.state.workspace
-    real_root = os.path.realpath(root)
-    named = [os.path.normpath(os.path.join(root, target)) for target in invocation.targets]
-    real = [os.path.realpath(path) for path in named]
-    pairs = [*((path, root) for path in named), *((path, real_root) for path in real)]
-    return tuple(dict.fromkeys(os.path.relpath(path, base).replace(os.sep, "/") for path, base in pairs))
-
-
-def _preview(session: Session, invocation: Invocation) -> str:
+def _preview(session: Session, invocation: Invocation, asked: Asked) -> str:
     if invocation.tool.preview is None:
         return ""
     try:
-        return invocation.tool.preview(invocation.arguments, _context(session, invocation.call))
-    except (ToolError, OSError) as trouble:
-        return f"(no preview: {trouble})"  # the call itself will say the same, if it is approved
+        return invocation.tool.preview(invocation.arguments, _context(session, invocation.call, asked))
+    except Exception as trouble:  # noqa: BLE001  the call itself will say the same, if it is approved
+        return f"(no preview: {trouble})"
 
 
-async def _run(session: Session, invocation: Invocation) -> Result:
+async def _run(session: Session, invocation: Invocation, asked: Asked) -> Result:
     tool, call = invocation.tool, invocation.call
     durable = tool.effect != "read"
     started = ToolStarted(
@@ -156,7 +169,7 @@ async def _run(session: Session, invocation: Invocation) -> Result:
     begun = clock.monotonic()
     status: ToolStatus = "error"
     try:
-        output = await tool.run(invocation.arguments, _context(session, call))
+        output = await tool.run(invocation.arguments, _context(session, call, asked))
         status = "ok"
     except ToolError as refusal:
         output = ToolOutput(refusal.message, refusal.data)
@@ -165,13 +178,19 @@ async def _run(session: Session, invocation: Invocation) -> Result:
     except LmagentError as failure:
         output = ToolOutput(str(failure))
     except Exception as bug:  # noqa: BLE001  the tool boundary: a bug in a tool must not end the session
-        output = ToolOutput(f"{tool.name} failed: {type(bug).__name__}: {bug}", {"code": "crashed"})
+        output = _crashed(tool.name, bug)
     return Result(tool.name, status, output, round(clock.monotonic() - begun, 4), durable)
 
 
-async def _record(session: Session, call: ToolCall, result: Result, guard: LoopGuard, alarms: list[Alarm]) -> None:
+def _crashed(tool: str, bug: Exception) -> ToolOutput:
+    return ToolOutput(f"{tool} failed: {type(bug).__name__}: {bug}", {"code": "crashed"})
+
+
+async def _record(
+    session: Session, call: ToolCall, result: Result, guard: LoopGuard, alarms: list[Alarm], cap: int
+) -> None:
     output = result.output
-    content, artifact = await _take_in(session, output)
+    content, artifact = await _take_in(session, output, cap)
     if output.data.get("code") not in ("loop", "denied"):
         alarm = guard.after(call, result.status, output.content)
         if alarm is not None and alarm.action == "hint":
@@ -192,22 +211,33 @@ async def _record(session: Session, call: ToolCall, result: Result, guard: LoopG
     await session.record(finished, sync=result.durable)
 
 
-async def _take_in(session: Session, output: ToolOutput) -> tuple[str, str | None]:
+def _cap(session: Session, calls: int) -> int:
+    """Tokens of one result: the results of one reply arrive together, and must leave room for going on."""
+    window = session.window
+    room = window.trigger - session.state.fixed_bytes // BYTES_PER_TOKEN
+    return min(window.result_cap, max(SMALLEST_RESULT, int(room * RESULTS_SHARE) // calls))
+
+
+async def _take_in(session: Session, output: ToolOutput, cap: int) -> tuple[str, str | None]:
     """What the model is told, and the blob of the whole where that is more."""
-    cap = session.window.result_cap
     content = output.content or "(no output)"
+    if output.file is not None:
+        artifact = await session.keep_file(output.file)
+        return intake.cap(content, cap, artifact[:12]), artifact
     if output.full is None and intake.fits(content, cap):
         return content, None
     whole = output.content if output.full is None else output.full
-    artifact = await session.log.put_blob(whole.encode("utf-8", "surrogatepass"))
+    artifact = await session.keep(whole)
     return intake.cap(content, cap, artifact[:12]), artifact
 
 
-def _context(session: Session, call: ToolCall) -> ToolContext:
-    return ToolContext(
+def _context(session: Session, call: ToolCall, asked: Asked) -> ToolContext:
+    context = ToolContext(
         session=session.state.session,
         call=call.id,
-        workspace=Path(session.state.workspace),
+        workspace=session.wiring.workspace,
         seen=session.state.files,
         emit=lambda text: session.emit_live(OutputEvent(call_id=call.id, text=text, turn=session.state.turn)),
     )
+    hides = gate.sight(asked.request, session.wiring.rules)
+    return replace(context, hidden=targets.through_links(str(session.wiring.workspace), hides)) if hides else context

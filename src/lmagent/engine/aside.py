@@ -13,13 +13,16 @@ import msgspec
 from lmagent.core.messages import Message, Text, ToolResult, user
 from lmagent.core.model import ModelEvent
 from lmagent.engine.session import Session
+from lmagent.engine.state import SessionState
+
+NO_RESULT_YET = "(no result yet)"
 
 
 def ask_aside(session: Session, question: str, max_tokens: int | None = None) -> AsyncIterator[ModelEvent]:
     """Stream the answer to `question`; nothing is recorded.
 
     Args:
-        session: the session; between steps, so that no call is open.
+        session: the session.
         question: what to ask.
         max_tokens: cap on the answer.
 
@@ -28,11 +31,17 @@ def ask_aside(session: Session, question: str, max_tokens: int | None = None) ->
     """
     request = msgspec.structs.replace(
         session.request(),
-        messages=_with_tail(session.state.messages, question),
+        messages=_with_tail(_complete(session.state), question),
         tool_choice="none",
         max_tokens=max_tokens,
     )
     return session.wiring.provider.stream(request)
+
+
+def _complete(state: SessionState) -> list[Message]:
+    """The conversation, with results for calls that have none yet: no request may lack them."""
+    results = [result or ToolResult(call, "interrupted", NO_RESULT_YET) for call, result in state.calls.items()]
+    return [*state.messages, *(Message("tool", (result,)) for result in results)]
 
 
 def _with_tail(messages: Sequence[Message], text: str) -> list[Message]:

@@ -12,15 +12,18 @@ from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
+from msgspec import Struct
 
 from lmagent.core.errors import ProviderError
 from lmagent.core.events import CompactionDone, Notice
 from lmagent.core.messages import Message, Text, ToolResult, user
 from lmagent.core.model import Reply
-from lmagent.engine import ledger
+from lmagent.engine import intake, ledger
 from lmagent.engine.aside import ask_aside
 from lmagent.engine.session import Session
 from lmagent.engine.state import BYTES_PER_TOKEN, SessionState, message_bytes
+
+Trigger = Literal["window", "overflow", "command"]
 
 SUMMARY_REQUEST = (
     "[The conversation must be shortened. Do not call a tool. Write a summary for yourself, at most 600 words: what "
@@ -33,8 +36,17 @@ SUMMARY_TOKENS = 1200
 ASK_WINDOW_AT = 2500
 """Prompt tokens from which the window matters: the smallest one in use is 4,096, and the reply needs room too."""
 
-SMALL_WINDOW_SHARE = 0.25
-"""In a small window, recent messages and user text may each take at most this share of the trigger."""
+USER_SHARE, RECENT_SHARE, LISTS_SHARE, SUMMARY_SHARE = 0.25, 0.3, 0.08, 0.15
+"""What each part may take at most of the room between the fixed block and the trigger, so that a cut lasts."""
+
+SMALLEST_SHARE = 400
+"""Bytes of a result that are kept at least when results are shortened."""
+
+ASKED_FOR_RECENT_SHARE = 0.02
+"""The same for recent messages when a person asks for a cut: who asks wants it short."""
+
+WORTH_A_SUMMARY = 5
+"""A summary is asked for when it replaces at least this many times its own size: it costs a model call."""
 
 
 async def compact_if_needed(session: Session) -> None:
@@ -57,16 +69,24 @@ async def _ask_window(session: Session) -> None:
         learn_window(session, window)
 
 
-async def compact(session: Session, trigger: Literal["window", "overflow", "command"]) -> None:
+async def compact(session: Session, trigger: Trigger) -> None:
     """Cut the conversation now."""
     focus, session.wants_compaction = session.wants_compaction or "", None
     state = session.state
     if not state.messages:
         return
     before = state.estimate_tokens()
-    summary = "" if trigger == "overflow" else await _summary(session, focus)
-    messages = cut(state, summary, keep_recent=_share(session, "recent"), keep_user=_share(session, "user"))
-    after = (state.fixed_bytes + sum(map(message_bytes, messages))) // BYTES_PER_TOKEN
+    budget = _budget(session, trigger)
+    wanted = trigger == "command" or (trigger == "window" and _worth_a_summary(state, budget))
+    summary = await _summary(session, focus, budget.summary) if wanted else ""
+    messages = cut(state, summary, budget)
+    size = sum(map(message_bytes, messages))
+    if size >= state.conversation_bytes:  # a cut that gains nothing is none
+        if trigger == "command":
+            text = "the conversation is too short to be shortened"
+            await session.record(Notice(level="info", code="not_compacted", text=text))
+        return
+    after = (state.fixed_bytes + size) // BYTES_PER_TOKEN
     event = CompactionDone(
         messages=messages,
         trigger=trigger,
@@ -87,20 +107,41 @@ def learn_window(session: Session, window: int | None) -> None:
         session.window = msgspec.structs.replace(session.window, tokens=learned, reserve=reserve)
 
 
-def cut(state: SessionState, summary: str, *, keep_recent: int, keep_user: int) -> tuple[Message, ...]:
+class Budget(Struct, frozen=True):
+    """Tokens that each part of what is kept may take at most."""
+
+    user: int
+    recent: int
+    lists: int
+    summary: int
+
+
+def _budget(session: Session, trigger: Trigger) -> Budget:
+    window = session.window
+    share = ASKED_FOR_RECENT_SHARE if trigger == "command" else RECENT_SHARE
+    notes = sum(len(text.encode("utf-8", "replace")) for text in session.state.notes.values())
+    room = max(400, window.trigger - (session.state.fixed_bytes + notes) // BYTES_PER_TOKEN)
+    return Budget(
+        user=min(window.keep_user, int(room * USER_SHARE)),
+        recent=min(window.keep_recent, int(room * share)),
+        lists=int(room * LISTS_SHARE),
+        summary=min(SUMMARY_TOKENS, int(room * SUMMARY_SHARE)),
+    )
+
+
+def cut(state: SessionState, summary: str, budget: Budget) -> tuple[Message, ...]:
     """The new conversation.
 
     Args:
-        state: the session before the cut; between steps, so that no call is open.
+        state: the session before the cut; no call is open.
         summary: the model's summary; empty for a ledger-only cut.
-        keep_recent: tokens of the last messages to keep.
-        keep_user: tokens of user text to keep.
+        budget: what may be kept.
     """
-    start = _recent_start(state.messages, keep_recent * BYTES_PER_TOKEN)
-    recent = list(state.messages[start:])
-    said_later = {message.text for message in recent if message.role == "user"}
-    earlier = [text for text in state.user_texts if not any(text in later for later in said_later)]
-    block = ledger.block(state, earlier, summary, keep_user * BYTES_PER_TOKEN, goes_on=not recent)
+    start = _recent_start(state.messages, budget.recent * BYTES_PER_TOKEN)
+    recent = _fitted(state.messages[start:], budget.recent * BYTES_PER_TOKEN)
+    earlier = [text for text, at in zip(state.user_texts, state.user_at, strict=True) if at < start]
+    sizes = ledger.Sizes(budget.user * BYTES_PER_TOKEN, budget.lists * BYTES_PER_TOKEN)
+    block = ledger.block(state, earlier, summary, sizes, goes_on=not recent)
     if recent and recent[0].role == "user":
         first = recent.pop(0)
         return (Message("user", (Text(block + "\n\n"), *first.parts)), *recent)
@@ -123,12 +164,38 @@ def _recent_start(messages: Sequence[Message], budget: int) -> int:
     return start
 
 
-async def _summary(session: Session, focus: str) -> str:
+def _fitted(messages: Sequence[Message], budget: int) -> list[Message]:
+    """The kept tail within its budget: where one group is larger, its results are shortened, each to its share."""
+    if sum(map(message_bytes, messages)) <= budget:
+        return list(messages)
+    results = sum(message.role == "tool" for message in messages)
+    if not results:
+        return list(messages)
+    share = max(SMALLEST_SHARE, budget // results)
+    return [_shortened(message, share) for message in messages]
+
+
+def _shortened(message: Message, size: int) -> Message:
+    if message.role != "tool":
+        return message
+    (result,) = message.parts
+    assert isinstance(result, ToolResult)
+    content = intake.shorten(result.content, size)
+    return Message("tool", (ToolResult(result.call_id, result.status, content),))
+
+
+def _worth_a_summary(state: SessionState, budget: Budget) -> bool:
+    start = _recent_start(state.messages, budget.recent * BYTES_PER_TOKEN)
+    gone = sum(map(message_bytes, state.messages[:start])) // BYTES_PER_TOKEN
+    return gone >= WORTH_A_SUMMARY * budget.summary
+
+
+async def _summary(session: Session, focus: str, tokens: int) -> str:
     """The model's summary, asked for on the prefix that it has cached; empty when it cannot be had."""
     wish = f"{SUMMARY_REQUEST}\nKeep above all: {focus}" if focus else SUMMARY_REQUEST
     reply: Reply | None = None
     try:
-        async for event in ask_aside(session, wish, SUMMARY_TOKENS):
+        async for event in ask_aside(session, wish, tokens):
             if isinstance(event, Reply):
                 reply = event
     except ProviderError as failure:
@@ -136,12 +203,6 @@ async def _summary(session: Session, focus: str) -> str:
         await session.record(Notice(level="warning", code="summary_failed", text=text))
         return ""
     return reply.message.text.strip() if reply and not reply.message.tool_calls else ""
-
-
-def _share(session: Session, what: Literal["recent", "user"]) -> int:
-    window = session.window
-    wanted = window.keep_recent if what == "recent" else window.keep_user
-    return min(wanted, int(window.trigger * SMALL_WINDOW_SHARE))
 
 
 def _just_compacted(state: SessionState) -> bool:

@@ -13,26 +13,36 @@ from msgspec import Struct
 
 Kind = Literal["done", "blocked", "waiting", "question", "narration"]
 
-_BLOCKED = re.compile(r"^[\s*_#>-]*BLOCKED:[\s*_]*(?P<reason>.*)", re.MULTILINE | re.DOTALL)
+_BLOCKED = re.compile(r"^[\s*_#>]*BLOCKED:[\s*_]*(?P<reason>.*)", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(r"^(```|~~~).*?^\1[^\n]*$", re.MULTILINE | re.DOTALL)
 _WAIT = re.compile(
     r"^[\s*_#>-]*WAIT:[\s*_]*(?P<when>\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)"
     r"[\s*_]*:?[\s*_]*(?P<reason>.*)",
     re.MULTILINE,
 )
-_COMPLETE = re.compile(r"\bTASK_COMPLETE\b")
+_COMPLETE = re.compile(r"^\W*TASK_COMPLETE\b|\bTASK_COMPLETE\W*$")
+_MARKER = re.compile(r"\bTASK_COMPLETE\b:?")
 _INTENT = re.compile(
-    r"\b(?:I(?:'|’)ll|I will|I(?:'|’)m going to|I am going to|I need to|I should|let me(?! know)|let(?:'|’)s|"
-    r"(?:next|first|now|then),? I(?:'|’)?(?: will|ll)?|I(?:'|’)m (?:now )?(?:about to|reading|checking|looking)|"
-    r"proceeding to|starting (?:by|with))\b",
+    r"\b(?:I(?:'|’)ll|I will|I(?:'|’)m going to|I am going to|"
+    r"I (?:still |also |now |first )?(?:need to|should)(?! (?:also )?(?:note|mention|add|point|say|ask|know|warn))|"
+    r"let me(?! know)|let(?:'|’)s|"
+    r"I(?:'|’)m (?:now )?(?:about to|reading|checking|looking)|proceeding to|starting (?:by|with))\b",
     re.IGNORECASE,
 )
 _ACTION = re.compile(
     r"\b(?:read|open|look|check|list|search|grep|find|creat|writ|edit|updat|fix|run|execut|examin|inspect|explor|"
-    r"start|begin|proceed|continu|call|use|add|implement|gather|review|scan|analy[sz]|summari[sz]|fetch|load|test)",
+    r"start|begin|proceed|continu|call|use|handl|add|implement|gather|review|scan|analy[sz]|summari[sz]|fetch|load|test|"
+    r"do (?:it|that|this|so)\b)",
+    re.IGNORECASE,
+)
+_UNDER_WAY = re.compile(
+    r"(?:now )?(?:reading|opening|looking|checking|listing|searching|creating|writing|editing|updating|fixing|running|"
+    r"examining|inspecting|scanning|analy[sz]ing|fetching|loading|testing)\b.{0,100}(?:\bnow\W*|…|\.\.\.|:)$",
     re.IGNORECASE,
 )
 _LATER = re.compile(
-    r"\b(?:if|once|when|after|unless|as soon as) you\b|\bremember\b|\bin (?:the )?future\b", re.IGNORECASE
+    r"\b(?:if|once|when|after|unless|as soon as) you\b|\bremember\b|\b(?:happy|glad) to\b|\bin (?:the )?future\b",
+    re.IGNORECASE,
 )
 _COURTESY = re.compile(
     r"\b(?:anything else|would you like|do you want me|want me to|shall i|should i also|need (?:any|more|further)|"
@@ -58,11 +68,11 @@ def classify(text: str, *, acted: bool) -> Ending:
         acted: whether any tool has run in this turn; before that, an announcement is narration even in a long text.
     """
     stripped = text.strip()
-    if found := _WAIT.search(stripped):
+    if found := _WAIT.search(_last_paragraph(stripped)):
         return Ending("waiting", found["reason"].strip() or "no reason given", found["when"])
-    if found := _BLOCKED.search(stripped):
+    if found := _BLOCKED.search(_last_paragraph(stripped)):
         return Ending("blocked", found["reason"].strip())
-    if _COMPLETE.search(stripped):
+    if _COMPLETE.search(stripped.rpartition("\n")[2]):
         return Ending("done")
     last = _last_sentence(stripped)
     if last.endswith("?"):
@@ -74,13 +84,18 @@ def classify(text: str, *, acted: bool) -> Ending:
 
 def answer_of(text: str) -> str:
     """The final answer without the marker that some models end on."""
-    return _COMPLETE.sub("", text).strip()
+    return _MARKER.sub("", text).strip() if _COMPLETE.search(text.strip().rpartition("\n")[2]) else text.strip()
+
+
+def _last_paragraph(text: str) -> str:
+    """The last paragraph outside code fences, whose content says nothing about the task."""
+    return re.split(r"\n\s*\n", _FENCE.sub("", text).strip())[-1]
 
 
 def _announces(last: str, whole: str, *, acted: bool) -> bool:
     if "```" in whole[-8:] or _LATER.search(last):
         return False
-    if _INTENT.search(last) and _ACTION.search(last):
+    if (_INTENT.search(last) and _ACTION.search(last)) or _UNDER_WAY.match(last):
         return True
     # Nothing has been done yet, and a short text opens with an announcement: "I'll check the files. One moment."
     opening = _SENTENCE_END.split(whole, maxsplit=1)[0]

@@ -1,34 +1,45 @@
 """Gate: (call, mode, rules) → allow, ask or deny, with the reason. One gate for every surface and every sub-agent.
 
-A rule is `tool`, `tool(path pattern)`, `effect:write`, or `*`; a pattern is a glob over workspace paths (`src/**`,
-`*.md`). Deny rules win over ask rules, ask rules over allow rules and grants, and those over the mode:
+What a rule can say is in `rules.py`. Deny rules win over ask rules, ask rules over allow rules and grants, and those
+over the mode:
 
     auto     everything is allowed
     normal   reads are allowed; write, exec and net ask
     manual   everything asks
+
+A rule on paths is matched against the paths that a call names. A walker (grep, glob, ls) names only where it begins, so
+what rules forbid further down is taken out of its sight: see `sight`.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Literal
 
 from msgspec import Struct, field
 
 from lmagent.core.errors import ConfigError
 from lmagent.core.events import PermissionMode
+from lmagent.engine.rules import Rule, check_rule, parsed
+from lmagent.engine.targets import Hides
 
-_RULE = re.compile(r"(?P<name>\*|effect:(?:read|write|exec|net)|[A-Za-z0-9_.-]+)(?:\((?P<pattern>.*)\))?")
+__all__ = ["Request", "Rules", "Verdict", "check_rule", "judge", "sight"]
 
 
 class Rules(Struct, frozen=True):
-    """Rules by verdict, as written in the configuration."""
+    """Rules by verdict, as written in the configuration.
+
+    Raises:
+        ConfigError: one of them cannot be understood; a denial that is passed over would be an allowance.
+    """
 
     allow: tuple[str, ...] = ()
     ask: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """See `Raises`."""
+        parsed((*self.allow, *self.ask, *self.deny))
 
 
 class Verdict(Struct, frozen=True):
@@ -49,13 +60,13 @@ class Request(Struct, frozen=True):
 
 def judge(request: Request, mode: PermissionMode, rules: Rules, grants: Sequence[str] = ()) -> Verdict:
     """Decide on a call."""
-    if rule := _first_match(rules.deny, request, every=False):
-        return Verdict("deny", f"the rule deny {rule!r} forbids it")
+    if rule := _forbidding(rules.deny, request):
+        return Verdict("deny", f"the rule deny {str(rule)!r} forbids it")
     grant = request.tool
-    if rule := _first_match(rules.ask, request, every=False):
-        return Verdict("ask", f"the rule ask {rule!r} wants a person to decide")
-    if rule := _first_match((*rules.allow, *grants), request, every=True):
-        return Verdict("allow", f"the rule allow {rule!r} covers it")
+    if rule := _forbidding(rules.ask, request):
+        return Verdict("ask", f"the rule ask {str(rule)!r} wants a person to decide")
+    if rule := _allowing((*rules.allow, *filter(_understood, grants)), request):
+        return Verdict("allow", f"the rule allow {str(rule)!r} covers it")
     if mode == "auto":
         return Verdict("allow", "mode auto allows everything")
     if mode == "normal" and request.effect == "read":
@@ -63,53 +74,62 @@ def judge(request: Request, mode: PermissionMode, rules: Rules, grants: Sequence
     return Verdict("ask", f"mode {mode} asks before {_doing(request.effect)}", grant)
 
 
-def check_rule(rule: str, origin: str = "") -> str:
-    """The rule, if it can be understood.
+def sight(request: Request, rules: Rules) -> Hides | None:
+    """What a call that may run must not see below the paths that it names; None where no rule hides anything.
 
-    Args:
-        rule: as it was written.
-        origin: where it was written, for the message.
-
-    Raises:
-        ConfigError: it cannot.
+    What a rule denies is hidden, and so is what a rule wants to be asked about, except below a path that the call
+    named and a person therefore was asked about.
     """
-    if _RULE.fullmatch(rule.strip()) is None:
-        raise ConfigError(
-            f"permission rule {rule!r}{f' ({origin})' if origin else ''} cannot be understood",
-            fix="write it as tool, tool(path pattern), effect:write or *, for example write(docs/**)",
-        )
-    return rule.strip()
+    deny = [rule for rule in _of(rules.deny, request) if rule.pattern]
+    ask = [rule for rule in _of(rules.ask, request) if rule.pattern]
+    if not deny and not ask:
+        return None
+    approved = [target for target in request.targets if any(rule.covers(target, below=True) for rule in ask)]
+
+    def hides(path: str) -> bool:
+        if any(rule.covers(path, below=True) for rule in deny):
+            return True
+        return any(rule.covers(path, below=True) for rule in ask) and not any(_beneath(path, at) for at in approved)
+
+    return hides
 
 
-def _first_match(rules: Sequence[str], request: Request, *, every: bool) -> str:
-    """The first rule that covers the request; with `every`, all of its targets (an allowance), else any one of them."""
-    for rule in rules:
-        found = _RULE.fullmatch(rule.strip())
-        if found is None or not _covers_name(found["name"], request):
-            continue
-        pattern = found["pattern"]
-        if pattern is None or pattern == "**":
+def _beneath(path: str, folder: str) -> bool:
+    return folder in (".", path) or path.startswith(f"{folder}/")
+
+
+def _of(rules: Sequence[str], request: Request) -> list[Rule]:
+    return [rule for rule in parsed(rules) if rule.names(request.tool, request.effect)]
+
+
+def _forbidding(rules: Sequence[str], request: Request) -> Rule | None:
+    """The first rule that covers any path of the request."""
+    for rule in _of(rules, request):
+        if _any_path(rule) or any(rule.covers(target, below=True) for target in request.targets):
             return rule
-        hits = [_glob(pattern).fullmatch(target) is not None for target in request.targets]
-        if hits and (all(hits) if every else any(hits)):
+    return None
+
+
+def _allowing(rules: Sequence[str], request: Request) -> Rule | None:
+    """The first rule that covers all paths of the request."""
+    for rule in _of(rules, request):
+        if _any_path(rule) or (request.targets and all(rule.covers(at, below=False) for at in request.targets)):
             return rule
-    return ""
+    return None
 
 
-def _covers_name(name: str, request: Request) -> bool:
-    return name in ("*", request.tool, f"effect:{request.effect}")
+def _understood(grant: str) -> bool:
+    """A grant comes from the log: one that cannot be understood allows nothing, and ends nothing."""
+    try:
+        parsed([grant])
+    except ConfigError:
+        return False
+    return True
+
+
+def _any_path(rule: Rule) -> bool:
+    return rule.pattern in ("", "**")
 
 
 def _doing(effect: str) -> str:
     return {"read": "reading", "write": "writing", "exec": "running", "net": "connecting"}.get(effect, effect)
-
-
-@lru_cache(maxsize=256)
-def _glob(pattern: str) -> re.Pattern[str]:
-    """`**` crosses folders, `*` and `?` do not; a pattern without a slash matches a file of that name anywhere."""
-    prefix = "" if "/" in pattern else "(?:.*/)?"
-    body = "".join(
-        {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}.get(piece, re.escape(piece))
-        for piece in re.split(r"(\*\*/|\*\*|\*|\?)", pattern)
-    )
-    return re.compile(prefix + body, re.DOTALL)

@@ -37,6 +37,17 @@ def cap(text: str, tokens: int, artifact: str) -> str:
     return head.decode("utf-8", "ignore") + note + tail.decode("utf-8", "ignore")
 
 
+def shorten(text: str, size: int) -> str:
+    """Head and tail of a text within about `size` bytes; what is left out stays on record."""
+    raw = text.encode("utf-8", "replace")
+    if len(raw) <= size:
+        return text
+    head_size = int(size * HEAD_SHARE)
+    head = raw[:head_size].decode("utf-8", "ignore")
+    tail = raw[len(raw) - (size - head_size) :].decode("utf-8", "ignore")
+    return f"{head}\n[… {len(raw) - size} bytes left out for want of room; recall finds them …]\n{tail}"
+
+
 def _whole_lines(piece: bytes, *, keep_start: bool) -> bytes:
     """Cut a piece at a line end where one is near, so that no line is shown in half."""
     if keep_start:

@@ -26,16 +26,22 @@ async def run_until_idle(session: Session) -> TurnFinished | None:
         if session.wants_resume:
             session.wants_resume = False
             if session.state.turn_open or session.state.owes_reply:
-                last = await _guarded(session, turn.resume)
+                last = await _guarded(session, turn.resume) or last
                 continue
-        if not session.state.waiting("submit", "queue", "steer"):
+        if session.state.waiting("submit", "queue", "steer"):
+            await _close_leftover(session)
+            last = await _guarded(session, turn.begin) or last
+        elif session.wants_compaction is not None:
+            await _close_leftover(session)
+            await _guarded(session, turn.compact_only)
+        else:
             break
-        if session.state.turn_open:
-            await recovery.close_turn(session, "crash", "the program ended in the middle of this turn")
-        last = await _guarded(session, turn.begin)
-    if session.wants_compaction is not None and not session.closed:
-        await _guarded(session, turn.compact_only)
     return last
+
+
+async def _close_leftover(session: Session) -> None:
+    if session.state.turn_open:
+        await recovery.close_turn(session, "crash", "the program ended in the middle of this turn")
 
 
 async def _guarded(session: Session, work: Callable[[Session], Awaitable[TurnFinished | None]]) -> TurnFinished | None:
@@ -45,8 +51,9 @@ async def _guarded(session: Session, work: Callable[[Session], Awaitable[TurnFin
         try:
             outcome = await work(session)
         except anyio.get_cancelled_exc_class():
-            with anyio.CancelScope(shield=True):
-                outcome = await recovery.close_turn(session, "interrupt", "interrupted by the user")
+            if session.state.turn_open:
+                with anyio.CancelScope(shield=True):
+                    outcome = await recovery.close_turn(session, "interrupt", "interrupted by the user")
             raise
         finally:
             session.scope = None

@@ -4,27 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from lmagent.engine.state import SessionState
 
-MAX_FILES = 60
-MAX_ARTIFACTS = 40
+
+class Sizes(Struct, frozen=True):
+    """Bytes that the user's texts may take, and each of the lists (files, artifacts)."""
+
+    user: int
+    lists: int
 
 
-def block(state: SessionState, user_texts: Sequence[str], summary: str, user_budget: int, *, goes_on: bool) -> str:
+def block(state: SessionState, user_texts: Sequence[str], summary: str, sizes: Sizes, *, goes_on: bool) -> str:
     """The text that takes the place of what was cut.
 
     Args:
         state: the session.
         user_texts: what the user said in the part that was cut, oldest first.
         summary: the model's summary, if there is one.
-        user_budget: bytes of user text to keep; the first text (the task) and the latest ones stay longest.
+        sizes: bytes to keep; of the user's texts, the first (the task) and the latest ones stay longest.
         goes_on: whether nothing follows, so that the model must be told to go on.
     """
     parts = ["[The earlier conversation was shortened. What follows is the record of it.]"]
     if user_texts:
-        said = "\n".join(f"<user_said>\n{text}\n</user_said>" for text in _within(user_texts, user_budget))
+        said = "\n".join(f"<user_said>\n{text}\n</user_said>" for text in _within(user_texts, sizes.user))
         parts.append(f"What the user said, in order:\n{said}")
-    parts += [section for section in (_files(state), _artifacts(state), _notes(state), _error(state)) if section]
+    parts += [
+        section
+        for section in (_files(state, sizes.lists), _artifacts(state, sizes.lists), _notes(state), _error(state))
+        if section
+    ]
     if summary:
         parts.append(f"Your own summary:\n{summary}")
     parts.append(
@@ -67,22 +77,31 @@ def _shorten(text: str, budget: int) -> str:
     return f"{head}\n[… {len(raw) - 2 * half} bytes left out …]\n{tail}"
 
 
-def _files(state: SessionState) -> str:
-    if not state.files:
-        return ""
-    latest = list(state.files.items())[-MAX_FILES:]
+def _files(state: SessionState, size: int) -> str:
     rows = [
-        f"- {path} ({'changed by you' if mark.changed else 'read'}, sha256 {mark.sha256[:8]})" for path, mark in latest
+        f"- {path} ({'changed by you' if mark.changed else 'read'}, sha256 {mark.sha256[:8]})"
+        for path, mark in state.files.items()
     ]
-    more = f"\n- and {len(state.files) - MAX_FILES} more" if len(state.files) > MAX_FILES else ""
-    return "Files so far:\n" + "\n".join(rows) + more
+    return _latest("Files so far:", rows, size)
 
 
-def _artifacts(state: SessionState) -> str:
-    if not state.artifacts:
+def _artifacts(state: SessionState, size: int) -> str:
+    rows = [f"- artifact:{handle}: {what}" for handle, what in state.artifacts.items()]
+    return _latest("Long outputs on record (read_artifact):", rows, size)
+
+
+def _latest(title: str, rows: Sequence[str], size: int) -> str:
+    """The latest rows that fit, and how many more there are."""
+    kept: list[str] = []
+    for row in reversed(rows):
+        size -= len(row.encode("utf-8", "replace")) + 1
+        if size < 0:
+            break
+        kept.append(row)
+    if not rows:
         return ""
-    rows = [f"- artifact:{handle}: {what}" for handle, what in list(state.artifacts.items())[-MAX_ARTIFACTS:]]
-    return "Long outputs on record (read_artifact):\n" + "\n".join(rows)
+    more = [f"- and {len(rows) - len(kept)} earlier ones"] if len(kept) < len(rows) else []
+    return "\n".join([title, *more, *reversed(kept)])
 
 
 def _notes(state: SessionState) -> str:

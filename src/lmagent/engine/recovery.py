@@ -30,7 +30,7 @@ async def report_interrupted_calls(session: Session) -> None:
 
 async def close_turn(session: Session, cause: Literal["interrupt", "crash"], reason: str) -> TurnFinished:
     """End a turn that cannot go on: every call gets its result, what was said so far is kept."""
-    await _close_calls(session)
+    await close_calls(session)
     await _keep_partial(session)
     for request in list(session.state.approvals.values()):
         await session.record(ApprovalResolved(approval=request.id, call_id=request.call_id, approved=False, by=cause))
@@ -42,12 +42,13 @@ async def close_turn(session: Session, cause: Literal["interrupt", "crash"], rea
 
 async def close_conversation(session: Session) -> None:
     """Before a new input: nothing is left open, and what has been sent without an answer is answered."""
-    await _close_calls(session)
+    await close_calls(session)
     if session.state.awaits_reply:
         await session.record(MessageAdded(message=assistant(NO_REPLY), origin="recovery"))
 
 
-async def _close_calls(session: Session) -> None:
+async def close_calls(session: Session) -> None:
+    """Give every open call a result, so that the conversation can be sent or cut."""
     await report_interrupted_calls(session)
     for call in session.state.open_calls:
         await _report(session, call, NOT_RUN, "not_run")

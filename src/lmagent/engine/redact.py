@@ -1,22 +1,29 @@
-"""Redaction at the event boundary: a known secret never reaches the log, a watcher or the model."""
+"""Redaction at the event boundary: a known secret never reaches the log, an artifact, a watcher or the model."""
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeVar
 
 import msgspec
 
-from lmagent.core.events import DurableEvent, decode, encode
+from lmagent.core.events import DurableEvent, Event, SessionCreated
 
 MASK = "[redacted]"
 MIN_LENGTH = 8
 """Shorter values are placeholders ("x") and would mask ordinary words."""
 
 PLACEHOLDERS = frozenset({"lm-studio", "not-needed", "no-key-required", "EMPTY"})
+LONGEST_WORD = 20
+"""Letters up to this many are a word ("assistant"), which somebody typed where a server wants any key at all."""
+
+E = TypeVar("E", bound=Event)
 
 
 class Redactor:
-    """Replaces known secrets in events.
+    """Replaces known secrets.
 
     Args:
         secrets: the values; placeholders that local servers accept as a key are left alone.
@@ -24,16 +31,76 @@ class Redactor:
 
     def __init__(self, secrets: Sequence[str]) -> None:
         real = {value for value in secrets if len(value) >= MIN_LENGTH and value not in PLACEHOLDERS}
-        # As they stand inside a JSON string, quotes left off; the longest first, since one may contain another.
-        self._needles = sorted((msgspec.json.encode(value)[1:-1] for value in real), key=len, reverse=True)
+        words = {value for value in real if value.isalpha() and len(value) <= LONGEST_WORD}
+        # Also as it stands inside JSON, in a call's arguments. The longest first, since one may contain another.
+        escaped = {msgspec.json.encode(value)[1:-1].decode() for value in real - words}
+        self._needles = sorted((real - words) | escaped, key=len, reverse=True)
+        self._held: dict[str, str] = {}
+
+    def text(self, text: str) -> str:
+        """The text without secrets."""
+        for needle in self._needles:
+            if needle in text:
+                text = text.replace(needle, MASK)
+        return text
+
+    def file(self, path: Path) -> None:
+        """Take the secrets out of a file, in place: the mask is made as long as what it hides.
+
+        Raises:
+            OSError: it cannot be read or written.
+        """
+        if not self._needles:
+            return
+        needles = [needle.encode("utf-8", "surrogatepass") for needle in self._needles]
+        with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as content:
+            for needle in needles:
+                mask = (MASK.encode() + b"*" * len(needle))[: len(needle)]
+                at = content.find(needle)
+                while at >= 0:
+                    content[at : at + len(needle)] = mask
+                    at = content.find(needle, at + len(needle))
 
     def event(self, event: DurableEvent) -> DurableEvent:
-        """The event without secrets; the same object when there are none in it."""
+        """The event without secrets. The fixed block of a session is ours and holds none."""
+        if not self._needles or isinstance(event, SessionCreated):
+            return event
+        plain = msgspec.to_builtins(event)
+        clean = self._walk(plain)
+        return event if clean == plain else msgspec.convert(clean, type(event))
+
+    def stream(self, name: str, piece: str) -> str:
+        """A piece of a live stream without secrets; what may be the beginning of one is held back till the next.
+
+        Args:
+            name: which stream; each is held back by itself.
+            piece: what came.
+        """
         if not self._needles:
-            return event
-        line = encode(event)
-        if not any(needle in line for needle in self._needles):
-            return event
-        for needle in self._needles:
-            line = line.replace(needle, MASK.encode())
-        return decode(line)
+            return piece
+        text = self.text(self._held.pop(name, "") + piece)
+        hold = max((_overlap(text, needle) for needle in self._needles), default=0)
+        if hold:
+            self._held[name] = text[-hold:]
+        return text[: len(text) - hold]
+
+    def rest(self, name: str) -> str:
+        """What is held back of a stream that has ended: nothing follows it, so it is no secret."""
+        return self._held.pop(name, "")
+
+    def _walk(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, list | tuple):
+            return [self._walk(item) for item in value]  # type: ignore[reportUnknownVariableType]
+        if isinstance(value, dict):
+            return {key: self._walk(item) for key, item in value.items()}  # type: ignore[reportUnknownVariableType]
+        return value
+
+
+def _overlap(text: str, needle: str) -> int:
+    """How many characters at the end of the text are the beginning of the needle."""
+    for length in range(min(len(needle) - 1, len(text)), 0, -1):
+        if text.endswith(needle[:length]):
+            return length
+    return 0

@@ -8,6 +8,7 @@ ahead of the log.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 
 import anyio
 import msgspec
@@ -36,11 +37,17 @@ from lmagent.core.events import (
     Event,
     InputReceived,
     InputWithdrawn,
+    MessageAdded,
     ModeChanged,
     ModelChanged,
     Notice,
+    PermissionMode,
     SessionCreated,
     SessionRenamed,
+    TextDelta,
+    ThinkingDelta,
+    ToolFinished,
+    ToolOutput,
 )
 from lmagent.core.model import ModelRequest
 from lmagent.core.ports import Clock, Provider, SessionLog
@@ -48,6 +55,8 @@ from lmagent.engine.gate import Rules
 from lmagent.engine.redact import Redactor
 from lmagent.engine.state import SessionState
 from lmagent.engine.toolbox import Toolbox
+
+_STRICTNESS: dict[PermissionMode, int] = {"auto": 0, "normal": 1, "manual": 2}
 
 Listener = Callable[[Event], None]
 NoteSource = Callable[[], str]
@@ -62,6 +71,7 @@ class Wiring(Struct):
         toolbox: the tools.
         clock: time.
         agent: prompt, model, limits, window.
+        workspace: where the tools work. Never taken from a log: that is data, and a checkout can bring it.
         rules: permission rules of the configuration.
         attended: whether a person can answer approvals; without one, asking means denying.
         notes: what to keep the model informed of at the tail.
@@ -73,6 +83,7 @@ class Wiring(Struct):
     toolbox: Toolbox
     clock: Clock
     agent: Agent
+    workspace: Path
     rules: Rules = field(default_factory=Rules)
     attended: bool = False
     notes: Sequence[NoteSource] = ()
@@ -98,6 +109,7 @@ class Session:
         self._listeners: list[Listener] = []
         self._answers: dict[str, anyio.Event] = {}
         self._resolved: dict[str, ApprovalResolved] = {}
+        """Answers given in this process, by call. A log's own answers and grants do not count: see `resume`."""
         self.scope: anyio.CancelScope | None = None
         self.wants_resume = False
         self.closed = False
@@ -112,16 +124,30 @@ class Session:
         return session
 
     @classmethod
-    async def resume(cls, log: SessionLog, wiring: Wiring) -> Session:
-        """An existing session: the state is what its log says. Damage in the log becomes a notice."""
+    async def resume(cls, log: SessionLog, wiring: Wiring, opening: SessionCreated) -> Session:
+        """An existing session: the conversation is what its log says. Damage in the log becomes a notice.
+
+        What it may do is not: a log can come with a checkout, so its grants and its answers to approvals end with
+        the process that gave them, and a mode that asks less than `opening` does is not taken over.
+
+        Args:
+            log: its log.
+            wiring: what it works with.
+            opening: what a new session would begin with; recorded where the log has lost its own beginning.
+        """
         session = cls(log, wiring)
         noted: set[str] = set()
+        begun = False
         for event in log.events():
             session.state.apply(event)
             if isinstance(event, Notice):
                 noted.add(event.text)
-        if not session.state.session:
-            session.state.session = log.session
+            begun = begun or isinstance(event, SessionCreated)
+        if not begun:
+            session.opening.append(await session.record(opening))
+        session.state.grants.clear()
+        if _STRICTNESS[session.state.mode] < _STRICTNESS[opening.mode]:
+            session.opening.append(await session.record(ModeChanged(mode=opening.mode, by="settings")))
         for damage in log.damage:
             what = "cut off" if damage.torn else "skipped"
             text = f"line {damage.line} of the log was damaged and {what} ({damage.size} bytes): {damage.reason}"
@@ -146,8 +172,28 @@ class Session:
             event = msgspec.structs.replace(event, turn=self.state.turn)
         stored = await self.log.append(self._redactor.event(event), sync=sync)
         self.state.apply(stored)
+        self._end_streams(stored)
         self.emit(stored)
         return stored
+
+    def _end_streams(self, event: DurableEvent) -> None:
+        """Show what the redactor held back of the streams that this event ends."""
+        if isinstance(event, ToolFinished) and (text := self._redactor.rest(event.call_id)):
+            self.emit(ToolOutput(call_id=event.call_id, text=text, turn=event.turn))
+        elif isinstance(event, MessageAdded):
+            if text := self._redactor.rest(ThinkingDelta.__name__):
+                self.emit(ThinkingDelta(text=text, turn=event.turn))
+            if text := self._redactor.rest(TextDelta.__name__):
+                self.emit(TextDelta(text=text, turn=event.turn))
+
+    async def keep(self, text: str) -> str:
+        """Keep a long output beside the log, without secrets; returns its SHA-256."""
+        return await self.log.put_blob(self._redactor.text(text).encode("utf-8", "surrogatepass"))
+
+    async def keep_file(self, path: Path) -> str:
+        """Take over a file that holds a long output, without secrets; returns its SHA-256."""
+        await anyio.to_thread.run_sync(self._redactor.file, path)
+        return await self.log.adopt_blob(path)
 
     def emit(self, event: Event) -> None:
         """Show an event to the listeners."""
@@ -156,8 +202,16 @@ class Session:
 
     def emit_live(self, event: EphemeralEvent) -> None:
         """Show an event that is not recorded."""
-        if self._listeners:
-            self.emit(event)
+        if not self._listeners:
+            return
+        if isinstance(event, TextDelta | ThinkingDelta | ToolOutput):
+            name = event.call_id if isinstance(event, ToolOutput) else type(event).__name__
+            text = self._redactor.stream(name, event.text)
+            if not text:
+                return
+            if text != event.text:
+                event = msgspec.structs.replace(event, text=text)
+        self.emit(event)
 
     # --- commands in ------------------------------------------------------------------------------------------
 
@@ -206,31 +260,45 @@ class Session:
             approved=command.approved,
             scope=command.scope if request.grant else "once",
             by=command.by,
-            grant=request.grant if command.scope == "session" else "",
+            grant=request.grant if command.scope == "session" and command.approved else "",
             feedback=command.feedback,
         )
+        stored = await self._settle(resolved)
+        if resolved.grant:  # what was just granted is no longer a question for the calls beside it
+            for other in [item for item in self.state.approvals.values() if item.grant == resolved.grant]:
+                again = msgspec.structs.replace(resolved, approval=other.id, call_id=other.call_id, feedback="")
+                await self._settle(again)
+        return stored
+
+    async def _settle(self, resolved: ApprovalResolved) -> ApprovalResolved:
         stored = await self.record(resolved, sync=True)
         assert isinstance(stored, ApprovalResolved)
-        self._resolved[request.id] = stored
-        if waiter := self._answers.get(request.id):
+        self._resolved[resolved.call_id] = stored
+        if waiter := self._answers.get(resolved.call_id):
             waiter.set()
         return stored
 
     async def ask(self, request: ApprovalRequested) -> ApprovalResolved:
         """Put a call before a person and wait for the answer; nobody there is a denial."""
+        if answered := self._resolved.pop(request.call_id, None):
+            return answered  # it waited for an answer when an earlier process ended, and was given one since
         pending = next((item for item in self.state.approvals.values() if item.call_id == request.call_id), None)
-        stored = pending or await self.record(request)
+        if pending is None:
+            stored = await self.record(request)
+        else:
+            stored = pending
+            self.emit(pending)  # whoever watches now was not there when it was asked first
         if not self.wiring.attended:
             denial = ApprovalResolved(approval=stored.id, call_id=request.call_id, approved=False, by="unattended")
             resolved = await self.record(denial)
             assert isinstance(resolved, ApprovalResolved)
             return resolved
-        waiter = self._answers[stored.id] = anyio.Event()
+        waiter = self._answers[request.call_id] = anyio.Event()
         try:
             await waiter.wait()
-            return self._resolved.pop(stored.id)
+            return self._resolved.pop(request.call_id)
         finally:
-            self._answers.pop(stored.id, None)
+            self._answers.pop(request.call_id, None)
 
     # --- the lane ------------------------------------------------------------------------------------------------
 

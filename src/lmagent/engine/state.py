@@ -9,6 +9,7 @@ alternating roles then accept it, and what a server has cached stays valid.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from msgspec import Struct, field
 
@@ -40,6 +41,9 @@ from lmagent.core.tool import FileMark
 BYTES_PER_TOKEN = 4
 """The rule of thumb used until the server has reported real counts."""
 
+LOST_MESSAGE = "[A message that stood here is lost: the log was damaged.]"
+LOST_RESULT = "[The result is lost: the log was damaged. The call may have acted. Check the state before you go on.]"
+
 _NOTE_NAME = re.compile(r"<([a-z_]+)>")
 
 
@@ -67,6 +71,8 @@ class SessionState(Struct):
     artifacts: dict[str, str] = field(default_factory=dict[str, str])
     notes: dict[str, str] = field(default_factory=dict[str, str])
     user_texts: list[str] = field(default_factory=list[str])
+    user_at: list[int] = field(default_factory=list[int])
+    truncated: tuple[str, ...] = ()
     last_error: str = ""
     turn: int = 0
     turn_open: bool = False
@@ -80,7 +86,7 @@ class SessionState(Struct):
     sealed_bytes: int = 0
     measured_bytes: int = 0
     last_outcome: str = ""
-    unattended_denials: set[str] = field(default_factory=set[str])
+    unattended_denials: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
 
     # --- questions ------------------------------------------------------------------------------------------
 
@@ -178,19 +184,38 @@ class SessionState(Struct):
 
     def _add(self, event: MessageAdded) -> None:
         message = event.message
+        self._close_damaged_calls()
         if event.input is not None:
             self.inputs.pop(event.input, None)
         if message.role == "assistant":
+            if not self.owes_reply:
+                self._append(Message("user", (Text(LOST_MESSAGE),)))
             self._append(message)
             self.calls = dict.fromkeys(call.id for call in message.tool_calls)
             self.call_names.update(self.calls)
+            self.truncated = event.truncated
             return
+        if self.awaits_reply:  # in a whole log, the end of a turn has answered
+            self._append(Message("assistant", (Text(LOST_MESSAGE),)))
+        self._join(message)
         if event.origin in ("input", "steer"):
             self.user_texts.append(message.text)
+            self.user_at.append(len(self.messages) - 1)
             self.title = self.title or " ".join(message.text.split()[:12])
         elif event.origin == "note" and (found := _NOTE_NAME.match(message.text)):
             self.notes[found.group(1)] = message.text
-        self._join(message)
+
+    def _close_damaged_calls(self) -> None:
+        """A message behind calls without results: their lines in the log are damaged. No request may lack them."""
+        if self.calls:
+            self._append_results(
+                [result or ToolResult(call, "interrupted", LOST_RESULT) for call, result in self.calls.items()]
+            )
+
+    def _append_results(self, results: Sequence[ToolResult]) -> None:
+        for result in results:
+            self._append(Message("tool", (result,)))
+        self.calls = {}
 
     def _append(self, message: Message) -> None:
         self.messages.append(message)
@@ -198,10 +223,12 @@ class SessionState(Struct):
 
     def _join(self, message: Message) -> None:
         """Append a user message, or let it join the unsent message before it."""
-        if len(self.messages) <= self.sealed or self.messages[-1].role == "assistant":
+        last = self.messages[-1] if len(self.messages) > self.sealed else None
+        image = any(isinstance(part, Image) for part in message.parts)
+        if last is None or last.role == "assistant" or (image and last.role == "tool"):
             self._append(message)
             return
-        last = self.messages.pop()
+        self.messages.pop()
         self.conversation_bytes -= message_bytes(last)
         if last.role == "tool":
             (result,) = last.parts
@@ -213,25 +240,23 @@ class SessionState(Struct):
             self._append(Message("user", parts))
 
     def _finish_call(self, event: ToolFinished) -> None:
-        self.started.pop(event.call_id, None)
+        started = self.started.pop(event.call_id, None)
+        self.approvals = {id: asked for id, asked in self.approvals.items() if asked.call_id != event.call_id}
         if event.status == "ok":
             self._mark_file(event)
-            self.unattended_denials.discard(event.tool)
+            self.unattended_denials.discard((event.tool, started.summary if started else ""))
         else:
             self.last_error = event.content[:500]
         if event.data.get("unattended"):
-            self.unattended_denials.add(event.tool)
+            self.unattended_denials.add((event.tool, str(event.data.get("summary", ""))))
         if event.artifact:
             self.artifacts[event.artifact[:12]] = f"{event.tool} ({event.size} bytes)"
         if event.call_id not in self.calls:
             return
         self.calls[event.call_id] = ToolResult(event.call_id, event.status, event.content)
-        results = list(self.calls.values())
-        if all(result is not None for result in results):
-            for result in results:
-                if result is not None:
-                    self._append(Message("tool", (result,)))
-            self.calls = {}
+        results = [result for result in self.calls.values() if result is not None]
+        if len(results) == len(self.calls):
+            self._append_results(results)
 
     def _mark_file(self, event: ToolFinished) -> None:
         path, sha256 = event.data.get("path"), event.data.get("sha256")
@@ -259,6 +284,9 @@ class SessionState(Struct):
             self.grants.append(event.grant)
 
     def _compact(self, event: CompactionDone) -> None:
+        # The tail is what it was, further up. What stands in the first message or was cut is "earlier" from now on.
+        shift = len(event.messages) - len(self.messages)
+        self.user_at = [position + shift if position + shift > 0 else -1 for position in self.user_at]
         self.messages = list(event.messages)
         self.conversation_bytes = sum(map(message_bytes, self.messages))
         self.sealed = self.sealed_bytes = 0

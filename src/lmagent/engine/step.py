@@ -96,7 +96,8 @@ async def _record(session: Session, reply: Reply) -> None:
         # An empty assistant message is an error in many chat templates; this one is honest and valid.
         thoughts = tuple(part for part in message.parts if isinstance(part, Thinking))
         message = Message("assistant", (*thoughts, Text(NO_WORDS)))
-    await session.record(MessageAdded(message=message, origin="model"))
+    truncated = tuple(call.id for call in message.tool_calls if call.id in reply.truncated_calls)
+    await session.record(MessageAdded(message=message, origin="model", truncated=truncated))
     await session.record(
         StepFinished(
             step=session.state.step,

@@ -126,7 +126,7 @@ def parse_arguments(call: ToolCall) -> dict[str, Any]:
         return {}
     try:
         value = msgspec.json.decode(raw.encode("utf-8", "surrogatepass"), type=object)
-    except (msgspec.DecodeError, UnicodeError) as fault:
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as fault:
         raise ToolError(
             f"The arguments of {call.name} are not valid JSON: {_place(raw, fault)}. Nothing was run. "
             f"They came as:\n{raw}\nSend the call again with valid JSON.",

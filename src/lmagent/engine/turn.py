@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from lmagent.core.errors import ProviderError
 from lmagent.core.events import MessageAdded, Outcome, TurnFinished, TurnStarted
-from lmagent.core.messages import user
+from lmagent.core.messages import Message, Text, user
 from lmagent.core.model import Reply
 from lmagent.engine import compaction, endings, recovery
 from lmagent.engine.act import act
@@ -78,7 +78,8 @@ async def _deliver_input(session: Session) -> None:
 
 
 async def compact_only(session: Session) -> None:
-    """Compact because a person asked for it."""
+    """Compact because a person asked for it. No call may be open: its result would have nothing to stand behind."""
+    await recovery.close_calls(session)
     await compaction.compact(session, "command")
 
 
@@ -94,13 +95,14 @@ async def _run(session: Session, *, acted: bool) -> TurnFinished:
     except ProviderError as failure:
         cause = type(failure).__name__
         end = End("error", cause, failure.message, "".join(session.partial), failure.fix)
+        session.partial = []
     return await finish(session, end, progress.steps)
 
 
 async def finish(session: Session, end: End, steps: int) -> TurnFinished:
     """Record the end of the turn, on disk."""
     cause = end.cause
-    if session.state.unattended_denials and end.outcome != "interrupted":
+    if session.state.unattended_denials and end.outcome in ("done", "blocked"):
         cause = "permission"
     event = TurnFinished(
         outcome=end.outcome, cause=cause, reason=end.reason, answer=end.answer, steps=steps, fix=end.fix
@@ -133,7 +135,7 @@ async def _unfinished(session: Session, progress: Progress) -> End | None:
     await recovery.report_interrupted_calls(session)
     state = session.state
     if calls := state.open_calls:
-        alarm = await act(session, calls, frozenset(), progress.guard)
+        alarm = await act(session, calls, frozenset(state.truncated), progress.guard)
         return _alarm_end(alarm) if alarm else None
     if state.messages and state.messages[-1].role == "assistant":
         text = state.messages[-1].text
@@ -145,6 +147,7 @@ async def _unfinished(session: Session, progress: Progress) -> End | None:
 
 async def _act(session: Session, reply: Reply, progress: Progress) -> End | None:
     progress.acted = True
+    progress.nudges = 0
     progress.pieces.clear()
     alarm = await act(session, reply.message.tool_calls, reply.truncated_calls, progress.guard)
     await _notes(session)
@@ -167,7 +170,9 @@ async def _judge(session: Session, reply: Reply, progress: Progress) -> End | No
         if alarm is None:
             await session.record(MessageAdded(message=user(NUDGE_EMPTY), origin="nudge"))
         return _alarm_end(alarm) if alarm else None
-    return await _conclude(session, "".join((*progress.pieces, text)), progress)
+    answer = "".join((*progress.pieces, text))
+    progress.pieces.clear()
+    return await _conclude(session, answer, progress)
 
 
 async def _conclude(session: Session, answer: str, progress: Progress) -> End | None:
@@ -196,7 +201,7 @@ async def _deliver_steering(session: Session) -> None:
     if session.state.awaits_reply:
         return  # after a crash: what was sent then is sent again first, unchanged
     for item in session.state.waiting("steer"):
-        message = user(f"[The user adds, while you work:]\n{item.message.text}")
+        message = Message("user", (Text("[The user adds, while you work:]\n"), *item.message.parts))
         await session.record(MessageAdded(message=message, origin="steer", input=item.id))
 
 

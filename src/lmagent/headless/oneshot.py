@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import anyio
-import anyio.abc
 from msgspec import Struct
 
 from lmagent.app.host import Host
 from lmagent.core import events as ev
-from lmagent.core.commands import Approve, Continue, Interrupt, Submit
+from lmagent.core.commands import Continue, Interrupt, Submit
 from lmagent.core.errors import ConfigError, ungrouped
 from lmagent.core.messages import user
 from lmagent.engine.lane import run_until_idle
 from lmagent.engine.session import Session
+from lmagent.headless.asker import Asker
 from lmagent.headless.exitcode import exit_code
 from lmagent.headless.printer import JsonPrinter, TextPrinter
 
@@ -50,28 +49,43 @@ async def run_task(host: Host, request: TaskRequest) -> int:
         answer_check = AnswerCheck.load(request.schema)
         task = f"{task}\n\n{answer_check.instruction}"
     session = await host.open_session(request.resume) if request.resume else await host.new_session()
-    quiet = answer_check is not None
-    printer = JsonPrinter() if request.json else TextPrinter(color=request.color, answer=not quiet)
+    printer = JsonPrinter() if request.json else TextPrinter(color=request.color, answer=answer_check is None)
     for event in session.opening:  # recorded before anybody could listen
         printer(event)
+    asker = Asker(session, printer) if host.attended and isinstance(printer, TextPrinter) else None
+    if asker is not None:
+        session.listen(asker)
     session.listen(printer)
     finished: ev.TurnFinished | None = None
     with ungrouped():
         async with anyio.create_task_group() as tasks:
-            if host.attended:
-                session.listen(_approver(session, tasks))
+            if asker is not None:
+                tasks.start_soon(asker.run)
             if sys.platform != "win32":
                 tasks.start_soon(_watch_signals, session)
             finished = await _run(session, task)
             if answer_check is not None and finished is not None and finished.outcome == "done":
                 finished = await answer_check.settle(session, finished)
             tasks.cancel_scope.cancel()
+    if finished is not None and finished.cause == "schema":
+        printer(_misfit(session, finished))
     printer.close()
     if report := host.replay_report():
         sys.stderr.write(report + "\n")
     if answer_check is not None and not request.json and finished is not None and finished.outcome == "done":
         sys.stdout.write(answer_check.answer(finished) + "\n")
     return exit_code(finished)
+
+
+def _misfit(session: Session, finished: ev.TurnFinished) -> ev.Notice:
+    """The last word on an answer that does not follow the schema; for the log the turn itself was done."""
+    return ev.Notice(
+        level="error",
+        code="schema",
+        text=finished.reason,
+        fix=f"read what it answered: lmagent sessions show {session.state.session}",
+        turn=finished.turn,
+    )
 
 
 async def _run(session: Session, task: str) -> ev.TurnFinished | None:
@@ -93,35 +107,3 @@ async def _watch_signals(session: Session) -> None:
             if not session.running:
                 raise KeyboardInterrupt
             await session.send(Interrupt(by="cli"))
-
-
-def _approver(session: Session, tasks: anyio.abc.TaskGroup) -> Callable[[ev.Event], None]:
-    """A listener that puts approvals before the person at the terminal."""
-
-    def listen(event: ev.Event) -> None:
-        if isinstance(event, ev.ApprovalRequested):
-            tasks.start_soon(_ask, session, event)
-
-    return listen
-
-
-async def _ask(session: Session, request: ev.ApprovalRequested) -> None:
-    from lmagent.tools.sanitize import printable
-
-    preview = f"\n{printable(request.preview)}" if request.preview else ""
-    sys.stderr.write(f"\n{printable(request.summary)} — {request.reason}{preview}\n")
-    always = f", a = always ({request.grant})" if request.grant else ""
-    sys.stderr.write(f"Allow? [y = yes, n = no{always}] ")
-    sys.stderr.flush()
-    line = await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
-    word = line.strip().lower()
-    always_given = word in ("a", "always") and bool(request.grant)
-    await session.send(
-        Approve(
-            approval=request.id,
-            approved=word in ("y", "yes") or always_given,
-            scope="session" if always_given else "once",
-            feedback="" if word in ("", "n", "no", "y", "yes", "a", "always") else line.strip(),
-            by="cli",
-        )
-    )

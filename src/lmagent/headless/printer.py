@@ -54,6 +54,7 @@ class TextPrinter:
         self._streamed = False
         self._flushed = 0.0
         self._summaries: dict[str, str] = {}
+        self._question = ""
 
     def __call__(self, event: ev.Event) -> None:
         """Print the event."""
@@ -87,6 +88,25 @@ class TextPrinter:
         """End the last line."""
         self._end_line()
         self._out.flush()
+
+    def ask(self, details: str, question: str) -> None:
+        """Show a question. It stays the last thing on the screen until `answered`, whatever is printed meanwhile.
+
+        Args:
+            details: what it is about; shown once.
+            question: what is shown again below anything that is printed.
+        """
+        self._end_line()
+        self._question = question
+        self._err.write(f"\n{details}\n{question}")
+        self._err.flush()
+
+    def answered(self, *, entered: bool) -> None:
+        """The question is settled; `entered` when the Enter key has ended its line."""
+        self._question = ""
+        if not entered:
+            self._err.write("\n")
+            self._err.flush()
 
     def _text(self, text: str) -> None:
         if not self._answer:
@@ -127,5 +147,5 @@ class TextPrinter:
         codes = {"dim": "2", "red": "31", "yellow": "33"}
         safe = printable(text)
         line = f"\x1b[{codes[color]}m{safe}\x1b[0m" if self._color else safe
-        self._err.write(line + "\n")
+        self._err.write(f"\n{line}\n{self._question}" if self._question else f"{line}\n")
         self._err.flush()

@@ -77,7 +77,8 @@ class AnswerCheck(Struct, frozen=True):
         faults = self.faults(second.answer)
         if not faults:
             return second
-        return replace(second, outcome="error", cause="schema", reason=f"the answer does not fit: {faults[0]}")
+        reason = f"the answer does not follow the schema, nor did the one before it: {'; '.join(faults)}"
+        return replace(second, outcome="error", cause="schema", reason=reason)
 
 
 def _json_of(answer: str) -> str:

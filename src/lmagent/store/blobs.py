@@ -43,6 +43,29 @@ class Blobs:
         self._unsynced.append(sha256)
         return sha256
 
+    def adopt(self, path: Path) -> str:
+        """Take over a file as a blob; it is gone from where it was.
+
+        Args:
+            path: the file, of any size; it is not read into memory.
+
+        Raises:
+            StoreError: it could not be taken over.
+        """
+        import hashlib
+        import shutil
+
+        try:
+            with path.open("rb") as file:
+                sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+            make_private(self.folder)
+            shutil.move(path, self.folder / sha256)  # a rename, where both are on one file system
+            os.chmod(self.folder / sha256, FILE_MODE)
+        except OSError as error:
+            raise store_error(error, "a large result could not be kept", path) from error
+        self._unsynced.append(sha256)
+        return sha256
+
     def get(self, handle: str) -> bytes:
         """The content of a blob.
 

@@ -70,6 +70,7 @@ class JsonlLog:
             SessionBusy: another process writes it.
             StoreError: it cannot be read or written.
         """
+        _require_real_folders(folder)
         log = cls(folder, clock)
         if not log.path.is_file():
             raise SessionNotFound(f"there is no session {folder.name}", fix="lmagent sessions list")
@@ -114,6 +115,7 @@ class JsonlLog:
     def _begin(self) -> None:
         """Make the session's folder; called with the first thing to write."""
         try:
+            _require_real_folders(self.folder)
             home = self.folder.parent.parent
             self._unsynced_folders = [*make_private(self.folder), self.folder]
             if home.name == ".lmagent":
@@ -121,6 +123,10 @@ class JsonlLog:
             self._lock = hold(self.folder / LOCK, self.session)
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | OPEN_FLAGS
             self._fd = os.open(self.path, flags, FILE_MODE)
+        except StoreError as refusal:
+            self._refusal = refusal
+            self.close()
+            raise
         except FileExistsError:
             self._refusal = StoreError(f"there is a session {self.session} already: {self.folder}")
             self.close()
@@ -210,6 +216,14 @@ class JsonlLog:
         """
         return self._blobs.put(content)
 
+    async def adopt_blob(self, path: Path) -> str:
+        """Take over a file as a blob and return its SHA-256. It is on the disk with the next synced event.
+
+        Raises:
+            StoreError: it could not be taken over.
+        """
+        return self._blobs.adopt(path)
+
     def get_blob(self, sha256: str) -> bytes:
         """The content of a blob, by its hash or a unique prefix of at least 8 digits.
 
@@ -260,6 +274,23 @@ def _missing_beginning(events: list[DurableEvent]) -> list[Damage]:
         return []
     what = "the log does not begin with session.created" if events else "the log holds no event"
     return [Damage(1, f"{what}: the system text and the tools of the session are unknown", torn=False, size=0)]
+
+
+def _require_real_folders(folder: Path) -> None:
+    """Refuse a `.lmagent` that would lead the records elsewhere, before anything is made there.
+
+    Raises:
+        StoreError: it, or the folder of the sessions in it, is a link or a file.
+    """
+    sessions, home = folder.parent, folder.parent.parent
+    for place in (home, sessions) if home.name == ".lmagent" else ():
+        if place.is_symlink():
+            what = "a symbolic link, and lmagent keeps its records in the workspace itself"
+        elif place.exists() and not place.is_dir():
+            what = "a file, and lmagent keeps its records in a folder of that name"
+        else:
+            continue
+        raise StoreError(f"{place} is {what}", fix=f"move it away, then try again: mv {place} {place}.old")
 
 
 def _keep_out_of_git(home: Path) -> None:

@@ -6,8 +6,10 @@ from typing import Any
 
 from lmagent.core.errors import ToolError
 from lmagent.core.tool import ToolContext
+from lmagent.engine.redact import MASK
 from lmagent.tools import diff
 from lmagent.tools.beneath import Beneath, Loaded
+from lmagent.tools.sanitize import one_line
 from lmagent.tools.seen import sha256
 from lmagent.tools.textfile import decode
 
@@ -30,6 +32,42 @@ async def store(ctx: ToolContext, path: str, new: bytes, old: Loaded | None) -> 
         return {"path": name, "sha256": sha256(new), "changed": True, "diff": difference}
 
     return await to_thread.run_sync(write)
+
+
+def require_no_mask(path: str, before: str, after: str) -> None:
+    """Refuse to put the mask of a secret where the file has the secret itself.
+
+    Args:
+        path: the file.
+        before: what it holds; the mask may really stand in it.
+        after: what it is to hold.
+
+    Raises:
+        ToolError: there would be more masks in it than now.
+    """
+    if after.count(MASK) > before.count(MASK):
+        raise ToolError(
+            f"{one_line(path)}: {MASK} stands for a secret that is hidden from you; writing it would destroy the "
+            f"secret, so nothing was changed. {_AROUND_MASK}",
+            data={"code": "masked"},
+        )
+
+
+def require_unmasked_search(path: str, text: str, search: str) -> None:
+    """Tell a model that looks for the mask why it is not there.
+
+    Raises:
+        ToolError: it is looked for, and the file has none.
+    """
+    if MASK in search and MASK not in text:
+        raise ToolError(
+            f"{one_line(path)}: {MASK} stands for a secret that is hidden from you, so it is not in the file and "
+            f"cannot be searched for. {_AROUND_MASK}",
+            data={"code": "masked"},
+        )
+
+
+_AROUND_MASK = f"Use edit on the other lines, with {MASK} neither in search nor in replace; in a new file leave it out."
 
 
 def difference_of(name: str, old: bytes, new: bytes) -> str:

@@ -10,7 +10,14 @@ from lmagent.core.errors import ToolError
 from lmagent.core.tool import Tool, ToolContext, ToolOutput
 from lmagent.tools import diff, suggest
 from lmagent.tools.beneath import Beneath, Loaded
-from lmagent.tools.change import difference_of, load_if_there, store, tally
+from lmagent.tools.change import (
+    difference_of,
+    load_if_there,
+    require_no_mask,
+    require_unmasked_search,
+    store,
+    tally,
+)
 from lmagent.tools.paths import lexical
 from lmagent.tools.read import PATH_NAMES
 from lmagent.tools.sanitize import one_line
@@ -36,7 +43,7 @@ class Edit(Struct, frozen=True):
 async def _run(arguments: Edit, ctx: ToolContext) -> ToolOutput:
     with Beneath(ctx.workspace) as files:
         name = files.locate(arguments.path)
-        old = _load(files, arguments.path)
+        old = _load(files, arguments.path, ctx)
     require_read(ctx, name, old.data)
     if len(old.data) < _THREAD_FROM:
         new = _edited(arguments, name, old.data)
@@ -48,10 +55,10 @@ async def _run(arguments: Edit, ctx: ToolContext) -> ToolOutput:
     return ToolOutput(f"Edited {one_line(name, 300)} ({tally(facts['diff'])}).\n{_around(facts['diff'])}", facts)
 
 
-def _load(files: Beneath, path: str) -> Loaded:
+def _load(files: Beneath, path: str, ctx: ToolContext) -> Loaded:
     old = load_if_there(files, path, LIMIT)
     if old is None:
-        raise suggest.missing(files, path)
+        raise suggest.missing(files, path, ctx.hidden)
     return old
 
 
@@ -62,7 +69,10 @@ def _edited(arguments: Edit, name: str, data: bytes) -> bytes:
     if decoded is None:
         raise ToolError(f"{one_line(name)} is a binary file; it is not edited as text.", data={"code": "binary"})
     text, encoding = decoded
-    return encode(replace_text(text, arguments.search, arguments.replace, arguments.replace_all), encoding)
+    require_unmasked_search(name, text, arguments.search)
+    after = replace_text(text, arguments.search, arguments.replace, arguments.replace_all)
+    require_no_mask(name, text, after)
+    return encode(after, encoding)
 
 
 def _around(difference: str) -> str:
@@ -76,7 +86,7 @@ def _around(difference: str) -> str:
 def _preview(arguments: Edit, ctx: ToolContext) -> str:
     try:
         with Beneath(ctx.workspace) as files:
-            old = _load(files, arguments.path)
+            old = _load(files, arguments.path, ctx)
             name = files.locate(arguments.path)
         return difference_of(name, old.data, _edited(arguments, name, old.data))
     except ToolError as refusal:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -13,7 +14,7 @@ from lmagent.tools import paths
 from lmagent.tools.beneath import Beneath
 from lmagent.tools.pattern import Pattern, fixed_start
 from lmagent.tools.sanitize import one_line
-from lmagent.tools.walk import Walk
+from lmagent.tools.walk import Walk, withheld
 
 SHOWN = 200
 """Paths that are shown."""
@@ -43,33 +44,35 @@ def _find(text: str, ctx: ToolContext) -> ToolOutput:
     if not pattern:
         raise ToolError("glob needs a pattern such as **/*.py.", data={"code": "pattern"})
     with Beneath(ctx.workspace) as files:
-        search = _Search(files, text.endswith("/"), deadline)
+        search = _Search(files, text.endswith("/"), deadline, ctx.hidden)
         found = search.run(Pattern(pattern), fixed_start(pattern))
-        notes = search.notes()
+        notes, kept_back = search.notes(), withheld(search.withheld)
         if not found and "/" not in pattern and (deeper := search.run(Pattern(f"**/{pattern}"), ".")):
             notes.append(f"**/{one_line(pattern)} would match {len(deeper)} in deeper directories.")
     rows = _page(found)
     if not rows:
         facts = {"count": 0, "truncated": search.late}
-        return ToolOutput(" ".join([f"Nothing matches {one_line(text)}.", *notes]), facts)
+        return ToolOutput(" ".join([f"Nothing matches {one_line(text)}.", *notes, kept_back]).rstrip(), facts)
     rest = len(found) - len(rows)
     if rest:
         rows.append(f"… and {rest} more; narrow the pattern to see them")
-    shown = notes[:1] if search.late else []
+    shown = [*(notes[:1] if search.late else []), *([f"({kept_back})"] if kept_back else [])]
     return ToolOutput("\n".join([*rows, *shown]), {"count": len(found), "truncated": rest > 0 or search.late})
 
 
 class _Search:
     """Walks that share a time limit; `late` tells that it was reached."""
 
-    def __init__(self, files: Beneath, directories: bool, deadline: float) -> None:
+    def __init__(self, files: Beneath, directories: bool, deadline: float, hidden: Callable[[str], bool]) -> None:
         self.late = False
+        self.withheld = 0
+        self._hidden = hidden
         self._files, self._directories, self._deadline = files, directories, deadline
         self._ignored = self._unreadable = 0
 
     def run(self, pattern: Pattern, start: str) -> list[str]:
         """The paths beneath `start` that match, in order; none where there is no such directory."""
-        walk, found = Walk(self._files, start, enter=pattern.may_hold), list[str]()
+        walk, found = Walk(self._files, start, enter=pattern.may_hold, hidden=self._hidden), list[str]()
         try:
             for entry in walk:
                 if (entry.kind == "dir") == self._directories and pattern.matches(entry.path):
@@ -81,6 +84,7 @@ class _Search:
             if error.data.get("code") not in ("missing", "kind"):
                 raise
         self._ignored, self._unreadable = walk.ignored, walk.unreadable
+        self.withheld = max(self.withheld, walk.withheld)
         return found
 
     def notes(self) -> list[str]:

@@ -14,12 +14,12 @@ from lmagent.core.tool import Tool, ToolContext, ToolOutput
 from lmagent.tools import suggest
 from lmagent.tools.beneath import Beneath
 from lmagent.tools.matching import Expression, Hits, Late, Literal, Matcher
-from lmagent.tools.paths import lexical
+from lmagent.tools.paths import lexical, parse
 from lmagent.tools.pattern import Pattern, name_or_path
 from lmagent.tools.report import Report
 from lmagent.tools.sanitize import one_line
 from lmagent.tools.textfile import SNIFF, decode, kind_of_binary
-from lmagent.tools.walk import Walk
+from lmagent.tools.walk import Walk, withheld
 
 BUDGET = 5.0
 """Seconds of one search."""
@@ -53,7 +53,7 @@ async def _run(arguments: Grep, ctx: ToolContext) -> ToolOutput:
 
 def _search(arguments: Grep, ctx: ToolContext) -> ToolOutput:
     matcher: Matcher = Expression(arguments.pattern, BUDGET) if arguments.regex else Literal(arguments.pattern)
-    search = _Search(arguments, matcher)
+    search = _Search(arguments, matcher, ctx)
     try:
         with Beneath(ctx.workspace) as files:
             search.run(files)
@@ -65,12 +65,12 @@ def _search(arguments: Grep, ctx: ToolContext) -> ToolOutput:
 class _Search:
     """One search and what it has found so far."""
 
-    def __init__(self, arguments: Grep, matcher: Matcher) -> None:
-        self._arguments, self._matcher = arguments, matcher
-        self._filter: Pattern | None = name_or_path(lexical(arguments.glob)) if arguments.glob else None
+    def __init__(self, arguments: Grep, matcher: Matcher, ctx: ToolContext) -> None:
+        self._arguments, self._matcher, self._hidden = arguments, matcher, ctx.hidden
+        self._filter = _filter(arguments.glob, ctx) if arguments.glob else None
         self._deadline = time.monotonic() + BUDGET
         self._report = Report(max(0, min(arguments.context, 20)))
-        self._searched = self._binary = self._large = self._ignored = 0
+        self._searched = self._binary = self._large = self._ignored = self._withheld = 0
         self._late = ""
 
     def run(self, files: Beneath) -> None:
@@ -98,16 +98,17 @@ class _Search:
             found = files.stat(start)
         except ToolError as error:
             if error.data.get("code") == "missing":
-                raise suggest.missing(files, start) from None
+                raise suggest.missing(files, start, self._hidden) from None
             raise
         if not modes.S_ISDIR(found.st_mode):
             yield files.locate(start)
             return
-        walk = Walk(files, start)
+        walk = Walk(files, start, hidden=self._hidden)
         for entry in walk:
             wanted = entry.kind == "file" and (self._filter is None or self._filter.matches(entry.path))
             yield entry.path if wanted else ""
         self._ignored += walk.ignored
+        self._withheld += walk.withheld
 
     def _one(self, files: Beneath, path: str) -> None:
         try:
@@ -148,6 +149,8 @@ class _Search:
         head = f"[{lines} in {report.files} of {self._searched} files"
         if report.full:
             head += f"; the first {report.shown} are shown: narrow pattern, paths or glob for the rest"
+        if self._withheld:
+            head += f"; {withheld(self._withheld).rstrip('.')}"
         return ToolOutput("\n".join([f"{head}]", report.text(), *notes[: 1 if self._late else 0]]), facts)
 
     def _notes(self) -> list[str]:
@@ -163,7 +166,13 @@ class _Search:
             notes.append(f"{self._large} files larger than {LARGEST >> 20} MB were skipped.")
         if self._ignored:
             notes.append(f"{self._ignored} entries are left out by .gitignore; name them in paths to search them.")
+        if self._withheld:
+            notes.append(withheld(self._withheld))
         return notes
+
+
+def _filter(text: str, ctx: ToolContext) -> Pattern:
+    return name_or_path("/".join(parse(text, ctx.workspace)) if text.startswith("/") else lexical(text))
 
 
 TOOL = Tool(

@@ -11,6 +11,7 @@ from lmagent.tools.beneath import Beneath, Entry
 from lmagent.tools.paths import is_internal, lexical
 from lmagent.tools.read import PATH_NAMES
 from lmagent.tools.sanitize import one_line
+from lmagent.tools.walk import withheld
 
 SHOWN = 200
 """Entries of a directory that are shown."""
@@ -44,19 +45,24 @@ async def _ls(arguments: Ls, ctx: ToolContext) -> ToolOutput:
             entries = files.listdir(path, sizes=True)
         except ToolError as error:
             if error.data.get("code") == "missing":
-                raise suggest.missing(files, path) from None
+                raise suggest.missing(files, path, ctx.hidden) from None
             if error.data.get("code") != "kind":
                 raise
             size = files.stat(path).st_size
             return ToolOutput(f"{one_line(name, 300)} is a file of {size:,} bytes, not a directory. Use read.")
     entries = [entry for entry in entries if not is_internal(_name(entry)) or _name(entry) == ".git"]
-    entries.sort(key=lambda entry: (entry.kind != "dir", entry.path))
+    seen = [entry for entry in entries if not ctx.hidden(entry.path)]
+    note = withheld(len(entries) - len(seen))
+    entries = sorted(seen, key=lambda entry: (entry.kind != "dir", entry.path))
     if not entries:
-        return ToolOutput(f"{one_line(name, 300)} is empty.", {"count": 0, "truncated": False})
+        text = f"{one_line(name, 300)} holds nothing else. {note}" if note else f"{one_line(name, 300)} is empty."
+        return ToolOutput(text, {"count": 0, "truncated": False})
     rows = [_row(entry) for entry in entries[:SHOWN]]
     rest = len(entries) - len(rows)
     if rest:
         rows.append(f"… and {rest} more; glob with a pattern finds them")
+    if note:
+        rows.append(f"({note})")
     return ToolOutput("\n".join(rows), {"count": len(entries), "truncated": rest > 0})
 
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from lmagent.core.errors import ToolError
+from lmagent.engine.targets import inside, require_path
 from lmagent.tools.sanitize import one_line
 
 Parts = tuple[str, ...]
 """Names from the workspace down, without `.`, `..` and empty ones; `()` is the workspace itself."""
-
-MOUNT = "/workspace"
-"""Where sandboxes mount the workspace: models that saw it there use it in paths too."""
 
 TEMPORARY = ".lmagent-"
 """How the name of a half-written file begins; only a crash leaves one behind."""
@@ -23,19 +20,18 @@ _GIT, _OURS = ".git", ".lmagent"
 def parse(path: str, root: Path) -> Parts:
     """The parts of a model's path.
 
-    Relative paths start at the workspace; absolute ones are accepted when they lie in it, or in `/workspace`. A
-    relative `workspace/x` stays what it says: a folder of that name may well exist.
+    Relative paths start at the workspace; absolute ones are accepted when they lie in it, or in `/workspace`, as
+    commands in the sandbox call it. A relative `workspace/x` stays what it says: a folder of that name may well exist.
 
     Raises:
         ToolError: it leads out of the workspace, or is no path.
     """
-    if "\0" in path:
-        raise ToolError("The path holds a NUL character. Write it without.", data={"code": "path"})
+    require_path(path)
     if path.startswith("~"):
         raise _outside(path, "'~' is not expanded")
     inner = path
     if path.startswith("/"):
-        found = _inside(path, (str(root), os.path.realpath(root), MOUNT))
+        found = inside(path, str(root))
         if found is None:
             raise _outside(path, "it lies outside the workspace")
         inner = found
@@ -46,14 +42,13 @@ def parse(path: str, root: Path) -> Parts:
 
 
 def lexical(path: str) -> str:
-    """A model's path in the form that permission rules are written in, without a look at the disk.
+    """A model's path without detours, for summaries and permission rules, without a look at the disk.
 
-    Absolute paths stay absolute, except below `/workspace`.
+    Absolute paths stay absolute: only who knows the workspace can say what they are called in it.
     """
-    inside = _inside(path, (MOUNT,))
-    inner = path if inside is None else inside
-    prefix = "/" if inner.startswith("/") and inside is None else ""
-    return prefix + "/".join(part for part in inner.split("/") if part not in ("", ".")) or "."
+    return ("/" if path.startswith("/") else "") + "/".join(
+        part for part in path.split("/") if part not in ("", ".")
+    ) or "."
 
 
 def shown(parts: Parts) -> str:
@@ -94,13 +89,6 @@ def _folded(name: str) -> str:
 
         name = "".join(char for char in unicodedata.normalize("NFKC", name) if unicodedata.category(char) != "Cf")
     return name.split(":", 1)[0].rstrip(" .").casefold()
-
-
-def _inside(path: str, roots: tuple[str, ...]) -> str | None:
-    for root in roots:
-        if path == root or path.startswith(root.rstrip("/") + "/"):
-            return path[len(root) :]
-    return None
 
 
 def _outside(path: str, why: str) -> ToolError:

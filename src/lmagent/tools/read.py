@@ -43,7 +43,7 @@ async def _run(arguments: Read, ctx: ToolContext) -> ToolOutput:
             descriptor = files.open_read(arguments.path)
         except ToolError as error:
             if error.data.get("code") == "missing":
-                raise suggest.missing(files, arguments.path) from None
+                raise suggest.missing(files, arguments.path, ctx.hidden) from None
             raise
         name = files.locate(arguments.path)
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 
 from lmagent.core.errors import ToolError
 from lmagent.tools.beneath import Beneath
@@ -13,20 +14,20 @@ _LOOKED_AT = 3000
 _SHOWN = 4
 
 
-def missing(files: Beneath, path: str) -> ToolError:
-    """The error for a path that is not there, with the closest names that are."""
+def missing(files: Beneath, path: str, hidden: Callable[[str], bool]) -> ToolError:
+    """The error for a path that is not there, with the closest names that are and are not hidden."""
     wanted = files.locate(path)
-    near = [one_line(path) for path in _near(files, wanted)]  # a name may hold bytes that are no UTF-8
+    near = [one_line(path) for path in _near(files, wanted, hidden)]  # a name may hold bytes that are no UTF-8
     hint = f" Did you mean {', '.join(near)}?" if near else " Use ls or glob to see what there is."
     return ToolError(f"There is no {one_line(wanted)}.{hint}", data={"code": "missing", "near": near})
 
 
-def _near(files: Beneath, wanted: str) -> list[str]:
+def _near(files: Beneath, wanted: str, hidden: Callable[[str], bool]) -> list[str]:
     """Paths whose last name is the same or close, those in the wanted directory first."""
     import difflib  # only a wrong name pays for it
 
     by_name = dict[str, list[str]]()
-    for entry in itertools.islice(Walk(files), _LOOKED_AT):
+    for entry in itertools.islice(Walk(files, hidden=hidden), _LOOKED_AT):
         by_name.setdefault(entry.path.rpartition("/")[2].casefold(), []).append(entry.path)
     directory, _, name = wanted.rpartition("/")
     close = difflib.get_close_matches(name.casefold(), by_name, n=_SHOWN, cutoff=0.6)

@@ -40,11 +40,18 @@ class Walk:
 
     Attributes:
         ignored: entries that were left out by ignore rules, so far.
+        withheld: entries that were left out by permission rules, so far.
         unreadable: directories that could not be listed, so far.
     """
 
     def __init__(
-        self, files: Beneath, start: str = ".", *, gitignore: bool = True, enter: Callable[[str], bool] | None = None
+        self,
+        files: Beneath,
+        start: str = ".",
+        *,
+        gitignore: bool = True,
+        enter: Callable[[str], bool] | None = None,
+        hidden: Callable[[str], bool] | None = None,
     ) -> None:
         """Prepare a walk.
 
@@ -53,13 +60,16 @@ class Walk:
             start: where to begin. Rules that ignore this very directory are left aside: it was asked for by name.
             gitignore: honour `.gitignore` and `.git/info/exclude`.
             enter: says for a directory's path whether to go into it; None goes into all.
+            hidden: says for a path whether it must not be seen: `ToolContext.hidden`.
         """
         self.ignored = 0
+        self.withheld = 0
         self.unreadable = 0
         self._files = files
         self._start = files.locate(start)
         self._gitignore = gitignore
         self._enter = enter
+        self._hidden = hidden
 
     def __iter__(self) -> Iterator[Entry]:
         """The entries, directories before what is in them."""
@@ -83,6 +93,9 @@ class Walk:
         kept = list[tuple[Entry, _Chain]]()
         for entry in listed:
             if is_internal(_name(entry)):
+                continue
+            if self._hidden is not None and self._hidden(entry.path):
+                self.withheld += 1
                 continue
             if chain and _ignored(entry.path, entry.kind == "dir", chain):
                 self.ignored += 1
@@ -110,6 +123,11 @@ class Walk:
         except ToolError:  # not there, or not a file to be read: no rules
             return ()
         return (_Rules("" if directory == "." else directory + "/", _parse(text.splitlines())),)
+
+
+def withheld(count: int) -> str:
+    """What the model is told of entries that permission rules leave out; empty where there are none."""
+    return f"{count} {'path' if count == 1 else 'paths'} left out by permission rules." if count else ""
 
 
 def _parse(lines: list[str]) -> GitIgnoreSpec:

@@ -6,13 +6,13 @@ from msgspec import Struct
 
 from lmagent.core.errors import ToolError
 from lmagent.core.tool import Tool, ToolContext, ToolOutput
-from lmagent.tools.beneath import Beneath
-from lmagent.tools.change import difference_of, load_if_there, store, tally
+from lmagent.tools.beneath import Beneath, Loaded
+from lmagent.tools.change import difference_of, load_if_there, require_no_mask, store, tally
 from lmagent.tools.paths import lexical
 from lmagent.tools.read import PATH_NAMES
 from lmagent.tools.sanitize import one_line
 from lmagent.tools.seen import require_read, sha256
-from lmagent.tools.textfile import SNIFF, kind_of_binary
+from lmagent.tools.textfile import SNIFF, decode, kind_of_binary
 
 LIMIT = 64 << 20
 """Bytes of a file that may be replaced: it is read before, to show what changes."""
@@ -37,6 +37,7 @@ async def _run(arguments: Write, ctx: ToolContext) -> ToolOutput:
     if old is not None:
         _require_text(label, old.data)
         require_read(ctx, name, old.data)
+    require_no_mask(name, _text(old), arguments.content)
     facts = await store(ctx, arguments.path, new, old)
     size = f"{len(new):,} bytes, {_line_count(arguments.content)} lines"
     if old is None:
@@ -45,6 +46,11 @@ async def _run(arguments: Write, ctx: ToolContext) -> ToolOutput:
     if b"\r\n" in old.data and b"\r\n" not in new:
         ends = " Its line ends were CRLF and are LF now."
     return ToolOutput(f"Replaced {label} ({size}, {tally(facts['diff'])}).{ends}", facts)
+
+
+def _text(old: Loaded | None) -> str:
+    decoded = None if old is None else decode(old.data)
+    return "" if decoded is None else decoded[0]
 
 
 def _require_text(label: str, data: bytes) -> None:
@@ -62,6 +68,7 @@ def _preview(arguments: Write, ctx: ToolContext) -> str:
             name = files.locate(arguments.path)
         if old is not None:
             _require_text(one_line(name, 300), old.data)
+        require_no_mask(name, _text(old), arguments.content)
     except ToolError as refusal:
         return f"This call will be refused: {refusal.message}"
     return difference_of(name, b"" if old is None else old.data, new) or "No change."

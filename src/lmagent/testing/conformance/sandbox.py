@@ -13,13 +13,13 @@ TOUCH = ("sh", "-c", "mkdir -p sub && printf data > sub/new.txt")
 SLOW = ("sh", "-c", "echo begun; sleep 60")
 KILLED = ("sh", "-c", "kill -TERM $$")
 MISSING = ("no-such-command-anywhere",)
-CHANNEL = ("sh", "-c", 'eval "echo private >&$LMAGENT_CHANNEL"')
+CHANNEL = ("bash", "-c", 'echo private >&$LMAGENT_CHANNEL')
 COMMANDS = (PRINT, TOUCH, SLOW, KILLED, MISSING, CHANNEL)
 """Every command line that the suite runs."""
 
 
 class SandboxConformance:
-    """Subclass it and override `make`. The commands are POSIX shell."""
+    """Subclass it and override `make`. The commands are POSIX shell, but for one of bash."""
 
     def make(self, workspace: Path) -> Sandbox:
         """A sandbox that works, for this folder."""

@@ -63,6 +63,7 @@ class FakeSandbox:
     ) -> None:
         self.workspace = workspace
         self.root = str(workspace)
+        self.environment: Mapping[str, str] = {"PATH": "/usr/bin:/bin"}
         self.runs: list[Exec] = []
         self.broken = ""
         self._program = program

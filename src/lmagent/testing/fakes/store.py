@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
+from pathlib import Path
 
 import anyio
 import anyio.lowlevel
@@ -142,6 +143,12 @@ class MemoryLog:
             raise StoreError(f"the log of session {self.session} is closed")
         name = sha256(content).hexdigest()
         self._record.blobs[name] = bytes(content)
+        return name
+
+    async def adopt_blob(self, path: Path) -> str:
+        """See `lmagent.core.ports.SessionLog`."""
+        name = await self.put_blob(path.read_bytes())
+        path.unlink()
         return name
 
     def get_blob(self, sha256: str) -> bytes:

@@ -1,0 +1,91 @@
+"""The standard streams, made safe before anything is read or written.
+
+A stream that the caller closed becomes /dev/null, and its descriptor is taken, so that no file of ours ends up in its
+place. What cannot be encoded becomes a question mark. An output that cannot be written (a full disk, a reader that
+went away) falls silent instead of ending the work half way: the log has everything, and the exit code tells of it.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from typing import Any, TextIO, cast
+
+LOST = "lmagent: standard output could not be written: {reason} (what was done is kept: lmagent sessions list)\n"
+
+
+class Outlet(io.FileIO):
+    """A descriptor for writing that falls silent at the first failure, and remembers it."""
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__(descriptor, "w", closefd=False)
+        self.failure: OSError | None = None
+
+    def write(self, data: Any, /) -> int | None:
+        """Write, or pretend to: a buffer that keeps what it cannot get rid of would fail again at every line."""
+        size = memoryview(data).nbytes
+        if self.failure is not None:
+            return size
+        try:
+            return super().write(data)
+        except OSError as error:
+            self.failure = error
+            return size
+
+
+def prepare() -> Outlet | None:
+    """Make the standard streams safe; returns what remembers whether standard output could be written."""
+    _take_descriptors()
+    sys.stdin = cast("TextIO | None", sys.stdin) or _nothing("r")
+    if reconfigure := getattr(sys.stdin, "reconfigure", None):
+        reconfigure(errors="replace")
+    sys.stderr, _ = _silenced(sys.stderr, sys.__stderr__)
+    sys.stdout, outlet = _silenced(sys.stdout, sys.__stdout__)
+    return outlet
+
+
+def settle(outlet: Outlet | None, code: int) -> int:
+    """Write out what is left and return the exit code: a lost answer is an error, whatever the work came to."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if outlet is None or outlet.failure is None:
+        return code
+    sys.stderr.write(LOST.format(reason=outlet.failure.strerror))
+    sys.stderr.flush()
+    return code or 1
+
+
+def _take_descriptors() -> None:
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            free = os.open(os.devnull, os.O_RDWR)
+            if free != descriptor:
+                os.dup2(free, descriptor)
+                os.close(free)
+            os.set_inheritable(descriptor, True)
+
+
+def _nothing(mode: str) -> TextIO:
+    return cast("TextIO", open(os.devnull, mode, encoding="utf-8", errors="replace"))
+
+
+def _silenced(stream: TextIO | None, original: TextIO | None) -> tuple[TextIO, Outlet | None]:
+    """The stream on an outlet; one that is not the process's own, or no plain file (a console), stays as it is."""
+    if stream is None:
+        return _nothing("w"), None
+    binary = getattr(stream, "buffer", None)
+    if stream is not original or type(getattr(binary, "raw", binary)) is not io.FileIO:
+        return stream, None
+    stream.flush()
+    outlet = Outlet(stream.fileno())
+    replaced = io.TextIOWrapper(
+        io.BufferedWriter(outlet),
+        encoding=stream.encoding,
+        errors="replace" if stream.errors in ("strict", "surrogateescape") else stream.errors,
+        line_buffering=bool(stream.line_buffering),
+        write_through=bool(getattr(stream, "write_through", False)),
+    )
+    return replaced, outlet

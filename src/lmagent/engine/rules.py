@@ -1,0 +1,199 @@
+"""Rules: what a permission rule says, and which calls and paths it covers.
+
+A rule is `tool`, `tool(pattern)`, `effect:write`, `effect:write(pattern)`, `*` or `*(pattern)`. The tool's name may
+hold `*`, case does not count, and `mcp__server` stands for all tools of that server. A pattern is a glob over paths of
+the workspace:
+
+    docs            whatever is called so, at any depth, with everything below it
+    docs/  ./docs   the one at the top, with everything below it
+    docs/**         the same
+    *.md            whatever is called so, at any depth
+    src/*.md        only there; `**` crosses folders, `*` and `?` do not, `{a,b}` is either, `[ab]` one of them
+
+A denial and a question reach further than an allowance: what lies below a folder that they match is covered too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from functools import lru_cache
+
+from msgspec import Struct
+
+from lmagent.core.errors import ConfigError
+from lmagent.engine.targets import inside
+
+_RULE = re.compile(r"(?P<name>effect:(?:read|write|exec|net)|[A-Za-z0-9_.*-]+)(?:\((?P<pattern>.*)\))?", re.I | re.S)
+_BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
+_PIECES = re.compile(r"(\*\*/|\*\*|\*|\?|\[!?[^\]/]+\])")
+_ALTERNATIVES = 100
+
+
+class Rule(Struct, frozen=True):
+    """A rule as it is understood.
+
+    Attributes:
+        name: lower case: a tool, an effect, or a glob over tools.
+        pattern: normalised; empty for a rule that holds whatever the paths.
+    """
+
+    name: str
+    pattern: str
+
+    def __str__(self) -> str:
+        """The rule as a person would write it."""
+        return f"{self.name}({self.pattern})" if self.pattern else self.name
+
+    def names(self, tool: str, effect: str) -> bool:
+        """Whether it speaks of this tool."""
+        wanted = tool.lower()
+        if self.name.startswith("effect:"):
+            return self.name == f"effect:{effect}"
+        if self.name.startswith("mcp__") and wanted.startswith(f"{self.name}__"):
+            return True
+        return fnmatchcase(wanted, self.name)
+
+    def covers(self, path: str, *, below: bool) -> bool:
+        """Whether the pattern matches a path relative to the workspace, or with `below` a folder that it lies in."""
+        return not self.pattern or _compiled(self.pattern, below).fullmatch("" if path == "." else path) is not None
+
+
+@lru_cache(maxsize=512)
+def parse(text: str, root: str = "") -> Rule:
+    """Understand a rule.
+
+    Args:
+        text: as it was written.
+        root: the workspace, for absolute patterns; without it they are refused.
+
+    Raises:
+        ConfigError: it cannot be understood, or could never match.
+    """
+    found = _RULE.fullmatch(text.strip())
+    if found is None:
+        raise ConfigError(
+            f"permission rule {text!r} cannot be understood",
+            fix="write it as tool, tool(path pattern), effect:write or *, for example write(docs/**)",
+        )
+    pattern = found["pattern"]
+    try:
+        return Rule(found["name"].lower(), "" if pattern is None else _normalised(pattern.strip(), root))
+    except ValueError as fault:
+        raise ConfigError(
+            f"permission rule {text!r} could never match: {fault}",
+            fix=f"name paths relative to the workspace, for example {found['name']}(docs/**)",
+        ) from None
+
+
+def check_rule(rule: str, origin: str = "", *, tools: Mapping[str, str] | None = None, root: str = "") -> str:
+    """The rule in its plain form, if it can be understood and can ever match.
+
+    Args:
+        rule: as it was written.
+        origin: where it was written, for the message.
+        tools: names and aliases of the tools, in lower case, to the tools' names; None: any name will do.
+        root: the workspace.
+
+    Raises:
+        ConfigError: it cannot.
+    """
+    try:
+        parsed = parse(rule, root)
+        name = parsed.name if tools is None else _known(rule, parsed.name, tools)
+    except ConfigError as fault:
+        raise ConfigError(f"{fault.message}{f' ({origin})' if origin else ''}", fix=fault.fix) from None
+    return str(Rule(name, parsed.pattern))
+
+
+def _known(rule: str, name: str, tools: Mapping[str, str]) -> str:
+    """The tool's own name; what comes later from an MCP server cannot be known yet."""
+    if name in tools:
+        return tools[name]
+    if "*" in name or name.startswith(("effect:", "mcp__")):
+        return name
+    import difflib  # only a wrong name pays for it
+
+    near = dict.fromkeys(tools[match] for match in difflib.get_close_matches(name, tools, n=3))
+    hint = f"did you mean {' or '.join(near)}? " if near else ""
+    raise ConfigError(
+        f"permission rule {rule!r} names a tool that does not exist: {name!r}",
+        fix=f"{hint}the tools are {', '.join(dict.fromkeys(tools.values()))}",
+    )
+
+
+def _normalised(pattern: str, root: str) -> str:
+    """The pattern relative to the workspace, with its braces spread out."""
+    if not pattern:
+        raise ValueError("it names no path")
+    plain = [_plain(reading, root) for reading in _alternatives(pattern)]
+    return plain[0] if len(plain) == 1 else f"{{{','.join(plain)}}}"
+
+
+def _plain(pattern: str, root: str) -> str:
+    """A pattern without braces; one name alone stands for any depth, `./name` for the top."""
+    if "," in pattern:
+        raise ValueError("a comma does not part paths; write a rule for each, or {a,b}")
+    if pattern.startswith("~"):
+        raise ValueError("'~' is not expanded")
+    anchored = "/" in pattern
+    if pattern.startswith("/"):
+        inner = inside(pattern, root) if root else None
+        if inner is None:
+            raise ValueError("the path lies outside the workspace, where no tool goes")
+        pattern = inner
+    parts = [part for part in pattern.split("/") if part not in ("", ".")]
+    if ".." in parts:
+        raise ValueError("'..' is not followed")
+    once = [part for at, part in enumerate(parts) if part != "**" or parts[at - 1 : at] != ["**"]]
+    if not once:
+        return "**"
+    return f"./{once[0]}" if anchored and len(once) == 1 and once[0] != "**" else "/".join(once)
+
+
+def _alternatives(pattern: str) -> list[str]:
+    """Every reading of the braces; a brace without its partner or a comma stands for itself."""
+    done, pending = list[str](), [pattern]
+    while pending:
+        if len(done) + len(pending) > _ALTERNATIVES:
+            raise ValueError(f"it has more than {_ALTERNATIVES} alternatives")
+        current = pending.pop()
+        found = _BRACES.search(current)
+        if found is None:
+            done.append(current)
+        else:
+            before, after = current[: found.start()], current[found.end() :]
+            pending += [before + choice + after for choice in reversed(found[1].split(","))]
+    return done
+
+
+@lru_cache(maxsize=512)
+def _compiled(pattern: str, below: bool) -> re.Pattern[str]:
+    return re.compile("|".join(_expression(plain, below) for plain in _alternatives(pattern)), re.DOTALL)
+
+
+def _expression(pattern: str, below: bool) -> str:
+    if pattern == "**":
+        return ".*"
+    prefix = "" if "/" in pattern else "(?:.*/)?"
+    bare = pattern.removeprefix("./").removesuffix("/**")
+    folder = bare != pattern.removeprefix("./") or not _PIECES.search(bare.rpartition("/")[2])
+    return prefix + "".join(map(_piece, _PIECES.split(bare))) + ("(?:/.*)?" if below or folder else "")
+
+
+def _piece(piece: str) -> str:
+    known = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}.get(piece)
+    if known is not None:
+        return known
+    if not (piece.startswith("[") and _PIECES.fullmatch(piece)):
+        return re.escape(piece)
+    negated, members = piece.startswith("[!"), piece.strip("[]").removeprefix("!")
+    listed = re.sub(r"([\\\[\]^&~|])", r"\\\1", members)
+    one = f"(?!/)[{'^' if negated else ''}{listed}]"
+    return f"(?:{re.escape(piece)}|{one})"  # a folder may really be called [id]
+
+
+def parsed(rules: Sequence[str]) -> list[Rule]:
+    """The rules, understood."""
+    return [parse(rule) for rule in rules]

@@ -1,0 +1,133 @@
+"""Asker: puts approvals before the person at the terminal, one at a time.
+
+An answer must belong to the question that stands there. So the next question is shown only when the one before is
+resolved, what was typed before it stood there is thrown away, and a question that somebody else has answered, or that
+the end of the turn has made void, is taken back or never shown.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import deque
+from contextlib import suppress
+
+import anyio
+
+from lmagent.core import events as ev
+from lmagent.core.commands import Approve
+from lmagent.engine.session import Session
+from lmagent.headless.printer import TextPrinter
+from lmagent.tools.sanitize import printable
+
+_ANSWERS = ("", "n", "no", "y", "yes", "a", "always")
+
+
+class Asker:
+    """Listens for approvals and asks for them, in the order in which they are heard of.
+
+    It must listen before the printer does: it takes a void question back before its end is printed.
+
+    Args:
+        session: the session.
+        screen: shows the questions.
+    """
+
+    def __init__(self, session: Session, screen: TextPrinter) -> None:
+        self._session = session
+        self._screen = screen
+        self._waiting: deque[ev.ApprovalRequested] = deque()
+        self._heard: set[str] = set()
+        self._news = anyio.Event()
+        self._asked: ev.ApprovalRequested | None = None
+        self._scope = anyio.CancelScope()
+
+    def __call__(self, event: ev.Event) -> None:
+        """Take note of an event."""
+        asked = self._asked
+        match event:
+            case ev.ApprovalRequested() if event.id not in self._heard:  # a resumed session asks a second time
+                self._heard.add(event.id)
+                self._waiting.append(event)
+                self._news.set()
+            case ev.ApprovalResolved() if asked and event.approval == asked.id:
+                self._take_back()
+            case ev.ToolFinished() if asked and event.call_id == asked.call_id:
+                self._take_back()
+            case ev.TurnFinished() if asked:
+                self._take_back()
+            case _:
+                pass
+
+    async def run(self) -> None:
+        """Ask until cancelled."""
+        while True:
+            await self._news.wait()
+            self._news = anyio.Event()
+            while self._waiting:
+                request = self._waiting.popleft()
+                if request.id in self._session.state.approvals:  # nobody else has answered it
+                    await self._ask(request)
+
+    async def _ask(self, request: ev.ApprovalRequested) -> None:
+        summary = printable(request.summary)
+        preview = f"\n{printable(request.preview)}" if request.preview else ""
+        always = f", a = always ({printable(request.grant)})" if request.grant else ""
+        self._asked = request
+        _forget_typed()
+        details = f"{summary} — {printable(request.reason)}{preview}"
+        self._screen.ask(details, f"Allow {summary}? [y = yes, n = no{always}] ")
+        line = ""
+        with anyio.CancelScope() as self._scope:
+            line = await _read_line()
+        if self._scope.cancelled_caught:
+            return
+        self._asked = None
+        self._screen.answered(entered=line.endswith("\n"))
+        await self._session.send(_answer(request, line))
+
+    def _take_back(self) -> None:
+        self._asked = None
+        self._screen.answered(entered=False)
+        self._scope.cancel()
+
+
+def _answer(request: ev.ApprovalRequested, line: str) -> Approve:
+    """What the line means; anything but a clear yes is a no, and words go to the model."""
+    word = line.strip().lower()
+    always = word in ("a", "always") and bool(request.grant)
+    return Approve(
+        approval=request.id,
+        approved=word in ("y", "yes") or always,
+        scope="session" if always else "once",
+        feedback="" if word in _ANSWERS else line.strip(),
+        by="cli",
+    )
+
+
+def _forget_typed() -> None:
+    """Throw away what was typed before the question stood there: it cannot be meant for it."""
+    if sys.platform == "win32":
+        return
+    import termios
+
+    with suppress(OSError, termios.error):  # the terminal may have gone: reading says so
+        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+
+
+async def _read_line() -> str:
+    """A line from the terminal; empty at its end (Ctrl+D, or it has gone)."""
+    if sys.platform == "win32":
+        return await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
+    # Not in a thread: the end of the program would wait for it, and so for the Enter key.
+    typed = b""
+    while not typed.endswith((b"\n", b"\r")):
+        await anyio.wait_readable(sys.stdin.fileno())
+        try:
+            piece = os.read(sys.stdin.fileno(), 4096)
+        except OSError:
+            piece = b""
+        if not piece:
+            break
+        typed += piece
+    return typed.decode("utf-8", "replace").replace("\r", "\n")

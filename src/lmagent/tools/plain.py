@@ -1,0 +1,98 @@
+"""Small files that the program itself reads from a workspace: nothing there may lead it elsewhere or hold it up.
+
+A workspace may come from a stranger. A link in it would send any file of the user's to the model, and the opening of a
+FIFO would wait for ever.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+from msgspec import Struct
+
+from lmagent.tools.paths import Parts
+from lmagent.tools.resolve import open_by_walking
+
+
+class Plain(Struct, frozen=True):
+    """What was read: the first characters, and whether there are more."""
+
+    text: str
+    more: bool
+
+
+class NotPlain(Exception):
+    """It is there and is not read; `args[0]` says what it is, as in "a symbolic link"."""
+
+
+def read_plain(root: Path, parts: Parts, limit: int) -> Plain | None:
+    """The beginning of a regular file beneath a folder, no link followed; None where there is none.
+
+    Args:
+        root: the folder.
+        parts: names from there down.
+        limit: characters to read at most.
+
+    Raises:
+        NotPlain: it, or a folder on the way to it, is a link or something special, or it cannot be read.
+    """
+    descriptor = _open(root, parts, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+    if descriptor is None:
+        return None
+    try:
+        found, data, wanted = os.fstat(descriptor), bytearray(), 4 * limit + 4  # a character has 4 bytes at most
+        if not stat.S_ISREG(found.st_mode):
+            raise NotPlain("a folder" if stat.S_ISDIR(found.st_mode) else "a special file")
+        while len(data) < wanted and (piece := os.read(descriptor, wanted - len(data))):
+            data += piece
+    except OSError as error:
+        raise NotPlain(f"not readable ({error.strerror})") from None
+    finally:
+        os.close(descriptor)
+    text = data.decode("utf-8", "replace")
+    return Plain(text[:limit], len(text) > limit or found.st_size > len(data))
+
+
+def names_in(root: Path, parts: Parts) -> list[str]:
+    """The names in a folder beneath another one, in order; empty where there is none.
+
+    Raises:
+        NotPlain: it, or a folder on the way to it, is a link or no folder, or it cannot be read.
+    """
+    descriptor = _open(root, parts, os.O_RDONLY | os.O_DIRECTORY)
+    if descriptor is None:
+        return []
+    try:
+        return sorted(os.listdir(descriptor))
+    finally:
+        os.close(descriptor)
+
+
+def _open(root: Path, parts: Parts, flags: int) -> int | None:
+    try:
+        base = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        return open_by_walking(base, parts, flags)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise NotPlain(_what(error, root, parts)) from None
+    finally:
+        os.close(base)
+
+
+def _what(error: OSError, root: Path, parts: Parts) -> str:
+    """What stands in the way, for the message: by then it may be something else."""
+    if error.errno == errno.ENXIO:
+        return "a special file"
+    if error.errno not in (errno.ELOOP, errno.ENOTDIR):
+        return f"not readable ({error.strerror})"
+    for depth in range(1, len(parts) + 1):
+        if root.joinpath(*parts[:depth]).is_symlink():
+            return "a symbolic link" if depth == len(parts) else f"behind a symbolic link ({'/'.join(parts[:depth])})"
+    return "no folder" if root.joinpath(*parts).exists() else "behind something that is no folder"

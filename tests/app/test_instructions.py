@@ -1,0 +1,69 @@
+"""The project's own instructions: what is sent, and what is never opened."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from lmagent.app.prompt import MAX_INSTRUCTIONS, workspace_note
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    root = tmp_path / "ws"
+    root.mkdir()
+    return root
+
+
+def note_of(workspace: Path) -> tuple[str, list[str]]:
+    said: list[str] = []
+    return workspace_note(workspace, said.append)(), said
+
+
+def test_instructions_are_sent_up_to_a_limit_and_nothing_more_is_read(workspace: Path) -> None:
+    path = workspace / ".lmagent.md"
+    path.write_text("Use tabs.\n")
+    note, said = note_of(workspace)
+    assert "Use tabs." in note
+    assert said == []
+    path.write_bytes("ä".encode() * MAX_INSTRUCTIONS + b"THE END")
+    os.truncate(path, 1 << 40)  # a terabyte of nothing: whoever reads it whole will not come back
+    note, _ = note_of(workspace)
+    assert note.count("ä") == MAX_INSTRUCTIONS
+    assert "THE END" not in note
+
+
+def test_a_workspace_without_instructions_says_nothing_of_them(workspace: Path) -> None:
+    note, said = note_of(workspace)
+    assert "instructions" not in note
+    assert said == []
+
+
+def test_a_link_is_not_followed_and_the_person_is_told(workspace: Path) -> None:
+    (workspace.parent / "id_rsa").write_text("PRIVATE")
+    (workspace / "inside.md").write_text("PRIVATE")
+    for target in (workspace.parent / "id_rsa", "inside.md", "nowhere"):
+        (workspace / ".lmagent.md").symlink_to(target)
+        note, said = note_of(workspace)
+        assert "PRIVATE" not in note
+        assert len(said) == 1
+        assert "a symbolic link" in said[0]
+        assert "→" in said[0]
+        (workspace / ".lmagent.md").unlink()
+
+
+def test_a_pipe_a_socket_and_a_folder_are_passed_over(workspace: Path, monkeypatch) -> None:
+    monkeypatch.chdir(workspace)  # a socket's path must be short
+    path = Path(".lmagent.md")
+    os.mkfifo(path)
+    assert "a special file" in note_of(workspace)[1][0]
+    path.unlink()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        assert "a special file" in note_of(workspace)[1][0]
+    path.unlink()
+    path.mkdir()
+    assert "a folder" in note_of(workspace)[1][0]

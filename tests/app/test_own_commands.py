@@ -1,0 +1,67 @@
+"""The workspace's own slash commands: files that are sent as prompts."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import anyio
+import pytest
+
+from lmagent.app.slash import LONGEST, SlashResult, dispatch, user_commands
+from lmagent.core.errors import ConfigError
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "ws/.lmagent/commands"
+    folder.mkdir(parents=True)
+    return folder
+
+
+def give(folder: Path, line: str) -> SlashResult:
+    workspace = folder.parent.parent
+    context: Any = SimpleNamespace(host=SimpleNamespace(workspace=workspace, registry=SimpleNamespace(commands={})))
+    return anyio.run(dispatch, line, context)
+
+
+def test_a_file_is_sent_with_its_arguments(folder: Path) -> None:
+    (folder / "fix.md").write_text("# Fix it\nFix $ARGUMENTS now.")
+    (folder / "plain.md").write_text("Just do it.")
+    (folder / "no command.md").write_text("x")
+    commands = user_commands(folder.parent.parent)
+    assert {name: command.help for name, command in commands.items()} == {"fix": "Fix it", "plain": "Just do it."}
+    assert give(folder, "/fix the bug").submit == "# Fix it\nFix the bug now."
+    assert give(folder, "/plain now").submit == "Just do it.\n\nnow"
+
+
+def test_a_link_and_a_pipe_are_listed_as_skipped_and_never_opened(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("PRIVATE")
+    (folder / "link.md").symlink_to(tmp_path / "secret")
+    os.mkfifo(folder / "pipe.md")
+    listed = {name: command.help for name, command in user_commands(folder.parent.parent).items()}
+    assert listed == {"link": "skipped: its file is a symbolic link", "pipe": "skipped: its file is a special file"}
+    for name in listed:
+        with pytest.raises(ConfigError, match="cannot be used"):
+            give(folder, f"/{name}")
+
+
+def test_a_folder_of_commands_that_is_a_link_is_left_out_and_said(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/fix.md").write_text("PRIVATE")
+    folder.rmdir()
+    folder.symlink_to(tmp_path / "elsewhere")
+    assert user_commands(folder.parent.parent) == {}
+    with pytest.raises(ConfigError, match="commands is a symbolic link"):
+        give(folder, "/fix")
+    folder.unlink()
+    with pytest.raises(ConfigError, match=r"there is no command /fix\n"):
+        give(folder, "/fix")
+
+
+def test_a_text_that_is_too_long_is_refused_and_not_cut(folder: Path) -> None:
+    (folder / "long.md").write_text("x" * (LONGEST + 1))
+    with pytest.raises(ConfigError, match="longer than"):
+        give(folder, "/long")
