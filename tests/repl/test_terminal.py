@@ -121,10 +121,15 @@ def test_slash_commands_answer_and_a_wrong_one_says_what_to_do(workspace):
         terminal.wait_for("/compact [FOCUS]")
         terminal.enter("/nosuch")
         terminal.wait_for("there is no command /nosuch")
-        terminal.enter("!ls")
-        terminal.wait_for("nothing was run")
+        terminal.enter("!echo $((40 + 2)); echo told > told.txt")
+        terminal.wait_for("42")
+        terminal.enter("!!cat told.txt")
+        terminal.wait_for("told\r")
         terminal.enter("hello")
         terminal.wait_for("Hi.")
+        said = server.requests[0].body["messages"][-1]["content"]
+        assert "echo told > told.txt`:]\n42" in said
+        assert "cat told.txt`" not in said
         terminal.enter("/context")
         terminal.wait_for("compacted 0 times")
         terminal.enter("/quit")

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from datetime import datetime
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 from lmagent.app.registry import Registry, SlashCommand
 from lmagent.app.slash import SlashContext, SlashResult, user_commands
 from lmagent.core.commands import Compact, Rename, SetMode, SetModel
-from lmagent.core.errors import ConfigError
+from lmagent.core.errors import ConfigError, SandboxError
 from lmagent.core.events import PermissionMode
 from lmagent.core.messages import Message
 from lmagent.core.model import Reply, TextChunk
 from lmagent.engine.aside import ask_aside
 from lmagent.engine.session import Session
 from lmagent.engine.state import BYTES_PER_TOKEN, message_bytes
+
+if TYPE_CHECKING:
+    from lmagent.app.host import Host
 
 Run = Callable[[SlashContext, str], Awaitable[SlashResult]]
 
@@ -141,12 +144,25 @@ async def _status(context: SlashContext, _: str) -> SlashResult:
         "model": (session.state.model if session else host.agent.model) or "(the server's choice)",
         "mode": session.state.mode if session else host.settings.permission_mode,
         "session": session.state.session if session else "(none yet)",
-        "sandbox": "none: this version runs no commands",
+        "sandbox": await _sandbox(host),
     }
     if session is not None:
         rows["context"] = f"{session.state.estimate_tokens():,} of {session.window.tokens:,} tokens"
         rows["grants"] = ", ".join(session.state.grants) or "(none)"
     return SlashResult("\n".join(f"{name:<10} {value}" for name, value in rows.items()))
+
+
+async def _sandbox(host: Host) -> str:
+    """What the sandbox is and keeps; looking for one is the way to know."""
+    confined = host.registry.confined
+    try:
+        await confined.get()
+    except SandboxError as refusal:
+        return f"none: {refusal}"
+    report = confined.report
+    assert report is not None
+    kept = ", ".join(f"{'' if promise.kept else 'NOT '}{promise.name}" for promise in report.promises)
+    return f"{report.backend} {report.version} ({kept})"
 
 
 async def _context(context: SlashContext, _: str) -> SlashResult:

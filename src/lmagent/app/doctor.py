@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from lmagent.app.host import Host
 from lmagent.app.wiring import HostOptions, open_host
-from lmagent.core.errors import LmagentError, ProviderError
+from lmagent.core.errors import LmagentError, ProviderError, SandboxError
 from lmagent.core.messages import user
 from lmagent.core.model import ModelRequest, Reply, ToolSpec
 
@@ -43,10 +43,25 @@ async def examine(options: HostOptions) -> list[Finding]:
     findings.append(Finding("workspace", "ok", f"{host.workspace} is writable"))
     try:
         findings += [finding async for finding in _server(host)]
+        findings.append(await _sandbox(host))
     finally:
         await host.aclose()
-    findings.append(Finding("sandbox", "warning", "this version has no shell tool, so no command is ever run"))
     return [*findings, *_programs()]
+
+
+async def _sandbox(host: Host) -> Finding:
+    confined = host.registry.confined
+    try:
+        await confined.get()
+    except SandboxError as refusal:
+        return Finding("sandbox", "fault", refusal.message, refusal.fix)
+    report = confined.report
+    assert report is not None
+    broken = [promise for promise in report.promises if not promise.kept]
+    text = f"{report.backend} {report.version} withstands the attack on it".replace("  ", " ")
+    if broken:
+        text = f"{report.backend}: " + "; ".join(f"{promise.name} NOT kept ({promise.detail})" for promise in broken)
+    return Finding("sandbox", "warning" if broken else "ok", text)
 
 
 async def _server(host: Host) -> AsyncIterator[Finding]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.json import encode
 from msgspec.structs import replace
 
 from lmagent import __version__
@@ -17,7 +18,9 @@ from lmagent.core.agent import Agent
 from lmagent.core.commands import SetMode, SetModel
 from lmagent.core.events import DurableEvent, PermissionMode, SessionCreated
 from lmagent.core.ids import new_session_id
+from lmagent.core.messages import ToolCall
 from lmagent.core.ports import Clock, Provider
+from lmagent.core.tool import ToolContext
 from lmagent.engine.gate import Rules
 from lmagent.engine.session import Session, Wiring
 from lmagent.engine.toolbox import Toolbox
@@ -107,13 +110,30 @@ class Host(Struct):
         """Let new sessions begin in another permission mode."""
         self.settings = replace(self.settings, permission_mode=mode)
 
+    async def run_for_person(self, session: str, command: str) -> str:
+        """Run a command that a person typed, in the folder and with the variables of the session's own commands.
+
+        Raises:
+            SandboxError: there is no sandbox here; nothing was run.
+            ToolError: it is no command.
+        """
+        invocation = self.toolbox.resolve(ToolCall("person", "shell", encode({"command": command}).decode()))
+        context = ToolContext(session, "person", self.workspace, {}, lambda _: None)
+        output = await invocation.tool.run(invocation.arguments, context)
+        if output.file is not None:
+            output.file.unlink()
+        return output.content
+
     # --- sessions ---------------------------------------------------------------------------------------------
 
     async def new_session(self) -> Session:
         """A new session."""
         log = self.store.create(new_session_id(self.clock.now()))
-        opening = SessionCreated(
-            session=log.session,
+        return self._keep(await Session.create(log, self._wiring(log.session), self._opening(log.session)))
+
+    def _opening(self, session: str) -> SessionCreated:
+        return SessionCreated(
+            session=session,
             workspace=str(self.workspace),
             agent=self.agent.name,
             system=self.agent.system or system_text(),
@@ -122,7 +142,6 @@ class Host(Struct):
             mode=self.settings.permission_mode,
             app_version=__version__,
         )
-        return self._keep(await Session.create(log, self._wiring(), opening))
 
     async def open_session(self, name: str) -> Session:
         """An existing session, by id or unique prefix.
@@ -134,7 +153,8 @@ class Host(Struct):
         session_id = self.store.resolve(name)
         if session_id in self.sessions:
             return self.sessions[session_id]
-        session = self._keep(await Session.resume(self.store.open(session_id), self._wiring()))
+        log = self.store.open(session_id)
+        session = self._keep(await Session.resume(log, self._wiring(session_id), self._opening(session_id)))
         for wish in self.wishes:
             current = session.state.mode if isinstance(wish, SetMode) else session.state.model
             if current != (wish.mode if isinstance(wish, SetMode) else wish.model):
@@ -175,16 +195,17 @@ class Host(Struct):
             lines.append(f"replay: {self.replay.remaining} recorded exchanges were not asked for")
         return "\n".join(lines)
 
-    def _wiring(self) -> Wiring:
+    def _wiring(self, session: str) -> Wiring:
         asks = self.replay is None and not self.settings.context_window
         return Wiring(
             provider=self.provider,
             toolbox=self.toolbox,
             clock=self.clock,
             agent=self.agent,
+            workspace=self.workspace,
             rules=self.rules,
             attended=self.attended,
-            notes=self.registry.notes,
+            notes=self.registry.notes_of(session),
             secrets=self.settings.secrets,
             served_window=self.served_window if asks else None,
         )
@@ -194,5 +215,6 @@ class Host(Struct):
         for session in self.sessions.values():
             session.close()
         self.sessions.clear()
+        await self.registry.aclose()
         await self.provider.aclose()
         await self.transport.aclose()

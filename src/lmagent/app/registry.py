@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct, field
 
+from lmagent.app.confined import Confined
 from lmagent.core.errors import ConfigError
 from lmagent.core.events import DurableEvent
 from lmagent.core.ports import Clock
@@ -55,14 +57,20 @@ class Registry(Struct):
         workspace: the workspace.
         clock: time.
         records: the sessions on record.
+        confined: gives the sandbox for commands.
+        session_notes: like notes, for those that depend on the session, whose id they are given.
+        closers: release what features hold, at the end of the program.
     """
 
     workspace: Path
     clock: Clock
     records: Records
+    confined: Confined
     tools: dict[str, Tool] = field(default_factory=dict[str, Tool])
     notes: list[Callable[[], str]] = field(default_factory=list[Callable[[], str]])
+    session_notes: list[Callable[[str], str]] = field(default_factory=list[Callable[[str], str]])
     commands: dict[str, SlashCommand] = field(default_factory=dict[str, SlashCommand])
+    closers: list[Callable[[], Awaitable[None]]] = field(default_factory=list[Callable[[], Awaitable[None]]])
 
     def tool(self, tool: Tool) -> None:
         """Add a tool.
@@ -77,6 +85,16 @@ class Registry(Struct):
     def note(self, source: Callable[[], str]) -> None:
         """Keep the model informed of `<name>text</name>` at the tail of the conversation."""
         self.notes.append(source)
+
+    def notes_of(self, session: str) -> tuple[Callable[[], str], ...]:
+        """The notes for one session."""
+        return (*self.notes, *(partial(source, session) for source in self.session_notes))
+
+    async def aclose(self) -> None:
+        """Release what features hold, the last one first."""
+        while self.closers:
+            await self.closers.pop()()
+        await self.confined.aclose()
 
     def command(self, command: SlashCommand) -> None:
         """Add a slash command.

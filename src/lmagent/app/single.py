@@ -9,6 +9,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from lmagent.app.clock import SystemClock
+from lmagent.app.confined import Confined
 from lmagent.app.registry import Registry
 from lmagent.app.wiring import HostOptions, features, load_settings
 from lmagent.config.workspace import open_workspace
@@ -62,14 +63,15 @@ class AllSeen(Mapping[str, FileMark]):
 
 def open_toolbox(workspace: Path | None) -> Toolbox:
     """The tools for a workspace."""
-    path = open_workspace(load_settings(HostOptions(workspace)).workspace).path
-    return _toolbox(path)
+    return Toolbox(_registry(workspace).tools.values())
 
 
-def _toolbox(path: Path) -> Toolbox:
-    registry = Registry(path, SystemClock(), NoRecords())
+def _registry(workspace: Path | None) -> Registry:
+    loaded = load_settings(HostOptions(workspace))
+    path = open_workspace(loaded.workspace).path
+    registry = Registry(path, SystemClock(), NoRecords(), Confined(path, loaded.settings))
     features(registry)
-    return Toolbox(registry.tools.values())
+    return registry
 
 
 async def call_tool(workspace: Path | None, name: str, arguments: str) -> CallResult:
@@ -80,11 +82,16 @@ async def call_tool(workspace: Path | None, name: str, arguments: str) -> CallRe
         name: the tool, or an alias of it.
         arguments: its arguments as JSON text.
     """
-    path = open_workspace(load_settings(HostOptions(workspace)).workspace).path
+    registry = _registry(workspace)
+    path = registry.workspace
     context = ToolContext("none", "call", path, AllSeen(path), lambda _: None)
     try:
-        invocation = _toolbox(path).resolve(ToolCall("call", name, arguments))
+        invocation = Toolbox(registry.tools.values()).resolve(ToolCall("call", name, arguments))
         output = await invocation.tool.run(invocation.arguments, context)
     except ToolError as refusal:
         return CallResult(False, refusal.message)
+    finally:
+        await registry.aclose()
+    if output.file is not None:
+        output.file.unlink()
     return CallResult(True, output.content)

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from lmagent.app import commands
 from lmagent.app.clock import SystemClock
+from lmagent.app.confined import Confined
 from lmagent.app.host import Host, OpenRecords
 from lmagent.app.prompt import DATE_NOTE, WORKSPACE_NOTE, date_note, system_text, workspace_note
 from lmagent.app.registry import Registry, load_plugins
@@ -21,6 +22,7 @@ from lmagent.config.settings import Settings
 from lmagent.config.workspace import open_workspace
 from lmagent.core.agent import Agent
 from lmagent.core.commands import SetMode, SetModel
+from lmagent.core.errors import WorkspaceError
 from lmagent.engine.gate import Rules, check_rule
 from lmagent.engine.session import Session
 from lmagent.engine.toolbox import Toolbox
@@ -29,8 +31,10 @@ from lmagent.providers.retry import RetryPolicy
 from lmagent.providers.transport import HttpTransport, Timeouts, Transport
 from lmagent.store.jsonl import JsonlStore
 from lmagent.tools.artifact import read_artifact_tool
+from lmagent.tools.jobs import Jobs, jobs_tool
 from lmagent.tools.recall import recall_tool
 from lmagent.tools.registry import builtin_tools
+from lmagent.tools.shell import ShellRunner, shell_tool
 
 if TYPE_CHECKING:
     from lmagent.providers.cassette import ReplayTransport
@@ -61,7 +65,19 @@ def load_settings(options: HostOptions) -> Loaded:
     flags = dict(options.flags)
     if options.workspace is not None:
         flags["workspace"] = options.workspace
-    return load(os.environ, Path.cwd(), flags)
+    return load(os.environ, _current_folder(options), flags)
+
+
+def _current_folder(options: HostOptions) -> Path:
+    """The current folder; where that was deleted, the workspace stands in for it if it is named in full."""
+    try:
+        return Path.cwd()
+    except OSError:
+        if options.workspace is not None and options.workspace.is_absolute():
+            return options.workspace
+        raise WorkspaceError(
+            "the current folder does not exist any more", fix="cd to one that does, or name one: lmagent -w /its/path"
+        ) from None
 
 
 async def open_host(options: HostOptions, *, say: Say) -> Host:
@@ -83,8 +99,8 @@ async def open_host(options: HostOptions, *, say: Say) -> Host:
     clock, replay = SystemClock(), _replay(options)
     store = JsonlStore(workspace.path / ".lmagent" / "sessions", clock)
     sessions: dict[str, Session] = {}
-    registry = Registry(workspace.path, clock, OpenRecords(store, sessions))
-    features(registry)
+    registry = Registry(workspace.path, clock, OpenRecords(store, sessions), Confined(workspace.path, settings))
+    features(registry, say)
     return Host(
         workspace=workspace.path,
         store=store,
@@ -92,7 +108,7 @@ async def open_host(options: HostOptions, *, say: Say) -> Host:
         settings=settings,
         agent=_agent(settings),
         clock=clock,
-        rules=_rules(loaded),
+        rules=_rules(loaded, registry),
         transport=live,
         registry=registry,
         toolbox=Toolbox(registry.tools.values()),
@@ -103,16 +119,28 @@ async def open_host(options: HostOptions, *, say: Say) -> Host:
     )
 
 
-def features(registry: Registry) -> None:
+def features(registry: Registry, say: Say = lambda _: None) -> None:
     """What this program can do. One line a feature; plugins come last and can shadow nothing."""
     for tool in builtin_tools(registry.clock):
         registry.tool(tool)
     registry.tool(read_artifact_tool(registry.records.get_blob))
     registry.tool(recall_tool(registry.records.events))
+    commands_in_a_sandbox(registry)
     registry.note(date_note(registry.clock))
-    registry.note(workspace_note(registry.workspace))
+    registry.note(workspace_note(registry.workspace, say))
     commands.register(registry)
     load_plugins(registry)
+
+
+def commands_in_a_sandbox(registry: Registry) -> None:
+    """shell and jobs."""
+    spill = registry.workspace / ".lmagent" / "spill"
+    jobs = Jobs(spill)
+    runner = ShellRunner(registry.confined.get, registry.records.events, spill, jobs)
+    registry.tool(shell_tool(runner))
+    registry.tool(jobs_tool(jobs))
+    registry.session_notes.append(jobs.note)
+    registry.closers.append(jobs.aclose)
 
 
 async def _with_found_server(settings: Settings, transport: Transport, say: Say) -> Settings:
@@ -150,11 +178,15 @@ def _agent(settings: Settings) -> Agent:
     )
 
 
-def _rules(loaded: Loaded) -> Rules:
+def _rules(loaded: Loaded, registry: Registry) -> Rules:
+    tools = {alias.lower(): tool.name for tool in reversed(registry.tools.values()) for alias in tool.aliases}
+    tools |= {name.lower(): name for name in registry.tools}
+
     def checked(name: str) -> tuple[str, ...]:
         origins = loaded.item_origins.get(name, ())
         rules: tuple[str, ...] = getattr(loaded.settings, name)
-        return tuple(check_rule(rule, str(origin)) for rule, origin in zip_longest(rules, origins, fillvalue=""))
+        pairs = zip_longest(rules, origins, fillvalue="")
+        return tuple(check_rule(rule, str(origin), tools=tools, root=str(registry.workspace)) for rule, origin in pairs)
 
     return Rules(checked("permission_allow"), checked("permission_ask"), checked("permission_deny"))
 

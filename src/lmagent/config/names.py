@@ -35,7 +35,6 @@ def _streak_to_repeats(text: str) -> str:
 _LATER = "not used by this version: "
 _SUB = _LATER + "there are no sub-agents yet"
 _WEB = _LATER + "there is no web server yet"
-_SHELL = _LATER + "there is no shell tool yet"
 _CAP = "not needed: every tool result is capped by `tool_result_tokens` and kept whole as an artifact"
 _TOOLSET = "not needed: use a `permission_deny` rule"
 
@@ -67,10 +66,8 @@ SEED_NAMES: dict[str, SeedName] = {
     "THINKING_MAX_TOKENS": SeedName(note="not used: `llm_max_tokens` caps thoughts and reply together"),
     "AUTO_SAVE_SESSION": SeedName(note="not needed: every event is written at once"),
     "REQUIRE_WORKSPACE": SeedName(note="not needed: file tools never leave the workspace"),
-    "SHELL_WORKSPACE_ONLY": SeedName(note=_SHELL),
-    "BLOCKED_COMMANDS": SeedName(note=_SHELL),
-    "DOCKER_NETWORK": SeedName(note=_SHELL),
-    "SANDBOX": SeedName(note=_SHELL),
+    "SHELL_WORKSPACE_ONLY": SeedName(note="not needed: commands see nothing but the workspace"),
+    "BLOCKED_COMMANDS": SeedName(note="not used: use `permission_deny` rules such as `shell(curl *)`"),
     "SCHEDULER_POLL_INTERVAL": SeedName(note=_LATER + "there is no scheduler yet"),
     "VISION_ENABLED": SeedName(note=_LATER + "there is no vision tool yet"),
     "MAX_TOOL_OUTPUT": SeedName(note=_CAP),

@@ -6,7 +6,7 @@ Defaults are those of the older systems whose variables are read; where those di
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -65,6 +65,13 @@ class Settings(Struct, frozen=True):
     max_errors: int = 5
     max_empty_iterations: int = 5
     max_nudges: int = 2
+
+    sandbox: Literal["off", "landlock", "auto", "docker", "bubblewrap"] = "auto"
+    sandbox_memory_mb: int = 2048
+    sandbox_pids: int = 256
+    sandbox_read: str = ""
+    sandbox_image: str = "lmagent-sandbox"
+    docker_network: str = "none"
 
     no_color: bool = False
     plain: bool = False

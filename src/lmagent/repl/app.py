@@ -55,7 +55,9 @@ async def _open(conversation: Conversation, resume: str) -> None:
     host, say = conversation.host, conversation.renderer.say
     model = host.agent.model or "the server's model"
     say(f"lmagent {__version__} · {host.workspace}", "user")
-    say(f"{host.settings.endpoint} · {model} · mode {host.settings.permission_mode} · no sandbox, no commands", "quiet")
+    say(f"{host.settings.endpoint} · {model} · mode {host.settings.permission_mode}", "quiet")
+    if host.settings.sandbox == "off":
+        say("SANDBOX IS OFF: commands run unconfined, with everything you may do.", "warning")
     say("Type a task. /help lists the commands, Ctrl+C twice leaves.", "quiet")
     if resume:
         session = await host.open_session(resume)

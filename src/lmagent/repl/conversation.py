@@ -20,6 +20,9 @@ from lmagent.repl.render import Renderer
 
 BY = "repl"
 
+MOST_OUTPUT = 8000
+"""Characters of a person's own command that the model is told."""
+
 
 class Conversation:
     """One person, one session at a time.
@@ -41,6 +44,7 @@ class Conversation:
         self._changed = changed
         self._stop_listening: Callable[[], None] = lambda: None
         self._working = False
+        self._ran: list[str] = []
         self._news = anyio.Event()
 
     async def until(self, done: Callable[[], bool]) -> None:
@@ -102,7 +106,7 @@ class Conversation:
             elif stripped in ("quit", "exit"):
                 return False
             elif stripped.startswith("!"):
-                self.renderer.say("Commands come with the sandbox. This version has none; nothing was run.", "warning")
+                await self._command(stripped)
             elif stripped.startswith("/"):
                 return await self._slash(stripped)
             else:
@@ -111,9 +115,23 @@ class Conversation:
             self.renderer.say(str(failure), "fault")
         return True
 
+    async def _command(self, line: str) -> None:
+        """Run a command for the person: `!cmd` tells the model of it with the next input, `!!cmd` does not."""
+        session = await self._need_session()
+        silent = line.startswith("!!")
+        command = line.lstrip("!").strip()
+        if not command:
+            self.renderer.say("!COMMAND runs it in the sandbox and tells the model; !!COMMAND does not tell.", "quiet")
+            return
+        output = await self.host.run_for_person(session.state.session, command)
+        self.renderer.say(output or "(no output)")
+        if not silent:
+            self._ran.append(f"[The user ran `{command}`:]\n{output[-MOST_OUTPUT:]}")
+
     async def _say(self, text: str, *, queue: bool) -> None:
         session = await self._need_session()
-        message = user(text)
+        message = user("\n\n".join((*self._ran, text)))
+        self._ran.clear()
         await session.send(Submit(message=message, by=BY) if queue else Steer(message=message, by=BY))
         self.work()
 

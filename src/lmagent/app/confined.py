@@ -1,0 +1,60 @@
+"""Confined: the sandbox of a host, chosen when the first command needs it, since most sessions need none."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import anyio
+
+from lmagent.config.settings import Settings
+from lmagent.core.sandbox import Limits, Report, Sandbox
+from lmagent.sandbox.choose import Wishes, choose
+
+
+class Confined:
+    """Gives the one sandbox of a workspace.
+
+    Args:
+        workspace: the workspace.
+        settings: what the user wants of a sandbox.
+
+    Attributes:
+        report: what the probe found, once there was one.
+    """
+
+    def __init__(self, workspace: Path, settings: Settings) -> None:
+        self.report: Report | None = None
+        self.wishes = wishes(settings)
+        self._workspace = workspace
+        self._sandbox: Sandbox | None = None
+        self._lock = anyio.Lock()
+
+    async def get(self) -> Sandbox:
+        """The sandbox.
+
+        Raises:
+            SandboxError: there is none here; asked again, it looks again.
+        """
+        async with self._lock:
+            if self._sandbox is None:
+                self._sandbox, self.report = await choose(self._workspace, self.wishes)
+            return self._sandbox
+
+    async def aclose(self) -> None:
+        """Release it."""
+        if self._sandbox is not None:
+            await self._sandbox.aclose()
+
+
+def wishes(settings: Settings) -> Wishes:
+    """What the settings say about the sandbox."""
+    read = tuple(Path(entry).expanduser() for entry in settings.sandbox_read.split(os.pathsep) if entry)
+    return Wishes(
+        backend=settings.sandbox,
+        env=os.environ,
+        limits=Limits(memory_mb=settings.sandbox_memory_mb, pids=settings.sandbox_pids),
+        read=read,
+        image=settings.sandbox_image,
+        network=settings.docker_network,
+    )

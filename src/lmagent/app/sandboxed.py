@@ -1,0 +1,57 @@
+"""Sandboxed: the sandbox of a workspace without a session: its promises, and a command run by a person or script."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import BinaryIO
+
+from lmagent.app.confined import Confined, wishes
+from lmagent.app.wiring import HostOptions, load_settings
+from lmagent.config.workspace import open_workspace
+from lmagent.core.sandbox import Exec, Exit, Report, Running, Stream
+from lmagent.sandbox.choose import reports
+
+
+async def probe_all(workspace: Path | None) -> list[Report]:
+    """What the probe of every sandbox that the settings allow says."""
+    loaded = load_settings(HostOptions(workspace))
+    return await reports(open_workspace(loaded.workspace).path, wishes(loaded.settings))
+
+
+async def run_command(
+    workspace: Path | None, argv: tuple[str, ...], timeout: float | None, stdout: BinaryIO, stderr: BinaryIO
+) -> Exit:
+    """Run a command, and pass its output through.
+
+    Args:
+        workspace: the folder; the configured one when None.
+        argv: program and arguments.
+        timeout: seconds; None for no end.
+        stdout: takes its output.
+        stderr: takes its errors.
+
+    Raises:
+        SandboxError: nothing was run.
+    """
+    loaded = load_settings(HostOptions(workspace))
+    confined = Confined(open_workspace(loaded.workspace).path, loaded.settings)
+    started: list[Running] = []
+
+    def show(stream: Stream, piece: bytes) -> None:
+        try:
+            target = stdout if stream == "stdout" else stderr
+            target.write(piece)
+            target.flush()
+        except OSError:  # whoever read it went away: there is no use in going on
+            for running in started:
+                running.kill()
+
+    try:
+        sandbox = await confined.get()
+        started.append(await sandbox.start(Exec(argv, timeout=timeout), show))
+        return await started[0].wait()
+    finally:
+        with contextlib.suppress(OSError):
+            stdout.flush()
+        await confined.aclose()

@@ -1,0 +1,70 @@
+"""`lmagent sandbox probe|exec`: what the sandbox promises here, and commands in it without an agent."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+import msgspec
+
+from lmagent.cli.options import workspace_option
+
+NO_SANDBOX, TIMED_OUT = 125, 124
+"""Exit codes of `exec` besides the command's own, as `timeout` and `docker run` have them."""
+
+
+@click.group()
+def sandbox() -> None:
+    """Show what the sandbox promises, or run a command in it."""
+
+
+@sandbox.command()
+@workspace_option
+@click.option("--json", "as_json", is_flag=True, help="As JSON, one line a backend.")
+def probe(workspace: Path | None, as_json: bool) -> int:
+    """Attack every sandbox of this machine from inside, and show what held; exit 1 if none works."""
+    import anyio
+
+    from lmagent.app.sandboxed import probe_all
+
+    found = anyio.run(probe_all, workspace)
+    for report in found:
+        if as_json:
+            click.echo(msgspec.json.encode(report).decode())
+            continue
+        state = "degraded" if report.degraded else "works" if report.works else "does not work"
+        click.echo(f"{report.backend} {report.version}: {state}".replace(" :", ":"))
+        for promise in report.promises:
+            click.echo(f"  {'✓' if promise.kept else '✗'} {promise.name:<12} {promise.detail}")
+        if report.reason:
+            click.echo(f"  {report.reason}")
+        if report.fix:
+            click.echo(f"  → {report.fix}")
+    return 0 if any(report.works for report in found) else 1
+
+
+@sandbox.command("exec", context_settings={"ignore_unknown_options": True})
+@workspace_option
+@click.option("--timeout", type=click.FloatRange(min=0.1), help="Seconds after which everything is killed (exit 124).")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+def execute(workspace: Path | None, timeout: float | None, command: tuple[str, ...]) -> int:
+    """Run a command in the sandbox: its output and exit status are passed through, and nothing stays behind.
+
+    Exit 124 at the timeout, 125 when there is no sandbox (nothing was run then), 137 when it was killed.
+    """
+    import anyio
+
+    from lmagent.app.sandboxed import run_command
+    from lmagent.core.errors import SandboxError
+
+    try:
+        end = anyio.run(run_command, workspace, command, timeout, sys.stdout.buffer, sys.stderr.buffer)
+    except SandboxError as failure:
+        click.echo(f"lmagent: {failure}", err=True)
+        return NO_SANDBOX
+    for note in end.notes:
+        click.echo(f"lmagent: {note}", err=True)
+    if end.reason == "memory":
+        click.echo("lmagent: killed: it used more memory than the sandbox allows", err=True)
+    return TIMED_OUT if end.reason == "timeout" else end.code

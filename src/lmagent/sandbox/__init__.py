@@ -1,0 +1,1 @@
+"""Sandbox: where commands run. One file a backend, and what they share."""

@@ -1,0 +1,139 @@
+"""Attack: a sandbox proves itself by failing to do harm from inside. `which bwrap` proves nothing.
+
+The script tries what must not work, in ways that do no damage where it does work: files are opened and not written,
+a connection is made to a listener of ours.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import tempfile
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from lmagent.core.errors import SandboxError
+from lmagent.core.sandbox import Exec, Limits, Promise, Report, Sandbox, Stream
+
+SECONDS = 20.0
+REQUIRED = ("files", "network", "processes")
+"""What must hold for a sandbox to count as one."""
+
+SCRIPT = r"""
+canary=$1 port=$2 pid=$3 namespace=$4
+report() { printf '%s=%s\n' "$1" "$2"; }
+try() { name=$1; shift; if "$@" >/dev/null 2>&1; then report "$name" open; else report "$name" held; fi; }
+try files.read cat "$canary"
+try files.write sh -c ': >>"$1".new' sh "$canary"
+try files.system sh -c ': >>/usr/.lmagent-probe || : >>/etc/.lmagent-probe'
+try files.accounts sh -c 'cat /etc/shadow | grep -q .'
+if command -v bash >/dev/null; then try network bash -c "exec 3<>/dev/tcp/127.0.0.1/$port"
+elif command -v python3 >/dev/null; then
+  try network python3 -c "import socket; socket.create_connection(('127.0.0.1', $port), 2)"
+else report network untried; fi
+try processes sh -c 'test "$(readlink /proc/self/ns/pid)" = "$1" || kill -0 "$2"' sh "$namespace" "$pid"
+try kernel.settings sh -c ': >>/proc/sys/kernel/core_pattern'
+try kernel.namespaces unshare -U true
+try kernel.mounts sh -c 'mount -t tmpfs probe /mnt || mount -t tmpfs probe /tmp'
+try workspace sh -c ': >.lmagent-probe && rm .lmagent-probe'
+env
+"""
+
+
+class _Findings(Struct):
+    held: dict[str, bool]
+    environment: str
+
+
+async def attack(sandbox: Sandbox, report: Report, limits: Limits, how: str) -> Report:
+    """The report, completed with what held.
+
+    Args:
+        sandbox: what is attacked.
+        report: backend and version.
+        limits: what it is told to enforce.
+        how: by what means; empty when it does not.
+    """
+    try:
+        findings = await _run(sandbox)
+    except SandboxError as failure:
+        return msgspec.structs.replace(report, works=False, reason=str(failure.args[0]), fix=failure.fix)
+    promises = (*_promises(findings), *_limit_promises(limits, how))
+    broken = [promise for promise in promises if promise.name in REQUIRED and not promise.kept]
+    if findings.held["workspace"]:  # "held" means that the attempt failed, and writing here must not
+        reason = "the workspace cannot be written from inside"
+        return msgspec.structs.replace(report, works=False, promises=promises, reason=reason)
+    if broken:
+        reason = "; ".join(f"{promise.name}: {promise.detail}" for promise in broken)
+        return msgspec.structs.replace(report, works=False, promises=promises, reason=reason)
+    return msgspec.structs.replace(report, promises=promises)
+
+
+async def _run(sandbox: Sandbox) -> _Findings:
+    said: list[bytes] = []
+
+    def note(stream: Stream, piece: bytes) -> None:
+        if stream == "stdout":
+            said.append(piece)
+
+    with tempfile.TemporaryDirectory(prefix="lmagent-") as folder, socket.create_server(("127.0.0.1", 0)) as listener:
+        canary = Path(folder, "canary")
+        canary.write_text("a file of the host")
+        arguments = (str(canary), str(listener.getsockname()[1]), str(os.getpid()), _pid_namespace())
+        command = Exec(("/bin/sh", "-c", SCRIPT, "sh", *arguments), timeout=SECONDS)
+        running = await sandbox.start(command, note)
+        end = await running.wait()
+    lines = b"".join(said).decode("utf-8", "replace").splitlines()
+    held = {name: value == "held" for name, _, value in (line.partition("=") for line in lines) if value in _WORDS}
+    if "workspace" not in held:
+        raise SandboxError(f"the probe did not come to its end (it ended with {end.code}, {end.reason})")
+    return _Findings(held, "\n".join(lines))
+
+
+_WORDS = ("held", "open", "untried")
+
+
+def _pid_namespace() -> str:
+    try:
+        return os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return "none"
+
+
+def _promises(findings: _Findings) -> list[Promise]:
+    held = findings.held
+    leaked = [
+        name
+        for name, value in os.environ.items()
+        if len(value) >= 8 and any(word in name.upper() for word in ("KEY", "TOKEN", "SECRET", "PASSWORD"))
+        if value in findings.environment
+    ]
+    parts = {
+        "files": ("files.read", "files.write", "files.system", "files.accounts"),
+        "network": ("network",),
+        "processes": ("processes",),
+        "kernel": ("kernel.settings", "kernel.namespaces", "kernel.mounts"),
+    }
+    promises = [_promise(name, [part for part in tried if not held.get(part, False)]) for name, tried in parts.items()]
+    detail = f"seen inside: {', '.join(leaked)}" if leaked else "no key or token of this process is seen inside"
+    return [*promises, Promise("environment", not leaked, detail)]
+
+
+_KEPT = {
+    "files": "nothing outside the workspace can be read or written but programs",
+    "network": "no connection leaves it",
+    "processes": "no other process can be seen or signalled",
+    "kernel": "no settings, namespaces or mounts can be changed",
+}
+
+
+def _promise(name: str, open_parts: list[str]) -> Promise:
+    return Promise(name, not open_parts, f"open: {', '.join(open_parts)}" if open_parts else _KEPT[name])
+
+
+def _limit_promises(limits: Limits, how: str) -> list[Promise]:
+    if not how:
+        return [Promise("limits", False, "memory and processes are not limited")]
+    return [Promise("limits", True, f"{limits.memory_mb} MiB memory, {limits.pids} processes, by {how}")]

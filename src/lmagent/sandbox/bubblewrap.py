@@ -1,0 +1,269 @@
+"""Bubblewrap: every command in namespaces of its own, made new for it. The default on Linux.
+
+Inside there are /usr and what the user's toolchains need, read-only; the workspace, at its own path; an empty home, an
+empty /tmp; no network, no other process, no capability, and our system call filter. When the command ends, its process
+namespace ends, and with it everything that it started.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import select
+import stat
+import subprocess
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+import anyio
+from msgspec import Struct, field
+
+from lmagent.core.errors import SandboxError
+from lmagent.core.sandbox import EndReason, Exec, Limits, OnOutput, Report
+from lmagent.sandbox import seccomp
+from lmagent.sandbox.attack import attack
+from lmagent.sandbox.environment import HOME, base_environment
+from lmagent.sandbox.gitguard import protected_paths
+from lmagent.sandbox.limits import Group, make_group, over_limit
+from lmagent.sandbox.place import find_program, inside
+from lmagent.sandbox.process import GONE, Handlers, Process, spawn
+
+ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "ssl", "ca-certificates", "pki", "localtime")
+"""What is shown of /etc: what programs need to find their libraries, certificates and the time zone."""
+
+_TOP = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
+_PRLIMIT = "/usr/bin/prlimit"
+_JOIN = 'n=$1; shift; while [ "$n" -gt 0 ]; do echo 0 >"$1" || exit 125; shift; n=$((n - 1)); done; exec "$@"'
+
+_USERNS = (
+    "let bubblewrap make user namespaces: on Ubuntu, sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0 "
+    "(or an AppArmor profile for bwrap); elsewhere, sudo sysctl -w kernel.unprivileged_userns_clone=1. "
+    "Or use docker: SANDBOX=docker"
+)
+_FORBIDDEN = ("namespace", "uid map", "RTM_NEWADDR", "not permitted", "Permission denied", "No space left")
+"""What bubblewrap says where the system does not let it make namespaces."""
+
+INSTALL = "install it: sudo apt install bubblewrap (or dnf, pacman, zypper). Or use docker: SANDBOX=docker"
+
+
+class BubblewrapOptions(Struct, frozen=True):
+    """How a bubblewrap is set up.
+
+    Attributes:
+        env: environment of this process, of which little is passed on.
+        limits: what a command may use.
+        read: folders outside /usr that are readable inside.
+        group: whether to use control groups where they can be made.
+    """
+
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    limits: Limits = Limits()
+    read: tuple[Path, ...] = ()
+    group: bool = True
+
+
+class Bubblewrap:
+    """See `lmagent.core.sandbox.Sandbox`."""
+
+    def __init__(self, workspace: Path, options: BubblewrapOptions) -> None:
+        self.workspace = workspace
+        self.root = str(workspace)
+        self._options = options
+        self.environment: Mapping[str, str] = base_environment(
+            options.env, (*options.read, workspace), home=_home(workspace)
+        )
+
+    async def probe(self) -> Report:
+        """Attack it from inside."""
+        binary = find_program("bwrap", self._options.env, self.workspace)
+        if binary is None:
+            return Report("bubblewrap", works=False, reason="bubblewrap (bwrap) is not installed", fix=INSTALL)
+        if not seccomp.supported():
+            return Report("bubblewrap", works=False, reason="there is no system call filter for this processor")
+        version = (await anyio.run_process([binary, "--version"], check=False)).stdout.decode().split()
+        group = make_group(self._options.limits) if self._options.group else None
+        if group:
+            group.remove()
+        how = "control group" if group else "limits of the process and a watch over the tree"
+        return await attack(self, Report("bubblewrap", version[-1] if version else ""), self._options.limits, how)
+
+    async def start(self, command: Exec, output: OnOutput) -> Process:
+        """Start a command in a bubblewrap of its own."""
+        binary = find_program("bwrap", self._options.env, self.workspace)
+        if binary is None:
+            raise SandboxError("bubblewrap (bwrap) is not installed; nothing was run", fix=INSTALL)
+        if self.workspace == Path(self.workspace.anchor):
+            raise SandboxError("the workspace is the whole file system; nothing was run", fix="choose a folder in it")
+        folder = inside(self.workspace, command.cwd)
+        own: list[int] = []
+        status, status_end = os.pipe()
+        own.append(status_end)
+        try:
+            files = _files(own, _accounts())
+            filter_end = _readable(own, seccomp.program())
+            mounts = [*_system(), *files, *self._folders(), *_protected(self.workspace)]
+            argv = [
+                *(binary, "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"),
+                *("--seccomp", str(filter_end), "--json-status-fd", str(status_end), "--hostname", "sandbox"),
+                *(*mounts, "--remount-ro", "/", "--chdir", str(folder), "--", *self._limited(command.argv)),
+            ]
+            group = make_group(self._options.limits) if self._options.group else None
+            if group:
+                argv = ["/bin/sh", "-c", _JOIN, "sh", str(len(group.procs)), *group.procs, *argv]
+            handlers = self._handlers(status, group)
+            env = {**self.environment, **command.env}
+            return spawn(argv, command, output, handlers, env=env, cwd="/", pass_fds=own)
+        finally:
+            for descriptor in own:
+                os.close(descriptor)
+
+    async def aclose(self) -> None:
+        """Nothing is held between commands."""
+
+    def _handlers(self, status: int, group: Group | None) -> Handlers:
+        state = _Status(status)
+        return Handlers(
+            kill=_kill,
+            gone=state.gone,
+            watch=None if group else partial(_watch, state, self._options.limits),
+            memory=group.out_of_memory if group else None,
+            failure=state.failure,
+            close=partial(_close, status, group),
+        )
+
+    def _folders(self) -> list[str]:
+        limits, home = self._options.limits, _home(self.workspace)
+        size = str(limits.tmp_mb * 1024 * 1024)
+        tmp = ["--size", size, "--perms", "1777", "--tmpfs", "/tmp"]
+        shm = ["--size", str(64 * 1024 * 1024), "--perms", "1777", "--tmpfs", "/dev/shm"]
+        own = ["--size", size, "--perms", "0755", "--tmpfs", home] if home == HOME else []
+        read = [part for path in self._options.read for part in ("--ro-bind", str(path), str(path))]
+        workspace = ["--bind", self.root, self.root]
+        alias = ["--symlink", self.root, "/workspace"] if not self.root.startswith("/workspace") else []
+        return [*tmp, *shm, *own, *read, *workspace, *alias]
+
+    def _limited(self, argv: Sequence[str]) -> list[str]:
+        if not os.path.exists(_PRLIMIT):
+            return list(argv)
+        limits = self._options.limits
+        megabyte = 1024 * 1024
+        return [
+            *(_PRLIMIT, f"--nproc={limits.pids}", f"--data={limits.memory_mb * megabyte}", "--core=0"),
+            *(f"--fsize={limits.file_mb * megabyte}", "--nofile=4096:4096", "--", *argv),
+        ]
+
+
+class _Status:
+    """What bubblewrap reports: the pid of the namespace's first process, and that the command has ended."""
+
+    def __init__(self, descriptor: int) -> None:
+        os.set_blocking(descriptor, False)
+        self._descriptor = descriptor
+        self._text = ""
+
+    def read(self) -> str:
+        with contextlib.suppress(BlockingIOError):
+            while piece := os.read(self._descriptor, 4096):
+                self._text += piece.decode()
+        return self._text
+
+    @property
+    def first(self) -> int:
+        """The pid of the first process, 0 while there is none."""
+        found = re.search(r'"child-pid": *(\d+)', self.read())
+        return int(found[1]) if found else 0
+
+    def gone(self, popen: subprocess.Popen[bytes]) -> None:
+        """Wait until the whole namespace is dead: its first process is reaped after all others."""
+        if not self.first:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            descriptor = os.pidfd_open(self.first)
+            try:
+                select.select([descriptor], [], [], GONE)
+            finally:
+                os.close(descriptor)
+
+    def failure(self, code: int, first_output: bytes) -> SandboxError | None:
+        """Why bubblewrap did not get as far as the command."""
+        if "exit-code" in self.read() or code >= 128:
+            return None
+        said = first_output.decode("utf-8", "replace").strip() or f"it ended with {code}"
+        fix = _USERNS if any(sign in said for sign in _FORBIDDEN) else "lmagent sandbox probe shows more"
+        return SandboxError(f"bubblewrap could not be set up, nothing was run: {said}", fix=fix)
+
+
+def _home(workspace: Path) -> str:
+    return "/tmp" if Path(HOME).is_relative_to(workspace) else HOME
+
+
+def _system() -> list[str]:
+    """/usr and its old names, the shown part of /etc, /proc and /dev."""
+    parts = ["--ro-bind", "/usr", "/usr"]
+    for name in _TOP:
+        path = f"/{name}"
+        with contextlib.suppress(OSError):
+            if stat.S_ISLNK(os.lstat(path).st_mode):
+                parts += ["--symlink", os.readlink(path), path]
+            else:
+                parts += ["--ro-bind", path, path]
+    for name in ETC:
+        if os.path.exists(f"/etc/{name}"):
+            parts += ["--ro-bind", f"/etc/{name}", f"/etc/{name}"]
+    # Read-only, because root outside is the owner of /proc/sys inside, without any capability (measured).
+    return [*parts, "--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev"]
+
+
+def _accounts() -> dict[str, str]:
+    uid, gid = os.getuid(), os.getgid()
+    return {
+        "/etc/passwd": f"agent:x:{uid}:{gid}:agent:{HOME}:/bin/bash\nnobody:x:65534:65534::/:/bin/false\n",
+        "/etc/group": f"agent:x:{gid}:\nnogroup:x:65534:\n",
+        "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
+        "/etc/hosts": "127.0.0.1 localhost sandbox\n::1 localhost\n",
+    }
+
+
+def _files(own: list[int], files: Mapping[str, str]) -> list[str]:
+    """Small files that exist only inside."""
+    parts: list[str] = []
+    for path, text in files.items():
+        parts += ["--ro-bind-data", str(_readable(own, text.encode())), path]
+    return parts
+
+
+def _readable(own: list[int], content: bytes) -> int:
+    """A descriptor that gives the content, which fits into a pipe."""
+    read, write = os.pipe()
+    own.append(read)
+    os.write(write, content)
+    os.close(write)
+    return read
+
+
+def _protected(workspace: Path) -> list[str]:
+    """The agent's own folder is hidden; git's is a mount point (no rename), with what git runs read-only."""
+    parts: list[str] = []
+    with contextlib.suppress(OSError):
+        if stat.S_ISDIR(os.lstat(workspace / ".lmagent").st_mode):
+            parts += ["--perms", "0500", "--tmpfs", str(workspace / ".lmagent")]
+    for item in protected_paths(workspace):
+        parts += ["--bind" if item.writable else "--ro-bind", str(item.path), str(item.path)]
+    return parts
+
+
+def _kill(popen: subprocess.Popen[bytes]) -> None:
+    """Its first process in the namespace dies with it, and all others with that one."""
+    popen.kill()
+
+
+def _watch(state: _Status, limits: Limits, popen: subprocess.Popen[bytes]) -> EndReason | None:
+    return over_limit(state.first, limits) if state.first else None
+
+
+def _close(status: int, group: Group | None) -> None:
+    os.close(status)
+    if group:
+        group.remove()

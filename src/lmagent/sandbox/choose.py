@@ -1,0 +1,92 @@
+"""Choose: which sandbox this machine can give, found out by an attack on it, and never none in silence.
+
+auto         bubblewrap, else docker, else refuse (macOS: docker, else sandbox-exec)
+bubblewrap, docker, landlock
+             that one, or refuse; landlock is degraded, so that it is never chosen unasked
+off          no sandbox, by flag or the user's own configuration only
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct, field
+
+from lmagent.core.errors import SandboxError
+from lmagent.core.sandbox import Limits, Report, Sandbox
+from lmagent.sandbox.environment import toolchains
+from lmagent.sandbox.guarded import Guarded
+
+Wanted = Literal["off", "landlock", "auto", "docker", "bubblewrap"]
+
+
+class Wishes(Struct, frozen=True):
+    """What the user wants of a sandbox.
+
+    Attributes:
+        backend: which one.
+        env: environment of this process.
+        limits: what a command may use.
+        read: more folders that are readable inside.
+        image: image of the docker sandbox.
+        network: network of the docker sandbox.
+    """
+
+    backend: Wanted = "auto"
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    limits: Limits = Limits()
+    read: tuple[Path, ...] = ()
+    image: str = "lmagent-sandbox"
+    network: str = "none"
+
+
+async def choose(workspace: Path, wishes: Wishes) -> tuple[Sandbox, Report]:
+    """The first sandbox that works, guarded, and what its probe found.
+
+    Raises:
+        SandboxError: none works; the text says why for each, and what to do.
+    """
+    reports: list[Report] = []
+    for sandbox in _candidates(workspace, wishes):
+        report = await sandbox.probe()
+        if report.works:
+            return Guarded(sandbox), report
+        reports.append(report)
+        await sandbox.aclose()
+    raise refusal(reports)
+
+
+async def reports(workspace: Path, wishes: Wishes) -> list[Report]:
+    """What the probe of every candidate says, in the order in which they are tried."""
+    found: list[Report] = []
+    for sandbox in _candidates(workspace, wishes):
+        found.append(await sandbox.probe())
+        await sandbox.aclose()
+    return found
+
+
+def refusal(reports: list[Report]) -> SandboxError:
+    """Why no command can be run here."""
+    why = "; ".join(f"{report.backend}: {report.reason}" for report in reports)
+    fix = next((report.fix for report in reports if report.fix), "lmagent sandbox probe shows more")
+    return SandboxError(f"there is no sandbox here, so no command is run ({why})", fix=fix)
+
+
+def _candidates(workspace: Path, wishes: Wishes) -> Iterator[Sandbox]:
+    if wishes.backend == "off":
+        from lmagent.sandbox.unconfined import Unconfined
+
+        yield Unconfined(workspace, wishes.env)
+    if wishes.backend in ("auto", "bubblewrap") and sys.platform == "linux":
+        yield _bubblewrap(workspace, wishes)
+
+
+def _bubblewrap(workspace: Path, wishes: Wishes) -> Sandbox:
+    from lmagent.sandbox.bubblewrap import Bubblewrap, BubblewrapOptions
+
+    home = Path(wishes.env.get("HOME", os.sep))
+    return Bubblewrap(workspace, BubblewrapOptions(wishes.env, wishes.limits, toolchains(home, wishes.read)))

@@ -1,0 +1,76 @@
+"""Guarded: a sandbox behind which the workspace's git repositories are looked at after every command.
+
+The mounts keep a command from touching what the user's git runs today; the guard finds what would make it run something
+new tomorrow: a repository planted inside, a hook, a redirected `.git`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from lmagent.core.sandbox import Exec, Exit, OnOutput, Report, Running, Sandbox
+from lmagent.sandbox.gitguard import Finding, GitGuard, Mark
+
+
+class Guarded:
+    """See `lmagent.core.sandbox.Sandbox`; runs commands in `inner`.
+
+    Args:
+        inner: the sandbox.
+    """
+
+    def __init__(self, inner: Sandbox) -> None:
+        self.workspace: Path = inner.workspace
+        self.root = inner.root
+        self.environment: Mapping[str, str] = inner.environment
+        self._inner = inner
+        self._guard = GitGuard(inner.workspace, inside=inner.root if inner.root != str(inner.workspace) else "")
+
+    async def probe(self) -> Report:
+        """The inner one's report."""
+        return await self._inner.probe()
+
+    async def start(self, command: Exec, output: OnOutput) -> Running:
+        """Note what is there, and start the command."""
+        mark = self._guard.baseline()
+        return _GuardedRunning(await self._inner.start(command, output), self._guard, mark)
+
+    async def aclose(self) -> None:
+        """Close the inner one."""
+        await self._inner.aclose()
+
+
+class _GuardedRunning:
+    """A command whose end is followed by a look at the repositories."""
+
+    def __init__(self, inner: Running, guard: GitGuard, mark: Mark) -> None:
+        self._inner = inner
+        self._guard = guard
+        self._mark = mark
+
+    async def wait(self) -> Exit:
+        """Wait for the end, then look."""
+        try:
+            end = await self._inner.wait()
+        except BaseException:
+            self._look()  # what it planted must not outlive it, however the wait ended
+            raise
+        return replace(end, notes=(*end.notes, *map(_words, self._look())))
+
+    def _look(self) -> tuple[Finding, ...]:
+        return self._guard.check(self._mark)
+
+    async def send(self, data: bytes) -> None:
+        """Write to the channel."""
+        await self._inner.send(data)
+
+    def kill(self) -> None:
+        """Kill it."""
+        self._inner.kill()
+
+
+def _words(finding: Finding) -> str:
+    return f"git guard: {finding.path}: {finding.what}; {finding.action}"

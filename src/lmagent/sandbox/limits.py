@@ -1,0 +1,131 @@
+"""Limits: what a command may use, enforced by what this machine offers.
+
+Ladder: cgroup v1 or v2 where we may write them (root), else rlimits inside and a watch from outside. rlimits count
+one process (memory) or one user namespace (processes); the watch sums up the whole tree every 100 ms.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from lmagent.core.sandbox import EndReason, Limits
+
+CGROUP = Path("/sys/fs/cgroup")
+_numbers = itertools.count()
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+class Group:
+    """A control group of one command.
+
+    Attributes:
+        folders: its folders, one a controller (v1) or one (v2).
+    """
+
+    def __init__(self, folders: tuple[Path, ...], events: Path) -> None:
+        self.folders = folders
+        self._events = events
+
+    @property
+    def procs(self) -> tuple[str, ...]:
+        """The files that a process writes 0 into to join."""
+        return tuple(f"{folder}/cgroup.procs" for folder in self.folders)
+
+    def out_of_memory(self) -> bool:
+        """Whether the kernel killed something in it for want of memory."""
+        with contextlib.suppress(OSError, ValueError):
+            for line in self._events.read_text().splitlines():
+                name, _, count = line.partition(" ")
+                if name == "oom_kill":
+                    return int(count) > 0
+        return False
+
+    def remove(self) -> None:
+        """Remove it; its processes are dead, and the kernel may need a moment to know."""
+        for folder in self.folders:
+            for _ in range(20):
+                try:
+                    folder.rmdir()
+                except FileNotFoundError:
+                    break
+                except OSError:
+                    time.sleep(0.005)
+                else:
+                    break
+
+
+def make_group(limits: Limits) -> Group | None:
+    """A group with the limits, or None where we may not make one."""
+    name = f"lmagent-{os.getpid()}-{next(_numbers)}"
+    made: list[Path] = []
+    try:
+        return _v1(name, limits, made) if (CGROUP / "memory").is_dir() else _v2(name, limits, made)
+    except OSError:
+        for folder in made:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+        return None
+
+
+def _v1(name: str, limits: Limits, made: list[Path]) -> Group:
+    memory, pids, cpu = (CGROUP / controller / name for controller in ("memory", "pids", "cpu"))
+    size = str(limits.memory_mb * 1024 * 1024)
+    for folder in (memory, pids, *((cpu,) if limits.cpus else ())):
+        folder.mkdir()
+        made.append(folder)
+    (memory / "memory.limit_in_bytes").write_text(size)
+    with contextlib.suppress(OSError):  # without swap accounting there is no such file
+        (memory / "memory.memsw.limit_in_bytes").write_text(size)
+    (pids / "pids.max").write_text(str(limits.pids))
+    if limits.cpus:
+        (cpu / "cpu.cfs_quota_us").write_text(str(int(limits.cpus * 100_000)))
+    return Group(tuple(made), memory / "memory.oom_control")
+
+
+def _v2(name: str, limits: Limits, made: list[Path]) -> Group:
+    folder = CGROUP / name
+    folder.mkdir()
+    made.append(folder)
+    (folder / "memory.max").write_text(str(limits.memory_mb * 1024 * 1024))
+    with contextlib.suppress(OSError):
+        (folder / "memory.swap.max").write_text("0")
+    (folder / "pids.max").write_text(str(limits.pids))
+    if limits.cpus:
+        (folder / "cpu.max").write_text(f"{int(limits.cpus * 100_000)} 100000")
+    return Group((folder,), folder / "memory.events")
+
+
+def over_limit(root: int, limits: Limits) -> EndReason | None:
+    """Whether the tree below a process uses more than it may.
+
+    Args:
+        root: the process; all that its commands start stays below it.
+        limits: what they may use.
+    """
+    pages = count = 0
+    for pid in tree(root):
+        count += 1
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            resident, shared = Path(f"/proc/{pid}/statm").read_text().split()[1:3]
+            pages += int(resident) - int(shared)
+    if pages * _PAGE > limits.memory_mb * 1024 * 1024:
+        return "memory"
+    # The limit of processes is enforced inside; this is for root, whom that does not bind.
+    return "killed" if count > 2 * limits.pids else None
+
+
+def tree(root: int) -> Iterator[int]:
+    """The process and all below it."""
+    waiting = [root]
+    while waiting:
+        pid = waiting.pop()
+        yield pid
+        with contextlib.suppress(OSError):
+            for task in os.listdir(f"/proc/{pid}/task"):
+                with contextlib.suppress(OSError, ValueError):
+                    waiting += map(int, Path(f"/proc/{pid}/task/{task}/children").read_text().split())

@@ -1,0 +1,34 @@
+"""Place: where a command runs, and where the programs that make its sandbox are found."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from lmagent.core.errors import SandboxError
+
+
+def inside(workspace: Path, cwd: str) -> Path:
+    """The folder of a command.
+
+    Raises:
+        SandboxError: it is outside the workspace, or there is none.
+    """
+    folder = Path(os.path.normpath(workspace / cwd))
+    if not folder.is_relative_to(workspace) or not Path(os.path.realpath(folder)).is_relative_to(workspace):
+        raise SandboxError(f"the folder {cwd!r} is outside the workspace; nothing was run")
+    if not folder.is_dir():
+        raise SandboxError(f"the folder {cwd!r} does not exist; nothing was run")
+    return folder
+
+
+def find_program(name: str, env: Mapping[str, str], workspace: Path) -> str | None:
+    """A program on PATH, but never one that lies in the workspace, where the agent could have put it."""
+    for entry in env.get("PATH", os.defpath).split(os.pathsep):
+        path = Path(entry, name)
+        if not path.is_absolute() or path.is_relative_to(workspace) or path.resolve().is_relative_to(workspace):
+            continue
+        if os.access(path, os.X_OK) and path.is_file():
+            return str(path)
+    return None

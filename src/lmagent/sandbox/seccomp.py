@@ -1,0 +1,145 @@
+"""Seccomp: the system call filter of every backend, assembled by hand as classic BPF.
+
+What is denied lets a process look into others, load code into the kernel, change mounts or namespaces, or reach
+kernel surface that no build or test needs. Denied calls fail with EPERM; `clone3` and the x32 calls fail with ENOSYS,
+so that C libraries fall back to what can be checked (`clone3` passes its flags by pointer, which no filter can read).
+
+Numbers: the kernel's `arch/x86/entry/syscalls/syscall_64.tbl` and `include/uapi/asm-generic/unistd.h`. The filter for
+x86_64 is tested; the one for aarch64 is written and was never run.
+"""
+
+from __future__ import annotations
+
+import errno
+import platform
+import struct
+
+_LOAD, _JUMP_EQ, _JUMP_GE, _JUMP_SET, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
+_NR, _ARCH, _ARG0, _ARG1 = 0, 4, 16, 24
+"""Offsets in `struct seccomp_data`; of an argument, the low 32 bits on a little-endian machine."""
+
+_ARCHES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+_X32 = 0x40000000
+
+DENIED: dict[str, tuple[int | None, int | None]] = {
+    "ptrace": (101, 117),
+    "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271),
+    "kcmp": (312, 272),
+    "pidfd_getfd": (438, 438),
+    "add_key": (248, 217),
+    "request_key": (249, 218),
+    "keyctl": (250, 219),
+    "bpf": (321, 280),
+    "perf_event_open": (298, 241),
+    "userfaultfd": (323, 282),
+    "io_uring_setup": (425, 425),
+    "io_uring_enter": (426, 426),
+    "io_uring_register": (427, 427),
+    "mount": (165, 40),
+    "umount2": (166, 39),
+    "pivot_root": (155, 41),
+    "chroot": (161, 51),
+    "unshare": (272, 97),
+    "setns": (308, 268),
+    "open_tree": (428, 428),
+    "move_mount": (429, 429),
+    "fsopen": (430, 430),
+    "fsconfig": (431, 431),
+    "fsmount": (432, 432),
+    "fspick": (433, 433),
+    "mount_setattr": (442, 442),
+    "kexec_load": (246, 104),
+    "kexec_file_load": (320, 294),
+    "init_module": (175, 105),
+    "finit_module": (313, 273),
+    "delete_module": (176, 106),
+    "reboot": (169, 142),
+    "swapon": (167, 224),
+    "swapoff": (168, 225),
+    "quotactl": (179, 60),
+    "quotactl_fd": (443, 443),
+    "acct": (163, 89),
+    "name_to_handle_at": (303, 264),
+    "open_by_handle_at": (304, 265),
+    "ioperm": (173, None),
+    "iopl": (172, None),
+    "modify_ldt": (154, None),
+    "uselib": (134, None),
+    "lookup_dcookie": (212, 18),
+    "nfsservctl": (180, 42),
+    "settimeofday": (164, 170),
+    "clock_settime": (227, 112),
+    "clock_adjtime": (305, 266),
+    "syslog": (103, 116),
+    "sethostname": (170, 161),
+    "setdomainname": (171, 162),
+    "vhangup": (153, 58),
+}
+"""Denied calls with their numbers on x86_64 and aarch64."""
+
+_CLONE, _CLONE3, _IOCTL, _SOCKET = (56, 220), (435, 435), (16, 29), (41, 198)
+
+NAMESPACES = 0x7E020080
+"""Flags of `clone` that make namespaces: NEWTIME, NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET."""
+
+TERMINAL_INPUT = (0x5412, 0x541C)
+"""TIOCSTI types into the terminal, TIOCLINUX pastes into a console. Compared in the low 32 bits, as the kernel does."""
+
+FAMILIES = (1, 2, 10, 16)
+"""Socket families that are allowed: unix, IPv4, IPv6, netlink. Not vsock, packet, alg and the rest."""
+
+
+def supported(machine: str = "") -> bool:
+    """Whether there is a filter for this machine."""
+    return (machine or platform.machine()) in _ARCHES
+
+
+def program(machine: str = "") -> bytes:
+    """The filter, as `prctl(PR_SET_SECCOMP)` and `bwrap --seccomp` take it.
+
+    Args:
+        machine: as `platform.machine` names it; this machine when empty.
+
+    Raises:
+        KeyError: there is none for it; see `supported`.
+    """
+    machine = machine or platform.machine()
+    column = list(_ARCHES).index(machine)
+    code = [_op(_LOAD, _ARCH), *_unless_equal(_ARCHES[machine], errno.EPERM), _op(_LOAD, _NR)]
+    if machine == "x86_64":
+        code += [_op(_JUMP_GE, _X32, 0, 1), _fail(errno.ENOSYS)]
+    code += [*_if_equal(_CLONE3[column], _fail(errno.ENOSYS))]
+    for numbers in DENIED.values():
+        number = numbers[column]
+        if number is not None:
+            code += _if_equal(number, _fail(errno.EPERM))
+    code += _checked(_CLONE[column], _ARG0, [_op(_JUMP_SET, NAMESPACES, 0, 1), _fail(errno.EPERM)])
+    inputs = [step for request in TERMINAL_INPUT for step in _if_equal(request, _fail(errno.EPERM))]
+    code += _checked(_IOCTL[column], _ARG1, inputs)
+    families = [step for family in FAMILIES for step in _if_equal(family, _op(_RETURN, _ALLOW))]
+    code += _checked(_SOCKET[column], _ARG0, [*families, _fail(errno.EAFNOSUPPORT)])
+    return b"".join([*code, _op(_RETURN, _ALLOW)])
+
+
+def _op(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
+    return struct.pack("=HBBI", code, if_true, if_false, value)
+
+
+def _fail(number: int) -> bytes:
+    return _op(_RETURN, _ERRNO | number)
+
+
+def _if_equal(value: int, then: bytes) -> list[bytes]:
+    return [_op(_JUMP_EQ, value, 0, 1), then]
+
+
+def _unless_equal(value: int, number: int) -> list[bytes]:
+    return [_op(_JUMP_EQ, value, 1, 0), _fail(number)]
+
+
+def _checked(number: int, argument: int, checks: list[bytes]) -> list[bytes]:
+    """The checks of one call's argument; a call that passes them is allowed."""
+    body = [_op(_LOAD, argument), *checks, _op(_RETURN, _ALLOW)]
+    return [_op(_JUMP_EQ, number, 0, len(body)), *body]

@@ -1,0 +1,152 @@
+"""Collect: the output of a command, however long: a head and a tail in memory, the whole in a file up to a cap.
+
+Progress bars that draw over their line are reduced to their last state, and terminal escapes are taken out: a model
+pays for every byte, and a terminal obeys them.
+"""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import os
+import re
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from lmagent.core.errors import StoreError
+from lmagent.tools.sanitize import printable
+
+IN_MEMORY = 1 << 20
+"""Bytes up to which the whole output stays in memory."""
+
+SPILL_CAP = 64 << 20
+"""Bytes of output that are kept; what comes after is read and thrown away."""
+
+EXCERPT = 16 << 10
+"""Bytes of a long output that are shown: two thirds of them are its beginning."""
+
+_HEAD = EXCERPT * 2 // 3
+_TAIL = EXCERPT - _HEAD
+_SHOW_EVERY = 0.05
+_SHOW_AT_MOST = 4096
+_OVERDRAWN = re.compile(r"[^\n]*\r(?=[^\n\r])")
+
+
+class Collector:
+    """Takes pieces of output as they come.
+
+    Args:
+        folder: where a long output is kept; made when it is needed.
+        emit: shows pieces to whoever watches, at most 20 times a second.
+
+    Attributes:
+        total: bytes so far.
+        file: the file of the whole, once it is too long for memory.
+        changed_at: monotonic time of the last piece.
+    """
+
+    def __init__(self, folder: Path, emit: Callable[[str], None]) -> None:
+        self.total = 0
+        self.file: Path | None = None
+        self.changed_at = time.monotonic()
+        self._folder = folder
+        self._emit = emit
+        self._memory = bytearray()
+        self._head = b""
+        self._tail = b""
+        self._descriptor = -1
+        self._kept = 0
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._pending = ""
+        self._shown_at = 0.0
+
+    def feed(self, piece: bytes) -> None:
+        """Take a piece.
+
+        Raises:
+            StoreError: it cannot be kept (a full disk).
+        """
+        self.changed_at = time.monotonic()
+        self.total += len(piece)
+        self._show(piece)
+        if self._descriptor < 0 and len(self._memory) + len(piece) <= IN_MEMORY:
+            self._memory += piece
+            return
+        if self._descriptor < 0:
+            self._spill()
+        self._write(piece)
+        self._tail = (self._tail + piece)[-_TAIL:]
+
+    def text(self) -> str:
+        """The output, or head and tail of a long one."""
+        if self._descriptor < 0 and self.file is None:
+            return clean(bytes(self._memory))
+        left_out = self.total - len(self._head) - len(self._tail)
+        return f"{clean(self._head)}\n[… {left_out} bytes left out …]\n{clean(self._tail)}"
+
+    def whole(self) -> str | None:
+        """All of it, where it is in memory and longer than an excerpt."""
+        return clean(bytes(self._memory)) if self.file is None and len(self._memory) > EXCERPT else None
+
+    def tail(self, size: int) -> str:
+        """The last bytes, at most `size`."""
+        return clean((self._tail if self.file else bytes(self._memory[-size:]))[-size:])
+
+    def close(self) -> None:
+        """Show what is pending, and close the file."""
+        self._flush()
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def discard(self) -> None:
+        """Close, and remove the file if nobody took it."""
+        self.close()
+        if self.file is not None:
+            self.file.unlink(missing_ok=True)
+
+    def _spill(self) -> None:
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._descriptor, name = tempfile.mkstemp(prefix="output-", dir=self._folder)
+        except OSError as error:
+            raise StoreError(f"a long output cannot be kept: {error.strerror}", fix="make room on the disk") from error
+        self.file = Path(name)
+        self._head = bytes(self._memory[:_HEAD])
+        self._tail = bytes(self._memory[-_TAIL:])
+        self._write(bytes(self._memory))
+        self._memory.clear()
+
+    def _write(self, piece: bytes) -> None:
+        room = SPILL_CAP - self._kept
+        if room <= 0:
+            return
+        try:
+            self._kept += os.write(self._descriptor, piece[:room])
+        except OSError as error:
+            raise StoreError(f"a long output cannot be kept: {error.strerror}", fix="make room on the disk") from error
+
+    def _show(self, piece: bytes) -> None:
+        self._pending = (self._pending + self._decoder.decode(piece[-_SHOW_AT_MOST:]))[-_SHOW_AT_MOST:]
+        if self.changed_at - self._shown_at >= _SHOW_EVERY:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._pending:
+            self._shown_at = self.changed_at
+            text, self._pending = self._pending, ""
+            self._emit(printable(text))
+
+
+def clean(raw: bytes) -> str:
+    """Output as text: overdrawn lines reduced to their last state, no escapes, undecodable bytes replaced."""
+    return printable(_OVERDRAWN.sub("", raw.decode("utf-8", "replace")))
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove files of outputs that an earlier process did not live to take in."""
+    with contextlib.suppress(OSError):
+        for path in folder.glob("output-*"):
+            path.unlink(missing_ok=True)

@@ -1,0 +1,239 @@
+"""jobs: commands in the background. Each has a sandbox of its own, its own output, and dies with the session."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import time
+from pathlib import Path
+from typing import Annotated, Literal
+
+import anyio
+from msgspec import Meta, Struct
+
+from lmagent.core.errors import SandboxError, StoreError, ToolError
+from lmagent.core.sandbox import Exec, Exit, Running, Sandbox, Stream
+from lmagent.core.tool import Tool, ToolContext, ToolOutput
+from lmagent.tools.collect import Collector
+from lmagent.tools.sanitize import one_line
+
+MOST = 16
+"""Jobs of a session that run at once."""
+
+FIRST_LOOK = 0.3
+"""Seconds in which a new job may fail at once, so that the model hears of it with the answer."""
+
+TAIL = 4000
+LONGEST_WAIT = 600
+
+_ENDS = {"killed": "killed", "timeout": "timed out", "memory": "out of memory"}
+
+
+class JobsArgs(Struct, frozen=True):
+    """Arguments of jobs."""
+
+    action: Literal["list", "tail", "kill", "wait"]
+    id: str = ""
+    until: Annotated[str, Meta(description="wait: exit, silence, or a regex for an output line")] = "exit"
+    timeout: Annotated[int, Meta(description="wait: seconds", ge=0)] = 60
+
+
+class Job:
+    """One command in the background."""
+
+    def __init__(self, id: str, session: str, command: str, collector: Collector) -> None:
+        self.id = id
+        self.session = session
+        self.command = command
+        self.collector = collector
+        self.began = time.monotonic()
+        self.end: Exit | None = None
+        self.failure = ""
+        self.changed = anyio.Event()
+        self.running: Running | None = None
+        self.task: asyncio.Task[None] | None = None
+
+    @property
+    def state(self) -> str:
+        """In words."""
+        if self.failure:
+            return f"failed: {self.failure}"
+        if self.end is None:
+            return f"running for {time.monotonic() - self.began:.0f} s"
+        how = {
+            "exit": f"exit code {self.end.code}",
+            "killed": "killed",
+            "timeout": "timed out",
+            "memory": "out of memory",
+        }
+        return f"{how[self.end.reason]} after {self.end.seconds:.1f} s"
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended."""
+        return self.end is not None or bool(self.failure)
+
+    def feed(self, stream: Stream, piece: bytes) -> None:
+        """Take output; the channel, which reports the shell's state, is of no use here."""
+        if stream != "channel":
+            self.collector.feed(piece)
+            self.news()
+
+    def news(self) -> None:
+        """Wake whoever waits for something of it."""
+        self.changed.set()
+        self.changed = anyio.Event()
+
+
+class Jobs:
+    """The jobs of all sessions.
+
+    Args:
+        spill: folder for long outputs.
+    """
+
+    def __init__(self, spill: Path) -> None:
+        self._spill = spill
+        self._jobs: dict[str, list[Job]] = {}
+        self._told: set[str] = set()
+
+    async def start(self, sandbox: Sandbox, command: Exec, text: str, ctx: ToolContext) -> ToolOutput:
+        """Start a command in the background.
+
+        Raises:
+            SandboxError: nothing was run.
+            ToolError: too many run already.
+        """
+        mine = self._jobs.setdefault(ctx.session, [])
+        if sum(not job.over for job in mine) >= MOST:
+            raise ToolError(f"{MOST} jobs are running already. Nothing was run. Kill one with jobs first.")
+        job = Job(f"job{len(mine) + 1}", ctx.session, text, Collector(self._spill, lambda _: None))
+        job.running = await sandbox.start(command, job.feed)
+        mine.append(job)
+        # A plain task: a job outlives the call that starts it, so no task group of the call can hold it.
+        job.task = asyncio.get_running_loop().create_task(_run(job, job.running))
+        with anyio.move_on_after(FIRST_LOOK):
+            while not job.over:
+                await job.changed.wait()
+        told = f'{job.id}: {job.state}. See it with jobs(action="tail", id="{job.id}").'
+        if output := job.collector.tail(TAIL):
+            told = f"{told}\n{output}"
+        if job.over:
+            self._told.add(_key(job))
+        return ToolOutput(told, {"job": job.id})
+
+    async def run(self, arguments: JobsArgs, ctx: ToolContext) -> ToolOutput:
+        """The tool."""
+        if arguments.action == "list":
+            rows = [f"{job.id}: {job.state}: {one_line(job.command, 100)}" for job in self._jobs.get(ctx.session, [])]
+            return ToolOutput("\n".join(rows) or "There are no jobs.")
+        job = self._find(ctx.session, arguments.id)
+        if arguments.action == "kill":
+            if job.running is not None and not job.over:
+                job.running.kill()
+                while not job.over:
+                    await job.changed.wait()
+        elif arguments.action == "wait":
+            return await _wait(job, arguments)
+        if job.over:
+            self._told.add(_key(job))
+        return ToolOutput(f"{job.id}: {job.state}\n{job.collector.tail(TAIL)}", {"job": job.id})
+
+    def note(self, session: str) -> str:
+        """Jobs that have ended and that the model has not heard of; for the tail of the conversation."""
+        ended = [job for job in self._jobs.get(session, []) if job.over and _key(job) not in self._told]
+        if not ended:
+            return ""
+        self._told.update(map(_key, ended))
+        return "<jobs>" + "\n".join(f"{job.id} ended: {job.state}" for job in ended) + "</jobs>"
+
+    async def ended(self, session: str) -> None:
+        """Wait until none of a session's jobs runs any more."""
+        for job in self._jobs.get(session, []):
+            while not job.over:
+                await job.changed.wait()
+
+    async def aclose(self) -> None:
+        """Kill all jobs; nothing of them is left when this returns."""
+        tasks = [job.task for jobs in self._jobs.values() for job in jobs if job.task is not None]
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        for jobs in self._jobs.values():
+            for job in jobs:
+                job.collector.discard()
+        self._jobs.clear()
+
+    def _find(self, session: str, id: str) -> Job:
+        jobs = self._jobs.get(session, [])
+        for job in jobs:
+            if job.id == id or job.id == f"job{id}":
+                return job
+        known = ", ".join(job.id for job in jobs) or "there are none"
+        raise ToolError(f"There is no job {id!r}. Jobs: {known}.")
+
+
+def jobs_tool(jobs: Jobs) -> Tool:
+    """The tool."""
+    return Tool(
+        name="jobs",
+        description="Background commands of this session: list, tail, kill, or wait for one.",
+        arguments=JobsArgs,
+        effect="read",
+        run=jobs.run,
+        renames={"job_id": "id", "job": "id"},
+    )
+
+
+async def _run(job: Job, running: Running) -> None:
+    try:
+        job.end = await running.wait()
+    except (SandboxError, StoreError) as failure:
+        job.failure = failure.message
+    finally:
+        job.collector.close()
+        if not job.over:
+            job.failure = "stopped"
+        job.news()
+
+
+async def _wait(job: Job, arguments: JobsArgs) -> ToolOutput:
+    """Wait for the end, for quiet, or for a line."""
+    pattern = None
+    if arguments.until not in ("exit", "silence"):
+        try:
+            pattern = re.compile(arguments.until)
+        except re.error as fault:
+            raise ToolError(f"{arguments.until!r} is no regex: {fault}") from None
+    met = ""
+    with anyio.move_on_after(min(arguments.timeout, LONGEST_WAIT)):
+        met = await _condition(job, arguments.until, pattern)
+    head = met or f"waited {min(arguments.timeout, LONGEST_WAIT)} s in vain"
+    return ToolOutput(f"{job.id}: {job.state} ({head})\n{job.collector.tail(TAIL)}", {"job": job.id, "met": bool(met)})
+
+
+QUIET = 3.0
+"""Seconds without output that count as silence."""
+
+
+async def _condition(job: Job, until: str, pattern: re.Pattern[str] | None) -> str:
+    while not job.over:
+        if pattern is not None and (found := pattern.search(job.collector.tail(TAIL))):
+            return f"a line matches: {found[0][:200]}"
+        changed = job.changed
+        if until == "silence":
+            quiet = time.monotonic() - job.collector.changed_at
+            if quiet >= QUIET:
+                return f"silent for {quiet:.0f} s"
+            with anyio.move_on_after(QUIET - quiet):
+                await changed.wait()
+        else:
+            await changed.wait()
+    return "it has ended"
+
+
+def _key(job: Job) -> str:
+    return f"{job.session}/{job.id}"
