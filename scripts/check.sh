@@ -22,6 +22,7 @@ step() {
 
 "$bin/python" -c 'import platform, os; print("python", platform.python_version(), "on", platform.platform(), "·", os.cpu_count(), "cores")'
 
+scripts/ensure_programs
 step "lock file" "$uv" lock --check --quiet
 step "ruff" "$bin/ruff" check .
 step "format" "$bin/ruff" format --check --quiet .

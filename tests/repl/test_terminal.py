@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -115,12 +116,9 @@ def test_ctrl_c_twice_leaves_a_running_turn_and_a_valid_log(workspace, how):
     assert (last["type"], last["outcome"]) == ("turn.finished", "interrupted")
 
 
-def test_slash_commands_answer_and_a_wrong_one_says_what_to_do(workspace):
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap: it is not installed")
+def test_a_persons_own_command_runs_and_the_model_is_told_unless_it_is_not_to_be(workspace):
     with ScriptedServer([say("Hi.")], strict=True) as server, Terminal(workspace, server.base_url) as terminal:
-        terminal.enter("/help")
-        terminal.wait_for("/compact [FOCUS]")
-        terminal.enter("/nosuch")
-        terminal.wait_for("there is no command /nosuch")
         terminal.enter("!echo $((40 + 2)); echo told > told.txt")
         terminal.wait_for("42")
         terminal.enter("!!cat told.txt")
@@ -130,6 +128,16 @@ def test_slash_commands_answer_and_a_wrong_one_says_what_to_do(workspace):
         said = server.requests[0].body["messages"][-1]["content"]
         assert "echo told > told.txt`:]\n42" in said
         assert "cat told.txt`" not in said
+
+
+def test_slash_commands_answer_and_a_wrong_one_says_what_to_do(workspace):
+    with ScriptedServer([say("Hi.")], strict=True) as server, Terminal(workspace, server.base_url) as terminal:
+        terminal.enter("/help")
+        terminal.wait_for("/compact [FOCUS]")
+        terminal.enter("/nosuch")
+        terminal.wait_for("there is no command /nosuch")
+        terminal.enter("hello")
+        terminal.wait_for("Hi.")
         terminal.enter("/context")
         terminal.wait_for("compacted 0 times")
         terminal.enter("/quit")
