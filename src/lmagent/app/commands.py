@@ -8,19 +8,22 @@ from typing import TYPE_CHECKING, get_args
 
 from lmagent.app.registry import Registry, SlashCommand
 from lmagent.app.slash import SlashContext, SlashResult, user_commands
-from lmagent.core.commands import Compact, Rename, SetMode, SetModel
+from lmagent.core.commands import Compact, Redo, Rename, SetMode, SetModel, Undo
 from lmagent.core.errors import ConfigError, SandboxError
-from lmagent.core.events import PermissionMode
+from lmagent.core.events import FilesRestored, PermissionMode
 from lmagent.core.messages import Message
 from lmagent.core.model import Reply, TextChunk
 from lmagent.engine.aside import ask_aside
 from lmagent.engine.session import Session
 from lmagent.engine.state import BYTES_PER_TOKEN, message_bytes
+from lmagent.engine.undo import diff
 
 if TYPE_CHECKING:
     from lmagent.app.host import Host
 
 Run = Callable[[SlashContext, str], Awaitable[SlashResult]]
+
+PATHS_SHOWN = 20
 
 GRID = 100
 """Cells of the /context grid: one is a hundredth of the window."""
@@ -35,6 +38,9 @@ def register(registry: Registry) -> None:
         ("resume", "ID", "go on with another session", _resume),
         ("fork", "[SEQ]", "go on in a copy of this session, up to event SEQ", _fork),
         ("session", "", "show this session's id", _session),
+        ("undo", "[N|turn|all]", "take back what the last N calls changed, the last turn, or all of it", _undo),
+        ("redo", "[N|all]", "do again what was taken back", _redo),
+        ("diff", "", "show everything that the agent changed in this session", _diff),
         ("rename", "TITLE", "give this session a title", _rename),
         ("mode", "[auto|normal|manual]", "show or change the permission mode", _mode),
         ("model", "[NAME]", "show or change the model", _model),
@@ -99,6 +105,41 @@ async def _fork(context: SlashContext, seq: str) -> SlashResult:
 
 async def _session(context: SlashContext, _: str) -> SlashResult:
     return SlashResult(_need(context).state.session)
+
+
+async def _undo(context: SlashContext, wish: str) -> SlashResult:
+    return await _restore(context, Undo(count=_count(wish, "/undo"), turn=wish == "turn", by="slash"))
+
+
+async def _redo(context: SlashContext, wish: str) -> SlashResult:
+    return await _restore(context, Redo(count=_count(wish, "/redo"), by="slash"))
+
+
+def _count(wish: str, command: str) -> int:
+    if wish in ("", "turn"):
+        return 1
+    if wish == "all":
+        return 0
+    if not wish.isdigit() or wish == "0":
+        raise ConfigError(f"{command} does not know {wish!r}", fix=f"{command}, {command} 3 or {command} all")
+    return int(wish)
+
+
+async def _restore(context: SlashContext, command: Undo | Redo) -> SlashResult:
+    event = await _need(context).send(command)
+    assert isinstance(event, FilesRestored)
+    did = "taken back" if event.to == "before" else "done again"
+    lines = [f"{did}: {', '.join(event.paths[:PATHS_SHOWN]) or 'nothing'}"]
+    if len(event.paths) > PATHS_SHOWN:
+        lines[0] += f" and {len(event.paths) - PATHS_SHOWN} more"
+    lines += [f"left alone: {refusal.path}: {refusal.reason}" for refusal in event.refused[:PATHS_SHOWN]]
+    if len(event.refused) > PATHS_SHOWN:
+        lines.append(f"left alone: {len(event.refused) - PATHS_SHOWN} more")
+    return SlashResult("\n".join(lines))
+
+
+async def _diff(context: SlashContext, _: str) -> SlashResult:
+    return SlashResult(await diff(_need(context)) or "The agent has changed nothing in this session.")
 
 
 async def _rename(context: SlashContext, title: str) -> SlashResult:

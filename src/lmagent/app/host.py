@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from lmagent import __version__
 from lmagent.app.prompt import system_text
 from lmagent.app.registry import Registry
+from lmagent.app.undoing import KeptChanges
 from lmagent.config.settings import Settings
 from lmagent.core.agent import Agent
 from lmagent.core.commands import SetMode, SetModel
@@ -24,6 +25,7 @@ from lmagent.core.tool import ToolContext
 from lmagent.engine.gate import Rules
 from lmagent.engine.session import Session, Wiring
 from lmagent.engine.toolbox import Toolbox
+from lmagent.engine.undo import kept_contents
 from lmagent.providers.transport import Transport
 from lmagent.store.jsonl import JsonlStore
 
@@ -63,6 +65,7 @@ class Host(Struct):
         sessions: sessions that this host has open for writing, by id.
         wishes: commands that a resumed session is given first: what the command line says about mode and model.
         attended: whether the surface can put approvals before a person.
+        snapshots: keeps what calls change; None where the settings want none.
         replay: the cassette that plays the model's side; no server is asked anything then.
     """
 
@@ -79,6 +82,7 @@ class Host(Struct):
     sessions: dict[str, Session]
     wishes: tuple[SetMode | SetModel, ...] = ()
     attended: bool = False
+    snapshots: KeptChanges | None = None
     replay: ReplayTransport | None = None
 
     # --- the server -------------------------------------------------------------------------------------------
@@ -207,11 +211,15 @@ class Host(Struct):
             attended=self.attended,
             notes=self.registry.notes_of(session),
             secrets=self.settings.secrets,
+            snapshots=self.snapshots,
             served_window=self.served_window if asks else None,
         )
 
     async def aclose(self) -> None:
         """Release the sessions and the connections."""
+        if self.snapshots is not None:
+            sessions = self.sessions.values()
+            await self.snapshots.aclose({content for session in sessions for content in kept_contents(session)})
         for session in self.sessions.values():
             session.close()
         self.sessions.clear()

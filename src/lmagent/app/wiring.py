@@ -17,6 +17,7 @@ from lmagent.app.confined import Confined
 from lmagent.app.host import Host, OpenRecords
 from lmagent.app.prompt import DATE_NOTE, WORKSPACE_NOTE, date_note, system_text, workspace_note
 from lmagent.app.registry import Registry, load_plugins
+from lmagent.app.undoing import kept_changes
 from lmagent.config.loader import Loaded, load
 from lmagent.config.settings import Settings
 from lmagent.config.workspace import open_workspace
@@ -115,6 +116,7 @@ async def open_host(options: HostOptions, *, say: Say) -> Host:
         sessions=sessions,
         wishes=_wishes(options, settings),
         attended=options.attended,
+        snapshots=kept_changes(workspace.path, settings),
         replay=replay,
     )
 

@@ -317,6 +317,14 @@ FIELDS: tuple[Field, ...] = (
         "DOCKER_NETWORK",
         folder="elsewhere",
     ),
+    Field(
+        "undo_mb",
+        "integer",
+        "What /undo may keep for a workspace, in MiB; 0 keeps nothing, so that nothing can be taken back.",
+        "LMAGENT_UNDO_MB",
+        low=0,
+        folder="elsewhere",
+    ),
     Field("no_color", "presence", "No colours in the terminal.", "NO_COLOR"),
     Field("plain", "switch", "Plain terminal output: no live status, no decoration.", "LMAGENT_PLAIN", "--plain"),
 )

@@ -73,6 +73,8 @@ class Settings(Struct, frozen=True):
     sandbox_image: str = "lmagent-sandbox"
     docker_network: str = "none"
 
+    undo_mb: int = 2048
+
     no_color: bool = False
     plain: bool = False
 

@@ -31,10 +31,10 @@ class PathState(Struct, frozen=True, omit_defaults=True):
 
 
 class Change(Struct, frozen=True, omit_defaults=True):
-    """A path that changed; None means that there was nothing.
+    r"""A path that changed; None means that there was nothing.
 
     Attributes:
-        path: relative to the workspace, "/" separated; bytes that are no UTF-8 as lone surrogates.
+        path: relative to the workspace, "/" separated; bytes that are no UTF-8 as `\xff`, and a backslash doubled.
         before: before the call.
         after: after it.
         lost: the earlier content was not kept, so that it cannot be restored; why.

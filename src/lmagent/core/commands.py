@@ -69,6 +69,24 @@ class Compact(_Command, frozen=True, tag="compact"):
     focus: str = ""
 
 
+class Undo(_Command, frozen=True, tag="undo"):
+    """Take back what calls changed in the workspace; while a turn runs, it is refused.
+
+    Attributes:
+        count: how many changing calls, from the last one; 0 for all of the session.
+        turn: all of the last turn that changed something, instead.
+    """
+
+    count: int = 1
+    turn: bool = False
+
+
+class Redo(_Command, frozen=True, tag="redo"):
+    """Do again what was taken back last; `count` as in Undo."""
+
+    count: int = 1
+
+
 class Rename(_Command, frozen=True, tag="rename"):
     """Give the session a title."""
 
@@ -80,5 +98,17 @@ class Close(_Command, frozen=True, tag="close"):
 
 
 Command: TypeAlias = (
-    Submit | Steer | Withdraw | Continue | Interrupt | Approve | SetMode | SetModel | Compact | Rename | Close
+    Submit
+    | Steer
+    | Withdraw
+    | Continue
+    | Interrupt
+    | Approve
+    | SetMode
+    | SetModel
+    | Compact
+    | Undo
+    | Redo
+    | Rename
+    | Close
 )

@@ -9,7 +9,7 @@ Order within a session:
     session.created
     input.received* → turn.started → message.added(user)
       → [ step.started → message.added(assistant) → step.finished
-          → ( approval.requested → approval.resolved )? → tool.started → tool.finished  … ]*
+          → ( approval.requested → approval.resolved )? → tool.started → files.changed? → tool.finished  … ]*
     → turn.finished
 
 `message.added` and `tool.finished` are the only events that add to what the model sees; `compaction.done` is the
@@ -21,12 +21,20 @@ from __future__ import annotations
 from typing import Any, Literal, TypeAlias
 
 import msgspec
-from msgspec import Struct
 
+from lmagent.core.changes import Change, Refusal
+from lmagent.core.live import VERSION as VERSION
+from lmagent.core.live import (
+    Envelope,
+    EphemeralEvent,
+)
+from lmagent.core.live import PrefillProgress as PrefillProgress
+from lmagent.core.live import RetryScheduled as RetryScheduled
+from lmagent.core.live import TextDelta as TextDelta
+from lmagent.core.live import ThinkingDelta as ThinkingDelta
+from lmagent.core.live import ToolOutput as ToolOutput
 from lmagent.core.messages import Message, ToolStatus
 from lmagent.core.model import FinishReason, ToolSpec, Usage
-
-VERSION = 1
 
 Outcome = Literal["done", "blocked", "waiting", "question", "limit", "interrupted", "error"]
 Delivery = Literal["submit", "steer", "queue"]
@@ -34,29 +42,10 @@ Origin = Literal["input", "steer", "note", "nudge", "model", "recovery"]
 PermissionMode = Literal["auto", "normal", "manual"]
 
 
-class _Event(Struct, frozen=True, kw_only=True, tag_field="type"):
-    """The envelope.
-
-    Attributes:
-        v: version of the event schema.
-        id: unique within the session.
-        seq: position in the log, from 1; 0 for an ephemeral event.
-        ts: Unix time in seconds.
-        turn: number of the turn it belongs to, from 1; 0 outside turns.
-        session: id of the session, set on the way out to watchers and not stored (the folder says it).
-    """
-
-    v: int = VERSION
-    id: str = ""
-    seq: int = 0
-    ts: float = 0.0
-    turn: int = 0
-
-
 # --- the session -------------------------------------------------------------------------------------------
 
 
-class SessionCreated(_Event, frozen=True, tag="session.created"):
+class SessionCreated(Envelope, frozen=True, tag="session.created"):
     """The first event: everything that stays fixed, so that a resumed session sends the same bytes.
 
     Attributes:
@@ -82,7 +71,7 @@ class SessionCreated(_Event, frozen=True, tag="session.created"):
     imported_from: str | None = None
 
 
-class SessionForked(_Event, frozen=True, tag="session.forked"):
+class SessionForked(Envelope, frozen=True, tag="session.forked"):
     """This log began as a copy of another one up to and including its event `at_seq`."""
 
     session: str
@@ -90,20 +79,20 @@ class SessionForked(_Event, frozen=True, tag="session.forked"):
     at_seq: int
 
 
-class SessionRenamed(_Event, frozen=True, tag="session.renamed"):
+class SessionRenamed(Envelope, frozen=True, tag="session.renamed"):
     """The session has a new title."""
 
     title: str
 
 
-class ModeChanged(_Event, frozen=True, tag="mode.changed"):
+class ModeChanged(Envelope, frozen=True, tag="mode.changed"):
     """The permission mode changed."""
 
     mode: PermissionMode
     by: str = ""
 
 
-class ModelChanged(_Event, frozen=True, tag="model.changed"):
+class ModelChanged(Envelope, frozen=True, tag="model.changed"):
     """Another model answers from here on."""
 
     model: str
@@ -113,7 +102,7 @@ class ModelChanged(_Event, frozen=True, tag="model.changed"):
 # --- input ----------------------------------------------------------------------------------------------------
 
 
-class InputReceived(_Event, frozen=True, tag="input.received"):
+class InputReceived(Envelope, frozen=True, tag="input.received"):
     """A person's input was accepted. It is on disk before anything is done about it; `id` names it."""
 
     message: Message
@@ -121,7 +110,7 @@ class InputReceived(_Event, frozen=True, tag="input.received"):
     by: str = ""
 
 
-class InputWithdrawn(_Event, frozen=True, tag="input.withdrawn"):
+class InputWithdrawn(Envelope, frozen=True, tag="input.withdrawn"):
     """A queued or steering input was taken back before it reached the model."""
 
     input: str
@@ -130,11 +119,11 @@ class InputWithdrawn(_Event, frozen=True, tag="input.withdrawn"):
 # --- turns and steps -------------------------------------------------------------------------------------------
 
 
-class TurnStarted(_Event, frozen=True, tag="turn.started"):
+class TurnStarted(Envelope, frozen=True, tag="turn.started"):
     """A turn began."""
 
 
-class TurnFinished(_Event, frozen=True, tag="turn.finished"):
+class TurnFinished(Envelope, frozen=True, tag="turn.finished"):
     """A turn ended.
 
     Attributes:
@@ -154,7 +143,7 @@ class TurnFinished(_Event, frozen=True, tag="turn.finished"):
     fix: str = ""
 
 
-class MessageAdded(_Event, frozen=True, tag="message.added"):
+class MessageAdded(Envelope, frozen=True, tag="message.added"):
     """A message joined the conversation.
 
     Attributes:
@@ -170,7 +159,7 @@ class MessageAdded(_Event, frozen=True, tag="message.added"):
     truncated: tuple[str, ...] = ()
 
 
-class StepStarted(_Event, frozen=True, tag="step.started"):
+class StepStarted(Envelope, frozen=True, tag="step.started"):
     """A model call begins: everything before it has been shown to the model."""
 
     step: int
@@ -179,7 +168,7 @@ class StepStarted(_Event, frozen=True, tag="step.started"):
     prompt_tokens: int
 
 
-class StepFinished(_Event, frozen=True, tag="step.finished"):
+class StepFinished(Envelope, frozen=True, tag="step.finished"):
     """A model call ended with a reply.
 
     Attributes:
@@ -202,7 +191,7 @@ class StepFinished(_Event, frozen=True, tag="step.finished"):
 # --- tools ------------------------------------------------------------------------------------------------------
 
 
-class ApprovalRequested(_Event, frozen=True, tag="approval.requested"):
+class ApprovalRequested(Envelope, frozen=True, tag="approval.requested"):
     """A call waits for a person; `id` names the approval.
 
     Attributes:
@@ -222,7 +211,7 @@ class ApprovalRequested(_Event, frozen=True, tag="approval.requested"):
     grant: str = ""
 
 
-class ApprovalResolved(_Event, frozen=True, tag="approval.resolved"):
+class ApprovalResolved(Envelope, frozen=True, tag="approval.resolved"):
     """An approval was answered.
 
     Attributes:
@@ -244,7 +233,7 @@ class ApprovalResolved(_Event, frozen=True, tag="approval.resolved"):
     feedback: str = ""
 
 
-class ToolStarted(_Event, frozen=True, tag="tool.started"):
+class ToolStarted(Envelope, frozen=True, tag="tool.started"):
     """A call is about to act. On disk before it does."""
 
     call_id: str
@@ -254,7 +243,7 @@ class ToolStarted(_Event, frozen=True, tag="tool.started"):
     replay_safe: bool = False
 
 
-class ToolFinished(_Event, frozen=True, tag="tool.finished"):
+class ToolFinished(Envelope, frozen=True, tag="tool.finished"):
     """A call has its result; the model sees `content`.
 
     Attributes:
@@ -274,14 +263,52 @@ class ToolFinished(_Event, frozen=True, tag="tool.finished"):
     content: str
     artifact: str | None = None
     size: int = 0
-    data: dict[str, Any] = {}
+    data: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
     duration: float = 0.0
+
+
+class FilesChanged(Envelope, frozen=True, tag="files.changed"):
+    """What a call changed in the workspace, so that it can be taken back.
+
+    Attributes:
+        call_id: the call.
+        tool: its tool.
+        count: number of paths.
+        changes: the changes, in path order; empty where they are in `blob`.
+        blob: SHA-256 of a blob with all changes as JSON, where they are many.
+        unkept: paths whose earlier content could not be kept.
+    """
+
+    call_id: str
+    tool: str
+    count: int
+    changes: tuple[Change, ...] = ()
+    blob: str = ""
+    unkept: tuple[str, ...] = ()
+
+
+class FilesRestored(Envelope, frozen=True, tag="files.restored"):
+    """Changes were taken back, or done again.
+
+    Attributes:
+        events: ids of the `files.changed` events, in the order of the log.
+        to: `before` when they were taken back, `after` when they were done again.
+        paths: brought to that state.
+        refused: left as they are, and why.
+        by: the surface.
+    """
+
+    events: tuple[str, ...]
+    to: Literal["before", "after"]
+    paths: tuple[str, ...] = ()
+    refused: tuple[Refusal, ...] = ()
+    by: str = ""
 
 
 # --- context ----------------------------------------------------------------------------------------------------
 
 
-class CompactionDone(_Event, frozen=True, tag="compaction.done"):
+class CompactionDone(Envelope, frozen=True, tag="compaction.done"):
     """The conversation was cut: the only event that may change what was sent before.
 
     Attributes:
@@ -301,49 +328,13 @@ class CompactionDone(_Event, frozen=True, tag="compaction.done"):
     through_seq: int
 
 
-class Notice(_Event, frozen=True, tag="notice"):
+class Notice(Envelope, frozen=True, tag="notice"):
     """Something a person should know: a damaged log line, a recovered crash, a withheld repeat."""
 
     level: Literal["info", "warning", "error"]
     code: str
     text: str
     fix: str = ""
-
-
-# --- ephemeral ----------------------------------------------------------------------------------------------------
-
-
-class TextDelta(_Event, frozen=True, tag="text.delta"):
-    """A piece of the answer, live."""
-
-    text: str
-
-
-class ThinkingDelta(_Event, frozen=True, tag="thinking.delta"):
-    """A piece of the model's thought, live."""
-
-    text: str
-
-
-class ToolOutput(_Event, frozen=True, tag="tool.output"):
-    """A piece of a tool's output, live."""
-
-    call_id: str
-    text: str
-
-
-class PrefillProgress(_Event, frozen=True, tag="progress"):
-    """The server reads the prompt; `fraction` 0 to 1 where known."""
-
-    fraction: float | None = None
-
-
-class RetryScheduled(_Event, frozen=True, tag="retrying"):
-    """The model call failed and will be tried again in `delay` seconds."""
-
-    reason: str
-    attempt: int
-    delay: float
 
 
 DurableEvent: TypeAlias = (
@@ -363,10 +354,11 @@ DurableEvent: TypeAlias = (
     | ApprovalResolved
     | ToolStarted
     | ToolFinished
+    | FilesChanged
+    | FilesRestored
     | CompactionDone
     | Notice
 )
-EphemeralEvent: TypeAlias = TextDelta | ThinkingDelta | ToolOutput | PrefillProgress | RetryScheduled
 Event: TypeAlias = DurableEvent | EphemeralEvent
 
 _encoder = msgspec.json.Encoder()

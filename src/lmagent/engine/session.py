@@ -22,11 +22,13 @@ from lmagent.core.commands import (
     Compact,
     Continue,
     Interrupt,
+    Redo,
     Rename,
     SetMode,
     SetModel,
     Steer,
     Submit,
+    Undo,
     Withdraw,
 )
 from lmagent.core.events import (
@@ -50,7 +52,8 @@ from lmagent.core.events import (
     ToolOutput,
 )
 from lmagent.core.model import ModelRequest
-from lmagent.core.ports import Clock, Provider, SessionLog
+from lmagent.core.ports import Clock, Provider, SessionLog, Snapshots
+from lmagent.engine import undo
 from lmagent.engine.gate import Rules
 from lmagent.engine.redact import Redactor
 from lmagent.engine.state import SessionState
@@ -76,6 +79,7 @@ class Wiring(Struct):
         attended: whether a person can answer approvals; without one, asking means denying.
         notes: what to keep the model informed of at the tail.
         secrets: values that must never reach the log or the model.
+        snapshots: keeps what calls change; None where that is not wanted.
         served_window: asks the server for the window it serves for a model, in tokens; None when it does not say.
     """
 
@@ -88,6 +92,7 @@ class Wiring(Struct):
     attended: bool = False
     notes: Sequence[NoteSource] = ()
     secrets: Sequence[str] = ()
+    snapshots: Snapshots | None = None
     served_window: Callable[[str], Awaitable[int | None]] | None = None
 
 
@@ -112,6 +117,7 @@ class Session:
         """Answers given in this process, by call. A log's own answers and grants do not count: see `resume`."""
         self.scope: anyio.CancelScope | None = None
         self.wants_resume = False
+        self.warned: set[str] = set()
         self.closed = False
 
     # --- opening ----------------------------------------------------------------------------------------------
@@ -225,12 +231,10 @@ class Session:
                     return await self.record(InputWithdrawn(input=input_id))
             case Approve():
                 return await self._answer(command)
-            case SetMode(mode=mode, by=by):
-                return await self.record(ModeChanged(mode=mode, by=by))
-            case SetModel(model=model, by=by):
-                return await self.record(ModelChanged(model=model, by=by))
-            case Rename(title=title):
-                return await self.record(SessionRenamed(title=title))
+            case SetMode() | SetModel() | Rename():
+                return await self._set(command)
+            case Undo() | Redo():
+                return await undo.restore(self, command)
             case Compact(focus=focus):
                 self.wants_compaction = focus
             case Continue():
@@ -241,6 +245,15 @@ class Session:
                 self._interrupt()
                 self.closed = True
         return None
+
+    async def _set(self, command: SetMode | SetModel | Rename) -> DurableEvent:
+        match command:
+            case SetMode(mode=mode, by=by):
+                return await self.record(ModeChanged(mode=mode, by=by))
+            case SetModel(model=model, by=by):
+                return await self.record(ModelChanged(model=model, by=by))
+            case Rename(title=title):
+                return await self.record(SessionRenamed(title=title))
 
     async def _receive(self, command: Submit | Steer) -> DurableEvent:
         if isinstance(command, Steer):

@@ -18,6 +18,8 @@ from lmagent.core.events import (
     ApprovalResolved,
     CompactionDone,
     DurableEvent,
+    FilesChanged,
+    FilesRestored,
     InputReceived,
     InputWithdrawn,
     MessageAdded,
@@ -73,6 +75,8 @@ class SessionState(Struct):
     user_texts: list[str] = field(default_factory=list[str])
     user_at: list[int] = field(default_factory=list[int])
     truncated: tuple[str, ...] = ()
+    changes: list[FilesChanged] = field(default_factory=list[FilesChanged])
+    undone: list[FilesChanged] = field(default_factory=list[FilesChanged])
     last_error: str = ""
     turn: int = 0
     turn_open: bool = False
@@ -132,6 +136,11 @@ class SessionState(Struct):
                 self._finish_call(event)
             case ToolStarted():
                 self.started[event.call_id] = event
+            case FilesChanged():
+                self.changes.append(event)
+                self.undone.clear()
+            case FilesRestored():
+                self._restore(event)
             case StepStarted():
                 self.sealed, self.sealed_bytes = len(self.messages), self.conversation_bytes
                 self.step = event.step
@@ -265,6 +274,15 @@ class SessionState(Struct):
             changed = bool(event.data.get("changed")) or (before is not None and before.changed)
             self.files.pop(path, None)  # the order says which file was touched last
             self.files[path] = FileMark(sha256, changed)
+
+    def _restore(self, event: FilesRestored) -> None:
+        source, target = (self.changes, self.undone) if event.to == "before" else (self.undone, self.changes)
+        moved = [change for change in source if change.id in event.events]
+        source[:] = [change for change in source if change.id not in event.events]
+        target.extend(moved)
+        target.sort(key=lambda change: change.seq)
+        for path in event.paths:
+            self.files.pop(path, None)  # it has to be read again before it is edited
 
     def _measure(self, event: StepFinished) -> None:
         self.steps_total += 1

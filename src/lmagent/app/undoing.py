@@ -1,0 +1,74 @@
+"""Undoing: the store behind /undo, opened with the first call that changes something; most one-shots make none."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from lmagent.config.settings import Settings
+from lmagent.core.changes import Change, Refusal, Restored
+from lmagent.core.errors import StoreError
+
+if TYPE_CHECKING:
+    from lmagent.undo.snapshots import WorkspaceSnapshots
+
+
+class KeptChanges:
+    """See `lmagent.core.changes.Snapshots`.
+
+    Args:
+        workspace: the workspace.
+        settings: where the user's data lies, and how much of it the store may take.
+    """
+
+    def __init__(self, workspace: Path, settings: Settings) -> None:
+        self._workspace = workspace
+        self._settings = settings
+        self._opened: WorkspaceSnapshots | None = None
+
+    @property
+    def _store(self) -> WorkspaceSnapshots:
+        if self._opened is None:
+            from lmagent.undo.limits import Limits
+            from lmagent.undo.snapshots import WorkspaceSnapshots
+
+            data = self._settings.agent_data_dir
+            key = hashlib.sha256(str(self._workspace).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+            limits = Limits(total_max=self._settings.undo_mb << 20)
+            self._opened = WorkspaceSnapshots(self._workspace, data / "undo" / key, limits, exclude=(data,))
+        return self._opened
+
+    async def before(self, paths: Sequence[str] | None = None) -> Sequence[Refusal]:
+        """Keep the state before a call."""
+        return await self._store.before(paths)
+
+    async def after(self, paths: Sequence[str] | None = None) -> Sequence[Change]:
+        """What the call changed."""
+        return await self._store.after(paths)
+
+    async def restore(self, changes: Sequence[Change], to: Literal["before", "after"]) -> Restored:
+        """Bring paths to one side of their changes."""
+        return await self._store.restore(changes, to)
+
+    def content(self, sha256: str) -> bytes | None:
+        """A kept content."""
+        return self._store.content(sha256)
+
+    async def aclose(self, keep: Collection[str]) -> None:
+        """Bring the store below its limit and let go of it; older sessions' contents go first.
+
+        Args:
+            keep: contents that stay: those of the sessions of this process.
+        """
+        if self._opened is not None:
+            with contextlib.suppress(StoreError):  # it stays as it is, until the next time
+                await self._opened.collect(keep)
+            self._opened.close()
+
+
+def kept_changes(workspace: Path, settings: Settings) -> KeptChanges | None:
+    """The store, unless the settings want none."""
+    return KeptChanges(workspace, settings) if settings.undo_mb else None

@@ -1,0 +1,64 @@
+"""Live events: the envelope of every event, and those that are not stored: they exist only while somebody watches."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from msgspec import Struct
+
+VERSION = 1
+
+
+class Envelope(Struct, frozen=True, kw_only=True, tag_field="type"):
+    """The envelope.
+
+    Attributes:
+        v: version of the event schema.
+        id: unique within the session.
+        seq: position in the log, from 1; 0 for an ephemeral event.
+        ts: Unix time in seconds.
+        turn: number of the turn it belongs to, from 1; 0 outside turns.
+        session: id of the session, set on the way out to watchers and not stored (the folder says it).
+    """
+
+    v: int = VERSION
+    id: str = ""
+    seq: int = 0
+    ts: float = 0.0
+    turn: int = 0
+
+
+class TextDelta(Envelope, frozen=True, tag="text.delta"):
+    """A piece of the answer, live."""
+
+    text: str
+
+
+class ThinkingDelta(Envelope, frozen=True, tag="thinking.delta"):
+    """A piece of the model's thought, live."""
+
+    text: str
+
+
+class ToolOutput(Envelope, frozen=True, tag="tool.output"):
+    """A piece of a tool's output, live."""
+
+    call_id: str
+    text: str
+
+
+class PrefillProgress(Envelope, frozen=True, tag="progress"):
+    """The server reads the prompt; `fraction` 0 to 1 where known."""
+
+    fraction: float | None = None
+
+
+class RetryScheduled(Envelope, frozen=True, tag="retrying"):
+    """The model call failed and will be tried again in `delay` seconds."""
+
+    reason: str
+    attempt: int
+    delay: float
+
+
+EphemeralEvent: TypeAlias = TextDelta | ThinkingDelta | ToolOutput | PrefillProgress | RetryScheduled

@@ -1,0 +1,201 @@
+"""Copies: contents named by their SHA-256, each a file of its own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Protocol
+
+from lmagent.undo.failures import store_error
+
+CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+PIECE = 1 << 20
+
+
+class Unreadable(Exception):
+    """The file whose content was to be copied cannot be read; `args[0]` says why."""
+
+
+class Full(Exception):
+    """The store has no room for a content."""
+
+
+class Copies:
+    """Contents by hash.
+
+    Args:
+        folder: where they are.
+        temporary: a folder on the same file system for half-written ones.
+        total_max: bytes of all of them; as long as `used` is not known, there is room.
+
+    Attributes:
+        used: bytes, as far as known: None before the first `survey`.
+    """
+
+    def __init__(self, folder: Path, temporary: Path, total_max: int) -> None:
+        self.used: int | None = None
+        self._total_max = total_max
+        self._folder = str(folder)
+        self._temporary = str(temporary)
+
+    def path(self, sha256: str) -> str:
+        """Where a content is, or would be."""
+        return f"{self._folder}/{sha256[:2]}/{sha256[2:]}"
+
+    def size(self, sha256: str) -> int | None:
+        """Bytes of a content; None if it is not there."""
+        try:
+            return os.stat(self.path(sha256), follow_symlinks=False).st_size
+        except FileNotFoundError:
+            return None
+
+    def has_room(self, size: int) -> bool:
+        """Whether so many bytes more are allowed."""
+        return self.used is None or self.used + size <= self._total_max
+
+    def put(self, data: bytes) -> bytes:
+        """Keep a content; the digest.
+
+        Raises:
+            Full: it is not there yet, and there is no room.
+            StoreError: it cannot be written; nothing is left behind.
+        """
+        digest = hashing(data)
+        sha256 = digest.hexdigest()
+        try:
+            if self.size(sha256) != len(data):
+                if not self.has_room(len(data)):
+                    raise Full
+                descriptor, name = self._begin()
+                with _finished(descriptor, name):
+                    write_all(descriptor, data)
+                    self._finish(descriptor, name, sha256)
+        except OSError as error:
+            raise store_error(error, self._folder) from error
+        return digest.digest()
+
+    def put_file(self, source: int) -> bytes:
+        """Keep the content of an open file without holding it in memory; the digest. The caller looks for room.
+
+        Raises:
+            StoreError: it cannot be written; nothing is left behind.
+            Unreadable: the source cannot be read.
+        """
+        try:
+            descriptor, name = self._begin()
+            with _finished(descriptor, name):
+                sha256 = copy_descriptor(source, descriptor) or ""
+                self._finish(descriptor, name, sha256)
+        except OSError as error:
+            raise store_error(error, self._folder) from error
+        return bytes.fromhex(sha256)
+
+    def survey(self) -> dict[str, int]:
+        """Size of each content by its hash; `used` is brought up to date."""
+        found = dict[str, int]()
+        for prefix, entry in entries(self._folder):
+            found[prefix + entry.name] = entry.stat(follow_symlinks=False).st_size
+        self.used = sum(found.values())
+        return found
+
+    def _begin(self) -> tuple[int, str]:
+        name = f"{self._temporary}/{os.urandom(8).hex()}"
+        try:
+            return os.open(name, CREATE, 0o600), name
+        except FileNotFoundError:
+            os.makedirs(self._temporary, 0o700, exist_ok=True)
+            return os.open(name, CREATE, 0o600), name
+
+    def _finish(self, descriptor: int, name: str, sha256: str) -> None:
+        size = os.fstat(descriptor).st_size
+        place(name, self.path(sha256))
+        if self.used is not None:
+            self.used += size
+
+
+@contextmanager
+def _finished(descriptor: int, name: str) -> Generator[None]:
+    """Close a half-written file, and take its name away where the work on it fails."""
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(name)
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def place(name: str, path: str) -> None:
+    """Rename a finished file to where it belongs; its folder is made where it is missing."""
+    try:
+        os.rename(name, path)
+    except FileNotFoundError:
+        os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+        os.rename(name, path)
+
+
+def entries(folder: str) -> list[tuple[str, os.DirEntry[str]]]:
+    """The files of a store's folder with the names of the folders they are in."""
+    found = list[tuple[str, os.DirEntry[str]]]()
+    with suppress(FileNotFoundError):
+        for prefix in os.listdir(folder):
+            with suppress(NotADirectoryError), os.scandir(f"{folder}/{prefix}") as inner:
+                found += [(prefix, entry) for entry in inner]
+    return found
+
+
+def copy_descriptor(source: int, target: int | None, *, hashed: bool = True) -> str | None:
+    """Copy an open file from its beginning to another, or only read it; its SHA-256, or None where it is not wanted.
+
+    Raises:
+        Unreadable: the source cannot be read.
+        OSError: the target cannot be written.
+    """
+    digest = hashing() if hashed else None
+    for piece in _pieces(source):
+        if digest is not None:
+            digest.update(piece)
+        if target is not None:
+            write_all(target, piece)
+    return None if digest is None else digest.hexdigest()
+
+
+def _pieces(source: int) -> Iterator[bytes]:
+    try:
+        os.lseek(source, 0, os.SEEK_SET)
+        while piece := os.read(source, PIECE):
+            yield piece
+    except OSError as error:
+        raise Unreadable(error.strerror) from error
+
+
+def write_all(descriptor: int, content: bytes) -> None:
+    """Write all of it; one `write` may take less."""
+    rest = memoryview(content)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+class Digest(Protocol):
+    """A hash so far."""
+
+    def update(self, data: bytes, /) -> None:
+        """Take in more."""
+
+    def digest(self) -> bytes:
+        """The hash as bytes."""
+        ...
+
+    def hexdigest(self) -> str:
+        """The hash in hexadecimal."""
+        ...
+
+
+def hashing(data: bytes = b"") -> Digest:
+    """SHA-256 so far."""
+    import hashlib  # loads OpenSSL, 2 ms that a run without writes does not pay
+
+    return hashlib.sha256(data)

@@ -1,0 +1,29 @@
+"""What the operating system refused to the store, in words, with the next thing to do."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+from lmagent.core.errors import StoreError
+
+_REASONS = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.EROFS: "the file system is read-only",
+    errno.EACCES: "permission denied",
+    errno.EPERM: "permission denied",
+}
+
+
+def store_error(error: OSError, folder: Path | str) -> StoreError:
+    """The error for a person.
+
+    Args:
+        error: what the operating system said.
+        folder: the store.
+    """
+    why = _REASONS.get(error.errno or 0, error.strerror or str(error))
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    fix = f"free some space on the disk that holds {folder}" if full else f"make {folder} writable for you"
+    return StoreError(f"what the next call changes could not be kept for undo: {why}", fix=fix)

@@ -1,0 +1,60 @@
+"""Limits: how much is kept, and which folders hold too much to be copied."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+Bulk = Literal["", "bulky", "sealed"]
+"""How a folder's files are treated: as any other, kept without copying, or as such whose content never changes."""
+
+_MIB = 1 << 20
+
+_BULKY = frozenset(
+    (
+        *("node_modules", "bower_components", "jspm_packages", ".yarn", ".pnpm-store", ".parcel-cache", ".turbo"),
+        *(".next", ".nuxt", ".svelte-kit"),
+        *(".venv", "venv", "site-packages", "__pycache__", ".tox", ".nox", ".eggs", ".hypothesis"),
+        *(".mypy_cache", ".pytest_cache", ".ruff_cache"),
+        *("target", ".cargo", ".gradle", ".terraform", "Pods", "DerivedData"),
+        *("dist", "build", ".cache"),
+    )
+)
+"""Folders of dependencies, caches and build products, by the names that their tools give them."""
+_GIT_OBJECTS = ("objects", "lfs")
+"""In `.git`: files that are named by their content. Git renews their times when it meets the content again."""
+
+
+class Limits(Struct, frozen=True):
+    """How much is kept.
+
+    Attributes:
+        copy_max: bytes; a larger file is cloned or linked rather than copied.
+        small_max: bytes; a file in a bulky tree that is no larger is copied all the same, since a copy outlives a
+            change in place: `build` may well be a folder of sources.
+        small_copies: so many of them in one walk (0.1 ms each), since a bulky tree may have 50,000.
+        total_max: bytes of all copies; `collect` brings the store below it.
+        entries_max: paths of one walk; what lies beyond is reported as not kept.
+        depth_max: folders below each other; each costs a descriptor during a walk.
+    """
+
+    copy_max: int = 16 * _MIB
+    small_max: int = 65_536
+    small_copies: int = 2_000
+    total_max: int = 2048 * _MIB
+    entries_max: int = 500_000
+    depth_max: int = 128
+
+
+def bulk_of(parent: str, name: str, outer: Bulk = "") -> Bulk:
+    """How the files of a folder are treated, by its name alone.
+
+    Args:
+        parent: path of the folder that it is in.
+        name: its name.
+        outer: how those of the parent are.
+    """
+    if name in _GIT_OBJECTS and (f"/{parent}".endswith("/.git") or "/.git/modules/" in f"/{parent}/"):
+        return "sealed"
+    return "bulky" if not outer and name in _BULKY else outer

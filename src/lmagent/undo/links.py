@@ -1,0 +1,174 @@
+"""Links: contents that are kept without being read, as a clone or a hard link named by inode, size and mtime."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from lmagent.undo.copies import CREATE, entries, place
+from lmagent.undo.failures import store_error
+from lmagent.undo.records import link_id
+
+_ID = re.compile("link:([0-9a-f]{1,16})-([0-9a-f]{1,16})-([0-9a-f]{1,16}|any)")
+_FICLONE = 0x40049409  # linux/fs.h: _IOW(0x94, 9, int)
+_UINT64 = 0xFFFF_FFFF_FFFF_FFFF
+_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+
+
+class Links:
+    """Contents by inode, size and mtime.
+
+    Args:
+        folder: where they are; only files on its file system can be kept here.
+        temporary: a folder on the same file system for half-made ones.
+    """
+
+    def __init__(self, folder: Path, temporary: Path) -> None:
+        self._folder = str(folder)
+        self._temporary = str(temporary)
+        self._no_clones = set[int]()  # devices that said so
+        self._no_links = set[int]()
+
+    def path(self, content: str) -> str:
+        """Where a content is, or would be."""
+        inode, _, rest = content.removeprefix("link:").partition("-")
+        return f"{self._folder}/{inode[-2:]:0>2}/{inode}-{rest}"
+
+    def names(self) -> list[str]:
+        """The ids of all contents that have a name here, valid or not."""
+        return [f"link:{entry.name}" for _, entry in entries(self._folder)]
+
+    def is_valid(self, content: str) -> bool:
+        """Whether a content is there and was not changed in place."""
+        found = _ID.fullmatch(content)
+        if found is None:
+            return False
+        try:
+            there = os.stat(self.path(content), follow_symlinks=False)
+        except OSError:
+            return False
+        timely = found[3] == "any" or there.st_mtime_ns & _UINT64 == int(found[3], 16)
+        return timely and there.st_size == int(found[2], 16)
+
+    def is_name_of(self, content: str, inode: int) -> bool:
+        """Whether a content is here by a hard link to this very file."""
+        if _ID.fullmatch(content) is None:
+            return False
+        try:
+            return os.stat(self.path(content), follow_symlinks=False).st_ino == inode
+        except OSError:
+            return False
+
+    def keep(self, folder: int, name: str, seen: os.stat_result, *, sealed: bool = False) -> os.stat_result | None:
+        """Keep a file as a clone, else as a hard link.
+
+        Args:
+            folder: descriptor of the folder it is in.
+            name: the file.
+            seen: what it was.
+            sealed: its content never changes, whatever its mtime.
+
+        Returns:
+            What the file is now: a link gives it another ctime. None where neither can be done.
+
+        Raises:
+            StoreError: the disk is full or not writable.
+        """
+        content = link_id(seen.st_ino, seen.st_size, None if sealed else seen.st_mtime_ns)
+        try:
+            if self.is_valid(content):
+                return seen
+            path = self.path(content)
+            if seen.st_dev not in self._no_clones and self._clone(folder, name, seen, path):
+                return seen
+            if seen.st_dev not in self._no_links:
+                return self._link(folder, name, seen, path)
+        except OSError as error:
+            if error.errno in _DISK:
+                raise store_error(error, self._folder) from error
+        return None
+
+    def give_back(self, content: str, folder: int, name: str) -> bool:
+        """Give a kept file back to the user under a new name, inode and all; False where it has to be copied.
+
+        Only where the store's is its last name: then nobody has this file, and its mode and times may be set.
+        """
+        if not self.is_valid(content):
+            return False
+        path = self.path(content)
+        if os.stat(path, follow_symlinks=False).st_nlink != 1:
+            return False
+        try:
+            os.link(path, name, dst_dir_fd=folder, follow_symlinks=False)
+        except FileExistsError:
+            raise
+        except OSError:
+            return False
+        return True
+
+    def _link(self, folder: int, name: str, seen: os.stat_result, path: str) -> os.stat_result | None:
+        try:
+            self._link_to(folder, name, path)
+        except OSError as error:
+            if error.errno in (errno.EXDEV, errno.EOPNOTSUPP, errno.ENOSYS):
+                self._no_links.add(seen.st_dev)
+            raise
+        made = os.stat(path, follow_symlinks=False)
+        if _same(made, seen):
+            return made
+        os.unlink(path)  # another file had got the name meanwhile
+        return None
+
+    @staticmethod
+    def _link_to(folder: int, name: str, path: str) -> None:
+        for _ in range(2):
+            try:
+                os.link(name, path, src_dir_fd=folder, follow_symlinks=False)
+                return
+            except FileNotFoundError:
+                os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+            except FileExistsError:  # changed in place since
+                os.unlink(path)
+        os.link(name, path, src_dir_fd=folder, follow_symlinks=False)
+
+    def _clone(self, folder: int, name: str, seen: os.stat_result, path: str) -> bool:
+        if sys.platform != "linux":
+            self._no_clones.add(seen.st_dev)
+            return False
+        import fcntl
+
+        try:
+            source = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+        except OSError:  # one that may not be read can still be linked
+            return False
+        temporary = f"{self._temporary}/{os.urandom(8).hex()}"
+        try:
+            os.makedirs(self._temporary, 0o700, exist_ok=True)
+            target = os.open(temporary, CREATE, 0o600)
+            try:
+                fcntl.ioctl(target, _FICLONE, source)
+            finally:
+                os.close(target)
+            if not _same(os.fstat(source), seen):
+                raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+            os.utime(temporary, ns=(seen.st_mtime_ns, seen.st_mtime_ns))
+            place(temporary, path)
+        except OSError as error:
+            with suppress(OSError):
+                os.unlink(temporary)
+            if error.errno in (errno.EXDEV, errno.EOPNOTSUPP, errno.ENOTTY, errno.EINVAL, errno.ENOSYS):
+                self._no_clones.add(seen.st_dev)
+            if error.errno in _DISK:
+                raise
+            return False
+        finally:
+            os.close(source)
+        return True
+
+
+def _same(now: os.stat_result, seen: os.stat_result) -> bool:
+    return (now.st_ino, now.st_size, now.st_mtime_ns) == (seen.st_ino, seen.st_size, seen.st_mtime_ns)

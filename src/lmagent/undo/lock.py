@@ -1,0 +1,108 @@
+"""Lock: several processes with one store.
+
+`lock` is held for the instant of writing the manifest, and during a restore. `users` is held, shared, by everybody who
+has kept something: while anybody else does, `collect` removes nothing, since what the other keeps is written nowhere
+else yet. The kernel lets go of both when their owner dies, however it dies.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from lmagent.core.errors import StoreError
+from lmagent.undo.failures import store_error
+
+_NO_LOCKS_HERE = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
+_PATIENCE, _PAUSE = 60.0, 0.005  # seconds; a restore of many thousand files holds the lock for some of them
+_OPEN = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+class StoreLock:
+    """The locks of one store.
+
+    Args:
+        folder: the store; it is made on first use, private to the user.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._lock = -1
+        self._users = -1
+
+    def enter(self) -> None:
+        """Make the store if need be, and be one of its users from now on.
+
+        Raises:
+            StoreError: the folder cannot be made or opened.
+        """
+        if self._users >= 0:
+            return
+        try:
+            if not self._folder.is_dir():
+                self._folder.parent.mkdir(parents=True, exist_ok=True)
+                self._folder.mkdir(0o700, exist_ok=True)
+            self._lock = os.open(self._folder / "lock", _OPEN, 0o600)
+            users = os.open(self._folder / "users", _OPEN, 0o600)
+        except OSError as error:
+            raise store_error(error, self._folder) from error
+        with self.alone():
+            _flock(users, fcntl.LOCK_SH)
+        self._users = users
+
+    def leave(self) -> None:
+        """Be no user any more."""
+        for descriptor in (self._users, self._lock):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._users = self._lock = -1
+
+    @contextmanager
+    def alone(self) -> Generator[None]:
+        """Hold the lock.
+
+        Raises:
+            StoreError: another process holds it for a minute.
+        """
+        deadline = time.monotonic() + _PATIENCE
+        while not _flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            if time.monotonic() > deadline:
+                raise StoreError(
+                    f"another process holds the undo store {self._folder}", fix="wait for it, or stop that process"
+                )
+            time.sleep(_PAUSE)
+        try:
+            yield
+        finally:
+            _flock(self._lock, fcntl.LOCK_UN)
+
+    @contextmanager
+    def only_user(self) -> Generator[bool]:
+        """Hold the lock; whether nobody else uses the store, and none will before this ends.
+
+        The kernel may drop a shared lock when it cannot be made an exclusive one. That is harmless here: whoever takes
+        `users` in any way holds `lock` meanwhile.
+        """
+        with self.alone():
+            only = _flock(self._users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            try:
+                yield only
+            finally:
+                _flock(self._users, fcntl.LOCK_SH)
+
+
+def _flock(descriptor: int, operation: int) -> bool:
+    """Whether the lock is held now; where the file system knows no locks, there is none to wait for."""
+    try:
+        fcntl.flock(descriptor, operation)
+    except OSError as error:
+        if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+            return False
+        if error.errno not in _NO_LOCKS_HERE:
+            raise
+    return True

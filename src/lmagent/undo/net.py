@@ -1,0 +1,99 @@
+"""Net: several changes of one path as one wish."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+from lmagent.core.changes import Change, PathState, Refusal
+from lmagent.undo.compare import NOT_KEPT
+from lmagent.undo.names import is_path
+
+CHANGED_SINCE = "it was changed since by somebody else"
+_ID = re.compile("([0-9a-f]{64}|link:[0-9a-f]{1,16}-[0-9a-f]{1,16}-([0-9a-f]{1,16}|any))?")
+
+
+class Wish(Struct, frozen=True):
+    """What a path is to become.
+
+    Attributes:
+        path: escaped, relative to the workspace.
+        have: what it should be now.
+        want: what it should be afterwards.
+        lost: what to say when the wished content is not there.
+    """
+
+    path: str
+    have: PathState | None
+    want: PathState | None
+    lost: str = NOT_KEPT
+
+
+def net(
+    changes: Sequence[Change], to: Literal["before", "after"], hidden: Collection[str] = ()
+) -> tuple[list[Wish], list[Refusal]]:
+    """One wish a path, parents before their children, and what cannot be wished.
+
+    When somebody else changed a path between two changes, the wish ends there: what they made is kept.
+
+    Args:
+        changes: oldest first.
+        to: the side that is wished.
+        hidden: paths that are never touched, with all that is below them.
+    """
+    paths = dict[str, list[Change]]()
+    for change in changes if to == "after" else reversed(changes):
+        paths.setdefault(change.path, []).append(change)
+    wishes, refused = list[Wish](), list[Refusal]()
+    for path in sorted(paths, key=lambda path: path.split("/")):
+        if not _is_sound(path, paths[path], hidden):
+            refused.append(Refusal(path, "it is not a path of the workspace, or its record is damaged"))
+            continue
+        wish, broken = _fold(path, paths[path], to)
+        if broken:
+            refused.append(Refusal(path, f"{CHANGED_SINCE}, between two changes; what they made is kept"))
+        if wish.have != wish.want:
+            wishes.append(wish)
+    return wishes, refused
+
+
+def same(one: PathState | None, other: PathState | None) -> bool:
+    """Whether two states are the same but for the time of a content that is known to be the same."""
+    if one is None or other is None:
+        return one is other
+    if (one.kind, one.mode, one.target) != (other.kind, other.mode, other.target):
+        return False
+    if one.kind != "file" or (one.sha256 and one.sha256 == other.sha256):
+        return True
+    hashes = one.sha256 and other.sha256 and not (one.sha256 + other.sha256).count("link:")
+    return not hashes and (one.size, one.mtime) == (other.size, other.mtime)
+
+
+def _fold(path: str, changes: Sequence[Change], to: Literal["before", "after"]) -> tuple[Wish, bool]:
+    """The changes are in the order in which they are gone through: newest first to take back."""
+    have, want, lost = _sides(changes[0], to)
+    for change in changes[1:]:
+        near, far, reason = _sides(change, to)
+        if not same(near, want):
+            return Wish(path, have, want, lost), True
+        want, lost = far, reason
+    return Wish(path, have, want, lost), False
+
+
+def _sides(change: Change, to: Literal["before", "after"]) -> tuple[PathState | None, PathState | None, str]:
+    if to == "before":
+        return change.after, change.before, change.lost or NOT_KEPT
+    return change.before, change.after, "its later content was not kept"
+
+
+def _is_sound(path: str, changes: Sequence[Change], hidden: Collection[str]) -> bool:
+    """Changes come from a log that lies in the workspace: what is in them must not lead anywhere else."""
+    if not is_path(path) or any(f"{path}/".startswith(f"{each}/") for each in hidden):
+        return False
+    states = [state for change in changes for state in (change.before, change.after) if state is not None]
+    return all(
+        _ID.fullmatch(state.sha256) and 0 <= state.mode <= 0o7777 and "\0" not in state.target for state in states
+    )

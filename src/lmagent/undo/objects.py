@@ -1,0 +1,144 @@
+"""Objects: the contents that were kept, in a folder that is private to the user.
+
+    objects/ab/cdef…   copies, named by the SHA-256 of the content
+    links/3f/…         contents that were kept without reading them, named by inode, size and mtime of the file
+    tmp/               half-written ones
+
+Copying 50,000 files of `node_modules` takes long and doubles the space. So what lies in a bulky tree
+(`limits.py`), and what is too large to be copied, is cloned where the file system can (FICLONE: btrfs, XFS), else hard
+linked: the name survives `rm`, `git clean`, and everything that replaces a file. `PathState.sha256` then carries the id
+`link:<inode>-<size>-<mtime>` (hexadecimal; mtime in ns, modulo 2^64) instead of a hash.
+
+Files that git names by their content never change, but git renews their mtime: their id ends with `any` instead of it.
+Small files of a bulky tree are copied all the same, up to a number (`limits.py`).
+
+Such a content is there as long as the stored name still has this size and mtime. A file that is changed in place takes
+its hard link along: the mtime shows it, and the earlier content counts as lost. A process that changes a file in place,
+keeps its size and puts the mtime back deceives this check (a copy it cannot deceive: that is why ordinary files, and
+files that are about to be edited, are copied). A stored link is never written, and neither chmod nor utime is called on
+it while the user's file has the same inode.
+
+Nothing here is synced: a power cut may leave a torn object. It is found by its size when the store is opened and by its
+hash when it is used.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from lmagent.undo.copies import CREATE, PIECE, Copies, Unreadable, copy_descriptor, hashing
+from lmagent.undo.links import Links
+
+_SHA256 = re.compile("[0-9a-f]{64}")
+
+
+class Damaged(Exception):
+    """A kept content is gone or is not what it was; `args[0]` says which."""
+
+
+class Objects:
+    """The contents of one store.
+
+    Args:
+        folder: the store; it is made by whoever locks it.
+        total_max: bytes of all copies.
+
+    Attributes:
+        copies: by SHA-256.
+        links: by inode, size and mtime.
+    """
+
+    def __init__(self, folder: Path, total_max: int) -> None:
+        self.folder = folder
+        self.copies = Copies(folder / "objects", folder / "tmp", total_max)
+        self.links = Links(folder / "links", folder / "tmp")
+
+    def has(self, content: str, size: int) -> bool:
+        """Whether a content can be restored, as far as that can be told without reading it."""
+        if _SHA256.fullmatch(content):
+            return self.copies.size(content) == size
+        return self.links.is_valid(content)
+
+    def survey(self) -> dict[str, int]:
+        """Size of each content by its id, -1 for a link, whose id says it."""
+        return self.copies.survey() | dict.fromkeys(self.links.names(), -1)
+
+    def read(self, content: str, limit: int) -> bytes | None:
+        """A content, or None if it is gone, damaged or larger than `limit` bytes."""
+        try:
+            with self._opened(content) as descriptor, open(os.dup(descriptor), "rb") as file:
+                data = file.read(limit + 1)
+        except (Damaged, OSError):
+            return None
+        intact = self.links.is_valid(content) if content.startswith("link:") else hashing(data).hexdigest() == content
+        return data if intact and len(data) <= limit else None
+
+    def write_to(self, content: str, folder: int, name: str) -> None:
+        """Write a content to a new file.
+
+        Args:
+            content: its id.
+            folder: descriptor of the folder.
+            name: what must not be there yet. It is left behind half-written where this raises.
+
+        Raises:
+            Damaged: the content is gone or damaged, or cannot be read.
+            OSError: the file cannot be written.
+        """
+        if self.links.give_back(content, folder, name):
+            return
+        with self._opened(content) as source:
+            target = os.open(name, CREATE, 0o600, dir_fd=folder)
+            try:
+                digest = copy_descriptor(source, target, hashed=not content.startswith("link:"))
+            except Unreadable as error:
+                raise Damaged(f"its kept content cannot be read: {error}") from error
+            finally:
+                os.close(target)
+        if digest is None:
+            if not self.links.is_valid(content):  # changed in place while it was copied
+                raise Damaged("its kept content was changed in place")
+        elif digest != content:
+            raise Damaged("its kept content is damaged")
+
+    def equals(self, content: str, descriptor: int) -> bool | None:
+        """Whether an open file has this content; None where that cannot be told, since the content is gone."""
+        try:
+            if _SHA256.fullmatch(content):
+                return copy_descriptor(descriptor, None) == content
+            with self._opened(content) as kept:
+                return _same_bytes(kept, descriptor)
+        except (Damaged, Unreadable, OSError):
+            return None
+
+    @contextmanager
+    def _opened(self, content: str) -> Generator[int]:
+        if _SHA256.fullmatch(content):
+            path = self.copies.path(content)
+        elif self.links.is_valid(content):
+            path = self.links.path(content)
+        else:
+            raise Damaged("its content is no longer kept")
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except FileNotFoundError:
+            raise Damaged("its content is no longer kept") from None
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+
+def _same_bytes(one: int, other: int) -> bool:
+    if os.fstat(one).st_size != os.fstat(other).st_size:
+        return False
+    with open(os.dup(one), "rb") as left, open(os.dup(other), "rb") as right:
+        right.seek(0)  # a duplicate shares its place with the descriptor, which may have been read
+        while piece := left.read(PIECE):
+            if right.read(PIECE) != piece:
+                return False
+    return True

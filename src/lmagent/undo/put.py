@@ -1,0 +1,136 @@
+"""Put: one file, link or folder in its place, or out of it.
+
+All of it happens in a folder that is given by its descriptor. A file comes under a name beside its own and is renamed
+over it. That name is made from its own, so that what a crash left behind is found and replaced by the next attempt.
+"""
+
+from __future__ import annotations
+
+import os
+import stat as modes
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+
+from lmagent.core.changes import PathState
+from lmagent.undo.copies import hashing
+from lmagent.undo.names import unescaped
+from lmagent.undo.reach import set_mode
+from lmagent.undo.records import kind_of
+
+Source = Callable[[int, str], None]
+"""(folder, name) -> makes a new file of that name there; FileExistsError if there is one."""
+
+_OWN = 0o700
+TEMPORARY = ".lmagent-undo-"
+
+
+class Changed(Exception):
+    """Somebody changed the path between the look at it and now."""
+
+
+def put_file(folder: int, name: str, want: PathState, found: os.stat_result | None, source: Source) -> None:
+    """Put a file in its place, whole or not at all.
+
+    Args:
+        folder: descriptor of its folder.
+        name: its name.
+        want: its mode and time.
+        found: what is there and may be replaced.
+        source: writes its content.
+
+    Raises:
+        Changed: something else is there.
+        OSError: it cannot be written; what is there is as it was.
+    """
+    with _beside(folder, name) as temporary:
+        _anew(folder, temporary, lambda: source(folder, temporary))
+        set_times(folder, temporary, want.mtime)
+        set_mode(folder, temporary, want.mode)
+        _confirm(folder, name, found)
+        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+
+
+def put_link(folder: int, name: str, want: PathState, found: os.stat_result | None) -> None:
+    """Put a symbolic link in its place; arguments and errors as `put_file`."""
+    with _beside(folder, name) as temporary:
+        _anew(folder, temporary, lambda: os.symlink(unescaped(want.target), temporary, dir_fd=folder))
+        set_times(folder, temporary, want.mtime)
+        _confirm(folder, name, found)
+        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+
+
+def make_folder(folder: int, name: str, want: PathState) -> None:
+    """Make a folder that can be worked in; it gets its mode when its content is there.
+
+    Raises:
+        OSError: it cannot be made, or something is there.
+    """
+    with _beside(folder, name) as temporary:  # so that it never has a mode that only the umask explains
+        _anew(folder, temporary, lambda: os.mkdir(temporary, _OWN, dir_fd=folder))
+        set_mode(folder, temporary, want.mode | _OWN)
+        _confirm(folder, name, None)
+        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+
+
+def remove(folder: int, name: str, found: os.stat_result) -> None:
+    """Take away what was found.
+
+    Raises:
+        Changed: something else is there.
+        OSError: it cannot be taken away, or is a folder that is not empty.
+    """
+    _confirm(folder, name, found)
+    if modes.S_ISDIR(found.st_mode):
+        os.rmdir(name, dir_fd=folder)
+    else:
+        os.unlink(name, dir_fd=folder)
+
+
+def set_times(folder: int, name: str, mtime: int) -> None:
+    """Set the modification time, in nanoseconds; of a link its own."""
+    os.utime(name, ns=(time.time_ns(), mtime), dir_fd=folder, follow_symlinks=False)
+
+
+def _confirm(folder: int, name: str, found: os.stat_result | None) -> None:
+    """Look once more. Between this and the rename is an instant that no file system closes."""
+    try:
+        now = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        now = None
+    if _stamp(now) != _stamp(found):
+        raise Changed
+
+
+def _stamp(found: os.stat_result | None) -> tuple[object, ...] | None:
+    if found is None:
+        return None
+    if modes.S_ISDIR(found.st_mode):  # its size and time change with what is in it
+        return kind_of(found.st_mode), found.st_ino
+    return kind_of(found.st_mode), found.st_ino, found.st_size, found.st_mtime_ns
+
+
+@contextmanager
+def _beside(folder: int, name: str) -> Generator[str]:
+    temporary = TEMPORARY + hashing(os.fsencode(name)).hexdigest()[:24]
+    try:
+        yield temporary
+    except BaseException:
+        with suppress(OSError):
+            _away(folder, temporary)
+        raise
+
+
+def _anew(folder: int, temporary: str, make: Callable[[], None]) -> None:
+    try:
+        make()
+    except FileExistsError:  # of a restore that crashed
+        _away(folder, temporary)
+        make()
+
+
+def _away(folder: int, name: str) -> None:
+    try:
+        os.unlink(name, dir_fd=folder)
+    except (IsADirectoryError, PermissionError):  # EPERM on macOS, see unlink(2) in POSIX
+        os.rmdir(name, dir_fd=folder)

@@ -1,0 +1,162 @@
+"""Reach: the folders of the workspace for whoever writes there.
+
+A folder is opened from the top, name by name, with symbolic links refused: a link planted in a parent is an error and
+no way out. A folder of the user's that forbids what has to be done in it (a read-only one) is opened up for that time.
+"""
+
+from __future__ import annotations
+
+import os
+import stat as modes
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeVar
+
+from lmagent.core.errors import WorkspaceError
+from lmagent.undo.names import split, unescaped
+
+T = TypeVar("T")
+_STEP = getattr(os, "O_PATH", 0) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_ALL = 0o700
+
+
+class Reach:
+    """A workspace, open for writing.
+
+    Args:
+        workspace: its path; links in it are the user's own and are followed.
+
+    Attributes:
+        opened: folders that were opened up, with the mode they had.
+
+    Raises:
+        WorkspaceError: it cannot be opened.
+    """
+
+    def __init__(self, workspace: str) -> None:
+        self.opened = dict[str, int]()
+        try:
+            self._root = os.open(workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            raise WorkspaceError(
+                f"the workspace {workspace} cannot be opened: {error.strerror}",
+                fix="give another folder with --workspace",
+            ) from error
+        self._path, self._descriptor = "", self._root
+
+    def at(self, path: str, act: Callable[[int, str], T]) -> T:
+        """Do something to a name in its folder.
+
+        Args:
+            path: escaped and relative.
+            act: is given the folder's descriptor and the name. It is called again when permission was denied and the
+                folder could be opened up.
+
+        Raises:
+            OSError: what `act` raises; ELOOP or ENOTDIR where a parent is no folder, ENOENT where it is missing.
+        """
+        folder, name = split(path)
+        try:
+            return act(self._open(folder), unescaped(name))
+        except PermissionError:
+            if not self._unlock(folder):
+                raise
+            return act(self._open(folder), unescaped(name))
+
+    def look(self, path: str) -> os.stat_result | None:
+        """What is at a path; None if there is nothing."""
+        try:
+            return self.at(path, lambda folder, name: os.stat(name, dir_fd=folder, follow_symlinks=False))
+        except FileNotFoundError:
+            return None
+
+    def mode(self, path: str, found: os.stat_result) -> int:
+        """The permission bits of a path as they are without our doing."""
+        return self.opened.get(path, modes.S_IMODE(found.st_mode))
+
+    def close(self) -> None:
+        """Put modes back, children before parents, and let go of the workspace."""
+        for path in sorted(self.opened, key=lambda path: path.split("/"), reverse=True):
+            mode = self.opened[path]
+            with suppress(OSError):
+                self.at(path, lambda folder, name, mode=mode: set_mode(folder, name, mode))
+        self._forget()
+        os.close(self._root)
+
+    def _open(self, folder: str) -> int:
+        """The descriptor of a folder; it is ours, and good until the next call."""
+        if folder == self._path:
+            return self._descriptor
+        current = self._root
+        try:
+            for name in unescaped(folder).split("/") if folder else ():
+                inner = os.open(name, _STEP, dir_fd=current)
+                if current != self._root:
+                    os.close(current)
+                current = inner
+        except OSError:
+            if current != self._root:
+                os.close(current)
+            raise
+        self._forget()
+        self._path, self._descriptor = folder, current
+        return current
+
+    def _forget(self) -> None:
+        if self._descriptor != self._root:
+            os.close(self._descriptor)
+        self._path, self._descriptor = "", self._root
+
+    def _unlock(self, folder: str) -> bool:
+        """Give ourselves a folder and those above it; whether that changed anything."""
+        changed = False
+        parts = folder.split("/") if folder else []
+        for depth in range(1, len(parts) + 1):
+            path = "/".join(parts[:depth])
+            above, name = split(path)
+            try:
+                descriptor = self._open(above)
+                found = os.stat(unescaped(name), dir_fd=descriptor, follow_symlinks=False)
+                mode = modes.S_IMODE(found.st_mode)
+                if not modes.S_ISDIR(found.st_mode) or mode & _ALL == _ALL:
+                    continue
+                set_mode(descriptor, unescaped(name), mode | _ALL)
+            except OSError:
+                return changed
+            self.opened.setdefault(path, mode)
+            changed = True
+        return changed
+
+
+def set_mode(folder: int, name: str, mode: int) -> None:
+    """Set the permission bits of a file or folder, never of what a link points to.
+
+    Args:
+        folder: descriptor of the folder it is in.
+        name: in it.
+        mode: permission bits.
+    """
+    try:
+        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    except PermissionError:
+        _set_mode_unread(folder, name, mode)
+        return
+    try:
+        os.fchmod(descriptor, mode)
+    finally:
+        os.close(descriptor)
+
+
+def _set_mode_unread(folder: int, name: str, mode: int) -> None:
+    """The same for what may not be opened."""
+    if sys.platform != "linux":
+        os.chmod(name, mode, dir_fd=folder, follow_symlinks=False)
+        return
+    descriptor = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        if modes.S_ISLNK(os.fstat(descriptor).st_mode):
+            return
+        os.chmod(f"/proc/self/fd/{descriptor}", mode)  # fchmod refuses such a descriptor; this is the file, not a name
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,246 @@
+"""Snapshots: the store of one workspace, as the port wants it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Literal
+
+import anyio
+import anyio.from_thread
+import anyio.to_thread
+
+from lmagent.core.changes import Change, Refusal, Restored
+from lmagent.core.errors import StoreError, WorkspaceError
+from lmagent.undo.collect import collect
+from lmagent.undo.compare import differences, same_tree
+from lmagent.undo.keep import Keeper
+from lmagent.undo.limits import Limits
+from lmagent.undo.lock import StoreLock
+from lmagent.undo.manifest import Manifest, Mark, without_missing
+from lmagent.undo.names import escaped
+from lmagent.undo.net import net
+from lmagent.undo.objects import Objects
+from lmagent.undo.reach import Reach
+from lmagent.undo.records import WIDTH, Tree, content_id
+from lmagent.undo.restore import Restore
+from lmagent.undo.scan import Scan, Taken
+
+_DEFAULT = Limits()
+_CALLS = 64
+"""States that wait for their `after` at once; the oldest is forgotten."""
+_OURS = ".lmagent"
+
+_Paths = tuple[str, ...] | None
+
+
+class WorkspaceSnapshots:
+    """Keeps what calls change in a workspace; see `lmagent.core.changes.Snapshots`.
+
+    Paths in what is returned are escaped (`lmagent.undo.names`); paths that are given to `before` and `after` are not:
+    they are names of the operating system, relative to the workspace or absolute in it, and links in them that stay in
+    the workspace are followed, as the file tools do.
+
+    The work is done in a thread, one call at a time. A call that is cancelled ends its work first, but for `before`,
+    which gives up and keeps no state.
+
+    Args:
+        workspace: absolute path.
+        folder: the store; made on first use, private to the user. On the file system of the workspace, large files and
+            trees of dependencies are kept without copying them.
+        limits: how much is kept.
+        exclude: more folders (absolute) that are not looked at, such as the agent's own data.
+
+    Raises:
+        WorkspaceError: this system has no directory descriptors.
+    """
+
+    def __init__(
+        self, workspace: Path, folder: Path, limits: Limits = _DEFAULT, *, exclude: Sequence[Path] = ()
+    ) -> None:
+        if os.open not in os.supports_dir_fd:
+            raise WorkspaceError(
+                "this system has no directory descriptors, so undo cannot be confined to the workspace",
+                fix="run lmagent on Linux, macOS or in WSL2",
+            )
+        self._workspace = os.path.abspath(workspace)
+        self._limits = limits
+        self._hidden = [_OURS, *(path for each in (folder, *exclude) if (path := self._inside(os.fspath(each))))]
+        self._objects = Objects(folder, limits.total_max)
+        self._manifest = Manifest(folder / "manifest")
+        self._lock = StoreLock(folder)
+        self._busy = threading.Lock()
+        self._known = Tree()
+        self._saved: Tree | None = None
+        self._mark: Mark | None = None
+        self._states = OrderedDict[_Paths, tuple[_Paths, Taken]]()
+
+    async def before(self, paths: Sequence[str] | None = None) -> Sequence[Refusal]:
+        """Keep a state; see the port. A path outside the workspace is refused.
+
+        Raises:
+            StoreError: nothing can be kept; nothing was recorded.
+            WorkspaceError: the workspace cannot be opened.
+        """
+        return await anyio.to_thread.run_sync(self._before, _key(paths))
+
+    async def after(self, paths: Sequence[str] | None = None) -> Sequence[Change]:
+        """What changed; see the port. New contents that cannot be kept make no error: they cannot be done again.
+
+        Raises:
+            ValueError: there was no `before` with these paths.
+            WorkspaceError: the workspace cannot be opened.
+        """
+        return await anyio.to_thread.run_sync(self._after, _key(paths))
+
+    async def restore(self, changes: Sequence[Change], to: Literal["before", "after"]) -> Restored:
+        """Bring paths to one side; see the port.
+
+        Paths that are on that side already count as restored, and changes that cancel each other are passed over.
+
+        Raises:
+            StoreError: the store cannot be opened.
+            WorkspaceError: the workspace cannot be opened.
+        """
+        return await anyio.to_thread.run_sync(self._restore, changes, to)
+
+    async def collect(self, keep: Collection[str]) -> int:
+        """Drop contents until the store is within its limit, oldest first; bytes that were set free.
+
+        While another process uses the store, nothing is dropped.
+
+        Args:
+            keep: the `sha256` of all states that may be asked for again; what the workspace holds now stays anyway.
+
+        Raises:
+            StoreError: the store cannot be opened.
+        """
+        return await anyio.to_thread.run_sync(self._collect, frozenset(keep))
+
+    def content(self, sha256: str) -> bytes | None:
+        """A kept content; None where it is gone, damaged, or too large to be copied (`Limits.copy_max`)."""
+        return self._objects.read(sha256, self._limits.copy_max)
+
+    def close(self) -> None:
+        """Let go of the store, so that others may collect."""
+        with self._busy:
+            self._states.clear()
+            self._lock.leave()
+
+    def _before(self, paths: _Paths) -> Sequence[Refusal]:
+        with self._busy:
+            self._lock.enter()
+            resolved, outside = self._resolve(paths)
+            taken = self._take(resolved, None)
+            self._states[paths] = resolved, taken
+            self._states.move_to_end(paths)
+            while len(self._states) > _CALLS:
+                self._states.popitem(last=False)
+            return [*outside, *taken.refusals]
+
+    def _after(self, paths: _Paths) -> Sequence[Change]:
+        with self._busy:
+            if paths not in self._states:
+                raise ValueError("after() without before() of the same paths")
+            resolved, before = self._states[paths]
+            taken = self._take(resolved, before)
+            return differences(before, taken, self._objects.has)
+
+    def _restore(self, changes: Sequence[Change], to: Literal["before", "after"]) -> Restored:
+        with self._busy:
+            self._lock.enter()
+            wishes, refused = net(changes, to, self._hidden)
+            with self._lock.alone():
+                reach = Reach(self._workspace)
+                try:
+                    restored = Restore(reach, self._objects).run(wishes)
+                finally:
+                    reach.close()
+            every = sorted([*restored.refused, *refused], key=lambda refusal: refusal.path)
+            return Restored(restored.paths, tuple(every))
+
+    def _collect(self, keep: frozenset[str]) -> int:
+        with self._busy:
+            self._lock.enter()
+            with self._lock.only_user() as only:
+                if not only:
+                    return 0
+                trees = [self._known, self._manifest.load(), *(taken.tree for _, taken in self._states.values())]
+                held = {content for tree in trees for content in _contents(tree)}
+                return collect(self._objects, keep | held, self._limits.total_max)
+
+    def _take(self, paths: _Paths, before: Taken | None) -> Taken:
+        """Walk, and remember what was found; `before` is the state before the call, if this is the one after it."""
+        first = before is None
+        if paths is None:
+            self._load()
+        keeper = Keeper(self._objects, self._limits, strict=first)
+        shut, breathe = (None, anyio.from_thread.check_cancelled) if before is None else (before.blind, _nothing)
+        scan = Scan(self._workspace, keeper, self._known, self._limits, self._hidden, shut, breathe)
+        if paths is not None:
+            return scan.some(paths)
+        taken = scan.everything()
+        self._known = taken.tree
+        self._save(first)
+        return taken
+
+    def _load(self) -> None:
+        """Read the manifest where another process wrote it, and forget records whose content is gone."""
+        mark = self._manifest.mark()
+        if self._saved is not None and mark == self._mark:
+            return
+        tree = self._manifest.load()
+        there = self._objects.survey()
+        self._known, self._saved, self._mark = without_missing(tree, there), tree, mark
+
+    def _save(self, strict: bool) -> None:
+        if self._saved is not None and self._mark is not None and same_tree(self._known, self._saved):
+            return
+        try:
+            with self._lock.alone():
+                self._manifest.save(self._known)
+                self._mark = self._manifest.mark()
+            self._saved = self._known
+        except StoreError:
+            if strict:
+                raise
+
+    def _resolve(self, paths: _Paths) -> tuple[_Paths, list[Refusal]]:
+        """The paths without links and without those that others cover; and what is not in the workspace."""
+        if paths is None:
+            return None, []
+        found, outside = set[str](), list[Refusal]()
+        for path in paths:
+            whole = os.path.join(self._workspace, path.replace("\0", ""))
+            places = {self._inside(whole), self._inside(os.path.realpath(whole))} - {None}
+            if not places or "\0" in path:
+                outside.append(Refusal(escaped(path), "it is not in the workspace"))
+            found |= {place for place in places if place is not None}
+        if "" in found:
+            return None, outside
+        tops = [path for path in found if not any(path.startswith(f"{other}/") for other in found)]
+        return tuple(sorted(tops)), outside
+
+    def _inside(self, path: str) -> str | None:
+        """A path relative to the workspace, escaped; None if it is outside."""
+        whole = os.path.abspath(path)
+        for root in (self._workspace, os.path.realpath(self._workspace)):
+            if whole == root:
+                return ""
+            if whole.startswith(root.rstrip("/") + "/"):
+                return escaped(whole[len(root.rstrip("/")) + 1 :])
+        return None
+
+
+def _key(paths: Sequence[str] | None) -> _Paths:
+    return None if paths is None else tuple(paths)
+
+
+def _nothing() -> None: ...
+
+
+def _contents(tree: Tree) -> set[str]:
+    return {content_id(record) for names in tree.values() for record in names.values() if len(record) > WIDTH}
