@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 
 from lmagent.config.settings import Settings
 from lmagent.core.sandbox import Limits, Report, Sandbox
-from lmagent.sandbox.choose import Wishes, choose
+
+if TYPE_CHECKING:
+    from lmagent.sandbox.choose import Wishes
 
 
 class Confined:
@@ -25,7 +28,7 @@ class Confined:
 
     def __init__(self, workspace: Path, settings: Settings) -> None:
         self.report: Report | None = None
-        self.wishes = wishes(settings)
+        self._settings = settings
         self._workspace = workspace
         self._sandbox: Sandbox | None = None
         self._lock = anyio.Lock()
@@ -38,7 +41,9 @@ class Confined:
         """
         async with self._lock:
             if self._sandbox is None:
-                self._sandbox, self.report = await choose(self._workspace, self.wishes)
+                from lmagent.sandbox.choose import choose  # most sessions run no command
+
+                self._sandbox, self.report = await choose(self._workspace, wishes(self._settings))
             return self._sandbox
 
     async def aclose(self) -> None:
@@ -49,6 +54,8 @@ class Confined:
 
 def wishes(settings: Settings) -> Wishes:
     """What the settings say about the sandbox."""
+    from lmagent.sandbox.choose import Wishes
+
     read = tuple(Path(entry).expanduser() for entry in settings.sandbox_read.split(os.pathsep) if entry)
     return Wishes(
         backend=settings.sandbox,

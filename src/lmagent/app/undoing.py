@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -32,6 +31,8 @@ class KeptChanges:
     @property
     def _store(self) -> WorkspaceSnapshots:
         if self._opened is None:
+            import hashlib
+
             from lmagent.undo.limits import Limits
             from lmagent.undo.snapshots import WorkspaceSnapshots
 

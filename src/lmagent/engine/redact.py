@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -52,6 +51,8 @@ class Redactor:
         """
         if not self._needles:
             return
+        import mmap
+
         needles = [needle.encode("utf-8", "surrogatepass") for needle in self._needles]
         with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as content:
             for needle in needles:

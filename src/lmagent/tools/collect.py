@@ -10,7 +10,6 @@ import codecs
 import contextlib
 import os
 import re
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -108,6 +107,8 @@ class Collector:
             self.file.unlink(missing_ok=True)
 
     def _spill(self) -> None:
+        import tempfile  # only a long output pays for it
+
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._descriptor, name = tempfile.mkstemp(prefix="output-", dir=self._folder)
