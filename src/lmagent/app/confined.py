@@ -33,6 +33,11 @@ class Confined:
         self._sandbox: Sandbox | None = None
         self._lock = anyio.Lock()
 
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """What commands may reach."""
+        return self._settings.sandbox_hosts
+
     async def get(self) -> Sandbox:
         """The sandbox.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from pathlib import Path
 from typing import BinaryIO
 
 from lmagent.app.confined import Confined, wishes
@@ -13,19 +12,19 @@ from lmagent.core.sandbox import Exec, Exit, Report, Running, Stream
 from lmagent.sandbox.choose import reports
 
 
-async def probe_all(workspace: Path | None) -> list[Report]:
+async def probe_all(options: HostOptions) -> list[Report]:
     """What the probe of every sandbox that the settings allow says."""
-    loaded = load_settings(HostOptions(workspace))
+    loaded = load_settings(options)
     return await reports(open_workspace(loaded.workspace).path, wishes(loaded.settings))
 
 
 async def run_command(
-    workspace: Path | None, argv: tuple[str, ...], timeout: float | None, stdout: BinaryIO, stderr: BinaryIO
+    options: HostOptions, argv: tuple[str, ...], timeout: float | None, stdout: BinaryIO, stderr: BinaryIO
 ) -> Exit:
     """Run a command, and pass its output through.
 
     Args:
-        workspace: the folder; the configured one when None.
+        options: workspace and flags.
         argv: program and arguments.
         timeout: seconds; None for no end.
         stdout: takes its output.
@@ -34,7 +33,7 @@ async def run_command(
     Raises:
         SandboxError: nothing was run.
     """
-    loaded = load_settings(HostOptions(workspace))
+    loaded = load_settings(options)
     confined = Confined(open_workspace(loaded.workspace).path, loaded.settings)
     started: list[Running] = []
 
@@ -49,7 +48,7 @@ async def run_command(
 
     try:
         sandbox = await confined.get()
-        started.append(await sandbox.start(Exec(argv, timeout=timeout), show))
+        started.append(await sandbox.start(Exec(argv, timeout=timeout, hosts=confined.hosts), show))
         return await started[0].wait()
     finally:
         with contextlib.suppress(OSError):

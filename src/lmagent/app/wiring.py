@@ -138,7 +138,7 @@ def commands_in_a_sandbox(registry: Registry) -> None:
     """shell and jobs."""
     spill = registry.workspace / ".lmagent" / "spill"
     jobs = Jobs(spill)
-    runner = ShellRunner(registry.confined.get, registry.records.events, spill, jobs)
+    runner = ShellRunner(registry.confined.get, registry.records.events, spill, jobs, registry.confined.hosts)
     registry.tool(shell_tool(runner))
     registry.tool(jobs_tool(jobs))
     registry.session_notes.append(jobs.note)

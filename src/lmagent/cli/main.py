@@ -31,7 +31,7 @@ COMMANDS = {
 VALUE_OPTIONS = frozenset(
     {
         *("-w", "--workspace", "-m", "--model", "--base-url", "--permission", "--resume", "--output-schema"),
-        *("--max-iterations", "--record", "--replay", "--sandbox"),
+        *("--max-iterations", "--record", "--replay", "--sandbox", "--allow-host"),
     }
 )
 """Options of `run` that take a value: needed to tell `lmagent -w DIR TASK` from a sub-command."""

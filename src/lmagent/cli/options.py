@@ -42,6 +42,16 @@ def _session_name(context: click.Context, option: click.Parameter, value: str) -
     return value
 
 
+sandbox_option = click.option(
+    "--sandbox",
+    type=click.Choice(["auto", "bubblewrap", "docker", "landlock", "off"]),
+    help="Where commands run; off runs them unconfined.",
+)
+allow_host_option = click.option(
+    "--allow-host", multiple=True, metavar="HOST:PORT", help="Let commands reach a host; may be given several times."
+)
+
+
 def model_options(function: Function) -> Function:
     """-m/--model, --base-url, --permission and the limits."""
     for option in reversed(
@@ -53,11 +63,8 @@ def model_options(function: Function) -> Function:
                 type=click.Choice(["auto", "normal", "manual"]),
                 help="auto: never ask; normal: ask before changes; manual: ask before everything.",
             ),
-            click.option(
-                "--sandbox",
-                type=click.Choice(["auto", "bubblewrap", "docker", "landlock", "off"]),
-                help="Where commands run; off runs them unconfined.",
-            ),
+            sandbox_option,
+            allow_host_option,
             click.option("--max-iterations", type=click.IntRange(min=1), help="Model calls before a turn ends."),
             click.option("--no-mcp", is_flag=True, help="Start no MCP servers (there are none in this version)."),
             click.option("--no-sub-agents", is_flag=True, help="Offer no sub-agents (there are none in this version)."),
@@ -82,6 +89,7 @@ def flags(
     base_url: str | None = None,
     permission: str | None = None,
     sandbox: str | None = None,
+    allow_host: tuple[str, ...] = (),
     max_iterations: int | None = None,
     **_: object,
 ) -> dict[str, Any]:
@@ -91,6 +99,7 @@ def flags(
         "llm_url": base_url,
         "permission_mode": permission,
         "sandbox": sandbox,
+        "sandbox_hosts": allow_host or None,
         "max_iterations": max_iterations,
     }
     return {name: value for name, value in given.items() if value is not None}

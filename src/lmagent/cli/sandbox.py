@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from lmagent.cli.options import workspace_option
+from lmagent.cli.options import allow_host_option, flags, sandbox_option, workspace_option
 
 NO_SANDBOX, TIMED_OUT = 125, 124
 """Exit codes of `exec` besides the command's own, as `timeout` and `docker run` have them."""
@@ -21,14 +21,16 @@ def sandbox() -> None:
 
 @sandbox.command()
 @workspace_option
+@sandbox_option
 @click.option("--json", "as_json", is_flag=True, help="As JSON, one line a backend.")
-def probe(workspace: Path | None, as_json: bool) -> int:
+def probe(workspace: Path | None, sandbox: str | None, as_json: bool) -> int:
     """Attack every sandbox of this machine from inside, and show what held; exit 1 if none works."""
     import anyio
 
     from lmagent.app.sandboxed import probe_all
+    from lmagent.app.wiring import HostOptions
 
-    found = anyio.run(probe_all, workspace)
+    found = anyio.run(probe_all, HostOptions(workspace, flags(sandbox=sandbox)))
     for report in found:
         if as_json:
             click.echo(msgspec.json.encode(report).decode())
@@ -47,8 +49,16 @@ def probe(workspace: Path | None, as_json: bool) -> int:
 @sandbox.command("exec", context_settings={"ignore_unknown_options": True})
 @workspace_option
 @click.option("--timeout", type=click.FloatRange(min=0.1), help="Seconds after which everything is killed (exit 124).")
+@sandbox_option
+@allow_host_option
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
-def execute(workspace: Path | None, timeout: float | None, command: tuple[str, ...]) -> int:
+def execute(
+    workspace: Path | None,
+    timeout: float | None,
+    sandbox: str | None,
+    allow_host: tuple[str, ...],
+    command: tuple[str, ...],
+) -> int:
     """Run a command in the sandbox: its output and exit status are passed through, and nothing stays behind.
 
     Exit 124 at the timeout, 125 when there is no sandbox (nothing was run then), 137 when it was killed.
@@ -56,10 +66,12 @@ def execute(workspace: Path | None, timeout: float | None, command: tuple[str, .
     import anyio
 
     from lmagent.app.sandboxed import run_command
+    from lmagent.app.wiring import HostOptions
     from lmagent.core.errors import SandboxError
 
+    options = HostOptions(workspace, flags(sandbox=sandbox, allow_host=allow_host))
     try:
-        end = anyio.run(run_command, workspace, command, timeout, sys.stdout.buffer, sys.stderr.buffer)
+        end = anyio.run(run_command, options, command, timeout, sys.stdout.buffer, sys.stderr.buffer)
     except SandboxError as failure:
         click.echo(f"lmagent: {failure}", err=True)
         return NO_SANDBOX

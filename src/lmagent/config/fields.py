@@ -311,6 +311,14 @@ FIELDS: tuple[Field, ...] = (
         folder="trusted",
     ),
     Field(
+        "sandbox_hosts",
+        "rules",
+        "Hosts that commands may reach, as host:port or *.host; other hosts are asked about. Empty: no network.",
+        "LMAGENT_SANDBOX_HOSTS",
+        "--allow-host",
+        folder="trusted",
+    ),
+    Field(
         "docker_network",
         "text",
         "Network of the docker sandbox; anything but none lets commands out without a proxy.",

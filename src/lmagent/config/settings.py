@@ -71,6 +71,7 @@ class Settings(Struct, frozen=True):
     sandbox_pids: int = 256
     sandbox_read: str = ""
     sandbox_image: str = "lmagent-sandbox"
+    sandbox_hosts: tuple[str, ...] = ()
     docker_network: str = "none"
 
     undo_mb: int = 2048

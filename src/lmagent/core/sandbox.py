@@ -9,7 +9,7 @@ that it started, and so does the end of this process, however it ends.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -52,6 +52,7 @@ class Exec(Struct, frozen=True):
         env: variables; the rest of the environment is the sandbox's own small one.
         timeout: seconds after which it is killed; None for no end.
         hosts: `host:port` patterns that it may reach; empty means no network at all.
+        decide: asked about a host that is not among them; None refuses it.
         channel: give it a private channel, a socket whose number is in `LMAGENT_CHANNEL`.
         merge: its errors go to its output, in order.
     """
@@ -61,6 +62,7 @@ class Exec(Struct, frozen=True):
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     timeout: float | None = 120.0
     hosts: tuple[str, ...] = ()
+    decide: Callable[[str, int], Awaitable[bool]] | None = None
     channel: bool = False
     merge: bool = False
 

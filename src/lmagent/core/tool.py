@@ -17,6 +17,15 @@ from msgspec import Struct, field
 
 from lmagent.core.model import ToolSpec
 
+AskHost = Callable[[str, int], Awaitable[bool]]
+"""Asks whether a command of the call may reach a host and port."""
+
+
+async def refuse_host(_host: str, _port: int) -> bool:
+    """Nobody is there to ask."""
+    return False
+
+
 Effect = Literal["read", "write", "exec", "net"]
 
 
@@ -42,6 +51,7 @@ class ToolContext(Struct, frozen=True):
         emit: shows a piece of output to whoever watches.
         hidden: whether permission rules keep a path (relative to the workspace) from this call. A tool that goes
             further than the paths which its `targets` name asks for each, leaves out those, and says how many.
+        ask_host: asks whether a command may reach a host that the configuration does not list.
     """
 
     session: str
@@ -50,6 +60,7 @@ class ToolContext(Struct, frozen=True):
     seen: Mapping[str, FileMark]
     emit: Callable[[str], None]
     hidden: Callable[[str], bool] = field(default=_nothing)
+    ask_host: AskHost = refuse_host
 
 
 class ToolOutput(Struct, frozen=True):

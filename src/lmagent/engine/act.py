@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from functools import partial
 
 import anyio
 from msgspec import Struct
@@ -265,6 +266,24 @@ def _context(session: Session, call: ToolCall, asked: Asked) -> ToolContext:
         workspace=session.wiring.workspace,
         seen=session.state.files,
         emit=lambda text: session.emit_live(OutputEvent(call_id=call.id, text=text, turn=session.state.turn)),
+        ask_host=partial(_ask_host, session, call),
     )
     hides = gate.sight(asked.request, session.wiring.rules)
     return replace(context, hidden=targets.through_links(str(session.wiring.workspace), hides)) if hides else context
+
+
+async def _ask_host(session: Session, call: ToolCall, host: str, port: int) -> bool:
+    """Put a connection of a running command before a person. No mode answers that: it leaves the machine."""
+    grant = f"net({host}:{port})"
+    if grant in session.state.grants:
+        return True
+    answer = await session.ask(
+        ApprovalRequested(
+            call_id=f"{call.id}/{host}:{port}",
+            tool="net",
+            summary=f"connect to {host}:{port}",
+            reason=f"{host} is not among the hosts that commands may reach",
+            grant=grant,
+        )
+    )
+    return answer.approved

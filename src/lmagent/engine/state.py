@@ -250,7 +250,10 @@ class SessionState(Struct):
 
     def _finish_call(self, event: ToolFinished) -> None:
         started = self.started.pop(event.call_id, None)
-        self.approvals = {id: asked for id, asked in self.approvals.items() if asked.call_id != event.call_id}
+        # Those of its commands' connections too: `call/host:port`.
+        self.approvals = {
+            id: asked for id, asked in self.approvals.items() if asked.call_id.partition("/")[0] != event.call_id
+        }
         if event.status == "ok":
             self._mark_file(event)
             self.unattended_denials.discard((event.tool, started.summary if started else ""))

@@ -14,13 +14,14 @@ import select
 import stat
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
 import anyio
 from msgspec import Struct, field
 
-from lmagent.core.errors import SandboxError
+from lmagent.core.errors import ConfigError, SandboxError
 from lmagent.core.sandbox import EndReason, Exec, Limits, OnOutput, Report
 from lmagent.sandbox import seccomp
 from lmagent.sandbox.attack import attack
@@ -29,6 +30,7 @@ from lmagent.sandbox.gitguard import protected_paths
 from lmagent.sandbox.limits import Group, make_group, over_limit
 from lmagent.sandbox.place import find_program, inside
 from lmagent.sandbox.process import GONE, Handlers, Process, spawn
+from lmagent.sandbox.proxy import SOCKET, AllowListProxy, deny, find_python
 
 ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "ssl", "ca-certificates", "pki", "localtime")
 """What is shown of /etc: what programs need to find their libraries, certificates and the time zone."""
@@ -97,24 +99,32 @@ class Bubblewrap:
         if self.workspace == Path(self.workspace.anchor):
             raise SandboxError("the workspace is the whole file system; nothing was run", fix="choose a folder in it")
         folder = inside(self.workspace, command.cwd)
-        own: list[int] = []
-        status, status_end = os.pipe()
-        own.append(status_end)
+        own: list[int] = []  # descriptors that only the command needs
+        held = ExitStack()  # what is released when it has ended
         try:
-            files = _files(own, _accounts())
-            filter_end = _readable(own, seccomp.program())
-            mounts = [*_system(), *files, *self._folders(), *_protected(self.workspace)]
-            argv = [
-                *(binary, "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"),
-                *("--seccomp", str(filter_end), "--json-status-fd", str(status_end), "--hostname", "sandbox"),
-                *(*mounts, "--remount-ro", "/", "--chdir", str(folder), "--", *self._limited(command.argv)),
-            ]
+            status, status_end = os.pipe()
+            own.append(status_end)
+            held.callback(os.close, status)
+            proxy, argv = await _network(command, self._options.read)
+            mounts = [*_system(), *_files(own, _accounts()), *self._folders(), *_protected(self.workspace)]
+            if proxy is not None:
+                held.callback(proxy.close)
+                mounts += ["--bind", str(proxy.path), SOCKET]
             group = make_group(self._options.limits) if self._options.group else None
-            if group:
-                argv = ["/bin/sh", "-c", _JOIN, "sh", str(len(group.procs)), *group.procs, *argv]
-            handlers = self._handlers(status, group)
+            if group is not None:
+                held.callback(group.remove)
+            line = [
+                *(binary, "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"),
+                *("--seccomp", str(_readable(own, seccomp.program())), "--json-status-fd", str(status_end)),
+                *("--hostname", "sandbox", *mounts, "--remount-ro", "/", "--chdir", str(folder), "--"),
+                *self._limited(argv),
+            ]
+            handlers = self._handlers(_Status(status), group, proxy, held)
             env = {**self.environment, **command.env}
-            return spawn(argv, command, output, handlers, env=env, cwd="/", pass_fds=own)
+            return spawn(_joined(group, line), command, output, handlers, env=env, cwd="/", pass_fds=own)
+        except BaseException:
+            held.close()
+            raise
         finally:
             for descriptor in own:
                 os.close(descriptor)
@@ -122,15 +132,15 @@ class Bubblewrap:
     async def aclose(self) -> None:
         """Nothing is held between commands."""
 
-    def _handlers(self, status: int, group: Group | None) -> Handlers:
-        state = _Status(status)
+    def _handlers(self, state: _Status, group: Group | None, proxy: AllowListProxy | None, held: ExitStack) -> Handlers:
         return Handlers(
             kill=_kill,
             gone=state.gone,
             watch=None if group else partial(_watch, state, self._options.limits),
             memory=group.out_of_memory if group else None,
             failure=state.failure,
-            close=partial(_close, status, group),
+            close=held.close,
+            serve=proxy.serve if proxy else None,
         )
 
     def _folders(self) -> list[str]:
@@ -263,7 +273,21 @@ def _watch(state: _Status, limits: Limits, popen: subprocess.Popen[bytes]) -> En
     return over_limit(state.first, limits) if state.first else None
 
 
-def _close(status: int, group: Group | None) -> None:
-    os.close(status)
-    if group:
-        group.remove()
+def _joined(group: Group | None, line: list[str]) -> list[str]:
+    """The command line that joins the control group first."""
+    if group is None:
+        return line
+    return ["/bin/sh", "-c", _JOIN, "sh", str(len(group.procs)), *group.procs, *line]
+
+
+async def _network(command: Exec, visible: Sequence[Path]) -> tuple[AllowListProxy | None, Sequence[str]]:
+    """The proxy of a command that may reach hosts, and the command with the forwarder before it."""
+    if not command.hosts:
+        return None, command.argv
+    python = find_python(visible)
+    try:
+        proxy = AllowListProxy(command.hosts, decide=command.decide or deny)
+    except ConfigError as wrong:
+        raise SandboxError(f"{wrong.message}; nothing was run", fix=wrong.fix) from wrong
+    await proxy.start()
+    return proxy, proxy.wrap(command.argv, python)

@@ -9,8 +9,9 @@ import os
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import anyio
 from msgspec import Struct
@@ -40,6 +41,7 @@ class Handlers(Struct, frozen=True):
         memory: whether it ran out of memory, asked at the end.
         failure: the sandbox's own failure, from the exit status and the first output; None if it is none.
         close: releases what was made for it.
+        serve: runs beside the command, and is cancelled when it has ended.
     """
 
     kill: Callable[[subprocess.Popen[bytes]], None]
@@ -48,6 +50,7 @@ class Handlers(Struct, frozen=True):
     memory: Callable[[], bool] | None = None
     failure: Callable[[int, bytes], SandboxError | None] | None = None
     close: Callable[[], None] | None = None
+    serve: Callable[[], Coroutine[Any, Any, None]] | None = None
 
 
 class Process:
@@ -104,6 +107,8 @@ class Process:
                         readers.start_soon(self._pump, "channel", self._channel.fileno())
                     if self._handlers.watch is not None:
                         readers.start_soon(self._watch)
+                    if self._handlers.serve is not None:
+                        readers.start_soon(self._handlers.serve)
                     await self._until_end()
                     with anyio.move_on_after(DRAIN):
                         await self._drained.wait()

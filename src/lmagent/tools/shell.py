@@ -43,15 +43,22 @@ class ShellRunner:
         events: the log of a session, to find the folder and variables that it ended with.
         spill: folder for long outputs.
         jobs: commands in the background.
+        hosts: what commands may reach; empty means no network.
     """
 
     def __init__(
-        self, sandbox: GetSandbox, events: Callable[[str], Iterable[DurableEvent]], spill: Path, jobs: Jobs
+        self,
+        sandbox: GetSandbox,
+        events: Callable[[str], Iterable[DurableEvent]],
+        spill: Path,
+        jobs: Jobs,
+        hosts: tuple[str, ...] = (),
     ) -> None:
         self._sandbox = sandbox
         self._events = events
         self._spill = spill
         self._jobs = jobs
+        self._hosts = hosts
         self._states: dict[str, ShellState] = {}
 
     async def run(self, arguments: Shell, ctx: ToolContext) -> ToolOutput:
@@ -66,6 +73,8 @@ class ShellRunner:
             cwd=state.cwd,
             env=dict(state.exports),
             timeout=None if arguments.background else min(arguments.timeout, LONGEST),
+            hosts=self._hosts,
+            decide=ctx.ask_host,
             channel=True,
             merge=True,
         )

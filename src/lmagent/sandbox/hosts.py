@@ -1,0 +1,252 @@
+"""Hosts: what a command may reach, as `host:port` patterns, and what an address must not be.
+
+    example.com               ports 80 and 443 (through a tunnel, 443 only)
+    example.com:8443          this port only
+    *.example.com             every name below example.com, not example.com itself
+    127.0.0.1:8080            an address; with its port it may be a private one
+    localhost:8080            this machine
+    ip:nas.home:5000          a name that may resolve to an address of the local network
+
+A name is decided on as it is written. There is one spelling of a host: lower case, no trailing dot, `xn--` for what is
+not ASCII, four decimal numbers, brackets around IPv6. Every other spelling is refused rather than understood, because
+the resolver might understand it differently (`0x7f.1`, `2130706433`, `127.1` are all 127.0.0.1 to most of them).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+from typing import Literal
+
+from msgspec import Struct
+
+from lmagent.core.errors import ConfigError
+
+Address = IPv4Address | IPv6Address
+Reach = Literal["public", "local", "any"]
+"""What a host may resolve to: public addresses; those of this machine or network as well; exactly the listed one."""
+
+DEFAULT_PORTS = (80, 443)
+TUNNEL_PORT = 443
+
+_LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
+_NAME = re.compile(rf"{_LABEL}(?:\.{_LABEL})*", re.ASCII)
+_NUMBER = re.compile(r"(?:[0-9]+|0x[0-9a-f]*)", re.ASCII)
+_OCTET = r"(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
+_IPV4 = re.compile(rf"{_OCTET}(?:\.{_OCTET}){{3}}", re.ASCII)
+_IPV6 = re.compile(r"\[([0-9A-Fa-f:.]{2,45})\]", re.ASCII)
+_AUTHORITY = re.compile(r"(\[[^\[\]]*\]|[^\[\]:@/?#\\\s]+)(?::([1-9][0-9]{0,4}))?", re.ASCII)
+
+_IPV4_SPECIAL = tuple(
+    IPv4Network(network)
+    for network in (
+        *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12"),
+        *("192.0.0.0/24", "192.0.2.0/24", "192.31.196.0/24", "192.52.193.0/24", "192.88.99.0/24", "192.168.0.0/16"),
+        *("192.175.48.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4"),
+        "168.63.129.16/32",  # Azure's metadata server has a public address
+    )
+)
+"""IANA's special-purpose registry, without what is reached like any other host."""
+
+_IPV6_GLOBAL = IPv6Network("2000::/3")
+_IPV6_SPECIAL = tuple(
+    IPv6Network(network)
+    # IETF assignments (Teredo, ORCHID), documentation, 6to4, direct delegation. NAT64, mapped, link-local, unique-local
+    # and multicast addresses are all outside 2000::/3.
+    for network in ("2001::/23", "2001:db8::/32", "2002::/16", "2620:4f:8000::/48", "3fff::/20")
+)
+_LOCAL = (
+    *map(IPv4Network, ("10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")),
+    *map(IPv6Network, ("::1/128", "fc00::/7")),
+)
+_METADATA = tuple(map(IPv4Address, ("100.100.100.200",))) + tuple(map(IPv6Address, ("fd00:ec2::254", "fd20:ce::254")))
+"""Metadata servers of clouds that lie in what counts as local; the others are link-local."""
+
+
+class Target(Struct, frozen=True):
+    """A host in its one spelling, and a port.
+
+    Attributes:
+        host: a name or an address, without brackets.
+        port: 1 to 65535.
+    """
+
+    host: str
+    port: int
+
+    @property
+    def address(self) -> Address | None:
+        """The address, if the host is one."""
+        return _address(self.host)
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class Pattern(Struct, frozen=True):
+    """What may be reached.
+
+    Attributes:
+        host: a name or an address; for a wildcard, what is behind the `*.`.
+        ports: the allowed ports.
+        wildcard: whether the names below `host` are meant, and not `host`.
+        explicit: whether the port was written down.
+        reach: what it may resolve to.
+    """
+
+    host: str
+    ports: tuple[int, ...] = DEFAULT_PORTS
+    wildcard: bool = False
+    explicit: bool = False
+    reach: Reach = "public"
+
+    def matches(self, target: Target, *, tunnel: bool = False) -> bool:
+        """Whether a target is meant.
+
+        Args:
+            target: where a request goes.
+            tunnel: for a tunnel, whose content nobody sees; without a written port it may only lead to 443.
+        """
+        if target.port not in (self.ports if self.explicit or not tunnel else (TUNNEL_PORT,)):
+            return False
+        return target.host.endswith(f".{self.host}") if self.wildcard else target.host == self.host
+
+
+def parse_target(authority: str, default_port: int | None = None) -> Target:
+    """A host and port from a request, which is hostile until proven otherwise.
+
+    Args:
+        authority: `host:port` or, with a default port, `host`.
+        default_port: the port when none is written; None when it must be.
+
+    Raises:
+        ValueError: it is not in the one accepted spelling; says what is wrong.
+    """
+    if not authority.isascii():
+        raise ValueError("the host is not ASCII")
+    host, port = _split(authority)
+    port = port or default_port
+    if port is None:
+        raise ValueError("the port is missing")
+    return Target(_host(host), port)
+
+
+def parse_pattern(text: str) -> Pattern:
+    """A pattern as a person writes it.
+
+    Raises:
+        ConfigError: it is none; says what to write instead.
+    """
+    try:
+        return _pattern(text.strip())
+    except ValueError as error:
+        raise ConfigError(
+            f"{text!r} cannot be allowed: {error}",
+            fix="write host:port, for example pypi.org:443, *.example.com or 127.0.0.1:8080",
+        ) from None
+
+
+def parse_patterns(texts: Iterable[str]) -> tuple[Pattern, ...]:
+    """All of them.
+
+    Raises:
+        ConfigError: one is no pattern.
+    """
+    return tuple(map(parse_pattern, texts))
+
+
+def reach_of(patterns: Sequence[Pattern], target: Target, *, tunnel: bool = False) -> Reach | None:
+    """What a target may resolve to, by the pattern that allows most; None when none allows it."""
+    found = {pattern.reach for pattern in patterns if pattern.matches(target, tunnel=tunnel)}
+    order: tuple[Reach, ...] = ("any", "local", "public")
+    return next((reach for reach in order if reach in found), None)
+
+
+def is_public(address: Address) -> bool:
+    """Whether an address is that of an ordinary server on the internet."""
+    if isinstance(address, IPv4Address):
+        return not any(address in network for network in _IPV4_SPECIAL)
+    return address in _IPV6_GLOBAL and not any(address in network for network in _IPV6_SPECIAL)
+
+
+def is_reachable(address: Address, reach: Reach) -> bool:
+    """Whether what a host resolved to may be connected to."""
+    if reach == "any" or is_public(address):
+        return True
+    return reach == "local" and address not in _METADATA and any(address in network for network in _LOCAL)
+
+
+def is_private(target: Target) -> bool:
+    """Whether it can be told without a resolver that a target is not on the internet."""
+    address = target.address
+    return target.host == "localhost" or target.host.endswith(".localhost") or bool(address and not is_public(address))
+
+
+def _pattern(text: str) -> Pattern:
+    local = text.startswith("ip:")
+    text = text.removeprefix("ip:")
+    wildcard = text.startswith("*.")
+    host, port = _split(text.removeprefix("*."))
+    host = _host(_ascii(host))
+    address = _address(host)
+    if wildcard and (address or "." not in host):
+        raise ValueError("a * stands for names below a domain of at least two labels, as in *.example.com")
+    if local and wildcard:
+        raise ValueError("ip: names one host")
+    private = is_private(Target(host, 1))
+    if (private or local) and port is None:
+        raise ValueError("for a host that is not on the internet, the port must be named")
+    if address and not address.is_loopback and (address.is_unspecified or address.is_multicast or address.is_reserved):
+        raise ValueError("the address is no host's")
+    reach: Reach = "any" if address and private else "local" if local or private else "public"
+    return Pattern(host, (port,) if port else DEFAULT_PORTS, wildcard, port is not None, reach)
+
+
+def _split(authority: str) -> tuple[str, int | None]:
+    match = _AUTHORITY.fullmatch(authority)
+    if match is None:
+        raise ValueError("it is not of the form host:port")
+    port = int(match[2]) if match[2] else None
+    if port is not None and port > 65535:
+        raise ValueError("there is no such port")
+    return match[1], port
+
+
+def _host(text: str) -> str:
+    if inside := _IPV6.fullmatch(text):
+        address = IPv6Address(inside[1])
+        if address.ipv4_mapped or address.sixtofour or address.teredo:
+            raise ValueError("an IPv4 address inside an IPv6 address; write the IPv4 address")
+        return str(address)
+    host = text.lower().removesuffix(".")
+    if _IPV4.fullmatch(host):
+        if text.endswith("."):
+            raise ValueError("an address does not end in a dot")
+        return host
+    if len(host) > 253 or not _NAME.fullmatch(host):
+        raise ValueError("the host is neither a name nor an address")
+    if _NUMBER.fullmatch(host.rpartition(".")[2]):
+        raise ValueError("an address is written as four decimal numbers")
+    return host
+
+
+def _ascii(host: str) -> str:
+    """A name with other letters in its `xn--` form, if that form means the same to everybody."""
+    if host.isascii():
+        return host
+    lowered = host.lower()
+    try:
+        encoded = lowered.encode("idna")
+        same = encoded.decode("idna") == lowered
+    except UnicodeError:
+        same, encoded = False, b""
+    if not same:
+        raise ValueError("write the name in its xn-- form")
+    return encoded.decode()
+
+
+def _address(host: str) -> Address | None:
+    if ":" in host:
+        return IPv6Address(host)
+    return IPv4Address(host) if _IPV4.fullmatch(host) else None

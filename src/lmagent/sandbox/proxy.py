@@ -1,0 +1,376 @@
+"""Proxy: the one way out of a sandbox without network: an HTTP proxy on a unix socket, with an allow list.
+
+    proxy = AllowListProxy(("pypi.org:443", "*.pythonhosted.org"), decide=ask)
+    await proxy.start()                                 # the socket exists; it can be mounted at SOCKET
+    argv = proxy.wrap(("pip", "download", "idna"), find_python())
+    ...                                                 # await proxy.serve() beside the command
+    proxy.close()
+
+A request is decided on by its target (`http://host/…`, or CONNECT `host:port`), never by its Host header, which is
+written anew. Only then is the name resolved, here; what it resolves to must be on the internet, unless that very host
+and port are listed (see `hosts`), and the connection goes to that address. One request a connection.
+
+What remains open, with any proxy that does not read what is inside TLS:
+- A server that is allowed can be told anything, and some allowed servers pass it on (a gist, an issue, an upload).
+- Domain fronting: the name inside TLS may be another one than that of the tunnel, and a shared front may follow it.
+- Through an allowed tunnel any protocol can be spoken.
+Names are never resolved inside, so DNS carries nothing out, except the names that the list or a person allows: a
+`*.example.com` lets the command send data to example.com's name server, as names.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket as sockets
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import cache
+from ipaddress import ip_address
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import anyio
+from anyio.abc import SocketAttribute, SocketListener, SocketStream, TaskGroup
+from anyio.streams.buffered import BufferedByteReceiveStream
+from msgspec import Struct
+
+from lmagent.core.errors import SandboxError
+from lmagent.sandbox import forward
+from lmagent.sandbox.hosts import Address, Reach, Target, is_private, is_reachable, parse_patterns, reach_of
+from lmagent.sandbox.proxyhttp import HEAD_LIMIT, Refusal, Request, parse_request, simple_response
+from lmagent.sandbox.relay import GONE, exchange, tunnel
+
+SOCKET = "/run/lmagent/proxy.sock"
+"""Where the socket is inside."""
+
+PORT = 3128
+"""Where the forwarder listens inside; there is nothing else in its network namespace."""
+
+ADVICE = "The user can allow it: --allow-host {target}"
+
+_LINGER_SECONDS, _LINGER_BYTES = 2.0, 1 << 20
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_TRIES = 4
+
+
+class Decision(Struct, frozen=True):
+    """What was decided about a request.
+
+    Attributes:
+        host: its target's name or address; empty if it could not be made out.
+        port: its target's port; 0 if it could not be made out.
+        allowed: whether it was let through.
+        reason: why.
+    """
+
+    host: str
+    port: int
+    allowed: bool
+    reason: str
+
+
+class Bounds(Struct, frozen=True):
+    """What the proxy lends to one command.
+
+    Attributes:
+        connections: at once; more wait.
+        head: seconds that a request's head may take.
+        resolve: seconds that a name may take.
+        connect: seconds that one address may take.
+        idle: seconds in which nothing passes, after which a connection is cut.
+        questions: unknown hosts that are asked about; more are denied.
+    """
+
+    connections: int = 64
+    head: float = 10.0
+    resolve: float = 10.0
+    connect: float = 10.0
+    idle: float = 300.0
+    questions: int = 32
+
+
+Decide = Callable[[str, int], Awaitable[bool]]
+Log = Callable[[Decision], None]
+Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
+
+
+async def deny(host: str, port: int) -> bool:
+    """Nobody is asked."""
+    return False
+
+
+async def system_resolve(host: str, port: int) -> Sequence[str]:
+    """The addresses of a name, as the system resolves it here."""
+    found = await anyio.getaddrinfo(host, port, type=sockets.SOCK_STREAM)
+    return tuple(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+def _forget(decision: Decision) -> None:
+    """The log of nobody."""
+
+
+class AllowListProxy:
+    """The proxy of one command.
+
+    Args:
+        hosts: patterns of what may be reached; see `lmagent.sandbox.hosts`.
+        decide: asked about a host and port on the internet that is not listed, once for each.
+        log: told every decision.
+        resolve: gives the addresses of a name.
+        bounds: what it lends.
+
+    Raises:
+        ConfigError: a pattern is none.
+    """
+
+    def __init__(
+        self,
+        hosts: Iterable[str],
+        *,
+        decide: Decide = deny,
+        log: Log = _forget,
+        resolve: Resolve = system_resolve,
+        bounds: Bounds = Bounds(),  # noqa: B008 - frozen
+    ) -> None:
+        self._patterns = parse_patterns(hosts)
+        self._decide, self._log, self._resolve, self._bounds = decide, log, resolve, bounds
+        self._answers: dict[Target, bool] = {}
+        self._asking = anyio.Lock()
+        self._folder: Path | None = None
+        self._listener: SocketListener | None = None
+        self._group: TaskGroup | None = None
+
+    @property
+    def path(self) -> Path:
+        """The socket on the host; it exists from `start` to `close`."""
+        assert self._folder is not None
+        return self._folder / "s"
+
+    async def start(self) -> None:
+        """Make the socket. Connections wait until `serve` runs.
+
+        Raises:
+            SandboxError: it cannot be made.
+        """
+        try:
+            # Short, since the path of a socket must fit into 108 bytes; mkdtemp makes it for this user only.
+            parent = tempfile.gettempdir()
+            self._folder = Path(tempfile.mkdtemp(prefix="lmagent-", dir=parent if len(parent) < 64 else "/tmp"))
+            self._listener = await anyio.create_unix_listener(self.path, mode=0o600, backlog=128)
+        except BaseException as error:
+            self.close()
+            if not isinstance(error, OSError):
+                raise
+            raise SandboxError(f"the command's proxy cannot be started: {error}; nothing was run") from error
+
+    async def serve(self) -> None:
+        """Serve until cancelled. No failure of a connection ends it."""
+        listener = self._listener
+        assert listener is not None
+        slots = anyio.Semaphore(self._bounds.connections)
+        async with anyio.create_task_group() as group:
+            while True:
+                await slots.acquire()
+                try:
+                    client = await listener.accept()
+                except anyio.ClosedResourceError:
+                    return
+                except (anyio.BrokenResourceError, OSError):
+                    slots.release()
+                    if self._listener is None:  # closed under it
+                        return
+                    await anyio.sleep(0.05)  # out of descriptors, most likely
+                    continue
+                group.start_soon(self._client, client, slots)
+
+    def close(self) -> None:
+        """Remove the socket, after `serve` has been cancelled. May be called again."""
+        if self._listener is not None:
+            self._listener.extra(SocketAttribute.raw_socket).close()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+        self._listener = self._folder = None
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        self._group = anyio.create_task_group()
+        await self._group.__aenter__()
+        self._group.start_soon(self.serve)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        assert self._group is not None
+        self._group.cancel_scope.cancel()
+        try:
+            return await self._group.__aexit__(kind, error, trace)
+        finally:
+            self.close()
+
+    def wrap(self, argv: Sequence[str], python: str, *, socket: str = SOCKET, port: int = PORT) -> list[str]:
+        """The command inside, with the forwarder before it.
+
+        Args:
+            argv: the command.
+            python: an interpreter inside; see `find_python`.
+            socket: where the proxy's socket is inside.
+            port: where the forwarder listens; 0 for any.
+        """
+        listed = {pattern.host for pattern in self._patterns}
+        # Servers that the command starts itself are reached directly, unless it may reach the host's by that name.
+        direct = ",".join(name for name in _LOOPBACK if name not in listed)
+        return [python, "-I", "-S", "-c", _forwarder(), socket, str(port), direct, *argv]
+
+    async def _client(self, client: SocketStream, slots: anyio.Semaphore) -> None:
+        try:
+            with contextlib.suppress(*GONE):
+                async with client:
+                    try:
+                        await self._answer(client)
+                    except Refusal as refusal:
+                        await _refuse(client, refusal)
+        finally:
+            slots.release()
+
+    async def _answer(self, client: SocketStream) -> None:
+        source = BufferedByteReceiveStream(client)
+        request = await self._request(source)
+        addresses = await self._admit(request)
+        async with await self._connect(request.target, addresses) as server:
+            if request.tunnel:
+                await tunnel(client, server, self._bounds.idle)
+            else:
+                await exchange(client, source, server, request, self._bounds.idle)
+
+    async def _request(self, source: BufferedByteReceiveStream) -> Request:
+        head = b""
+        try:
+            try:
+                with anyio.fail_after(self._bounds.head):
+                    head = await source.receive_until(b"\r\n\r\n", HEAD_LIMIT)
+            except TimeoutError:
+                raise Refusal(408, "The request took too long.") from None
+            except anyio.DelimiterNotFound:
+                raise Refusal(431, "The header is too large.") from None
+            if len(head) > HEAD_LIMIT:
+                raise Refusal(431, "The header is too large.")
+            request = parse_request(head)
+            if request.body.framing == "length" and len(source.buffer) > request.body.length:
+                raise Refusal(400, "One request a connection: more was sent than the request.")
+        except Refusal as refusal:
+            first = ascii(head.partition(b"\r\n")[0].decode("latin-1"))[:160]
+            self._log(Decision("", 0, False, f"{refusal.text} {first}"))
+            raise
+        return request
+
+    async def _admit(self, request: Request) -> Sequence[Address]:
+        """The addresses that a request may be sent to, in order.
+
+        Raises:
+            Refusal: there are none.
+        """
+        target = request.target
+        reach = reach_of(self._patterns, target, tunnel=request.tunnel)
+        reason = "listed" if reach else await self._ask(target)
+        addresses = await self._addresses(target)
+        allowed = [address for address in addresses if is_reachable(address, reach or "public")]
+        if addresses and not allowed:
+            why = f"{target.host} is {addresses[0]}, which is not on the internet"
+            self._deny(target, why, _listing(target, reach))
+        self._log(Decision(target.host, target.port, True, reason))
+        if not allowed:
+            raise Refusal(502, f"{target.host} cannot be resolved")
+        return allowed
+
+    async def _ask(self, target: Target) -> str:
+        """Why a target that is not listed is allowed.
+
+        Raises:
+            Refusal: it is not.
+        """
+        if is_private(target):
+            self._deny(target, f"{target} is not on the internet and not on the allow list of this command")
+        async with self._asking:  # a person answers one question at a time, and each only once
+            if target not in self._answers:
+                if len(self._answers) >= self._bounds.questions:
+                    self._deny(target, f"{target} is not on the allow list, and too many hosts were asked about")
+                self._answers[target] = await self._decided(target)
+        if not self._answers[target]:
+            self._deny(target, f"{target} is not on the allow list of this command")
+        return "approved"
+
+    async def _decided(self, target: Target) -> bool:
+        try:
+            return await self._decide(target.host, target.port) is True
+        except Exception as error:  # noqa: BLE001 - whoever is asked is not ours; what fails is a no
+            self._log(Decision(target.host, target.port, False, f"the question failed: {error!r}"))
+            return False
+
+    def _deny(self, target: Target, why: str, advice: str = "") -> None:
+        self._log(Decision(target.host, target.port, False, why))
+        raise Refusal(403, f"Blocked by lmagent: {why}\n{advice or ADVICE.format(target=target)}\n")
+
+    async def _addresses(self, target: Target) -> Sequence[Address]:
+        if address := target.address:
+            return (address,)
+        try:
+            with anyio.fail_after(self._bounds.resolve):
+                return tuple(map(ip_address, await self._resolve(target.host, target.port)))
+        except (OSError, ValueError):  # UnicodeError, of a label that is too long, is a ValueError
+            return ()
+
+    async def _connect(self, target: Target, addresses: Sequence[Address]) -> SocketStream:
+        for address in addresses[:_TRIES]:
+            with contextlib.suppress(OSError):
+                with anyio.fail_after(self._bounds.connect):
+                    return await anyio.connect_tcp(str(address), target.port)
+        raise Refusal(502, f"{target} does not accept a connection")
+
+
+def find_python(visible: Iterable[Path] = ()) -> str:
+    """An interpreter that can be run inside, for the forwarder; any version from 3.9 on will do.
+
+    Args:
+        visible: folders outside /usr that are readable inside.
+
+    Raises:
+        SandboxError: there is none.
+    """
+    for path in ("/usr/bin/python3", "/usr/local/bin/python3"):
+        if os.access(path, os.X_OK) and Path(os.path.realpath(path)).is_relative_to("/usr"):
+            return path
+    own, home = Path(os.path.realpath(sys.executable)), Path(os.path.realpath(sys.base_prefix))
+    roots = [Path(os.path.realpath(path)) for path in visible]
+    if any(own.is_relative_to(root) and home.is_relative_to(root) for root in roots):
+        return str(own)
+    raise SandboxError(
+        "a command that may reach hosts needs a python3 that can be seen inside the sandbox; nothing was run",
+        fix="install it: sudo apt install python3 (or dnf, pacman, zypper). Or run the command without network",
+    )
+
+
+@cache
+def _forwarder() -> str:
+    return Path(forward.__file__).read_text(encoding="utf-8")
+
+
+def _listing(target: Target, reach: Reach | None) -> str:
+    if reach == "local":
+        return "An address like this must be listed itself."
+    return f"If it is meant, the user can allow it: --allow-host ip:{target}"
+
+
+async def _refuse(client: SocketStream, refusal: Refusal) -> None:
+    """Answer, and read on for a while: a client that is still sending would not see the answer otherwise."""
+    reason = refusal.text.partition("\n")[0][:200]
+    with anyio.move_on_after(_LINGER_SECONDS):
+        await client.send(simple_response(refusal.status, reason, refusal.text.rstrip("\n") + "\n"))
+        await client.send_eof()
+        drained = 0
+        while drained < _LINGER_BYTES:
+            drained += len(await client.receive())

@@ -1,0 +1,372 @@
+import contextlib
+import hashlib
+import socket
+import stat
+import struct
+import sys
+import threading
+import time
+import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPResponse
+from pathlib import Path
+
+import pytest
+from proxy_kit import OK, answer, echo, proxying, read_all, read_head, resolving, serving, status
+
+from lmagent.core.errors import ConfigError, SandboxError
+from lmagent.sandbox.proxy import AllowListProxy, Bounds, Decision, find_python
+
+BIG = 20 * 1024 * 1024
+
+
+def test_a_request_to_a_listed_server_is_passed_on_with_the_host_of_its_target():
+    with serving(answer(OK)) as server, proxying(server.at) as proxy:
+        reply = proxy.get(
+            f"http://{server.at}/a?b=%20c",
+            "Host: evil.example",
+            "Proxy-Authorization: Basic eDp5",
+            "Connection: keep-alive, X-Hop",
+            "X-Hop: 1",
+            "Upgrade: websocket",
+            "Accept: */*",
+        )
+    assert reply == b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok"
+    expected = f"GET /a?b=%20c HTTP/1.1\r\nHost: {server.at}\r\nAccept: */*\r\nConnection: close"
+    assert server.heads == [expected.encode()]
+    assert proxy.decisions == [Decision("127.0.0.1", server.port, True, "listed")]
+
+
+def test_a_server_that_is_not_listed_gets_nothing_and_the_answer_says_how_to_allow_it():
+    with serving(answer(OK)) as server, proxying("example.com", f"127.0.0.1:{server.port + 1}") as proxy:
+        for reply in (proxy.get(f"http://{server.at}/"), proxy.say(f"CONNECT {server.at} HTTP/1.1\r\n\r\n".encode())):
+            assert reply.startswith(b"HTTP/1.1 403 Blocked by lmagent: " + server.at.encode())
+            assert f"--allow-host {server.at}".encode() in reply.partition(b"\r\n\r\n")[2]
+    assert not server.heads
+    assert [decision.allowed for decision in proxy.decisions] == [False, False]
+
+
+def test_a_tunnel_carries_bytes_both_ways_and_each_half_ends_by_itself():
+    with serving(echo) as server, proxying(server.at) as proxy, proxy.connect() as client:
+        client.sendall(f"CONNECT {server.at} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        assert read_head(client) == (b"HTTP/1.1 200 Connection established", b"")
+        client.sendall(b"hello\r\n\r\n\x00\xff")
+        client.shutdown(socket.SHUT_WR)
+        assert read_all(client) == b"\x00\xff"
+
+
+def test_without_a_written_port_a_tunnel_leads_to_443_only():
+    with proxying("example.com", resolve=resolving()) as proxy:
+        assert status(proxy.say(b"CONNECT example.com:443 HTTP/1.1\r\n\r\n")) == 502
+        assert status(proxy.say(b"CONNECT example.com:80 HTTP/1.1\r\n\r\n")) == 403
+        assert status(proxy.get("http://example.com/")) == 502
+        assert status(proxy.get("http://example.com:8080/")) == 403
+    assert [decision.allowed for decision in proxy.decisions] == [True, False, True, False]
+
+
+PRIVATE = """
+127.0.0.1 127.8.8.8 0.0.0.0 10.1.2.3 172.16.0.1 172.31.255.255 192.168.1.1 169.254.169.254 100.64.0.1 100.100.100.200
+192.0.0.192 198.18.0.1 203.0.113.9 192.0.2.1 198.51.100.1 192.88.99.1 168.63.129.16 224.0.0.1 239.255.255.255 240.0.0.1
+255.255.255.255 ::1 :: fe80::1 fc00::1 fd00:ec2::254 ff02::1 ::ffff:127.0.0.1 ::ffff:8.8.8.8 ::127.0.0.1
+64:ff9b::7f00:1 64:ff9b:1::1 2002:7f00:1::1 2001:0:4136::1 2001:db8::1 100::1 fec0::1 fe80::1%lo
+"""
+
+
+@pytest.mark.parametrize("address", PRIVATE.split())
+def test_a_listed_name_that_resolves_to_an_address_off_the_internet_is_refused(address: str):
+    with proxying("rebind.example:80", resolve=resolving(address)) as proxy:
+        reply = proxy.get("http://rebind.example/")
+    assert status(reply) == 403
+    assert b"not on the internet" in reply
+    assert not proxy.decisions[-1].allowed
+
+
+def test_a_name_listed_with_ip_may_be_on_the_local_network_but_is_never_a_metadata_server():
+    with serving(answer(OK)) as server:
+        with proxying(f"ip:nas.home:{server.port}", resolve=resolving("127.0.0.1")) as proxy:
+            assert status(proxy.get(f"http://nas.home:{server.port}/")) == 200
+        for address in ("169.254.169.254", "100.100.100.200", "fd00:ec2::254", "0.0.0.0", "224.0.0.1"):
+            with proxying(f"ip:nas.home:{server.port}", resolve=resolving(address)) as proxy:
+                assert status(proxy.get(f"http://nas.home:{server.port}/")) == 403
+    assert server.heads[0].split(b"\r\n")[1] == f"Host: nas.home:{server.port}".encode()
+
+
+def test_the_addresses_of_a_name_are_tried_in_turn_and_the_bad_ones_left_out():
+    with serving(answer(OK)) as server:
+        with proxying(f"localhost:{server.port}", resolve=resolving("169.254.169.254", "::1", "127.0.0.1")) as proxy:
+            assert status(proxy.get(f"http://localhost:{server.port}/")) == 200
+
+
+def test_an_unknown_host_is_asked_about_once_and_the_answer_holds():
+    asked: list[tuple[str, int]] = []
+
+    async def decide(host: str, port: int) -> bool:
+        asked.append((host, port))
+        return host == "yes.example"
+
+    with proxying(decide=decide, resolve=resolving()) as proxy, ThreadPoolExecutor(20) as pool:
+        assert set(map(status, pool.map(proxy.get, ["http://yes.example/"] * 10))) == {502}
+        assert set(map(status, pool.map(proxy.get, ["http://no.example/"] * 10))) == {403}
+    assert asked == [("yes.example", 80), ("no.example", 80)]
+    assert [decision.reason for decision in proxy.decisions[:10]] == ["approved"] * 10
+
+
+def test_nobody_is_asked_about_private_addresses_and_not_about_more_hosts_than_a_person_can_bear():
+    asked: list[str] = []
+
+    async def decide(host: str, port: int) -> bool:
+        asked.append(host)
+        return True
+
+    bounds = Bounds(questions=3)
+    with proxying(decide=decide, resolve=resolving("10.0.0.1"), bounds=bounds) as proxy:
+        for host in ("127.0.0.1", "localhost", "a.localhost", "[::1]", "192.168.0.1", "169.254.169.254"):
+            assert status(proxy.get(f"http://{host}:8080/")) == 403
+        for number in range(6):
+            assert status(proxy.get(f"http://h{number}.example/")) == 403
+    assert asked == ["h0.example", "h1.example", "h2.example"]
+
+
+def test_a_question_that_fails_is_a_no_and_the_proxy_goes_on():
+    async def decide(host: str, port: int) -> bool:
+        raise RuntimeError("nobody there")
+
+    with serving(answer(OK)) as server, proxying(server.at, decide=decide) as proxy:
+        assert status(proxy.get("http://a.example/")) == 403
+        assert status(proxy.get(f"http://{server.at}/")) == 200
+    assert "nobody there" in proxy.decisions[0].reason
+
+
+HOSTILE_HEADERS = {
+    "two lengths": b"Content-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",
+    "the same length twice": b"Content-Length: 3\r\nContent-Length: 3\r\n\r\nabc",
+    "a list of lengths": b"Content-Length: 3, 3\r\n\r\nabc",
+    "a length with a sign": b"Content-Length: +3\r\n\r\nabc",
+    "a hexadecimal length": b"Content-Length: 0x3\r\n\r\nabc",
+    "a negative length": b"Content-Length: -1\r\n\r\n",
+    "an empty length": b"Content-Length:\r\n\r\n",
+    "a length and chunks": b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "chunks and a length": b"Transfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n0\r\n\r\n",
+    "chunked twice": b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "another coding": b"Transfer-Encoding: identity\r\n\r\n",
+    "two codings": b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+    "a coding in disguise": b"Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
+    "a vertical tab": b"Transfer-Encoding: \x0bchunked\r\n\r\n0\r\n\r\n",
+    "space before the colon": b"Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n",
+    "a folded header": b"X: 1\r\n Transfer-Encoding: chunked\r\n\r\n",
+    "a bare line feed": b"X: 1\nContent-Length: 3\r\n\r\nabc",
+    "a bare carriage return": b"X: 1\rContent-Length: 3\r\n\r\nabc",
+    "a NUL": b"X: 1\x00\r\n\r\n",
+    "a header without colon": b"X\r\n\r\n",
+    "a header without name": b": x\r\n\r\n",
+    "two requests": b"\r\nGET http://127.0.0.1:1/ HTTP/1.1\r\n\r\n",
+    "more than the length": b"Content-Length: 3\r\n\r\nabcGET / HTTP/1.1\r\n\r\n",
+    "too many headers": b"X: 1\r\n" * 300 + b"\r\n",
+    "a header without end": b"X: " + b"a" * 200_000,
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE_HEADERS)
+def test_a_message_that_two_could_read_differently_is_refused(name: str):
+    with serving(answer(OK)) as server, proxying(server.at) as proxy:
+        reply = proxy.say(f"POST http://{server.at}/ HTTP/1.1\r\n".encode() + HOSTILE_HEADERS[name])
+        assert status(reply) in (400, 431)
+        assert status(proxy.get(f"http://{server.at}/")) == 200
+    assert len(server.heads) == 1
+    assert [decision.allowed for decision in proxy.decisions] == [False, True]
+
+
+BAD_CHUNKS = (b"x\r\n", b"-1\r\n", b"3\r\nabcXX0\r\n\r\n", b"0x3\r\nabc\r\n", b" 3\r\nabc\r\n", b"3\nabc\n0\n\n\r\n")
+
+
+@pytest.mark.parametrize("chunks", [*BAD_CHUNKS, b"3;" + b"e" * 9000, b"0\r\n" + b"X: 1\r\n" * 300])
+def test_malformed_chunks_end_the_request(chunks: bytes):
+    def never(connection: socket.socket, rest: bytes) -> None:
+        while connection.recv(65536):
+            pass
+
+    with serving(never) as server, proxying(server.at) as proxy:
+        head = f"POST http://{server.at}/ HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
+        assert status(proxy.say(head + chunks)) == 400
+
+
+def test_chunks_are_written_anew_without_extensions_and_trailers_and_nothing_follows_them():
+    got: list[bytes] = []
+
+    def keep(connection: socket.socket, rest: bytes) -> None:
+        while b"0\r\n\r\n" not in rest:
+            rest += connection.recv(65536)
+        connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2;a=b\r\nok\r\n0\r\nT: 1\r\n\r\nmore")
+        got.append(rest + read_all(connection))
+
+    with serving(keep) as server, proxying(server.at) as proxy:
+        head = f"POST http://{server.at}/ HTTP/1.1\r\nTransfer-Encoding: Chunked\r\n\r\n".encode()
+        smuggled = b"GET /secret HTTP/1.1\r\nHost: x\r\n\r\n"
+        reply = proxy.say(head + b'3;name="v"\r\nabc\r\n000\r\nTrailer: 1\r\n\r\n' + smuggled)
+    assert reply.endswith(b"\r\n\r\n2\r\nok\r\n0\r\n\r\n")
+    assert got == [b"3\r\nabc\r\n0\r\n\r\n"]
+
+
+ANSWERS = {
+    b"": 502,
+    b"garbage\r\n\r\n": 502,
+    b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n": 502,
+    b"HTTP/1.1 101 Switching Protocols\r\n\r\n": 502,
+    b"HTTP/1.1 200 OK\r\nX: " + b"a" * 200_000: 502,
+    b"HTTP/1.1 100 Continue\r\n\r\n" * 20: 502,
+    b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + OK: 200,
+    b"HTTP/1.0 200 OK\r\n\r\nuntil the end": 200,
+    b"HTTP/1.1 204 No Content\r\n\r\n": 204,
+    b"HTTP/1.1 304 Not Modified\r\nContent-Length: 99\r\n\r\n": 304,
+    b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\ncut": 200,
+}
+
+
+@pytest.mark.parametrize("data", ANSWERS, ids=lambda data: repr(data[:40]))
+def test_whatever_a_server_answers_the_client_gets_an_answer(data: bytes):
+    with serving(answer(data)) as server, proxying(server.at) as proxy:
+        assert status(proxy.get(f"http://{server.at}/")) == ANSWERS[data]
+
+
+def test_a_client_that_waits_for_a_continue_gets_one_and_the_server_never_sees_it():
+    def reply(connection: socket.socket, rest: bytes) -> None:
+        while len(rest) < 3:
+            rest += connection.recv(10)
+        connection.sendall(OK)
+
+    with serving(reply) as server, proxying(server.at) as proxy, proxy.connect() as client:
+        head = f"PUT http://{server.at}/ HTTP/1.1\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n"
+        client.sendall(head.encode())
+        assert read_head(client)[0] == b"HTTP/1.1 100 Continue"
+        client.sendall(b"abc")
+        assert status(read_all(client)) == 200
+    assert b"xpect" not in server.heads[0]
+
+
+def test_servers_that_reset_and_clients_that_vanish_leave_the_proxy_working():
+    def reset(connection: socket.socket, rest: bytes) -> None:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.close()
+
+    dead = f"127.0.0.1:{free()}"
+    with serving(reset) as bad, serving(echo) as good, proxying(bad.at, good.at, dead) as proxy:
+        for number in range(30):
+            assert status(proxy.get(f"http://{bad.at}/")) == 502
+            with proxy.connect() as client:
+                client.sendall(b"\x16\x03\x01garbage" if number % 3 else b"CONNECT ")
+            with proxy.connect() as client:
+                client.sendall(f"CONNECT {good.at} HTTP/1.1\r\n\r\n".encode()[: 10 + number])
+            with proxy.connect() as client:
+                client.sendall(f"POST http://{good.at}/ HTTP/1.1\r\nContent-Length: 99\r\n\r\npart".encode())
+        with proxy.connect() as client:
+            client.sendall(f"CONNECT {bad.at} HTTP/1.1\r\n\r\n".encode())
+            assert read_head(client)[0].startswith(b"HTTP/1.1 200")
+            with contextlib.suppress(ConnectionError):
+                client.sendall(b"hello\r\n\r\n")
+            assert read_all(client) == b""
+        assert status(proxy.say(f"CONNECT {good.at} HTTP/1.1\r\n\r\n".encode() + b"early")) == 400
+        assert status(proxy.get(f"http://{dead}/")) == 502
+
+
+def test_slow_heads_and_idle_tunnels_are_cut():
+    def hang(connection: socket.socket, rest: bytes) -> None:
+        connection.recv(1)
+
+    with serving(hang) as server, proxying(server.at, bounds=Bounds(head=0.2, idle=0.2)) as proxy:
+        assert status(proxy.say(b"GET http://")) == 408
+        assert status(proxy.get(f"http://{server.at}/")) == 504
+        with proxy.connect() as client:
+            client.sendall(f"CONNECT {server.at} HTTP/1.1\r\n\r\n".encode())
+            assert read_all(client) == b"HTTP/1.1 200 Connection established\r\n\r\n"
+
+
+def test_more_connections_than_allowed_wait_for_their_turn():
+    now = peak = 0
+    lock = threading.Lock()
+
+    def count(connection: socket.socket, rest: bytes) -> None:
+        nonlocal now, peak
+        with lock:
+            now += 1
+            peak = max(peak, now)
+        time.sleep(0.01)
+        with lock:
+            now -= 1
+        connection.sendall(OK)
+
+    with serving(count) as server, proxying(server.at, bounds=Bounds(connections=4)) as proxy:
+        with ThreadPoolExecutor(50) as pool:
+            replies = list(pool.map(proxy.get, [f"http://{server.at}/"] * 50))
+    assert set(map(status, replies)) == {200}
+    assert peak <= 4
+
+
+def test_fifty_parallel_requests_are_all_answered():
+    with serving(answer(OK)) as server, proxying(server.at) as proxy, ThreadPoolExecutor(50) as pool:
+        replies = list(pool.map(proxy.get, [f"http://{server.at}/{number}" for number in range(50)]))
+    assert set(map(status, replies)) == {200}
+    assert len(proxy.decisions) == 50
+
+
+FRAMINGS = {"length": f"Content-Length: {BIG}", "chunked": "Transfer-Encoding: chunked", "tunnel": "X: y"}
+
+
+@pytest.mark.parametrize("how", FRAMINGS)
+def test_twenty_megabytes_go_both_ways_without_being_kept(how: str):
+    block = bytes(range(256)) * 4096
+
+    def mirror(connection: socket.socket, rest: bytes) -> None:
+        connection.sendall(f"HTTP/1.1 200 OK\r\n{FRAMINGS[how]}\r\n\r\n".encode())
+        echo(connection, rest)
+
+    def send(client: socket.socket) -> None:
+        for _ in range(BIG // len(block)):
+            client.sendall(b"%x\r\n%b\r\n" % (len(block), block) if how == "chunked" else block)
+        if how == "chunked":
+            client.sendall(b"0\r\n\r\n")
+        client.shutdown(socket.SHUT_WR)
+
+    with serving(mirror) as server, proxying(server.at) as proxy, proxy.connect() as client:
+        if how == "tunnel":
+            client.sendall(f"CONNECT {server.at} HTTP/1.1\r\n\r\n".encode())
+            assert read_head(client)[1] == b""
+        tracemalloc.start()
+        client.sendall(f"POST http://{server.at}/ HTTP/1.1\r\n{FRAMINGS[how]}\r\n\r\n".encode())
+        with ThreadPoolExecutor(1) as pool:
+            sent = pool.submit(send, client)
+            response = HTTPResponse(client)
+            response.begin()
+            digest = hashlib.sha256()
+            while piece := response.read(65536):
+                digest.update(piece)
+            sent.result()
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    assert digest.digest() == hashlib.sha256(block * (BIG // len(block))).digest()
+    assert peak < 6 * 1024 * 1024
+
+
+def test_the_socket_is_for_this_user_only_and_gone_afterwards():
+    with proxying("example.com") as proxy:
+        path = Path(proxy.path)
+        assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+        assert len(str(path)) < 100
+    assert not path.parent.exists()
+
+
+def test_a_pattern_that_is_none_is_an_error_that_says_what_to_write():
+    with pytest.raises(ConfigError, match=r"\*\.com.*at least two labels"):
+        AllowListProxy(["*.com"])
+
+
+def test_without_a_python_inside_there_is_a_clear_error(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("os.access", lambda *_: False)
+    with pytest.raises(SandboxError, match="python3") as failure:
+        find_python()
+    assert "apt install python3" in failure.value.fix
+    assert find_python([Path(sys.base_prefix)]) == str(Path(sys.executable).resolve())
+
+
+def free() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
