@@ -38,6 +38,11 @@ class Confined:
         """What commands may reach."""
         return self._settings.sandbox_hosts
 
+    @property
+    def memory_mb(self) -> int:
+        """Memory of one command, MiB."""
+        return self._settings.sandbox_memory_mb
+
     async def get(self) -> Sandbox:
         """The sandbox.
 

@@ -209,11 +209,16 @@ class Host(Struct):
             workspace=self.workspace,
             rules=self.rules,
             attended=self.attended,
-            notes=self.registry.notes_of(session),
+            notes=(*self.registry.notes_of(session), self._catalogue),
             secrets=self.settings.secrets,
             snapshots=self.snapshots,
             served_window=self.served_window if asks else None,
         )
+
+    def _catalogue(self) -> str:
+        """The tools that are called through use_tool, for the tail: it may grow without changing the tool block."""
+        text = self.toolbox.catalogue()
+        return f"<tools>\n{text}\n</tools>" if text else ""
 
     async def aclose(self) -> None:
         """Release the sessions and the connections."""

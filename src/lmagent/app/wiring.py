@@ -32,7 +32,10 @@ from lmagent.providers.retry import RetryPolicy
 from lmagent.providers.transport import HttpTransport, Timeouts, Transport
 from lmagent.store.jsonl import JsonlStore
 from lmagent.tools.artifact import read_artifact_tool
+from lmagent.tools.git import git_tools
 from lmagent.tools.jobs import Jobs, jobs_tool
+from lmagent.tools.kernel import Kernels
+from lmagent.tools.python_tool import python_tool
 from lmagent.tools.recall import recall_tool
 from lmagent.tools.registry import builtin_tools
 from lmagent.tools.shell import ShellRunner, shell_tool
@@ -135,12 +138,18 @@ def features(registry: Registry, say: Say = lambda _: None) -> None:
 
 
 def commands_in_a_sandbox(registry: Registry) -> None:
-    """shell and jobs."""
+    """shell, jobs, python and git."""
     spill = registry.workspace / ".lmagent" / "spill"
     jobs = Jobs(spill)
     runner = ShellRunner(registry.confined.get, registry.records.events, spill, jobs, registry.confined.hosts)
     registry.tool(shell_tool(runner))
     registry.tool(jobs_tool(jobs))
+    kernels = Kernels()
+    memory = registry.confined.memory_mb
+    registry.tool(python_tool(registry.confined.get, kernels, memory_mb=memory))
+    registry.closers.append(kernels.aclose)
+    for tool in git_tools(registry.confined.get):
+        registry.tool(tool)
     registry.session_notes.append(jobs.note)
     registry.closers.append(jobs.aclose)
 

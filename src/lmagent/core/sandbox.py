@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct, field
 
@@ -137,9 +137,21 @@ class Running(Protocol):
         """
         ...
 
+    def mark(self) -> None:
+        """Before it is told to do more: what was done meanwhile was not its doing."""
+        ...
+
+    def inspect(self) -> tuple[str, ...]:
+        """What the sandbox did about what it has done since `mark`, in words; see `Exit.notes`."""
+        ...
+
     def kill(self) -> None:
         """Kill it with everything that it started; `wait` returns soon after."""
         ...
+
+
+GetSandbox: TypeAlias = "Callable[[], Awaitable[Sandbox]]"
+"""Gives the sandbox of a workspace; raises SandboxError where there is none."""
 
 
 class Sandbox(Protocol):

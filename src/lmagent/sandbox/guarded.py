@@ -60,6 +60,14 @@ class _GuardedRunning:
             raise
         return replace(end, notes=(*end.notes, *map(_words, self._look())))
 
+    def mark(self) -> None:
+        """What changed since the last look is the user's."""
+        self._mark = self._guard.baseline()
+
+    def inspect(self) -> tuple[str, ...]:
+        """Look while it goes on."""
+        return tuple(map(_words, self._look()))
+
     def _look(self) -> tuple[Finding, ...]:
         return self._guard.check(self._mark)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import codecs
 import contextlib
 import os
-import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -30,7 +29,6 @@ _HEAD = EXCERPT * 2 // 3
 _TAIL = EXCERPT - _HEAD
 _SHOW_EVERY = 0.05
 _SHOW_AT_MOST = 4096
-_OVERDRAWN = re.compile(r"[^\n]*\r(?=[^\n\r])")
 
 
 class Collector:
@@ -143,7 +141,8 @@ class Collector:
 
 def clean(raw: bytes) -> str:
     """Output as text: overdrawn lines reduced to their last state, no escapes, undecodable bytes replaced."""
-    return printable(_OVERDRAWN.sub("", raw.decode("utf-8", "replace")))
+    lines = raw.decode("utf-8", "replace").split("\n")
+    return printable("\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines))
 
 
 def remove_leftovers(folder: Path) -> None:

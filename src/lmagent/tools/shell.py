@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 
 from lmagent.core.errors import ToolError
 from lmagent.core.events import DurableEvent
-from lmagent.core.sandbox import Exec, Exit, Sandbox, Stream
+from lmagent.core.sandbox import Exec, Exit, GetSandbox, Sandbox, Stream
 from lmagent.core.tool import Tool, ToolContext, ToolOutput
 from lmagent.tools.collect import Collector
 from lmagent.tools.jobs import Jobs
@@ -22,9 +22,6 @@ LARGEST = 1_500_000
 """Characters of a command: the kernel's limit on all arguments is 2 MiB."""
 
 _INVALID: dict[str, object] = {"code": "invalid_arguments"}
-
-GetSandbox = Callable[[], Awaitable[Sandbox]]
-"""Gives the sandbox of the workspace; raises SandboxError when there is none."""
 
 
 class Shell(Struct, frozen=True):

@@ -143,6 +143,13 @@ class FakeRunning:
         """See `lmagent.core.sandbox.Running`."""
         self.sent += data
 
+    def mark(self) -> None:
+        """See `lmagent.core.sandbox.Running`."""
+
+    def inspect(self) -> tuple[str, ...]:
+        """See `lmagent.core.sandbox.Running`."""
+        return ()
+
     def kill(self) -> None:
         """See `lmagent.core.sandbox.Running`."""
         self._killed.set()

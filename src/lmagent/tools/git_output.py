@@ -1,0 +1,195 @@
+"""What git prints, read and put into few words.
+
+`git status --porcelain=v2 --branch -z`: the format is that of git-status(1), "Porcelain Format Version 2".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from lmagent.tools.sanitize import printable
+from lmagent.tools.walk import withheld
+
+MOST = 100
+"""Entries of a list that are shown."""
+
+
+class Change(Struct, frozen=True):
+    """A path that differs.
+
+    Attributes:
+        kind: git's letter: M, A, D, R, C, T; of a conflict both (`UU`).
+        path: where it is.
+        origin: where it was, of a rename or copy.
+    """
+
+    kind: str
+    path: str
+    origin: str = ""
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The names that it tells."""
+        return tuple(filter(None, (self.path, self.origin)))
+
+    def __str__(self) -> str:
+        return f"{self.kind} {f'{name(self.origin)} -> ' if self.origin else ''}{name(self.path)}"
+
+
+class Status(Struct, frozen=True):
+    """The state of a repository.
+
+    Attributes:
+        branch: the current one; empty when HEAD is detached.
+        commit: the commit that HEAD is at; empty when there is none yet.
+        upstream: the branch that it follows.
+        ahead: commits that the upstream has not.
+        behind: commits of the upstream that it has not.
+        gone: the upstream is not there.
+        staged: what a commit would hold.
+        changed: what differs from what is staged.
+        conflicts: what a merge left unmerged.
+        untracked: paths that git does not know; folders end with a slash.
+        left_out: paths that permission rules hide.
+    """
+
+    branch: str = ""
+    commit: str = ""
+    upstream: str = ""
+    ahead: int = 0
+    behind: int = 0
+    gone: bool = False
+    staged: tuple[Change, ...] = ()
+    changed: tuple[Change, ...] = ()
+    conflicts: tuple[Change, ...] = ()
+    untracked: tuple[str, ...] = ()
+    left_out: int = 0
+
+    @property
+    def clean(self) -> bool:
+        """Whether there is nothing to tell."""
+        return not (self.staged or self.changed or self.conflicts or self.untracked)
+
+    def without(self, hidden: Callable[[str], bool]) -> Status:
+        """The same without the paths that are hidden."""
+
+        def seen(changes: Sequence[Change]) -> tuple[Change, ...]:
+            return tuple(change for change in changes if not any(map(hidden, change.paths)))
+
+        shown = replace(
+            self,
+            staged=seen(self.staged),
+            changed=seen(self.changed),
+            conflicts=seen(self.conflicts),
+            untracked=tuple(path for path in self.untracked if not hidden(path.rstrip("/"))),
+        )
+        return replace(shown, left_out=len(self.every_path() - shown.every_path()))
+
+    def every_path(self) -> frozenset[str]:
+        """All paths that it names."""
+        changes = (*self.staged, *self.changed, *self.conflicts)
+        return frozenset((*(path for change in changes for path in change.paths), *self.untracked))
+
+
+def parse_status(raw: bytes) -> Status:
+    """The status from git's output."""
+    headers = dict[str, str]()
+    staged, changed, conflicts, untracked = list[Change](), list[Change](), list[Change](), list[str]()
+    records = iter(raw.decode("utf-8", "surrogateescape").split("\0"))
+    for record in records:
+        kind, _, rest = record.partition(" ")
+        if kind == "#":
+            key, _, value = rest.partition(" ")
+            headers[key] = value
+        elif kind == "?":
+            untracked.append(rest)
+        elif kind in ("1", "2"):
+            codes, *_, path = rest.split(" ", 7 if kind == "1" else 8)
+            origin = next(records, "") if kind == "2" else ""
+            for code, into in zip(codes, (staged, changed), strict=False):
+                if code != ".":
+                    into.append(Change(code, path, origin if code in "RC" else ""))
+        elif kind == "u":
+            codes, *_, path = rest.split(" ", 9)
+            conflicts.append(Change(codes, path))
+    branch, commit = headers.get("branch.head", ""), headers.get("branch.oid", "")
+    ahead, _, behind = headers.get("branch.ab", "+0 -0").partition(" ")
+    return Status(
+        branch="" if branch == "(detached)" else branch,
+        commit="" if commit == "(initial)" else commit[:10],
+        upstream=headers.get("branch.upstream", ""),
+        ahead=int(ahead),
+        behind=-int(behind or 0),
+        gone="branch.upstream" in headers and "branch.ab" not in headers,
+        staged=tuple(staged),
+        changed=tuple(changed),
+        conflicts=tuple(conflicts),
+        untracked=tuple(untracked),
+    )
+
+
+def describe(status: Status) -> str:
+    """The status for the model."""
+    parts = [_where(status) + (", clean" if status.clean and not status.left_out else "")]
+    parts += lists(status)
+    if status.left_out:
+        parts.append(f"({withheld(status.left_out)})")
+    return "\n".join(parts)
+
+
+def lists(status: Status) -> list[str]:
+    """Its lists, without empty ones."""
+    titled: tuple[tuple[str, Iterable[object], int], ...] = (
+        ("conflicts", status.conflicts, len(status.conflicts)),
+        ("staged", status.staged, len(status.staged)),
+        ("changed, not staged", status.changed, len(status.changed)),
+        ("untracked", map(name, status.untracked), len(status.untracked)),
+    )
+    return [listed(title, list(map(str, entries))) for title, entries, count in titled if count]
+
+
+def listed(title: str, entries: Sequence[str]) -> str:
+    """A title and what stands under it."""
+    shown = [f"  {entry}" for entry in entries[:MOST]]
+    if len(entries) > MOST:
+        shown.append(f"  … and {len(entries) - MOST} more")
+    return "\n".join([f"{title} ({len(entries)}):", *shown])
+
+
+def name(path: str) -> str:
+    """A path on one line; quoted where it holds what could be taken for something else."""
+    plain = printable(path) == path and not any(char in path for char in '\n\t"\\')
+    return path if plain and path == path.strip() else json.dumps(path, ensure_ascii=not _writable(path))
+
+
+def _writable(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:  # bytes that are no UTF-8
+        return False
+    return printable(path.replace("\n", "").replace("\t", "")) == path.replace("\n", "").replace("\t", "")
+
+
+def _where(status: Status) -> str:
+    at = f"branch {name(status.branch)}" if status.branch else f"detached HEAD at {status.commit}"
+    if not status.commit:
+        at += ", no commits yet"
+    if not status.upstream:
+        return at
+    if status.gone:
+        return f"{at} ({name(status.upstream)} is gone)"
+    apart = [f"{word} {count}" for word, count in (("ahead", status.ahead), ("behind", status.behind)) if count]
+    return f"{at} ({' and '.join(apart) or 'level with'}{' of' if apart else ''} {name(status.upstream)})"
+
+
+def diff_text(raw: bytes) -> str:
+    """A diff as text. Line ends are shown where they differ between what went and what came."""
+    text = raw.decode("utf-8", "replace")
+    if "\r" in text:
+        ends = {line.endswith("\r") for line in text.split("\n") if line[:1] in ("+", "-")}
+        text = text.replace("\r\n", "\\r\n" if len(ends) > 1 else "\n")
+    return printable(text)

@@ -1,0 +1,155 @@
+"""Running git in the sandbox.
+
+A repository is not trusted: its configuration and hooks may be anybody's. What git would run by itself is switched off
+(`research/sandbox.md` §9); the filters that remain run in the sandbox, like any command.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from lmagent.core.errors import ToolError
+from lmagent.core.sandbox import Exec, Exit, GetSandbox, Stream
+from lmagent.tools.git_output import Status, parse_status
+from lmagent.tools.sanitize import one_line, printable
+
+KEPT = 16 << 20
+"""Bytes of a git's output that are kept."""
+
+TIMEOUT = 120.0
+
+LITERAL = ":(top,literal)"
+"""Before a path: what looks like a pattern in it is none."""
+
+_OFF = (
+    *("core.hooksPath=/dev/null", "core.fsmonitor=false", "core.untrackedCache=false", "diff.external="),
+    *("core.pager=cat", "core.editor=true", "commit.gpgSign=false", "log.showSignature=false", "color.ui=false"),
+    *("gc.auto=0", "maintenance.auto=false", "submodule.recurse=false", "core.quotePath=false"),
+    *("i18n.commitEncoding=utf-8", "i18n.logOutputEncoding=utf-8"),
+    "safe.directory=*",  # the owner may have no name in the sandbox
+)
+_ENV = {
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_TERMINAL_PROMPT": "0",
+    "LC_ALL": "C.UTF-8",  # its messages are read here
+    "LANGUAGE": "",
+}
+_STATUS = ("status", "--porcelain=v2", "--branch", "-z")
+
+
+class Done(Struct, frozen=True):
+    """A git that ended."""
+
+    end: Exit
+    out: bytes
+    errors: str
+
+    @property
+    def ok(self) -> bool:
+        """Whether it did what it was asked."""
+        return self.end.code == 0 and self.end.reason == "exit"
+
+
+class Git:
+    """Runs git.
+
+    Args:
+        sandbox: where.
+        author: name and address for commits in a repository that has none.
+    """
+
+    def __init__(self, sandbox: GetSandbox, author: tuple[str, str]) -> None:
+        self._sandbox = sandbox
+        self._author = author
+        self.notes = list[str]()
+
+    async def ask(self, *arguments: str, read: bool = True, settings: Sequence[str] = ()) -> Done:
+        """Run it and return what came of it, unless there is no repository or no git.
+
+        Args:
+            arguments: the command and its arguments.
+            read: it may take no lock.
+            settings: more `key=value` settings.
+
+        Raises:
+            SandboxError: nothing was run.
+            ToolError: there is no git, or no repository, or it took too long.
+        """
+        sandbox = await self._sandbox()
+        options = [part for setting in (*_OFF, *settings) for part in ("-c", setting)]
+        locks = ("--no-optional-locks",) if read else ()
+        # Above the workspace is nothing of its own, whatever a backend lets be seen there.
+        env = {**_ENV, "GIT_CEILING_DIRECTORIES": os.path.dirname(sandbox.root)}
+        out, errors = bytearray(), bytearray()
+
+        def take(stream: Stream, piece: bytes) -> None:
+            into = errors if stream == "stderr" else out
+            into.extend(piece[: max(KEPT - len(into), 0)])
+
+        running = await sandbox.start(Exec(("git", *locks, *options, *arguments), env=env, timeout=TIMEOUT), take)
+        end = await running.wait()
+        self.notes += [note for note in end.notes if note not in self.notes]
+        done = Done(end, bytes(out), printable(errors.decode("utf-8", "replace")).replace(LITERAL, "").strip())
+        if not done.ok:
+            _require_repository(arguments[0], done)
+        return done
+
+    async def run(self, *arguments: str, read: bool = True, whole: bool = False) -> Done:
+        """The same, where a failure is the model's to hear of.
+
+        Args:
+            arguments: the command and its arguments.
+            read: it may take no lock.
+            whole: part of its output is of no use: what is hidden is picked from it.
+
+        Raises:
+            SandboxError: nothing was run.
+            ToolError: it failed.
+        """
+        done = await self.ask(*arguments, read=read)
+        if not done.ok:
+            raise failed(arguments[0], done)
+        if whole and len(done.out) >= KEPT:
+            raise ToolError("There are too many paths to list. Name fewer.", data={"code": "too_many"})
+        return done
+
+    async def status(self, *pathspecs: str, every: bool = False) -> Status:
+        """The status of the repository, or of some paths of it; `every` untracked file, or their folders."""
+        untracked = f"--untracked-files={'all' if every else 'normal'}"
+        return parse_status((await self.run(*_STATUS, untracked, "--", *pathspecs, whole=True)).out)
+
+    async def identity(self) -> list[str]:
+        """Settings for a commit: whose it is, where the repository does not say."""
+        found = (await self.ask("config", "--null", "--get-regexp", r"^user\.(name|email)$")).out
+        known = {entry.split(b"\n", 1)[0].decode().lower() for entry in found.split(b"\0") if entry}
+        mine = dict(zip(("user.name", "user.email"), self._author, strict=True))
+        return [f"{key}={value}" for key, value in mine.items() if key not in known]
+
+
+def _require_repository(command: str, done: Done) -> None:
+    if done.end.code == 127:
+        raise ToolError("There is no git where commands run.", data={"code": "no_git"})
+    if done.end.reason != "exit":
+        why = {"timeout": f"took more than {TIMEOUT:.0f} s", "memory": "ran out of memory"}
+        raise ToolError(f"git {command} {why.get(done.end.reason, 'was killed')}.", data={"code": done.end.reason})
+    if "not a git repository" in done.errors.lower():
+        where = done.errors.partition("not a git repository: ")[2].split("\n")[0]
+        why = f"its .git points to {one_line(where, 300)}, which commands cannot see" if where else "git init makes one"
+        raise ToolError(f"The workspace is not a git repository: {why}.", data={"code": "no_repository"})
+    if "index.lock" in done.errors and "File exists" in done.errors:
+        raise ToolError(
+            "Another git is at work here: .git/index.lock exists. Try again; if it stays, remove it.",
+            data={"code": "locked"},
+        )
+
+
+def failed(command: str, done: Done) -> ToolError:
+    """The error for a git that failed, in its own words."""
+    said = "\n".join(line for line in done.errors.split("\n") if not line.startswith("hint:"))
+    said = said or done.out.decode("utf-8", "replace")
+    words = printable(said).removeprefix("fatal: ").removeprefix("error: ").strip()[:2000]
+    return ToolError(f"git {command} failed: {words}", data={"code": "git", "exit_code": done.end.code})

@@ -1,0 +1,333 @@
+"""Kernel, inside: runs cells and keeps their variables. Its text is sent to a bare `python3`, 3.8 or newer.
+
+Frames on the private channel, both ways: 4 bytes length (big-endian), then JSON.
+
+    in   {"id": 1, "code": "…", "marker": "…"}                 run a cell
+         {"id": 1, "interrupt": true}                          raise KeyboardInterrupt in it
+    out  {"ready": true}
+         {"id": 1, "value": "…", "error": "…", "exit": "…", "threads": 0, "marked": true}
+
+Cells print to the process's own output, as do their children and C code. When a cell is over, the marker is written
+there too: it tells the host where the cell's output ends.
+
+The main thread runs the cells, a second one reads frames: that is how an interrupt gets in.
+"""
+
+from __future__ import annotations
+
+import _thread
+import ast
+import contextlib
+import faulthandler
+import fcntl
+import io
+import json
+import linecache
+import os
+import queue
+import select
+import signal
+import struct
+import sys
+import threading
+import traceback
+import types
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+OWN = "<lmagent>"
+"""File name that the host compiles this text under; frames of it are never shown."""
+
+LONGEST_VALUE = 100_000
+LONGEST_ERROR = 50_000
+OUT_OF_THE_WAY = 900
+"""Number from which our own descriptors are: what closes or reuses small numbers does not hit them."""
+
+CUT_OFF = 70
+"""Exit status where the channel is gone; the host reads it."""
+
+_COROUTINE = 0x80  # inspect.CO_COROUTINE
+_LIBRARY = os.path.dirname(os.__file__)
+
+
+class Raw(io.RawIOBase):
+    """A descriptor, written whole: a child may have made it non-blocking, and then nothing may be lost."""
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__()
+        self._descriptor = descriptor
+
+    def writable(self) -> bool:
+        """Yes."""
+        return True
+
+    def fileno(self) -> int:
+        """For `subprocess` and the like."""
+        return self._descriptor
+
+    def write(self, data: Any) -> int:
+        """All of it."""
+        return write_all(self._descriptor, data)
+
+
+def write_all(descriptor: int, data: Any) -> int:
+    """Write everything; returns how much that was."""
+    view = memoryview(data).cast("B")
+    size = len(view)
+    while view:
+        try:
+            view = view[os.write(descriptor, view) :]
+        except BlockingIOError:
+            select.select([], [descriptor], [])
+    return size
+
+
+class Kernel:
+    """Runs cells in one namespace, that of a module `__main__`, so that what they define can be pickled."""
+
+    def __init__(self, channel: int) -> None:
+        self._channel = _away(channel)
+        self._stdout, self._stderr, self._null = _away(1, True), _away(2, True), os.open(os.devnull, os.O_RDONLY)
+        self._null = _away(self._null)
+        self._own = sys.modules["__main__"]  # kept: a module that goes takes its names with it
+        self._module = types.ModuleType("__main__")
+        self._pid = os.getpid()
+        self._main = threading.get_ident()
+        self._cells: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        self._loop: Any = None
+        self._current = self._wanted = 0
+        self._running = False
+        self._interrupted = False
+        self._streams: list[io.TextIOWrapper] = []
+
+    def serve(self) -> None:
+        """Run cells until the host is gone."""
+        signal.signal(signal.SIGINT, self._on_interrupt)
+        sys.modules["__main__"] = self._module
+        sys.argv[:] = [""]
+        sys.path.insert(0, "")  # after our own imports: files of the workspace must not stand in for them
+        # Python 3.12 warns at every fork of a process with a second thread. Ours is no danger: it holds no lock.
+        warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
+        _thread.start_new_thread(self._listen, ())
+        self._send({"ready": True})
+        while True:
+            request = self._cells.get()
+            reply = self._cell(request)
+            try:
+                write_all(self._stdout, request["marker"].encode())
+            except OSError:
+                reply["marked"] = False
+            self._send(reply)
+
+    def _listen(self) -> None:
+        try:
+            while True:
+                (size,) = struct.unpack(">I", self._receive(4))
+                frame = json.loads(self._receive(size).decode())
+                if not frame.get("interrupt"):
+                    self._cells.put(frame)
+                    continue
+                self._wanted = frame["id"]  # before the look at what runs: a cell that is about to begin looks at it
+                if self._wanted == self._current:
+                    signal.pthread_kill(self._main, signal.SIGINT)
+        finally:
+            os._exit(CUT_OFF)
+
+    def _receive(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            piece = os.read(self._channel, size - len(data))
+            if not piece:  # the host is gone
+                os._exit(CUT_OFF)
+            data += piece
+        return data
+
+    def _send(self, frame: dict[str, Any]) -> None:
+        data = json.dumps(frame).encode()
+        try:
+            write_all(self._channel, struct.pack(">I", len(data)) + data)
+        except OSError:  # the cell has closed it: nobody could hear of what comes
+            os._exit(CUT_OFF)
+
+    def _on_interrupt(self, *_: object) -> None:
+        if self._running:  # once a cell, and never in our own code
+            self._running = False
+            self._interrupted = True
+            raise KeyboardInterrupt
+
+    def _cell(self, request: dict[str, Any]) -> dict[str, Any]:
+        self._prepare()
+        reply: dict[str, Any] = {"id": request["id"]}
+        threads, children = set(threading.enumerate()), _descendants()
+        self._interrupted = False
+        self._current = request["id"]
+        value, error = self._attempt(self._execute, request["code"], f"<cell {request['id']}>")
+        self._leave_if_forked(error)
+        if isinstance(error, SystemExit):
+            code, _ = self._attempt(str, error.code)
+            reply["exit"] = _bounded(code or "None", LONGEST_VALUE)
+        elif error is not None:
+            text, _ = self._attempt(explain, error)
+            reply["error"] = text or f"{type(error).__name__} (its text cannot be made)"
+        elif value is not None:
+            reply["value"] = value
+        self._current = 0
+        if self._interrupted:  # nothing that it started may go on, least of all in the workspace
+            for pid in _descendants() - children:
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+        started = [one for one in threading.enumerate() if one not in threads and not one.daemon]
+        reply["threads"] = len(started)
+        self._flush()
+        return reply
+
+    def _attempt(self, function: Callable[..., Any], *arguments: Any) -> tuple[Any, BaseException | None]:
+        """Call what may run code of the user's: its result, or what it raised. Interrupts reach it."""
+        try:
+            try:
+                self._running = True
+                return function(*arguments), None
+            finally:
+                self._running = False
+        except BaseException as error:  # noqa: BLE001  whatever a cell raises ends the cell and nothing else
+            return None, error
+
+    def _execute(self, code: str, name: str) -> str | None:
+        """Run a cell; the value of its last expression in words, if it has one."""
+        if self._wanted == self._current:
+            self._interrupted = True
+            raise KeyboardInterrupt
+        # Half a character cannot be compiled; written as an escape it means the same in a string.
+        code = code.encode("utf-8", "backslashreplace").decode()
+        linecache.cache[name] = (len(code), None, code.splitlines(True), name)
+        flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        tree: Any = compile(code, name, "exec", flags | ast.PyCF_ONLY_AST, dont_inherit=True)
+        last = None
+        if tree.body and isinstance(tree.body[-1], ast.Expr):
+            last = ast.Expression(tree.body.pop().value)
+        if tree.body:
+            self._evaluate(compile(tree, name, "exec", flags, dont_inherit=True))
+        if last is None:
+            return None
+        value = self._evaluate(compile(last, name, "eval", flags, dont_inherit=True))
+        if value is None or code.rstrip().endswith(";"):
+            return None
+        return _bounded(repr(value), LONGEST_VALUE)
+
+    def _evaluate(self, code: types.CodeType) -> Any:
+        value = eval(code, self._module.__dict__)
+        return self._await(value) if code.co_flags & _COROUTINE else value
+
+    def _await(self, coroutine: Any) -> Any:
+        import asyncio  # 30 ms, for cells that await
+
+        if self._loop is None or self._loop.is_closed():
+            self._loop = asyncio.new_event_loop()
+        task = self._loop.create_task(coroutine)
+        try:
+            return self._loop.run_until_complete(task)
+        except KeyboardInterrupt:
+            if task.done():
+                if not task.cancelled():
+                    task.exception()  # else it complains that nobody asked
+                raise
+            task.cancel()
+            try:
+                return self._loop.run_until_complete(task)
+            except asyncio.CancelledError as cancelled:  # it knows where the cell was, the interrupt does not
+                raise KeyboardInterrupt().with_traceback(cancelled.__traceback__) from None
+
+    def _prepare(self) -> None:
+        """What the cells before may have changed: descriptors, streams, the signal's handler."""
+        with contextlib.suppress(OSError):
+            os.dup2(self._null, 0)
+            os.dup2(self._stdout, 1)
+            os.dup2(self._stderr, 2)
+        signal.signal(signal.SIGINT, self._on_interrupt)
+        if not self._streams or any(stream.closed for stream in self._streams):
+            # Unbuffered, so that the order with what children and C code write is kept.
+            out, err = (
+                io.TextIOWrapper(Raw(at), "utf-8", "backslashreplace", "\n", write_through=True)  # type: ignore
+                for at in (1, 2)
+            )
+            nothing = io.TextIOWrapper(io.FileIO(0, closefd=False), "utf-8", "replace")  # type: ignore
+            self._streams = [nothing, out, err]
+        sys.stdin, sys.stdout, sys.stderr = self._streams
+
+    def _flush(self) -> None:
+        with contextlib.suppress(BaseException):
+            for stream in (sys.stdout, sys.stderr):
+                stream.flush()
+            if "ctypes" in sys.modules:  # C code that printed by the C library's own buffer
+                sys.modules["ctypes"].CDLL(None).fflush(None)
+
+    def _leave_if_forked(self, error: BaseException | None) -> None:
+        """A child that the cell forked comes along here too: it must not speak for the kernel."""
+        if os.getpid() == self._pid:
+            return
+        code: Any = error.code if isinstance(error, SystemExit) else int(error is not None)
+        with contextlib.suppress(BaseException):
+            if error is not None and not isinstance(error, SystemExit):
+                sys.stderr.write(explain(error))
+        self._flush()
+        os._exit(code if isinstance(code, int) else int(code is not None))
+
+
+def explain(error: BaseException) -> str:
+    """The traceback: frames of cells and of the workspace's files, and the innermost one wherever it is."""
+    whole = traceback.TracebackException(type(error), error, error.__traceback__)
+    waiting: list[Any] = [whole]
+    while waiting:
+        one = waiting.pop()
+        frames = [frame for frame in one.stack if frame.filename != OWN]
+        cells = [at for at, frame in enumerate(frames) if frame.filename.startswith("<cell ")]
+        frames = frames[cells[0] :] if cells else frames
+        one.stack[:] = [frame for frame in frames[:-1] if not _of_a_library(frame.filename)] + frames[-1:]
+        waiting += filter(None, (one.__cause__, one.__context__, *(getattr(one, "exceptions", None) or ())))
+    if whole.stack or whole.__cause__ or whole.__context__:
+        return _bounded("".join(whole.format()), LONGEST_ERROR)
+    return _bounded("".join(whole.format_exception_only()), LONGEST_ERROR)
+
+
+def _of_a_library(name: str) -> bool:
+    return name.startswith(("<frozen", _LIBRARY)) or "site-packages" in name or "dist-packages" in name
+
+
+def _bounded(text: str, most: int) -> str:
+    if len(text) > most:
+        text = f"{text[: most // 2]}\n[… {len(text) - most} characters left out …]\n{text[-most // 2 :]}"
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _descendants() -> set[int]:
+    """Processes below this one."""
+    children: dict[int, list[int]] = {}
+    with contextlib.suppress(OSError):
+        for name in filter(str.isdigit, os.listdir("/proc")):
+            with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{name}/stat", "rb") as file:
+                parent = int(file.read().rpartition(b")")[2].split()[1])
+                children.setdefault(parent, []).append(int(name))
+    found: set[int] = set()
+    waiting = [os.getpid()]
+    while waiting:
+        below = children.get(waiting.pop(), [])
+        found.update(below)
+        waiting += below
+    return found
+
+
+def _away(descriptor: int, keep: bool = False) -> int:
+    """The same file under a high number, which children do not inherit."""
+    try:
+        moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, OUT_OF_THE_WAY)
+    except (OSError, ValueError):  # a lower limit on descriptors
+        moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
+    if not keep:
+        os.close(descriptor)
+    return moved
+
+
+if __name__ == "__main__":
+    faulthandler.enable(2, all_threads=False)
+    Kernel(int(os.environ.pop("LMAGENT_CHANNEL"))).serve()

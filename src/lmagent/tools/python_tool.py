@@ -1,0 +1,163 @@
+"""python: run code in a process that keeps its variables, in the sandbox."""
+
+from __future__ import annotations
+
+import signal
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from lmagent.core.sandbox import Exit, GetSandbox, Limits
+from lmagent.core.tool import Tool, ToolContext, ToolOutput
+from lmagent.tools.kernel import Kernels, Outcome
+from lmagent.tools.sanitize import one_line, printable
+
+LONGEST = 600.0
+SHORTEST = 0.1
+
+PAGE = 7500
+"""Bytes of a result that are shown: it stays under the cap on results (2,000 tokens of 4 bytes)."""
+
+_END = 2500
+"""Bytes of them for the value or the traceback of a cell that printed much."""
+
+_CLOSED = 70
+"""Exit status of a kernel that a cell has cut off from its channel."""
+
+_OWN_FRAMES = ('  File "<lmagent>", line ', '  File "<string>", line 1 in <module>')
+
+
+class Python(Struct, frozen=True):
+    """Arguments of python."""
+
+    code: str
+    reset: Annotated[bool, Meta(description="forget all variables first")] = False
+    timeout: Annotated[float, Meta(description="seconds, at most 600")] = 120
+
+
+def python_tool(sandbox: GetSandbox, kernels: Kernels | None = None, *, memory_mb: int = Limits().memory_mb) -> Tool:
+    """The tool.
+
+    Args:
+        sandbox: gives the sandbox; asked at every call.
+        kernels: holds the processes; whoever passes it closes it. Without one they live as long as the event loop.
+        memory_mb: the sandbox's limit, to name it where it was hit.
+    """
+    held = Kernels() if kernels is None else kernels
+
+    async def run(arguments: Python, ctx: ToolContext) -> ToolOutput:
+        timeout = min(max(arguments.timeout, SHORTEST), LONGEST)
+        outcome = await held.run(
+            ctx.session, await sandbox(), arguments.code, reset=arguments.reset, timeout=timeout, emit=ctx.emit
+        )
+        return _output(outcome, timeout, memory_mb)
+
+    return Tool(
+        name="python",
+        description="Run Python in the workspace, sandboxed; variables persist. Shows output and the last expression.",
+        arguments=Python,
+        effect="exec",
+        run=run,
+        aliases=("pyexe", "run_python", "execute_python", "python_exec", "ipython", "code_interpreter"),
+        renames={"source": "code", "script": "code", "restart": "reset", "timeout_seconds": "timeout"},
+        summary=lambda arguments: f"python {one_line(arguments.code, 110)}",
+        preview=lambda arguments, _: arguments.code,
+    )
+
+
+def _output(outcome: Outcome, timeout: float, memory_mb: int) -> ToolOutput:
+    before = "[a new Python: the earlier variables are gone]" if outcome.fresh else ""
+    printed = _without_own_frames(outcome).rstrip("\n")
+    ending = "\n".join(filter(None, (_result(outcome), *_remarks(outcome, timeout, memory_mb))))
+    whole = _joined(before, printed, ending)
+    facts = {"status": _status(outcome), "bytes": outcome.output.total}
+    if len(whole.encode()) <= PAGE:
+        return ToolOutput(whole, facts)
+    room = PAGE - len(before) - 1
+    shown_end = _shortened(ending, max(_END, room - len(printed.encode()) - 100))
+    shown = _shortened(printed, max(room - len(shown_end.encode()) - 100, 0)) if printed else ""
+    return ToolOutput(_joined(before, shown, shown_end), facts, full=whole)
+
+
+def _without_own_frames(outcome: Outcome) -> str:
+    """What was printed; where Python died, its last words name the cell's frames and then the kernel's."""
+    text = outcome.output.text()
+    if outcome.end is None:
+        return text
+    return "\n".join(line for line in text.split("\n") if not line.startswith(_OWN_FRAMES))
+
+
+def _joined(*parts: str) -> str:
+    return "\n".join(filter(None, parts))
+
+
+def _result(outcome: Outcome) -> str:
+    """Value or traceback."""
+    reply = outcome.reply
+    if reply is None:
+        return ""
+    if reply.error is not None:
+        return printable(reply.error).rstrip("\n")
+    return "" if reply.value is None else f"=> {printable(reply.value)}"
+
+
+def _remarks(outcome: Outcome, timeout: float, memory_mb: int) -> list[str]:
+    remarks = list[str]()
+    reply, end = outcome.reply, outcome.end
+    if reply is not None and reply.exit is not None:
+        code = "" if reply.exit == "None" else one_line(printable(reply.exit), 300)
+        remarks.append(f"[exit({code}) ended this code; the variables are kept]")
+    if outcome.late:
+        remarks.append(f"[timed out after {timeout:g} s: {_how_stopped(outcome)}]")
+    elif end is not None:
+        remarks.append(f"[{_how_ended(outcome, end, memory_mb)}; all variables are gone]")
+    return remarks + [f"[{one_line(note, 500)}]" for note in outcome.notes]
+
+
+def _how_stopped(outcome: Outcome) -> str:
+    if outcome.end is None:
+        return "interrupted; the variables are kept"
+    left = outcome.reply.threads if outcome.reply else 0
+    why = "its threads did not stop" if left else "the interrupt did not stop it"
+    return f"{why}, so Python was killed; all variables are gone"
+
+
+def _how_ended(outcome: Outcome, end: Exit, memory_mb: int) -> str:
+    if outcome.broken:
+        return f"Python was killed: {outcome.broken}"
+    if end.reason == "memory":
+        return f"Python was killed: out of memory, limit {memory_mb} MiB"
+    if end.reason != "exit":
+        return "Python was killed"
+    if end.code == _CLOSED:
+        return "Python ended: the code closed its channel"
+    if end.code > 128:
+        return f"Python died of {_signal(end.code - 128)}"
+    return f"Python ended with exit code {end.code}"
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _status(outcome: Outcome) -> str:
+    if outcome.late:
+        return "timeout"
+    if outcome.end is not None or outcome.reply is None:
+        return "died"
+    if outcome.reply.exit is not None:
+        return "exit"
+    return "ok" if outcome.reply.error is None else "error"
+
+
+def _shortened(text: str, size: int) -> str:
+    """Head and tail within about `size` bytes."""
+    raw = text.encode()
+    if len(raw) <= size:
+        return text
+    half = size // 2
+    head, tail = raw[:half].decode("utf-8", "ignore"), raw[len(raw) - half :].decode("utf-8", "ignore")
+    return f"{head}\n[… {len(raw) - 2 * half} bytes left out …]\n{tail}"

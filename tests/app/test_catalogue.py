@@ -1,0 +1,48 @@
+"""Tools behind use_tool: listed at the tail, called by name, with the same gate."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import anyio
+import pytest
+
+from lmagent.app.wiring import HostOptions, open_host
+from lmagent.core.commands import Submit
+from lmagent.core.messages import user
+from lmagent.engine.lane import run_until_idle
+from lmagent.testing import ScriptedServer
+from lmagent.testing.script import call, say
+
+
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap: it is not installed")
+def test_the_git_tools_are_listed_and_called_through_use_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    for name in [name for name in os.environ if name.startswith(("LLM", "LM_", "XDG", "LMAGENT"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    subprocess.run(["git", "init", "-q", "-b", "trunk", workspace], check=True)
+    (workspace / "new.txt").write_text("new\n")
+
+    async def main() -> None:
+        script = [call("use_tool", name="git_status", arguments={}), say("One new file.")]
+        with ScriptedServer(script, strict=True) as server:
+            host = await open_host(HostOptions(workspace, {"llm_url": server.base_url}), say=lambda _: None)
+            try:
+                session = await host.new_session()
+                await session.send(Submit(message=user("what changed?")))
+                await run_until_idle(session)
+            finally:
+                await host.aclose()
+            first, second = (request.body for request in server.requests)
+            assert "git_status" not in str(first["tools"])
+            assert "- git_status: " in first["messages"][1]["content"]
+            assert first["messages"][1]["content"].endswith("what changed?")
+            assert "new.txt" in second["messages"][-1]["content"]
+            assert "trunk" in second["messages"][-1]["content"]
+
+    anyio.run(main)

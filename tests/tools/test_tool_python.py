@@ -1,0 +1,163 @@
+"""What the python tool answers, on a real sandbox."""
+
+from pathlib import Path
+
+import pytest
+from python_kit import Cells
+
+from lmagent.tools.kernel_output import HALF
+
+
+@pytest.fixture
+def cells(workspace: Path) -> Cells:
+    return Cells(workspace)
+
+
+# --- values and output ---------------------------------------------------------------------------------------------
+
+
+def test_variables_persist_and_the_last_expression_is_shown(cells: Cells) -> None:
+    assert cells("x = 20\nprint('hello')\nx + 1", "x * 2", "x = 3", "x;") == ["hello\n=> 21", "=> 40", "", ""]
+
+
+def test_none_is_not_shown(cells: Cells) -> None:
+    assert cells("print('only this')", "None") == ["only this", ""]
+
+
+def test_output_of_prints_children_and_c_code_keeps_its_order(cells: Cells) -> None:
+    code = (
+        "import ctypes, os, subprocess, sys\nprint('a', end=' ')\nsubprocess.run('echo b; echo c >&2', shell=True)\n"
+        "os.write(1, b'd\\n')\nprint('e', file=sys.stderr)\nos.system('echo f')\nctypes.CDLL(None).printf(b'g\\n')\n"
+    )
+    assert cells(code + "None", "1") == ["a b\nc\nd\ne\nf\ng", "=> 1"]
+
+
+def test_output_is_shown_live(cells: Cells) -> None:
+    cells("print('one')", "print('\\x1b]0;title\\x07two')")
+    assert "".join(cells.live) == "one\ntwo\n"
+
+
+def test_it_works_in_the_workspace(cells: Cells, workspace: Path) -> None:
+    (workspace / "mine.py").write_text("value = 7\n")
+    assert cells("import mine; mine.value", "open('new.txt', 'w').write('x')") == ["=> 7", "=> 1"]
+    assert (workspace / "new.txt").read_text() == "x"
+
+
+def test_code_of_any_alphabet_and_size_gets_through(cells: Cells) -> None:
+    long = "text = '" + "ñ€𝄞" * 300_000 + "'\nlen(text)"
+    assert cells("'grüße 世界 😀'", long, "print('é' * 3)") == ["=> 'grüße 世界 😀'", "=> 900000", "ééé"]
+
+
+def test_a_flood_of_output_is_kept_in_part(cells: Cells) -> None:
+    flood, after = cells.run("import sys\nfor _ in range(100): sys.stdout.write('x' * 999_999 + '\\n')\n'end'", "1")
+    assert flood.data["bytes"] == 100_000_000
+    assert flood.content.endswith("=> 'end'")
+    assert "bytes left out" in flood.content
+    assert flood.full is not None
+    assert len(flood.full) < 2 * HALF + 1000
+    assert sum(map(len, cells.live)) < 300_000
+    assert after.content == "=> 1"
+
+
+def test_a_long_output_is_an_excerpt_and_the_whole_is_kept(cells: Cells) -> None:
+    (output,) = cells.run("for i in range(5000): print('line', i)\n1/0")
+    assert output.full is not None
+    assert "line 2500\n" in output.full
+    assert "line 2500\n" not in output.content
+    assert "line 4999" in output.content
+    assert output.content.endswith("ZeroDivisionError: division by zero")
+
+
+def test_a_long_value_is_cut(cells: Cells) -> None:
+    short, long = cells("list(range(100))", "'a' * 10_000_000")
+    assert short == f"=> {list(range(100))!r}"
+    assert "characters left out" in long or "bytes left out" in long
+
+
+def test_output_that_is_no_utf8_and_half_characters_get_through(cells: Cells) -> None:
+    bytes_, halves, code = cells(
+        "import sys; sys.stdout.buffer.write(b'\\xff\\xfe ok\\n'); None", "print('\\ud800'); '\\udc80'", "len('\ud800')"
+    )
+    assert bytes_ == "\ufffd\ufffd ok"
+    assert halves == "\\ud800\n=> '\\udc80'"
+    assert code == "=> 1"
+
+
+def test_what_looks_like_a_frame_or_a_marker_is_output(cells: Cells) -> None:
+    code = "print('\\0lmagent ' + '0' * 32)\nimport sys; sys.stdout.write('\\0\\0\\0\\x05{\"id\"\\0lmagent'); 1"
+    assert cells(code, "2") == [f'lmagent {"0" * 32}\n\x05{{"id"lmagent\n=> 1'.replace("\x05", ""), "=> 2"]
+
+
+def test_progress_bars_and_escapes_are_reduced_to_what_is_seen(cells: Cells) -> None:
+    assert cells("print('\\r10 %\\r50 %\\rdone'); print('\\x1b[31mred\\x1b[0m')") == ["done\nred"]
+
+
+# --- errors --------------------------------------------------------------------------------------------------------
+
+
+def test_a_traceback_has_the_users_frames_with_their_source(cells: Cells) -> None:
+    text, later = cells("def broken(a):\n    return a / 0\n\nbroken(1)", "broken(2)")
+    assert 'File "<cell 1>", line 4, in <module>\n    broken(1)' in text
+    assert 'File "<cell 1>", line 2, in broken\n    return a / 0' in text
+    assert text.endswith("ZeroDivisionError: division by zero")
+    assert 'File "<cell 2>", line 1, in <module>' in later
+    assert "    return a / 0" in later
+    assert "lmagent" not in text + later
+
+
+def test_a_traceback_leaves_out_frames_within_libraries(cells: Cells) -> None:
+    (text,) = cells("import json\njson.loads('{')")
+    assert text.count("  File ") == 2
+    assert "raw_decode" in text
+
+
+def test_a_traceback_has_its_causes(cells: Cells) -> None:
+    (text,) = cells("try:\n    {}['k']\nexcept KeyError as e:\n    raise ValueError('bad') from e")
+    assert "KeyError: 'k'" in text
+    assert "direct cause" in text
+    assert text.endswith("ValueError: bad")
+
+
+def test_a_syntax_error_names_its_line(cells: Cells) -> None:
+    (text,) = cells("x = 1\ny = = 2")
+    assert text.startswith('  File "<cell 1>", line 2')
+    assert "SyntaxError" in text
+    assert "Traceback" not in text
+
+
+def test_errors_that_cannot_be_told_do_no_harm(cells: Cells) -> None:
+    bad = "class E(Exception):\n    def __str__(self): raise self\nraise E"
+    repr_ = "class R:\n    def __repr__(self): raise KeyError('no repr')\nR()"
+    nul, deep, first, second, after = cells("a\0b", "def f(): f()\nf()", bad, repr_, "1")
+    assert "null bytes" in nul
+    assert "RecursionError" in deep
+    assert "E" in first
+    assert "no repr" in second
+    assert after == "=> 1"
+
+
+def test_exit_ends_the_code_and_not_python(cells: Cells) -> None:
+    outputs = cells("x = 1\nexit(3)\nx = 2", "raise SystemExit", "import sys; sys.exit('words')", "x")
+    assert outputs == [
+        "[exit(3) ended this code; the variables are kept]",
+        "[exit() ended this code; the variables are kept]",
+        "[exit(words) ended this code; the variables are kept]",
+        "=> 1",
+    ]
+
+
+def test_input_is_at_its_end_at_once(cells: Cells) -> None:
+    exited, asked = cells("exit()", "input('name? ')")  # exit closes the input
+    assert "exit()" in exited
+    assert asked.startswith("name? ")
+    assert asked.endswith("EOFError: EOF when reading a line")
+
+
+def test_await_works_at_the_top(cells: Cells) -> None:
+    code = "import asyncio\nasync def f(): return 4\nt = asyncio.ensure_future(f())\nawait asyncio.sleep(0)\nawait t"
+    waits = {"code": "async def g():\n    await asyncio.sleep(600)\nawait g()", "timeout": 2}
+    value, late, again = cells(code, waits, "await f() + 1")
+    assert value == "=> 4"
+    assert 'File "<cell 2>", line 2, in g' in late
+    assert "KeyboardInterrupt" in late
+    assert again == "=> 5"
