@@ -22,7 +22,7 @@ Everything else is real: the loop, the tools, the files, the session log.
 \$ lmagent "Summarise all Python files in this workspace into SUMMARY.md" --permission auto
 TEXT
 .venv/bin/lmagent "Summarise all Python files in this workspace into SUMMARY.md" \
-    --permission auto --workspace "$workspace" --replay "$demo/cassette.jsonl" </dev/null
+    --permission auto --model demo-model --workspace "$workspace" --replay "$demo/cassette.jsonl" </dev/null
 printf '\n$ cat SUMMARY.md\n'
 cat "$workspace/SUMMARY.md"
 printf '\nThat was a recording of the model. With a real one: start a model server and type lmagent in any folder.\n'
