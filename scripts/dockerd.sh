@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# A docker engine for the tests, where none answers: scripts/dockerd.sh start|stop|status [PID OF A USER]
+# A docker engine for the tests, where none answers: scripts/dockerd.sh install|start|stop|status [PID OF A USER]
 #
-# Root only. It has a socket, a data folder and a pid file of its own; `start` prints its DOCKER_HOST. Several users
+# Root only; `install` is for Debian. The engine has a socket, a data folder and a pid file of its own; `start` prints its DOCKER_HOST. Several users
 # (test workers) share it: the last one to stop it ends it, and it is ended by its own pid, never by name.
 # Never --bridge=none: that deletes the docker0 of an engine that already runs (research/sandbox.md §2).
 set -euo pipefail
@@ -24,7 +24,7 @@ start() {
 launch() {
     local program
     program="$(command -v dockerd || true)"
-    [ -n "$program" ] || { echo "dockerd is not installed: apt-get install docker.io" >&2; exit 3; }
+    [ -n "$program" ] || { echo "dockerd is not installed: scripts/dockerd.sh install" >&2; exit 3; }
     [ "$(id -u)" = 0 ] || { echo "only root can start dockerd" >&2; exit 3; }
     # Two engines with the default bridge would take it from each other.
     if pgrep -x dockerd >/dev/null; then echo "another dockerd runs, and does not answer here" >&2; exit 3; fi
@@ -59,10 +59,22 @@ stop() {
     exit 1
 }
 
+install() {
+    command -v dockerd >/dev/null && return
+    if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+        echo "docker.io is only installed by root, on Debian" >&2
+        exit 3
+    fi
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get install -y -q --no-install-recommends docker.io >&2 ||
+        { apt-get update -q >&2 && apt-get install -y -q --no-install-recommends docker.io >&2; }
+}
+
 mkdir -p "$base"
 exec 9>"$base/lock"
 flock 9
 case "${1:-}" in
+    install) install ;;
     start) start ;;
     stop) stop ;;
     status) if running; then echo "runs: $socket"; else echo "does not run"; fi ;;

@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 import platform
 import struct
+from collections.abc import Sequence
 
 _LOAD, _JUMP_EQ, _JUMP_GE, _JUMP_SET, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
@@ -96,11 +97,12 @@ def supported(machine: str = "") -> bool:
     return (machine or platform.machine()) in _ARCHES
 
 
-def program(machine: str = "") -> bytes:
+def program(machine: str = "", *, families: Sequence[int] = FAMILIES) -> bytes:
     """The filter, as `prctl(PR_SET_SECCOMP)` and `bwrap --seccomp` take it.
 
     Args:
         machine: as `platform.machine` names it; this machine when empty.
+        families: families of sockets that are allowed.
 
     Raises:
         KeyError: there is none for it; see `supported`.
@@ -118,8 +120,8 @@ def program(machine: str = "") -> bytes:
     code += _checked(_CLONE[column], _ARG0, [_op(_JUMP_SET, NAMESPACES, 0, 1), _fail(errno.EPERM)])
     inputs = [step for request in TERMINAL_INPUT for step in _if_equal(request, _fail(errno.EPERM))]
     code += _checked(_IOCTL[column], _ARG1, inputs)
-    families = [step for family in FAMILIES for step in _if_equal(family, _op(_RETURN, _ALLOW))]
-    code += _checked(_SOCKET[column], _ARG0, [*families, _fail(errno.EAFNOSUPPORT)])
+    allowed = [step for family in families for step in _if_equal(family, _op(_RETURN, _ALLOW))]
+    code += _checked(_SOCKET[column], _ARG0, [*allowed, _fail(errno.EAFNOSUPPORT)])
     return b"".join([*code, _op(_RETURN, _ALLOW)])
 
 
