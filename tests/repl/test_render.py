@@ -89,14 +89,24 @@ def test_markdown_is_laid_out_for_the_width_that_the_terminal_has_now():
 
 def test_the_status_line_begins_with_what_changes():
     view = View(model="m", mode="auto", state="thinking", totals=Totals(2, 2000, 100, 1500, 8192, 41.5))
-    line = status_line(view, 32768, 12.3, "")
+    line = status_line(view, 32768, 12.3, "", "bubblewrap")
     assert (
-        line == "thinking 12 s · 8,192/32,768 tokens (25%) · cache 75% · 41.5 tokens/s · mode auto · sandbox none · m"
+        line == "thinking 12 s · 8,192/32,768 tokens (25%) · cache 75% · 41.5 tokens/s · mode auto · sandbox bubblewrap · m"
     )
 
 
 def test_the_status_line_says_who_is_waited_for():
     pending = Pending("a", "c", "write", "write b", "", "", "write")
-    assert status_line(View(approvals=(pending,)), 1000, 0, "").startswith("waiting for you")
-    assert status_line(View(progress=0.4), 1000, 0, "").startswith("reading the prompt 40%")
-    assert status_line(View(), 1000, 0, "read a.py").startswith("read a.py")
+    assert status_line(View(approvals=(pending,)), 1000, 0, "", "off").startswith("waiting for you")
+    assert status_line(View(progress=0.4), 1000, 0, "", "off").startswith("reading the prompt 40%")
+    assert status_line(View(), 1000, 0, "read a.py", "off").startswith("read a.py")
+
+
+def test_a_command_that_failed_says_how_it_ended():
+    def ended(reason: str, code: int) -> str:
+        data = {"reason": reason, "exit_code": code}
+        return shown(ev.ToolFinished(call_id="c", tool="shell", status="ok", content="", data=data))
+
+    assert ended("exit", 2) == "✗ shell · exit 2\n"
+    assert ended("timeout", 137) == "✗ shell · timed out\n"
+    assert ended("exit", 0) == "✓ shell\n"

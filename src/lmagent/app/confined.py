@@ -34,6 +34,11 @@ class Confined:
         self._lock = anyio.Lock()
 
     @property
+    def name(self) -> str:
+        """What is used, or, before the first command, what was asked for."""
+        return self.report.backend if self.report else self._settings.sandbox
+
+    @property
     def hosts(self) -> tuple[str, ...]:
         """What commands may reach."""
         return self._settings.sandbox_hosts

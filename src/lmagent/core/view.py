@@ -243,3 +243,11 @@ def _session(view: View, event: ev.Event) -> View:
             return _add(view, NoticeBlock(event.level, f"{event.text}\n{event.fix}".strip()))
         case _:
             return view
+
+
+def command_end(event: ev.ToolFinished) -> str:
+    """How a command ended, where that was not well: the call is no failure, and still a person wants to know."""
+    reason, code = event.data.get("reason", "exit"), event.data.get("exit_code", 0)
+    if reason != "exit":
+        return {"timeout": "timed out", "memory": "out of memory"}.get(str(reason), str(reason))
+    return f"exit {code}" if code else ""

@@ -8,6 +8,7 @@ import time
 from typing import TextIO
 
 from lmagent.core import events as ev
+from lmagent.core.view import command_end
 from lmagent.tools.sanitize import printable
 
 FLUSH_EVERY = 0.04
@@ -128,7 +129,9 @@ class TextPrinter:
     def _tool(self, event: ev.ToolFinished) -> None:
         summary = self._summaries.pop(event.call_id, event.tool)
         took = f" ({event.duration:.1f} s)" if event.duration >= 0.1 else ""
-        if event.status == "ok":
+        if event.status == "ok" and (end := command_end(event)):
+            self._say("yellow", f"✗ {summary}: {end}{took}")
+        elif event.status == "ok":
             self._say("dim", f"✓ {summary}{took}")
         else:
             first = event.content.split("\n", 1)[0][:200]

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from lmagent.core import events as ev
 from lmagent.core.messages import Thinking
+from lmagent.core.view import command_end
 from lmagent.repl.blocks import BlockStream
 from lmagent.tools.sanitize import one_line, printable
 
@@ -147,7 +148,9 @@ class Renderer:
     def _tool(self, event: ev.ToolFinished) -> None:
         summary = self.running.pop(event.call_id, event.tool)
         took = f" · {event.duration:.1f} s" if event.duration >= 0.1 else ""
-        if event.status == "ok":
+        if event.status == "ok" and (end := command_end(event)):
+            self._say(f"✗ {summary} · {end}{took}", "warning")
+        elif event.status == "ok":
             self._say(f"✓ {summary}{took}", "ok")
             diff = event.data.get("diff")
             if isinstance(diff, str) and event.call_id not in self._previewed:

@@ -95,7 +95,7 @@ class Screen:
         window = conversation.session.window if conversation.session else conversation.host.agent.window
         elapsed = conversation.host.clock.monotonic() - conversation.since
         running = next(iter(conversation.renderer.running.values()), "")
-        return status_line(conversation.view, window.tokens, elapsed, running)
+        return status_line(conversation.view, window.tokens, elapsed, running, conversation.host.registry.confined.name)
 
 
 def _last_rows(text: str, width: int) -> list[str]:

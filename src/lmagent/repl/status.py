@@ -5,7 +5,7 @@ from __future__ import annotations
 from lmagent.core.view import View
 
 
-def status_line(view: View, window: int, elapsed: float, running: str) -> str:
+def status_line(view: View, window: int, elapsed: float, running: str, sandbox: str) -> str:
     """State · context · cache · speed · mode · model: what changes stands where a narrow window still shows it.
 
     Args:
@@ -13,6 +13,7 @@ def status_line(view: View, window: int, elapsed: float, running: str) -> str:
         window: tokens of the window.
         elapsed: seconds since the state began.
         running: what runs, in words; empty for nothing.
+        sandbox: where commands run.
     """
     totals = view.totals
     parts = [_state(view, elapsed, running)]
@@ -22,7 +23,7 @@ def status_line(view: View, window: int, elapsed: float, running: str) -> str:
         parts.append(f"cache {totals.cached / totals.prompt:.0%}")
     if totals.tokens_per_s:
         parts.append(f"{totals.tokens_per_s:g} tokens/s")
-    parts += [f"mode {view.mode}", "sandbox none", view.model or "the server's model"]
+    parts += [f"mode {view.mode}", f"sandbox {sandbox}", view.model or "the server's model"]
     return " · ".join(parts)
 
 

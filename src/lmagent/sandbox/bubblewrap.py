@@ -13,7 +13,7 @@ import re
 import select
 import stat
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -26,7 +26,7 @@ from lmagent.core.sandbox import EndReason, Exec, Limits, OnOutput, Report
 from lmagent.sandbox import seccomp
 from lmagent.sandbox.attack import attack
 from lmagent.sandbox.environment import HOME, base_environment
-from lmagent.sandbox.gitguard import protected_paths
+from lmagent.sandbox.gitguard import Protected, protected_paths
 from lmagent.sandbox.limits import Group, make_group, over_limit
 from lmagent.sandbox.place import find_program, inside
 from lmagent.sandbox.process import GONE, Handlers, Process, spawn
@@ -58,12 +58,14 @@ class BubblewrapOptions(Struct, frozen=True):
         limits: what a command may use.
         read: folders outside /usr that are readable inside.
         group: whether to use control groups where they can be made.
+        protected: what is mounted onto itself, as a guard that has just looked knows it; None looks anew.
     """
 
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     limits: Limits = Limits()
     read: tuple[Path, ...] = ()
     group: bool = True
+    protected: Callable[[], Sequence[Protected]] | None = None
 
 
 class Bubblewrap:
@@ -106,7 +108,7 @@ class Bubblewrap:
             own.append(status_end)
             held.callback(os.close, status)
             proxy, argv = await _network(command, self._options.read)
-            mounts = [*_system(), *_files(own, _accounts()), *self._folders(), *_protected(self.workspace)]
+            mounts = [*_system(), *_files(own, _accounts()), *self._folders(), *self._protected()]
             if proxy is not None:
                 held.callback(proxy.close)
                 mounts += ["--bind", str(proxy.path), SOCKET]
@@ -153,6 +155,18 @@ class Bubblewrap:
         workspace = ["--bind", self.root, self.root]
         alias = ["--symlink", self.root, "/workspace"] if not self.root.startswith("/workspace") else []
         return [*tmp, *shm, *own, *read, *workspace, *alias]
+
+    def _protected(self) -> list[str]:
+        """The agent's own folder is hidden; git's is a mount point (no rename), with what git runs read-only."""
+        parts: list[str] = []
+        own = self.workspace / ".lmagent"
+        with contextlib.suppress(OSError):
+            if stat.S_ISDIR(os.lstat(own).st_mode):
+                parts += ["--perms", "0500", "--tmpfs", str(own)]
+        look = self._options.protected or partial(protected_paths, self.workspace)
+        for item in look():
+            parts += ["--bind" if item.writable else "--ro-bind", str(item.path), str(item.path)]
+        return parts
 
     def _limited(self, argv: Sequence[str]) -> list[str]:
         if not os.path.exists(_PRLIMIT):
@@ -251,17 +265,6 @@ def _readable(own: list[int], content: bytes) -> int:
     os.write(write, content)
     os.close(write)
     return read
-
-
-def _protected(workspace: Path) -> list[str]:
-    """The agent's own folder is hidden; git's is a mount point (no rename), with what git runs read-only."""
-    parts: list[str] = []
-    with contextlib.suppress(OSError):
-        if stat.S_ISDIR(os.lstat(workspace / ".lmagent").st_mode):
-            parts += ["--perms", "0500", "--tmpfs", str(workspace / ".lmagent")]
-    for item in protected_paths(workspace):
-        parts += ["--bind" if item.writable else "--ro-bind", str(item.path), str(item.path)]
-    return parts
 
 
 def _kill(popen: subprocess.Popen[bytes]) -> None:

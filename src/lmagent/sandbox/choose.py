@@ -19,6 +19,7 @@ from msgspec import Struct, field
 from lmagent.core.errors import SandboxError
 from lmagent.core.sandbox import Limits, Report, Sandbox
 from lmagent.sandbox.environment import toolchains
+from lmagent.sandbox.gitguard import GitGuard
 from lmagent.sandbox.guarded import Guarded
 
 Wanted = Literal["off", "landlock", "auto", "docker", "bubblewrap"]
@@ -51,10 +52,11 @@ async def choose(workspace: Path, wishes: Wishes) -> tuple[Sandbox, Report]:
         SandboxError: none works; the text says why for each, and what to do.
     """
     reports: list[Report] = []
-    for sandbox in _candidates(workspace, wishes):
+    guard = GitGuard(workspace)
+    for sandbox in _candidates(workspace, wishes, guard):
         report = await sandbox.probe()
         if report.works:
-            return Guarded(sandbox), report
+            return Guarded(sandbox, guard if sandbox.root == str(workspace) else None), report
         reports.append(report)
         await sandbox.aclose()
     raise refusal(reports)
@@ -63,7 +65,7 @@ async def choose(workspace: Path, wishes: Wishes) -> tuple[Sandbox, Report]:
 async def reports(workspace: Path, wishes: Wishes) -> list[Report]:
     """What the probe of every candidate says, in the order in which they are tried."""
     found: list[Report] = []
-    for sandbox in _candidates(workspace, wishes):
+    for sandbox in _candidates(workspace, wishes, GitGuard(workspace)):
         found.append(await sandbox.probe())
         await sandbox.aclose()
     return found
@@ -76,17 +78,18 @@ def refusal(reports: list[Report]) -> SandboxError:
     return SandboxError(f"there is no sandbox here, so no command is run ({why})", fix=fix)
 
 
-def _candidates(workspace: Path, wishes: Wishes) -> Iterator[Sandbox]:
+def _candidates(workspace: Path, wishes: Wishes, guard: GitGuard) -> Iterator[Sandbox]:
     if wishes.backend == "off":
         from lmagent.sandbox.unconfined import Unconfined
 
         yield Unconfined(workspace, wishes.env)
     if wishes.backend in ("auto", "bubblewrap") and sys.platform == "linux":
-        yield _bubblewrap(workspace, wishes)
+        yield _bubblewrap(workspace, wishes, guard)
 
 
-def _bubblewrap(workspace: Path, wishes: Wishes) -> Sandbox:
+def _bubblewrap(workspace: Path, wishes: Wishes, guard: GitGuard) -> Sandbox:
     from lmagent.sandbox.bubblewrap import Bubblewrap, BubblewrapOptions
 
     home = Path(wishes.env.get("HOME", os.sep))
-    return Bubblewrap(workspace, BubblewrapOptions(wishes.env, wishes.limits, toolchains(home, wishes.read)))
+    read = toolchains(home, wishes.read)
+    return Bubblewrap(workspace, BubblewrapOptions(wishes.env, wishes.limits, read, protected=guard.protected))

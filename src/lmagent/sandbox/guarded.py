@@ -20,14 +20,16 @@ class Guarded:
 
     Args:
         inner: the sandbox.
+        guard: looks at the workspace; made for it where there is none yet.
     """
 
-    def __init__(self, inner: Sandbox) -> None:
+    def __init__(self, inner: Sandbox, guard: GitGuard | None = None) -> None:
         self.workspace: Path = inner.workspace
         self.root = inner.root
         self.environment: Mapping[str, str] = inner.environment
         self._inner = inner
-        self._guard = GitGuard(inner.workspace, inside=inner.root if inner.root != str(inner.workspace) else "")
+        elsewhere = inner.root if inner.root != str(inner.workspace) else ""
+        self._guard = guard or GitGuard(inner.workspace, inside=elsewhere)
 
     async def probe(self) -> Report:
         """The inner one's report."""
