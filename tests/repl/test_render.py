@@ -91,7 +91,8 @@ def test_the_status_line_begins_with_what_changes():
     view = View(model="m", mode="auto", state="thinking", totals=Totals(2, 2000, 100, 1500, 8192, 41.5))
     line = status_line(view, 32768, 12.3, "", "bubblewrap")
     assert (
-        line == "thinking 12 s · 8,192/32,768 tokens (25%) · cache 75% · 41.5 tokens/s · mode auto · sandbox bubblewrap · m"
+        line
+        == "thinking 12 s · 8,192/32,768 tokens (25%) · cache 75% · 41.5 tokens/s · mode auto · sandbox bubblewrap · m"
     )
 
 

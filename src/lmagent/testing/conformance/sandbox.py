@@ -13,7 +13,7 @@ TOUCH = ("sh", "-c", "mkdir -p sub && printf data > sub/new.txt")
 SLOW = ("sh", "-c", "echo begun; sleep 60")
 KILLED = ("sh", "-c", "kill -TERM $$")
 MISSING = ("no-such-command-anywhere",)
-CHANNEL = ("bash", "-c", 'echo private >&$LMAGENT_CHANNEL')
+CHANNEL = ("bash", "-c", "echo private >&$LMAGENT_CHANNEL")
 COMMANDS = (PRINT, TOUCH, SLOW, KILLED, MISSING, CHANNEL)
 """Every command line that the suite runs."""
 
