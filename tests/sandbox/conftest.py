@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 from pathlib import Path
@@ -12,11 +11,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from lmagent.sandbox.bubblewrap import Bubblewrap, BubblewrapOptions
-
-
-def bubblewrap(workspace: Path, **more) -> Bubblewrap:
-    return Bubblewrap(workspace, BubblewrapOptions(env=dict(os.environ), **more))
+from sandbox_kit import bubblewrap
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from conftest import bubblewrap
+from sandbox_kit import bubblewrap
 
 from lmagent.core.errors import SandboxError
 from lmagent.core.sandbox import Exec, Exit, Limits, Sandbox
@@ -220,3 +221,31 @@ def test_a_workspace_that_cannot_be_written_is_reported(tmp_path):
         pytest.skip("root writes everywhere")
     tmp_path.chmod(0o500)
     assert not anyio.run(bubblewrap(tmp_path).probe).works
+
+
+def test_variables_of_a_command_do_not_reach_the_program_that_makes_its_sandbox(tmp_path):
+    if shutil.which("gcc") is None:
+        pytest.skip("needs gcc: it is not installed")
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    marker = tmp_path / "escaped"
+    source = workspace / "evil.c"
+    source.write_text(
+        "#include <fcntl.h>\n"
+        f'__attribute__((constructor)) void run(void) {{ open("{marker}", O_CREAT | O_WRONLY, 0600); }}\n'
+    )
+    library = workspace / "evil.so"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source], check=True)
+
+    async def main() -> Exit:
+        env = {"LD_PRELOAD": str(library), "PATH": str(workspace), "BASH_ENV": str(source), "ENV": str(source)}
+        command = Exec(("/bin/sh", "-c", "echo $LD_PRELOAD"), env=env)
+        return await (await bubblewrap(workspace).start(command, lambda *_: None)).wait()
+
+    assert anyio.run(main).code == 0
+    assert not marker.exists()
+
+
+def test_private_keys_of_the_machine_are_not_shown(tmp_path):
+    _, shown = run(tmp_path, "ls /etc/ssl /etc/pki 2>/dev/null")
+    assert "private" not in shown

@@ -32,8 +32,14 @@ from lmagent.sandbox.place import find_program, inside
 from lmagent.sandbox.process import GONE, Handlers, Process, spawn
 from lmagent.sandbox.proxy import SOCKET, AllowListProxy, deny, find_python
 
-ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "ssl", "ca-certificates", "pki", "localtime")
-"""What is shown of /etc: what programs need to find their libraries, certificates and the time zone."""
+ETC = (
+    *("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime"),
+    *("ssl/certs", "ssl/openssl.cnf", "ca-certificates", "pki/tls/certs", "pki/ca-trust/extracted"),
+)
+"""What is shown of /etc: what programs need to find libraries, certificates and the time zone. No private keys."""
+
+OUTSIDE = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
+"""The environment of bubblewrap itself, outside."""
 
 _TOP = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _PRLIMIT = "/usr/bin/prlimit"
@@ -115,15 +121,16 @@ class Bubblewrap:
             group = make_group(self._options.limits) if self._options.group else None
             if group is not None:
                 held.callback(group.remove)
-            line = [
-                *(binary, "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"),
+            options = [
+                *("--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"),
                 *("--seccomp", str(_readable(own, seccomp.program())), "--json-status-fd", str(status_end)),
-                *("--hostname", "sandbox", *mounts, "--remount-ro", "/", "--chdir", str(folder), "--"),
-                *self._limited(argv),
+                *("--hostname", "sandbox", *mounts, "--remount-ro", "/", "--chdir", str(folder)),
+                *_variables({**self.environment, **command.env}),
             ]
+            line = [binary, "--args", str(_arguments(own, options)), "--", *self._limited(argv)]
             handlers = self._handlers(_Status(status), group, proxy, held)
-            env = {**self.environment, **command.env}
-            return spawn(_joined(group, line), command, output, handlers, env=env, cwd="/", pass_fds=own)
+            # The agent chooses variables, so they are set inside: LD_PRELOAD must not reach bubblewrap itself.
+            return spawn(_joined(group, line), command, output, handlers, env=OUTSIDE, cwd="/", pass_fds=own)
         except BaseException:
             held.close()
             raise
@@ -274,6 +281,20 @@ def _kill(popen: subprocess.Popen[bytes]) -> None:
 
 def _watch(state: _Status, limits: Limits, popen: subprocess.Popen[bytes]) -> EndReason | None:
     return over_limit(state.first, limits) if state.first else None
+
+
+def _variables(env: Mapping[str, str]) -> list[str]:
+    return [part for name, value in env.items() for part in ("--setenv", name, value)]
+
+
+def _arguments(own: list[int], options: Sequence[str]) -> int:
+    """A descriptor with bubblewrap's options: they are no size that fits a pipe, and nobody's who lists processes."""
+    descriptor = os.memfd_create("bubblewrap")
+    own.append(descriptor)
+    with os.fdopen(descriptor, "wb", closefd=False) as file:
+        file.write(b"\0".join(map(os.fsencode, options)) + b"\0")
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
 
 
 def _joined(group: Group | None, line: list[str]) -> list[str]:
