@@ -3,7 +3,7 @@
 #
 # Root only; `install` is for Debian. The engine has a socket, a data folder and a pid file of its own; `start` prints its DOCKER_HOST. Several users
 # (test workers) share it: the last one to stop it ends it, and it is ended by its own pid, never by name.
-# Never --bridge=none: that deletes the docker0 of an engine that already runs (research/sandbox.md §2).
+# Never --bridge=none: that deletes the docker0 of an engine that already runs.
 set -euo pipefail
 
 base="${LMAGENT_DOCKERD:-/var/tmp/lmagent-dockerd}"

@@ -45,8 +45,8 @@ class Confined:
 
     @property
     def memory_mb(self) -> int:
-        """Memory of one command, MiB."""
-        return self._settings.sandbox_memory_mb
+        """Memory of one command, MiB, unless a docker image has its own limit."""
+        return self._settings.sandbox_memory_mb or Limits().memory_mb
 
     async def get(self) -> Sandbox:
         """The sandbox.
@@ -75,7 +75,8 @@ def wishes(settings: Settings) -> Wishes:
     return Wishes(
         backend=settings.sandbox,
         env=os.environ,
-        limits=Limits(memory_mb=settings.sandbox_memory_mb, pids=settings.sandbox_pids),
+        memory_mb=settings.sandbox_memory_mb,
+        pids=settings.sandbox_pids,
         read=read,
         image=settings.sandbox_image,
         network=settings.docker_network,

@@ -1,4 +1,4 @@
-"""`lmagent sandbox probe|exec`: what the sandbox promises here, and commands in it without an agent."""
+"""`lmagent sandbox probe|exec|image`: what the sandbox promises here, commands in it without an agent, its image."""
 
 from __future__ import annotations
 
@@ -44,6 +44,15 @@ def probe(workspace: Path | None, sandbox: str | None, as_json: bool) -> int:
         if report.fix:
             click.echo(f"  → {report.fix}")
     return 0 if any(report.works for report in found) else 1
+
+
+@sandbox.command()
+@click.argument("name", default="lmagent-sandbox")
+def image(name: str) -> None:
+    """Build the docker sandbox's image from nothing: it shows this machine's /usr, read-only, and needs no registry."""
+    from lmagent.sandbox.image import build_local_image
+
+    click.echo(f"{name}: {build_local_image(name)}")
 
 
 @sandbox.command("exec", context_settings={"ignore_unknown_options": True})

@@ -67,8 +67,8 @@ class Settings(Struct, frozen=True):
     max_nudges: int = 2
 
     sandbox: Literal["off", "landlock", "auto", "docker", "bubblewrap"] = "auto"
-    sandbox_memory_mb: int = 2048
-    sandbox_pids: int = 256
+    sandbox_memory_mb: int = 0
+    sandbox_pids: int = 0
     sandbox_read: str = ""
     sandbox_image: str = "lmagent-sandbox"
     sandbox_hosts: tuple[str, ...] = ()

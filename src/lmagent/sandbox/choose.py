@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from lmagent.core.errors import SandboxError
 from lmagent.core.sandbox import Limits, Report, Sandbox
@@ -31,7 +32,8 @@ class Wishes(Struct, frozen=True):
     Attributes:
         backend: which one.
         env: environment of this process.
-        limits: what a command may use.
+        memory_mb: memory that commands may use, MiB; 0 is the backend's own limit.
+        pids: processes that commands may have; 0 is the backend's own limit.
         read: more folders that are readable inside.
         image: image of the docker sandbox.
         network: network of the docker sandbox.
@@ -39,7 +41,8 @@ class Wishes(Struct, frozen=True):
 
     backend: Wanted = "auto"
     env: Mapping[str, str] = field(default_factory=dict[str, str])
-    limits: Limits = Limits()
+    memory_mb: int = 0
+    pids: int = 0
     read: tuple[Path, ...] = ()
     image: str = "lmagent-sandbox"
     network: str = "none"
@@ -83,13 +86,38 @@ def _candidates(workspace: Path, wishes: Wishes, guard: GitGuard) -> Iterator[Sa
         from lmagent.sandbox.unconfined import Unconfined
 
         yield Unconfined(workspace, wishes.env)
+        return
+    read = toolchains(Path(wishes.env.get("HOME", os.sep)), wishes.read)
     if wishes.backend in ("auto", "bubblewrap") and sys.platform == "linux":
-        yield _bubblewrap(workspace, wishes, guard)
+        from lmagent.sandbox.bubblewrap import Bubblewrap, BubblewrapOptions
+
+        limits = _limited(Limits(), wishes)
+        yield Bubblewrap(workspace, BubblewrapOptions(wishes.env, limits, read, protected=guard.protected))
+    if wishes.backend in ("auto", "docker"):
+        yield _docker(workspace, wishes)
+    if wishes.backend == "auto" and sys.platform == "darwin":
+        from lmagent.sandbox.seatbelt import Seatbelt, SeatbeltOptions
+
+        limits = _limited(Limits(), wishes)
+        yield Seatbelt(workspace, SeatbeltOptions(wishes.env, limits, read, guard.protected))
+    if wishes.backend == "landlock":
+        from lmagent.sandbox.landlock import Landlock, LandlockOptions
+
+        yield Landlock(workspace, LandlockOptions(wishes.env, _limited(Limits(), wishes), read, degraded=True))
 
 
-def _bubblewrap(workspace: Path, wishes: Wishes, guard: GitGuard) -> Sandbox:
-    from lmagent.sandbox.bubblewrap import Bubblewrap, BubblewrapOptions
+def _docker(workspace: Path, wishes: Wishes) -> Sandbox:
+    from lmagent.sandbox import docker
 
-    home = Path(wishes.env.get("HOME", os.sep))
-    read = toolchains(home, wishes.read)
-    return Bubblewrap(workspace, BubblewrapOptions(wishes.env, wishes.limits, read, protected=guard.protected))
+    options = docker.DockerOptions(
+        env=wishes.env,
+        image=wishes.image,
+        limits=_limited(docker.LIMITS, wishes),
+        network=wishes.network,
+        read=wishes.read,
+    )
+    return docker.Docker(workspace, options)
+
+
+def _limited(own: Limits, wishes: Wishes) -> Limits:
+    return replace(own, memory_mb=wishes.memory_mb or own.memory_mb, pids=wishes.pids or own.pids)

@@ -1,0 +1,191 @@
+"""Landlock: the kernel's own fence, for a Linux where neither bubblewrap nor docker can run. Degraded.
+
+A command can read /usr and the toolchains, and write in the workspace and a folder of its own; it can make no socket
+at all, since Landlock knows TCP alone and the unix sockets of other programs (docker's) are as good as the host.
+
+What it does not keep: rights only ever add up, so `.git` and `.lmagent` in the workspace can be written; the processes
+of the machine can be seen; modes and times of the user's files outside can be changed; and limits are per process,
+with a watch over the tree. There is no /tmp and no /dev/shm, so semaphores of Python's multiprocessing fail. So it runs
+only where the user asked for it by name.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct, field
+
+from lmagent.core.errors import SandboxError
+from lmagent.core.sandbox import CHANNEL, EndReason, Exec, Limits, OnOutput, Promise, Report
+from lmagent.sandbox import launch, seccomp
+from lmagent.sandbox.attack import REQUIRED, attack
+from lmagent.sandbox.container import program
+from lmagent.sandbox.environment import base_environment
+from lmagent.sandbox.keeper import kill, kill_below
+from lmagent.sandbox.limits import over_limit
+from lmagent.sandbox.place import inside
+from lmagent.sandbox.process import Handlers, Process, spawn
+
+OLDEST = 4
+SCOPED = 6
+READ = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/sys/devices/system/cpu")
+ETC = (
+    *("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "ssl/certs", "ssl/openssl.cnf", "ca-certificates"),
+    *("pki/tls/certs", "localtime", "passwd", "group", "nsswitch.conf", "hosts"),
+)
+DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+FIX = "install bubblewrap (sudo apt install bubblewrap), or ask for the degraded sandbox by name: SANDBOX=landlock"
+NOT_KEPT = (
+    Promise("git", False, "open: .git and .lmagent in the workspace can be written"),
+    Promise("metadata", False, "open: modes, owners and times of the user's files outside can be changed"),
+)
+
+
+class LandlockOptions(Struct, frozen=True):
+    """How a Landlock sandbox is set up.
+
+    Attributes:
+        env: environment of this process, of which little is passed on.
+        limits: what a command may use.
+        read: folders outside /usr that are readable inside.
+        degraded: whether the user asked for it by name, knowing what is not kept.
+    """
+
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    limits: Limits = Limits()
+    read: tuple[Path, ...] = ()
+    degraded: bool = False
+
+
+class Landlock:
+    """See `lmagent.core.sandbox.Sandbox`."""
+
+    def __init__(self, workspace: Path, options: LandlockOptions) -> None:
+        self.workspace = workspace
+        self.root = str(workspace)
+        self._options = options
+        self._own = Path(tempfile.gettempdir(), f"lmagent-{os.getpid()}-{secrets.token_hex(8)}")
+        base = base_environment(options.env, (*options.read, workspace), home=f"{self._own}/home")
+        # A file of git's that may not be read is a fatal error to it, and one that is not there is none.
+        self.environment: Mapping[str, str] = {**base, "TMPDIR": f"{self._own}/tmp", "GIT_CONFIG_NOSYSTEM": "1"}
+
+    async def probe(self) -> Report:
+        """Attack it from inside. That it works is never said before the user asked for it by name."""
+        version = launch.abi() if sys.platform == "linux" else 0
+        report = Report("landlock", str(version))
+        if why := _missing(version):
+            return msgspec.structs.replace(report, works=False, reason=why, fix=FIX)
+        asked = Landlock(self.workspace, msgspec.structs.replace(self._options, degraded=True))
+        try:
+            how = "limits of each process and a watch over the tree"
+            report = await attack(asked, report, self._options.limits, how)
+        finally:
+            await asked.aclose()
+        if not report.promises:
+            return report
+        promises = tuple(_said(promise, version) for promise in report.promises)
+        report = msgspec.structs.replace(report, promises=(*promises, *NOT_KEPT))
+        broken = [promise.name for promise in promises if not promise.kept and promise.name in REQUIRED]
+        if self._options.degraded and broken == ["processes"]:
+            return msgspec.structs.replace(report, works=True, reason="")
+        return msgspec.structs.replace(
+            report,
+            works=False,
+            reason=f"not kept: {', '.join((*broken, *(promise.name for promise in NOT_KEPT)))}",
+            fix=FIX,
+        )
+
+    async def start(self, command: Exec, output: OnOutput) -> Process:
+        """Start a command."""
+        if not self._options.degraded:
+            raise SandboxError("Landlock alone does not keep enough; nothing was run", fix=FIX)
+        if why := _missing(launch.abi() if sys.platform == "linux" else 0):
+            raise SandboxError(f"{why}; nothing was run", fix=FIX)
+        if command.hosts:
+            raise SandboxError(
+                "Landlock cannot let a command reach some hosts and no others; nothing was run",
+                fix="use bubblewrap or docker for commands that need the network",
+            )
+        if self.workspace == Path(self.workspace.anchor):
+            raise SandboxError("the workspace is the whole file system; nothing was run", fix="choose a folder in it")
+        if any("\0" in text for text in (*command.argv, *command.env, *command.env.values())) or not command.argv:
+            raise SandboxError("the command has a NUL in it, or is empty; nothing was run")
+        folder = inside(self.workspace, command.cwd)
+        argv = [sys.executable, *program(json.dumps(self._config(command, folder)), module="launch")]
+        handlers = Handlers(kill=_kill, watch=partial(_watch, self._options.limits), failure=_failure)
+        # Nothing of the command's own variables: they would be at work out here.
+        return spawn(argv, command, output, handlers, env={"PATH": os.defpath}, cwd="/")
+
+    async def aclose(self) -> None:
+        """Remove its folder."""
+        shutil.rmtree(self._own, ignore_errors=True)
+
+    def _config(self, command: Exec, folder: Path) -> launch.Config:
+        try:
+            for name in ("", "home", "tmp"):
+                (self._own / name).mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise SandboxError(f"no folder for temporary files can be made: {error}; nothing was run") from error
+        limits, megabyte = self._options.limits, 1024 * 1024
+        return {
+            "argv": command.argv,
+            "cwd": str(folder),
+            "env": {**self.environment, **command.env},
+            "parent": os.getpid(),
+            "filter": seccomp.program(families=()).hex(),
+            "read": [*READ, *(f"/etc/{name}" for name in ETC), *map(str, self._options.read)],
+            "write": [str(self.workspace), str(self._own)],
+            "devices": DEVICES,
+            "channel": CHANNEL,
+            "limits": {
+                "RLIMIT_CORE": 0,
+                "RLIMIT_DATA": limits.memory_mb * megabyte,
+                "RLIMIT_FSIZE": limits.file_mb * megabyte,
+                "RLIMIT_NOFILE": 4096,
+            },
+        }
+
+
+def _missing(version: int) -> str:
+    if version == 0:
+        return "this kernel has no Landlock"
+    if version < OLDEST:
+        return f"the Landlock of this kernel is too old ({version}, and {OLDEST} is needed)"
+    return "" if seccomp.supported() else "there is no system call filter for this processor"
+
+
+def _said(promise: Promise, version: int) -> Promise:
+    if promise.name != "processes":
+        return promise
+    signals = "not signalled" if version >= SCOPED else "signalled"
+    return Promise("processes", False, f"open: other processes can be seen, and {signals}")
+
+
+def _kill(popen: subprocess.Popen[bytes]) -> None:
+    """All below first: before ABI 6 a command could have stopped its launcher."""
+    kill_below(popen.pid)
+    kill(popen.pid, signal.SIGTERM)
+    kill(popen.pid, signal.SIGCONT)
+
+
+def _watch(limits: Limits, popen: subprocess.Popen[bytes]) -> EndReason | None:
+    return over_limit(popen.pid, limits)
+
+
+def _failure(code: int, first_output: bytes) -> SandboxError | None:
+    """Why the launcher did not get as far as the command."""
+    if code != launch.FAILED or not first_output.startswith(launch.SIGN.encode()):
+        return None
+    said = first_output.decode("utf-8", "replace").strip()
+    return SandboxError(f"{said}; nothing was run", fix=FIX)

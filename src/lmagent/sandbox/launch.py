@@ -1,0 +1,174 @@
+"""Launch: what stands between lmagent and a command under Landlock, and becomes nothing else.
+
+    python3 -I -S -c <this file> CONFIG      (JSON: see `Config`)
+
+It forks. The child confines itself and becomes the command; the parent stays outside as its keeper, kills what it
+leaves behind, and all of it when lmagent ends. Only the standard library: it is run without our packages, and with an
+environment of its own, since what the command's variables ask for (LD_PRELOAD) must not happen out here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import resource
+import signal
+import struct
+import sys
+from typing import Any
+
+from lmagent.sandbox.keeper import DUMPABLE, SUBREAPER, bury, control, install_filter
+
+Config = dict[str, Any]
+"""`argv`, `cwd`, `env`, `parent` (its pid), `filter` (hex), `read`, `write` and `devices` (paths), `limits` (by
+resource), `channel` (name of the variable that is taken over from our own environment)."""
+
+CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
+PDEATHSIG, NO_NEW_PRIVS = 1, 38
+FAILED = 125
+SIGN = "lmagent cannot confine the command"
+"""Exit status when the command was not run, and how its only line begins."""
+
+CAPBSET_DROP, CAPABILITIES_3 = 24, 0x20080522
+
+EXECUTE, WRITE_FILE, READ_FILE, READ_DIR, TRUNCATE, IOCTL_DEV = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 14, 1 << 15
+OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
+"""Rights that a rule for a single file may name."""
+
+NET = 0b11
+"""Bind and connect, TCP."""
+
+SCOPES = 0b11
+"""Abstract unix sockets and signals."""
+
+
+def main() -> None:
+    """Run the command of the first argument."""
+    config: Config = json.loads(sys.argv[1])
+    control(SUBREAPER, 1)
+    control(DUMPABLE, 0)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, _die)
+    control(PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != config["parent"]:  # it was gone before we asked to be told
+        os._exit(FAILED)
+    child = os.fork()
+    if child == 0:
+        _become(config)
+    pid = status = 0
+    while pid != child:
+        pid, status = os.waitpid(-1, 0)
+    bury()
+    os._exit(os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status))
+
+
+def _die(*_: object) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    bury()
+    os._exit(137)
+
+
+def _become(config: Config) -> None:
+    """In the child. Never returns."""
+    code = FAILED
+    try:
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+        os.setsid()
+        os.chdir(config["cwd"])
+        for name, value in config["limits"].items():
+            resource.setrlimit(getattr(resource, name), (value, value))
+        control(NO_NEW_PRIVS, 1)
+        drop_capabilities()
+        restrict(config["read"], config["write"], config["devices"])
+        install_filter(bytes.fromhex(config["filter"]))
+        env: dict[str, str] = config["env"]
+        if config["channel"] in os.environ:
+            env[config["channel"]] = os.environ[config["channel"]]
+        code = 126
+        os.execvpe(config["argv"][0], config["argv"], env)
+    except FileNotFoundError as error:
+        _say(f"{config['argv'][0]}: {error.strerror}" if code == 126 else f"{SIGN}: {error}")
+        code = 127 if code == 126 else code
+    except BaseException as error:  # noqa: BLE001 - a fork must never return
+        _say(f"{config['argv'][0]}: {error}" if code == 126 else f"{SIGN}: {error}")
+    finally:
+        os._exit(code)
+
+
+def _say(text: str) -> None:
+    with contextlib.suppress(OSError):
+        os.write(2, f"{text}\n".encode("utf-8", "replace"))
+
+
+def drop_capabilities() -> None:
+    """Of root: with them it could read the kernel's memory, whatever the paths allow. No new ones come at exec.
+
+    Raises:
+        OSError: they cannot be dropped.
+    """
+    for number in range(64):
+        with contextlib.suppress(OSError):
+            control(CAPBSET_DROP, number)
+    library = ctypes.CDLL(None, use_errno=True)
+    if library.capset(struct.pack("Ii", CAPABILITIES_3, 0), bytes(24)):
+        raise OSError(ctypes.get_errno(), "capset")
+
+
+def abi() -> int:
+    """Version of the kernel's Landlock, 0 when there is none."""
+    return max(0, _call(CREATE_RULESET, None, 0, 1, check=False))
+
+
+def handled(version: int) -> int:
+    """Rights over files that this version can withhold."""
+    return (1 << {1: 13, 2: 14, 3: 15, 4: 15}.get(version, 16)) - 1
+
+
+def restrict(read: list[str], write: list[str], devices: list[str]) -> None:
+    """Confine this process, and all that it starts, to these paths, without TCP.
+
+    Args:
+        read: what can be read and executed, with all below.
+        write: where everything is allowed but making devices.
+        devices: files that can be read and written.
+
+    Raises:
+        OSError: the kernel does not have it, or not enough of it.
+    """
+    version = abi()
+    if version < 4:
+        raise OSError(f"Landlock {version} is too old: 4 is needed")
+    rights = handled(version)
+    attributes = struct.pack("QQQ", rights, NET, SCOPES)[: 24 if version >= 6 else 16]
+    ruleset = _call(CREATE_RULESET, attributes, len(attributes), 0)
+    reading = EXECUTE | READ_FILE | READ_DIR
+    special = (1 << 6) | (1 << 11)  # character and block devices
+    for paths, allowed in ((read, reading), (write, rights & ~special), (devices, READ_FILE | WRITE_FILE | IOCTL_DEV)):
+        for path in paths:
+            with contextlib.suppress(FileNotFoundError):
+                _allow(ruleset, path, allowed & rights)
+    _call(RESTRICT_SELF, ruleset, 0)
+    os.close(ruleset)
+
+
+def _allow(ruleset: int, path: str, allowed: int) -> None:
+    descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        if not os.path.isdir(path):
+            allowed &= OF_FILES
+        _call(ADD_RULE, ruleset, 1, struct.pack("=Qi", allowed, descriptor), 0)
+    finally:
+        os.close(descriptor)
+
+
+def _call(number: int, *arguments: Any, check: bool = True) -> int:
+    library = ctypes.CDLL(None, use_errno=True)
+    given = [ctypes.c_long(part) if isinstance(part, int) else part for part in arguments]
+    result = library.syscall(ctypes.c_long(number), *given)
+    if result < 0 and check:
+        raise OSError(ctypes.get_errno(), f"Landlock: {os.strerror(ctypes.get_errno())}")
+    return int(result)

@@ -1,0 +1,243 @@
+"""The supervisor over pipes, beside a container: what it does with output, channels, keepers, and its own end."""
+
+from __future__ import annotations
+
+import io
+import os
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import anyio
+import pytest
+
+from lmagent.core.errors import SandboxError
+from lmagent.core.sandbox import CHANNEL, Exec, Exit
+from lmagent.sandbox.container import program
+from lmagent.sandbox.limits import tree
+from lmagent.sandbox.link import Link, connect
+from lmagent.sandbox.remote import Remote
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux: subreapers and /proc")
+
+
+async def nothing() -> bool:
+    """There is no container to remove."""
+    return True
+
+
+def linked(use: Callable[[Link], Awaitable[None]]) -> None:
+    async def main() -> None:
+        link = connect([sys.executable, *program("serve")], dict(os.environ), nothing)
+        try:
+            with anyio.fail_after(60):
+                await link.greet({"filters": {}, "mounts": []}, 20)
+                await use(link)
+        finally:
+            await link.leave()
+
+    anyio.run(main)
+
+
+def start(link: Link, script: str, output=lambda *_: None, *, timeout: float = 30.0, **more) -> Remote:
+    command = Exec(("sh", "-c", script), timeout=timeout, **more)
+    request = {"argv": command.argv, "cwd": "/", "env": {"PATH": os.environ["PATH"], **command.env}}
+    job = link.begin({**request, "merge": command.merge, "channel": CHANNEL if command.channel else ""}, output)
+    return Remote(link, job, command)
+
+
+def keepers(link: Link) -> list[int]:
+    supervisor = link._popen.pid
+    return [pid for pid in tree(supervisor) if pid != supervisor and parent(pid) == supervisor]
+
+
+def parent(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0  # it ended in this moment
+
+
+def alive(marker: str) -> bool:
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if marker.encode() in (folder / "cmdline").read_bytes():
+                return True
+        except OSError:
+            continue
+    return False
+
+
+def test_400_megabytes_of_output_pass_without_growing(tmp_path):
+    counts = {"stdout": 0, "stderr": 0}
+
+    def count(stream: str, piece: bytes) -> None:
+        counts[stream] += len(piece)
+
+    async def use(link: Link) -> None:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        end = await start(link, "head -c 400000000 /dev/zero; echo done >&2", count).wait()
+        assert end.code == 0
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 32 * 1024
+        status = Path(f"/proc/{link._popen.pid}/status").read_text()
+        assert int(status.partition("VmHWM:")[2].split()[0]) < 64 * 1024
+
+    linked(use)
+    assert counts == {"stdout": 400_000_000, "stderr": 5}
+
+
+def test_a_command_whose_output_nobody_takes_waits_and_can_still_be_killed():
+    async def use(link: Link) -> None:
+        flood = start(link, "head -c 100000000 /dev/zero", timeout=5)
+        await anyio.sleep(0.5)
+        flood.kill()
+        assert (await flood.wait()).reason == "killed"
+
+    linked(use)
+
+
+def test_a_channel_carries_any_bytes_both_ways_and_does_not_run_over():
+    received, complete = bytearray(), anyio.Event()
+
+    def take(stream: str, piece: bytes) -> None:
+        if stream == "channel":
+            received.extend(piece)
+        if len(received) == len(data):
+            complete.set()
+
+    echo = "import os, socket; s = socket.socket(fileno=int(os.environ['LMAGENT_CHANNEL']))\n"
+    echo += "while p := s.recv(99999): s.sendall(p)"
+    data = os.urandom(3_000_000)
+
+    async def use(link: Link) -> None:
+        running = start(link, f'exec {sys.executable} -c "{echo}"', take, channel=True)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(running.wait)
+            await running.send(data)
+            await complete.wait()
+            running.kill()
+
+    linked(use)
+    assert received == data
+
+
+def test_a_channel_that_the_command_closed_is_an_error_for_who_sends():
+    async def use(link: Link) -> None:
+        running = start(link, 'eval "exec $LMAGENT_CHANNEL>&-"; echo closed; sleep 60', channel=True)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(running.wait)
+            await anyio.sleep(0.3)
+            with pytest.raises(SandboxError, match="does not listen"):
+                await running.send(b"x" * 3_000_000)
+            running.kill()
+
+    linked(use)
+
+
+def test_a_big_command_and_one_that_is_too_big_are_told_apart():
+    async def use(link: Link) -> None:
+        seen: list[bytes] = []
+        end = await start(link, f": {'x' * 120_000}; echo fine", lambda _, piece: seen.append(piece)).wait()
+        assert (end.code, seen) == (0, [b"fine\n"])
+        seen.clear()
+        end = await start(link, "x" * 1_000_000, lambda _, piece: seen.append(piece)).wait()
+        assert (end.code, b"too long" in b"".join(seen)) == (126, True)
+
+    linked(use)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_keeper_that_is_killed_or_stopped_takes_its_command_with_it(number):
+    marker = f"sleep 71.{os.getpid()}{int(number)}"
+
+    async def use(link: Link) -> None:
+        running = start(link, f"(setsid {marker} &) ; kill -{int(number)} $PPID; {marker}", timeout=2)
+        end = await running.wait()
+        assert end.code == 137
+        assert not alive(marker)
+        assert (await start(link, "exit 5").wait()).code == 5
+
+    linked(use)
+
+
+def test_the_end_of_the_supervisors_input_ends_everything():
+    marker = f"sleep 72.{os.getpid()}"
+    supervisor = subprocess.Popen([sys.executable, *program("serve")], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    async def main() -> None:
+        link = Link(supervisor, io.BytesIO(), nothing)
+        await link.greet({"filters": {}, "mounts": []}, 20)
+        running = start(link, f"(setsid setsid {marker} &); {marker}")
+        await link.flush()
+        for _ in range(100):
+            if alive(marker):
+                break
+            await anyio.sleep(0.05)
+        assert supervisor.stdin
+        supervisor.stdin.close()
+        with pytest.raises(SandboxError):
+            await running.wait()
+
+    anyio.run(main)
+    supervisor.wait()
+    assert not alive(marker)
+
+
+def test_an_output_that_raises_raises_in_its_own_wait_and_nowhere_else():
+    def fail(*_: object) -> None:
+        raise ValueError("mine")
+
+    async def use(link: Link) -> None:
+        ends: list[Exit] = []
+
+        async def good() -> None:
+            ends.append(await start(link, "sleep 0.5; echo fine").wait())
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(good)
+            await anyio.sleep(0.1)
+            with pytest.raises(ValueError, match="mine"):
+                await start(link, "echo bad; sleep 60", fail).wait()
+        assert ends[0].code == 0
+
+    linked(use)
+
+
+def test_many_commands_at_once_all_end_as_they_should():
+    async def use(link: Link) -> None:
+        async def one(number: int) -> None:
+            end = await start(link, f"sleep 0.{number % 5}; exit {number}").wait()
+            assert end.code == number
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(20):
+                tasks.start_soon(one, number)
+
+    linked(use)
+
+
+def test_no_descriptor_and_no_process_is_left_after_a_hundred_commands():
+    async def use(link: Link) -> None:
+        for number in range(100):
+            assert (await start(link, f"exit {number % 3}").wait()).code == number % 3
+        assert len(os.listdir(f"/proc/{link._popen.pid}/fd")) < 24
+        for _ in range(50):
+            if len(keepers(link)) <= 1:
+                return
+            await anyio.sleep(0.1)
+        raise AssertionError(keepers(link))
+
+    linked(use)
+
+
+def test_what_is_no_frame_ends_the_connection():
+    async def main() -> None:
+        link = connect(["sh", "-c", "echo this is no frame; cat"], dict(os.environ), nothing)
+        with pytest.raises(SandboxError, match="does not answer"):
+            await link.greet({}, 20)
+        await link.bury()
+
+    anyio.run(main)
