@@ -101,6 +101,19 @@ def test_the_state_is_found_again_in_the_log(tmp_path):
     assert again.content == f"kept\n{tmp_path}/sub"
 
 
+def test_a_log_brings_back_no_variable_that_decides_what_a_command_runs(bench):
+    exports = {
+        "A": "kept",
+        "PATH": "/evil",
+        "BASH_ENV": "evil.sh",
+        "GIT_EXTERNAL_DIFF": "evil",
+        "BASH_FUNC_ls%%": "() { evil; }",
+    }
+    saved = {"shell": {"cwd": ".", "exports": exports}}
+    finished = ev.ToolFinished(call_id="c", tool="shell", status="ok", content="", data=saved)
+    assert restore([finished]).exports == {"A": "kept"}
+
+
 def test_a_folder_that_is_gone_is_left(bench):
     (bench.workspace / "sub").mkdir()
     outputs = play(bench, "cd sub", "rm -r ../sub", "pwd")

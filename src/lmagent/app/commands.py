@@ -10,7 +10,7 @@ from lmagent.app.registry import Registry, SlashCommand
 from lmagent.app.slash import SlashContext, SlashResult, user_commands
 from lmagent.core.commands import Compact, Redo, Rename, SetMode, SetModel, Undo
 from lmagent.core.errors import ConfigError, SandboxError
-from lmagent.core.events import FilesRestored, PermissionMode
+from lmagent.core.events import FilesRestored, PermissionMode, grant_in_a_line
 from lmagent.core.messages import Message
 from lmagent.core.model import Reply, TextChunk
 from lmagent.engine.aside import ask_aside
@@ -189,7 +189,7 @@ async def _status(context: SlashContext, _: str) -> SlashResult:
     }
     if session is not None:
         rows["context"] = f"{session.state.estimate_tokens():,} of {session.window.tokens:,} tokens"
-        rows["grants"] = ", ".join(session.state.grants) or "(none)"
+        rows["grants"] = ", ".join(map(grant_in_a_line, session.state.grants)) or "(none)"
     return SlashResult("\n".join(f"{name:<10} {value}" for name, value in rows.items()))
 
 

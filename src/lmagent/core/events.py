@@ -191,6 +191,11 @@ class StepFinished(Envelope, frozen=True, tag="step.finished"):
 # --- tools ------------------------------------------------------------------------------------------------------
 
 
+def grant_in_a_line(grant: str) -> str:
+    """The rules of a grant as a person reads them."""
+    return ", ".join(grant.split("\n"))
+
+
 class ApprovalRequested(Envelope, frozen=True, tag="approval.requested"):
     """A call waits for a person; `id` names the approval.
 
@@ -200,7 +205,7 @@ class ApprovalRequested(Envelope, frozen=True, tag="approval.requested"):
         summary: the call in one line.
         preview: what would change (a diff, the whole command).
         reason: why the gate asks.
-        grant: the rule that "always" would add, exactly.
+        grant: the rules that "always" would add, exactly, one a line.
     """
 
     call_id: str
@@ -220,7 +225,7 @@ class ApprovalResolved(Envelope, frozen=True, tag="approval.resolved"):
         approved: whether it may run.
         scope: "once", or "session" when `grant` was added to the session's rules.
         by: who answered: a surface, or "unattended" when nobody could.
-        grant: the rule added.
+        grant: the rules added, one a line.
         feedback: words for the model.
     """
 

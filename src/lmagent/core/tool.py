@@ -99,6 +99,7 @@ class Tool(Struct, frozen=True):
         summary: the call in one line for a person; the default is `name(first argument)`.
         preview: what would change (a diff), for the approval; may touch the disk, must not change it.
         targets: workspace paths that the call touches, for permission rules, as the model named them.
+        command: the shell line that the call runs, for permission rules.
     """
 
     name: str
@@ -113,6 +114,7 @@ class Tool(Struct, frozen=True):
     summary: Callable[[Any], str] | None = None
     preview: Callable[[Any, ToolContext], str] | None = None
     targets: Callable[[Any], tuple[str, ...]] | None = None
+    command: Callable[[Any], str] | None = None
 
     @property
     def spec(self) -> ToolSpec:

@@ -117,7 +117,8 @@ class Asked(Struct, frozen=True):
 
 def _request(session: Session, invocation: Invocation) -> Asked:
     tool, named = invocation.tool, invocation.targets
-    request = gate.Request(tool.name, tool.effect, targets.located(str(session.wiring.workspace), named))
+    located = targets.located(str(session.wiring.workspace), named)
+    request = gate.Request(tool.name, tool.effect, located, invocation.command)
     return Asked(request, invocation.summary)
 
 
@@ -152,9 +153,11 @@ def _preview(session: Session, invocation: Invocation, asked: Asked) -> str:
     if invocation.tool.preview is None:
         return ""
     try:
-        return invocation.tool.preview(invocation.arguments, _context(session, invocation.call, asked))
+        shown = invocation.tool.preview(invocation.arguments, _context(session, invocation.call, asked))
     except Exception as trouble:  # noqa: BLE001  the call itself will say the same, if it is approved
         return f"(no preview: {trouble})"
+    explained = gate.explain(asked.request)
+    return f"{shown}\n→ {explained}" if explained else shown
 
 
 async def _run(session: Session, invocation: Invocation, asked: Asked) -> Result:

@@ -8,13 +8,15 @@ over the mode:
     manual   everything asks
 
 A rule on paths is matched against the paths that a call names. A walker (grep, glob, ls) names only where it begins, so
-what rules forbid further down is taken out of its sight: see `sight`.
+what rules forbid further down is taken out of its sight: see `sight`. A rule on commands is matched against every one
+that a shell line would run, wrapped or not: one denied command denies the line, and all have to be allowed to allow it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, field
 
@@ -23,7 +25,10 @@ from lmagent.core.events import PermissionMode
 from lmagent.engine.rules import Rule, check_rule, parsed
 from lmagent.engine.targets import Hides
 
-__all__ = ["Request", "Rules", "Verdict", "check_rule", "judge", "sight"]
+if TYPE_CHECKING:
+    from lmagent.engine.shellline.patterns import CommandLine
+
+__all__ = ["Request", "Rules", "Verdict", "check_rule", "explain", "granted", "judge", "sight"]
 
 
 class Rules(Struct, frozen=True):
@@ -43,7 +48,7 @@ class Rules(Struct, frozen=True):
 
 
 class Verdict(Struct, frozen=True):
-    """What the gate says, and why; `grant` is the rule that "always" would add."""
+    """What the gate says, and why; `grant` is what "always" would add: rules, one a line."""
 
     decision: Literal["allow", "ask", "deny"]
     reason: str
@@ -51,27 +56,65 @@ class Verdict(Struct, frozen=True):
 
 
 class Request(Struct, frozen=True):
-    """What the gate has to know of a call."""
+    """What the gate has to know of a call.
+
+    Attributes:
+        tool: its name.
+        effect: what it can do.
+        targets: the paths that it names.
+        command: the shell line that it runs.
+    """
 
     tool: str
     effect: str
     targets: tuple[str, ...] = field(default=())
+    command: str | None = None
 
 
 def judge(request: Request, mode: PermissionMode, rules: Rules, grants: Sequence[str] = ()) -> Verdict:
     """Decide on a call."""
     if rule := _forbidding(rules.deny, request):
         return Verdict("deny", f"the rule deny {str(rule)!r} forbids it")
-    grant = request.tool
     if rule := _forbidding(rules.ask, request):
         return Verdict("ask", f"the rule ask {str(rule)!r} wants a person to decide")
-    if rule := _allowing((*rules.allow, *filter(_understood, grants)), request):
+    if rule := _allowing((*rules.allow, *granted(grants)), request):
         return Verdict("allow", f"the rule allow {str(rule)!r} covers it")
     if mode == "auto":
         return Verdict("allow", "mode auto allows everything")
     if mode == "normal" and request.effect == "read":
         return Verdict("allow", "mode normal allows reading")
-    return Verdict("ask", f"mode {mode} asks before {_doing(request.effect)}", grant)
+    return Verdict("ask", f"mode {mode} asks before {_doing(request.effect)}", _grant(request))
+
+
+def explain(request: Request) -> str:
+    """What the shell line of a request would run and write, in a line for a person; empty where it is plain to see."""
+    if request.command is None:
+        return ""
+    from lmagent.engine.shellline.patterns import describe, plain
+
+    line = _line(request.command)
+    return "" if plain(line) else describe(line)
+
+
+def granted(grants: Iterable[str]) -> tuple[str, ...]:
+    """The rules in what was granted; what cannot be understood allows nothing, and ends nothing."""
+    return tuple(rule for grant in grants for rule in grant.split("\n") if _understood(rule))
+
+
+def _grant(request: Request) -> str:
+    """The narrowest rules that would have allowed it; nothing where no rule can say it."""
+    if request.command is None:
+        return request.tool
+    from lmagent.engine.shellline.patterns import grants
+
+    return "\n".join(f"{request.tool}({pattern})" for pattern in grants(_line(request.command)))
+
+
+@lru_cache(maxsize=2)  # several rules look at the line of one call
+def _line(command: str) -> CommandLine:
+    from lmagent.engine.shellline.patterns import parse  # a session that asks about no command does not pay for it
+
+    return parse(command)
 
 
 def sight(request: Request, rules: Rules) -> Hides | None:
@@ -103,19 +146,33 @@ def _of(rules: Sequence[str], request: Request) -> list[Rule]:
 
 
 def _forbidding(rules: Sequence[str], request: Request) -> Rule | None:
-    """The first rule that covers any path of the request."""
+    """The first rule that covers any path or command of the request."""
     for rule in _of(rules, request):
         if _any_path(rule) or any(rule.covers(target, below=True) for target in request.targets):
             return rule
+        if rule.command and request.command is not None and _hits(rule.pattern, request.command):
+            return rule
     return None
+
+
+def _hits(pattern: str, command: str) -> bool:
+    from lmagent.engine.shellline.patterns import first_denied
+
+    return bool(first_denied(_line(command), [pattern]))
 
 
 def _allowing(rules: Sequence[str], request: Request) -> Rule | None:
-    """The first rule that covers all paths of the request."""
-    for rule in _of(rules, request):
+    """The first rule that covers all paths of the request; or the last of those that cover its commands together."""
+    speaking = _of(rules, request)
+    for rule in speaking:
         if _any_path(rule) or (request.targets and all(rule.covers(at, below=False) for at in request.targets)):
             return rule
-    return None
+    patterns = [rule for rule in speaking if rule.command]
+    if not patterns or request.command is None:
+        return None
+    from lmagent.engine.shellline.patterns import allowed
+
+    return patterns[-1] if allowed(_line(request.command), [rule.pattern for rule in patterns]) else None
 
 
 def _understood(grant: str) -> bool:

@@ -1,8 +1,9 @@
 """Rules: what a permission rule says, and which calls and paths it covers.
 
 A rule is `tool`, `tool(pattern)`, `effect:write`, `effect:write(pattern)`, `*` or `*(pattern)`. The tool's name may
-hold `*`, case does not count, and `mcp__server` stands for all tools of that server. A pattern is a glob over paths of
-the workspace:
+hold `*`, case does not count, and `mcp__server` stands for all tools of that server. For `shell` and `effect:exec` the
+pattern is one of commands, `shell(git log *)`: see `shellline/patterns.py`. Else it is a glob over paths of the
+workspace:
 
     docs            whatever is called so, at any depth, with everything below it
     docs/  ./docs   the one at the top, with everything below it
@@ -25,6 +26,9 @@ from msgspec import Struct
 from lmagent.core.errors import ConfigError
 from lmagent.engine.targets import inside
 
+SHELL, EXEC = "shell", "exec"
+"""The tool, and the effect, whose patterns are of commands."""
+
 _RULE = re.compile(r"(?P<name>effect:(?:read|write|exec|net)|[A-Za-z0-9_.*-]+)(?:\((?P<pattern>.*)\))?", re.I | re.S)
 _BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 _PIECES = re.compile(r"(\*\*/|\*\*|\*|\?|\[!?[^\]/]+\])")
@@ -36,11 +40,13 @@ class Rule(Struct, frozen=True):
 
     Attributes:
         name: lower case: a tool, an effect, or a glob over tools.
-        pattern: normalised; empty for a rule that holds whatever the paths.
+        pattern: normalised; empty for a rule that holds whatever the paths and commands.
+        command: the pattern is one of commands, not of paths.
     """
 
     name: str
     pattern: str
+    command: bool = False
 
     def __str__(self) -> str:
         """The rule as a person would write it."""
@@ -57,6 +63,8 @@ class Rule(Struct, frozen=True):
 
     def covers(self, path: str, *, below: bool) -> bool:
         """Whether the pattern matches a path relative to the workspace, or with `below` a folder that it lies in."""
+        if self.command:
+            return not self.pattern
         return not self.pattern or _compiled(self.pattern, below).fullmatch("" if path == "." else path) is not None
 
 
@@ -71,20 +79,48 @@ def parse(text: str, root: str = "") -> Rule:
     Raises:
         ConfigError: it cannot be understood, or could never match.
     """
+    name, pattern = _split(text)
+    command = _runs_commands(name)
+    if pattern is None:
+        return Rule(name, "", command)
+    try:
+        return Rule(name, _command(pattern.strip()) if command else _normalised(pattern.strip(), root), command)
+    except ValueError as fault:
+        example = f"{name}(git log *)" if command else f"{name}(docs/**)"
+        raise ConfigError(
+            f"permission rule {text!r} could never match: {fault}",
+            fix=f"name {'a command' if command else 'paths relative to the workspace'}, for example {example}",
+        ) from None
+
+
+def _split(text: str) -> tuple[str, str | None]:
+    """The name, in lower case, and the pattern."""
     found = _RULE.fullmatch(text.strip())
     if found is None:
         raise ConfigError(
             f"permission rule {text!r} cannot be understood",
-            fix="write it as tool, tool(path pattern), effect:write or *, for example write(docs/**)",
+            fix="write it as tool, tool(path pattern), shell(command *), effect:write or *, for example write(docs/**)",
         )
-    pattern = found["pattern"]
-    try:
-        return Rule(found["name"].lower(), "" if pattern is None else _normalised(pattern.strip(), root))
-    except ValueError as fault:
-        raise ConfigError(
-            f"permission rule {text!r} could never match: {fault}",
-            fix=f"name paths relative to the workspace, for example {found['name']}(docs/**)",
-        ) from None
+    return found["name"].lower(), found["pattern"]
+
+
+def _runs_commands(name: str) -> bool:
+    return name == f"effect:{EXEC}" or (name != "*" and fnmatchcase(SHELL, name))
+
+
+def _command(pattern: str) -> str:
+    """A pattern of commands; `git log:*`, as others write it, is `git log *`."""
+    if not pattern:
+        raise ValueError("it names no command")
+    if pattern.endswith(":*"):
+        pattern = f"{pattern[:-2]} *"
+    if pattern in ("*", "**"):
+        return ""
+    from lmagent.engine.shellline.patterns import understood  # a session without such rules does not pay for it
+
+    if not understood(pattern):
+        raise ValueError("a quote in it is left open")
+    return pattern
 
 
 def check_rule(rule: str, origin: str = "", *, tools: Mapping[str, str] | None = None, root: str = "") -> str:
@@ -100,11 +136,12 @@ def check_rule(rule: str, origin: str = "", *, tools: Mapping[str, str] | None =
         ConfigError: it cannot.
     """
     try:
-        parsed = parse(rule, root)
-        name = parsed.name if tools is None else _known(rule, parsed.name, tools)
+        name, pattern = _split(rule)
+        if tools is not None:
+            name = _known(rule, name, tools)
+        return str(parse(name if pattern is None else f"{name}({pattern})", root))
     except ConfigError as fault:
         raise ConfigError(f"{fault.message}{f' ({origin})' if origin else ''}", fix=fault.fix) from None
-    return str(Rule(name, parsed.pattern))
 
 
 def _known(rule: str, name: str, tools: Mapping[str, str]) -> str:

@@ -50,6 +50,11 @@ class Invocation(Struct, frozen=True):
         """Workspace paths that it touches."""
         return self.tool.targets(self.arguments) if self.tool.targets is not None else ()
 
+    @property
+    def command(self) -> str | None:
+        """Shell line that it runs."""
+        return self.tool.command(self.arguments) if self.tool.command is not None else None
+
 
 class Toolbox:
     """The tools of a program. Registering the same name twice is an error: nothing shadows a built-in."""

@@ -72,7 +72,7 @@ class Asker:
     async def _ask(self, request: ev.ApprovalRequested) -> None:
         summary = printable(request.summary)
         preview = f"\n{printable(request.preview)}" if request.preview else ""
-        always = f", a = always ({printable(request.grant)})" if request.grant else ""
+        always = f", a = always ({printable(ev.grant_in_a_line(request.grant))})" if request.grant else ""
         self._asked = request
         _forget_typed()
         details = f"{summary} — {printable(request.reason)}{preview}"

@@ -6,6 +6,7 @@ import sys
 
 import anyio
 
+from lmagent.core.events import grant_in_a_line
 from lmagent.repl.conversation import Conversation
 
 
@@ -34,6 +35,6 @@ async def run(conversation: Conversation) -> None:
 
 def _prompt(conversation: Conversation) -> str:
     if pending := conversation.question:
-        always = f", a = always ({pending.grant})" if pending.grant else ""
+        always = f", a = always ({grant_in_a_line(pending.grant)})" if pending.grant else ""
         return f"Allow {pending.tool}? [y = yes, n = no{always}] "
     return "> "

@@ -10,6 +10,7 @@ from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.history import FileHistory, InMemoryHistory
 from prompt_toolkit.patch_stdout import patch_stdout
 
+from lmagent.core.events import grant_in_a_line
 from lmagent.repl.complete import ReplCompleter
 from lmagent.repl.conversation import Conversation
 from lmagent.repl.keys import Wishes, bindings
@@ -85,7 +86,7 @@ class Screen:
         lines += _last_rows(tail, self.width())
         live = "".join(f"{line}\n" for line in lines)
         if pending := conversation.question:
-            always = f" · a always ({pending.grant})" if pending.grant else ""
+            always = f" · a always ({grant_in_a_line(pending.grant)})" if pending.grant else ""
             return [("", live), ("bold", f"Allow {pending.tool}? y yes · n no{always} · or say why not: ")]
         return [("", live), ("bold ansicyan", "> ")]
 

@@ -165,7 +165,7 @@ class _Writer:
 
     def _approval(self, event: ev.ApprovalResolved) -> None:
         answer = "approved" if event.approved else "denied"
-        rule = f" (always: {event.grant})" if event.grant else ""
+        rule = f" (always: {ev.grant_in_a_line(event.grant)})" if event.grant else ""
         self.note(f"{answer.capitalize()} by {event.by or 'a person'}{rule}", event.feedback)
 
     def _count(self, event: ev.StepFinished) -> None:

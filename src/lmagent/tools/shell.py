@@ -127,6 +127,7 @@ def shell_tool(runner: ShellRunner) -> Tool:
         },
         summary=lambda arguments: f"shell {one_line(arguments.command, 110)}",
         preview=lambda arguments, _: arguments.command,
+        command=lambda arguments: arguments.command,
     )
 
 

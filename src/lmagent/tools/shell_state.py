@@ -76,12 +76,15 @@ def learn(state: ShellState, report: bytes, root: str, base: Mapping[str, str]) 
     if (folder := _relative(fields[1], root)) is not None:
         state.cwd = folder
     names = dict(zip(fields[2::2], fields[3::2], strict=False))
-    changed = {
-        name: value for name, value in names.items() if name and name not in _OWN and base.get(name, "\0") != value
-    }
+    changed = {name: value for name, value in names.items() if _is_carried(name) and base.get(name, "\0") != value}
     if sum(len(name) + len(value) for name, value in changed.items()) <= LIMIT:
         state.exports = changed
     return int(fields[0]) if fields[0].strip().isdigit() else 0
+
+
+def _is_carried(name: str) -> bool:
+    """Functions are not: a later command would not be what its words say."""
+    return bool(name) and name not in _OWN and not name.startswith("BASH_FUNC_")
 
 
 def restore(events: Iterable[DurableEvent]) -> ShellState:
@@ -92,7 +95,16 @@ def restore(events: Iterable[DurableEvent]) -> ShellState:
             cwd, exports = saved.get("cwd"), saved.get("exports")  # type: ignore[reportUnknownVariableType]
             if isinstance(cwd, str) and isinstance(exports, dict):
                 state = ShellState(cwd, {str(name): str(value) for name, value in exports.items()})  # type: ignore[reportUnknownVariableType]
+    if state.exports:
+        state.exports = _harmless(state.exports)
     return state
+
+
+def _harmless(exports: Mapping[str, str]) -> dict[str, str]:
+    """A log can come with a checkout: its variables must not decide what approved commands run."""
+    from lmagent.engine.shellline.patterns import is_dangerous  # only a session that goes on pays for it
+
+    return {name: value for name, value in exports.items() if _is_carried(name) and not is_dangerous(name)}
 
 
 def _relative(path: str, root: str) -> str | None:
