@@ -41,6 +41,11 @@ ETC = (
 OUTSIDE = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
 """The environment of bubblewrap itself, outside."""
 
+OWNERS = (
+    *("keys", "kpagecount", "kpageflags", "kpagecgroup", "slabinfo", "vmallocinfo", "timer_list", "pagetypeinfo"),
+)
+"""Files of /proc that their owner can read, who is root also without any capability; they tell of the whole kernel."""
+
 _TOP = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _PRLIMIT = "/usr/bin/prlimit"
 _JOIN = 'n=$1; shift; while [ "$n" -gt 0 ]; do echo 0 >"$1" || exit 125; shift; n=$((n - 1)); done; exec "$@"'
@@ -243,8 +248,12 @@ def _system() -> list[str]:
     for name in ETC:
         if os.path.exists(f"/etc/{name}"):
             parts += ["--ro-bind", f"/etc/{name}", f"/etc/{name}"]
+    hidden: list[str] = []
+    for path in (f"/proc/{name}" for name in OWNERS):
+        if os.path.exists(path):
+            hidden += ["--ro-bind", "/dev/null", path]  # a device that is mounted like this cannot be opened
     # Read-only, because root outside is the owner of /proc/sys inside, without any capability (measured).
-    return [*parts, "--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev"]
+    return [*parts, "--proc", "/proc", *hidden, "--remount-ro", "/proc", "--dev", "/dev"]
 
 
 def _accounts() -> dict[str, str]:

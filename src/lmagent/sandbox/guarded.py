@@ -6,6 +6,8 @@ new tomorrow: a repository planted inside, a hook, a redirected `.git`.
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -38,6 +40,9 @@ class Guarded:
     async def start(self, command: Exec, output: OnOutput) -> Running:
         """Note what is there, and start the command."""
         mark = self._guard.baseline()
+        # What is not there cannot be covered by a sandbox, and a command could make it, for us to read.
+        with contextlib.suppress(OSError):
+            os.mkdir(self.workspace / ".lmagent")
         return _GuardedRunning(await self._inner.start(command, output), self._guard, mark)
 
     async def aclose(self) -> None:

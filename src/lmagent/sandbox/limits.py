@@ -14,8 +14,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lmagent.core.sandbox import EndReason, Limits
+from lmagent.sandbox.environment import HOME
 
 CGROUP = Path("/sys/fs/cgroup")
+NAMES = 100_000
+"""Files that a command may have in memory, as in `container`."""
+
 _numbers = itertools.count()
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -107,16 +111,44 @@ def over_limit(root: int, limits: Limits) -> EndReason | None:
         root: the process; all that its commands start stays below it.
         limits: what they may use.
     """
-    pages = count = 0
+    own = shared = count = 0
+    most, sharing = limits.memory_mb * 1024 * 1024, list[int]()
     for pid in tree(root):
         count += 1
         with contextlib.suppress(OSError, ValueError, IndexError):
-            resident, shared = Path(f"/proc/{pid}/statm").read_text().split()[1:3]
-            pages += int(resident) - int(shared)
-    if pages * _PAGE > limits.memory_mb * 1024 * 1024:
+            resident, others = Path(f"/proc/{pid}/statm").read_text().split()[1:3]
+            own += (int(resident) - int(others)) * _PAGE
+            shared += int(others) * _PAGE
+            sharing.append(pid)
+    # Most that is shared are programs and libraries; and the share of each in the rest is dear to ask for.
+    if own + shared > most and own + _sum(sharing, "status", "RssShmem:") > most:
+        own += _sum(sharing, "smaps_rollup", "Pss_Shmem:")
+    if own > most or _names(root) > NAMES:
         return "memory"
     # The limit of processes is enforced inside; this is for root, whom that does not bind.
     return "killed" if count > 2 * limits.pids else None
+
+
+def _sum(pids: list[int], file: str, field: str) -> int:
+    """Bytes that a file of /proc has in a field, of all these processes."""
+    found = 0
+    for pid in pids:
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            lines = Path(f"/proc/{pid}/{file}").read_text().splitlines()
+            found += next((int(line.split()[1]) for line in lines if line.startswith(field)), 0) * 1024
+    return found
+
+
+def _names(pid: int) -> int:
+    """Names in the file systems that the tree of a process has in memory: each takes a kilobyte of the kernel's."""
+    found = 0
+    for folder in ("/tmp", "/dev/shm", HOME):
+        with contextlib.suppress(OSError):
+            inside = f"/proc/{pid}/root{folder}"
+            if not os.path.exists(folder) or os.stat(inside).st_dev != os.stat(folder).st_dev:  # not the host's own
+                system = os.statvfs(inside)
+                found += system.f_files - system.f_ffree
+    return found
 
 
 def tree(root: int) -> Iterator[int]:

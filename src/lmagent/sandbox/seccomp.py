@@ -1,8 +1,9 @@
 """Seccomp: the system call filter of every backend, assembled by hand as classic BPF.
 
 What is denied lets a process look into others, load code into the kernel, change mounts or namespaces, or reach
-kernel surface that no build or test needs. Denied calls fail with EPERM; `clone3` and the x32 calls fail with ENOSYS,
-so that C libraries fall back to what can be checked (`clone3` passes its flags by pointer, which no filter can read).
+kernel surface that no build or test needs. So is what makes a file set-user-id: it would be one outside too, of the
+user. Denied calls fail with EPERM; `clone3`, `openat2` and the x32 calls fail with ENOSYS, so that C libraries fall
+back to what can be checked (those two pass their flags by pointer, which no filter can read).
 
 Numbers: the kernel's `arch/x86/entry/syscalls/syscall_64.tbl` and `include/uapi/asm-generic/unistd.h`. The filter for
 x86_64 is tested; the one for aarch64 is written and was never run.
@@ -17,7 +18,7 @@ from collections.abc import Sequence
 
 _LOAD, _JUMP_EQ, _JUMP_GE, _JUMP_SET, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
-_NR, _ARCH, _ARG0, _ARG1 = 0, 4, 16, 24
+_NR, _ARCH, _ARG0, _ARG1, _ARG2, _ARG3 = 0, 4, 16, 24, 32, 40
 """Offsets in `struct seccomp_data`; of an argument, the low 32 bits on a little-endian machine."""
 
 _ARCHES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
@@ -80,7 +81,23 @@ DENIED: dict[str, tuple[int | None, int | None]] = {
 }
 """Denied calls with their numbers on x86_64 and aarch64."""
 
-_CLONE, _CLONE3, _IOCTL, _SOCKET = (56, 220), (435, 435), (16, 29), (41, 198)
+_CLONE, _CLONE3, _OPENAT2, _IOCTL, _SOCKET = (56, 220), (435, 435), (437, 437), (16, 29), (41, 198)
+_SOCKETPAIR, _UNIX = (53, 199), 1
+
+_MODES: tuple[tuple[tuple[int | None, int | None], int, int], ...] = (
+    *(((90, None), _ARG1, 0o4000), ((91, 52), _ARG1, 0o4000)),
+    *(((268, 53), _ARG2, 0o4000), ((452, 452), _ARG2, 0o4000)),
+    *(((85, None), _ARG1, 0o6000), ((133, None), _ARG1, 0o6000), ((259, 33), _ARG2, 0o6000)),
+)
+"""Numbers, the argument that is a mode, the bits that it may not have: of chmod, fchmod, fchmodat, fchmodat2 (folders
+that a group shares need set-group-id, and no filter can tell what is a folder), creat, mknod and mknodat."""
+
+_OPEN: tuple[tuple[tuple[int | None, int | None], int, int], ...] = (
+    ((2, None), _ARG1, _ARG2),
+    ((257, 56), _ARG2, _ARG3),
+)
+_CREATES = 0x400040
+"""open and openat: the arguments that are flags and mode; the flags with which there is a mode (O_CREAT, O_TMPFILE)."""
 
 NAMESPACES = 0x7E020080
 """Flags of `clone` that make namespaces: NEWTIME, NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET."""
@@ -112,7 +129,7 @@ def program(machine: str = "", *, families: Sequence[int] = FAMILIES) -> bytes:
     code = [_op(_LOAD, _ARCH), *_unless_equal(_ARCHES[machine], errno.EPERM), _op(_LOAD, _NR)]
     if machine == "x86_64":
         code += [_op(_JUMP_GE, _X32, 0, 1), _fail(errno.ENOSYS)]
-    code += [*_if_equal(_CLONE3[column], _fail(errno.ENOSYS))]
+    code += [*_if_equal(_CLONE3[column], _fail(errno.ENOSYS)), *_if_equal(_OPENAT2[column], _fail(errno.ENOSYS))]
     for numbers in DENIED.values():
         number = numbers[column]
         if number is not None:
@@ -122,7 +139,21 @@ def program(machine: str = "", *, families: Sequence[int] = FAMILIES) -> bytes:
     code += _checked(_IOCTL[column], _ARG1, inputs)
     allowed = [step for family in families for step in _if_equal(family, _op(_RETURN, _ALLOW))]
     code += _checked(_SOCKET[column], _ARG0, [*allowed, _fail(errno.EAFNOSUPPORT)])
-    return b"".join([*code, _op(_RETURN, _ALLOW)])
+    pair = _if_equal(_UNIX, _op(_RETURN, _ALLOW))  # whatever may connect: it reaches nobody
+    code += _checked(_SOCKETPAIR[column], _ARG0, [*pair, _fail(errno.EAFNOSUPPORT)])
+    return b"".join([*code, *_modes(column), _op(_RETURN, _ALLOW)])
+
+
+def _modes(column: int) -> list[bytes]:
+    code: list[bytes] = []
+    for numbers, mode, bits in _MODES:
+        if (number := numbers[column]) is not None:
+            code += _checked(number, mode, [_op(_JUMP_SET, bits, 0, 1), _fail(errno.EPERM)])
+    for numbers, flags, mode in _OPEN:
+        if (number := numbers[column]) is not None:
+            checks = [_op(_LOAD, mode), _op(_JUMP_SET, 0o6000, 0, 1), _fail(errno.EPERM)]
+            code += _checked(number, flags, [_op(_JUMP_SET, _CREATES, 0, len(checks)), *checks])
+    return code
 
 
 def _op(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
