@@ -11,11 +11,10 @@ from lmagent.app.slash import SlashContext, SlashResult, user_commands
 from lmagent.core.commands import Compact, Redo, Rename, SetMode, SetModel, Undo
 from lmagent.core.errors import ConfigError, SandboxError
 from lmagent.core.events import FilesRestored, PermissionMode, grant_in_a_line
-from lmagent.core.messages import Message
 from lmagent.core.model import Reply, TextChunk
 from lmagent.engine.aside import ask_aside
 from lmagent.engine.session import Session
-from lmagent.engine.state import BYTES_PER_TOKEN, message_bytes
+from lmagent.engine.state import SessionState, message_bytes
 from lmagent.engine.undo import diff
 
 if TYPE_CHECKING:
@@ -210,11 +209,11 @@ async def _context(context: SlashContext, _: str) -> SlashResult:
     session = _need(context)
     state = session.state
     sizes = {
-        "S system": len(state.system.encode()) // BYTES_PER_TOKEN,
-        "T tools": (state.fixed_bytes - len(state.system.encode())) // BYTES_PER_TOKEN,
-        "U user": _role_tokens(state.messages, "user"),
-        "A assistant": _role_tokens(state.messages, "assistant"),
-        "R results": _role_tokens(state.messages, "tool"),
+        "S system": state.tokens(len(state.system.encode())),
+        "T tools": state.tokens(state.fixed_bytes - len(state.system.encode())),
+        "U user": _role_tokens(state, "user"),
+        "A assistant": _role_tokens(state, "assistant"),
+        "R results": _role_tokens(state, "tool"),
     }
     window = session.window.tokens
     cells = "".join(name[0] * max(1 if size else 0, round(size * GRID / window)) for name, size in sizes.items())
@@ -226,8 +225,8 @@ async def _context(context: SlashContext, _: str) -> SlashResult:
     return SlashResult("\n".join([*lines, "", *legend, tail]))
 
 
-def _role_tokens(messages: list[Message], role: str) -> int:
-    return sum(message_bytes(message) for message in messages if message.role == role) // BYTES_PER_TOKEN
+def _role_tokens(state: SessionState, role: str) -> int:
+    return state.tokens(sum(message_bytes(message) for message in state.messages if message.role == role))
 
 
 async def _cost(context: SlashContext, _: str) -> SlashResult:

@@ -245,8 +245,10 @@ async def _record(
 def _cap(session: Session, calls: int) -> int:
     """Tokens of one result: the results of one reply arrive together, and must leave room for going on."""
     window = session.window
-    room = window.trigger - session.state.fixed_bytes // BYTES_PER_TOKEN
-    return min(window.result_cap, max(SMALLEST_RESULT, int(room * RESULTS_SHARE) // calls))
+    state = session.state
+    room = window.trigger - state.tokens(state.fixed_bytes)
+    tokens = min(window.result_cap, max(SMALLEST_RESULT, int(room * RESULTS_SHARE) // calls))
+    return min(tokens, state.bytes(tokens) // BYTES_PER_TOKEN)  # intake counts in bytes / 4
 
 
 async def _take_in(session: Session, output: ToolOutput, cap: int) -> tuple[str, str | None]:

@@ -21,7 +21,7 @@ from lmagent.core.model import Reply
 from lmagent.engine import intake, ledger
 from lmagent.engine.aside import ask_aside
 from lmagent.engine.session import Session
-from lmagent.engine.state import BYTES_PER_TOKEN, SessionState, message_bytes
+from lmagent.engine.state import SessionState, message_bytes
 
 Trigger = Literal["window", "overflow", "command"]
 
@@ -86,7 +86,7 @@ async def compact(session: Session, trigger: Trigger) -> None:
             text = "the conversation is too short to be shortened"
             await session.record(Notice(level="info", code="not_compacted", text=text))
         return
-    after = (state.fixed_bytes + size) // BYTES_PER_TOKEN
+    after = state.tokens(state.fixed_bytes + size)
     event = CompactionDone(
         messages=messages,
         trigger=trigger,
@@ -120,7 +120,7 @@ def _budget(session: Session, trigger: Trigger) -> Budget:
     window = session.window
     share = ASKED_FOR_RECENT_SHARE if trigger == "command" else RECENT_SHARE
     notes = sum(len(text.encode("utf-8", "replace")) for text in session.state.notes.values())
-    room = max(400, window.trigger - (session.state.fixed_bytes + notes) // BYTES_PER_TOKEN)
+    room = max(400, window.trigger - session.state.tokens(session.state.fixed_bytes + notes))
     return Budget(
         user=min(window.keep_user, int(room * USER_SHARE)),
         recent=min(window.keep_recent, int(room * share)),
@@ -137,10 +137,10 @@ def cut(state: SessionState, summary: str, budget: Budget) -> tuple[Message, ...
         summary: the model's summary; empty for a ledger-only cut.
         budget: what may be kept.
     """
-    start = _recent_start(state.messages, budget.recent * BYTES_PER_TOKEN)
-    recent = _fitted(state.messages[start:], budget.recent * BYTES_PER_TOKEN)
+    start = _recent_start(state.messages, state.bytes(budget.recent))
+    recent = _fitted(state.messages[start:], state.bytes(budget.recent))
     earlier = [text for text, at in zip(state.user_texts, state.user_at, strict=True) if at < start]
-    sizes = ledger.Sizes(budget.user * BYTES_PER_TOKEN, budget.lists * BYTES_PER_TOKEN)
+    sizes = ledger.Sizes(state.bytes(budget.user), state.bytes(budget.lists))
     block = ledger.block(state, earlier, summary, sizes, goes_on=not recent)
     if recent and recent[0].role == "user":
         first = recent.pop(0)
@@ -185,8 +185,8 @@ def _shortened(message: Message, size: int) -> Message:
 
 
 def _worth_a_summary(state: SessionState, budget: Budget) -> bool:
-    start = _recent_start(state.messages, budget.recent * BYTES_PER_TOKEN)
-    gone = sum(map(message_bytes, state.messages[:start])) // BYTES_PER_TOKEN
+    start = _recent_start(state.messages, state.bytes(budget.recent))
+    gone = state.tokens(sum(map(message_bytes, state.messages[:start])))
     return gone >= WORTH_A_SUMMARY * budget.summary
 
 

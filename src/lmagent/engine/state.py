@@ -43,6 +43,12 @@ from lmagent.core.tool import FileMark
 BYTES_PER_TOKEN = 4
 """The rule of thumb used until the server has reported real counts."""
 
+DENSEST, COARSEST = 1.0, 8.0
+"""Bytes a token between which a count is believed. English has 4 to 5, code 3, other scripts 2 to 4."""
+
+NEWS = 0.3
+"""Weight of the newest count in the session's own figure (an exponentially weighted mean)."""
+
 LOST_MESSAGE = "[A message that stood here is lost: the log was damaged.]"
 LOST_RESULT = "[The result is lost: the log was damaged. The call may have acted. Check the state before you go on.]"
 
@@ -89,6 +95,7 @@ class SessionState(Struct):
     conversation_bytes: int = 0
     sealed_bytes: int = 0
     measured_bytes: int = 0
+    bytes_per_token: float = BYTES_PER_TOKEN
     last_outcome: str = ""
     unattended_denials: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
 
@@ -116,13 +123,21 @@ class SessionState(Struct):
         return [item for item in self.inputs.values() if item.delivery in deliveries]
 
     def estimate_tokens(self) -> int:
-        """Prompt tokens of the next request: the server's last count plus bytes / 4 of what came since.
+        """Prompt tokens of the next request: the server's last count, and what came since by the learned ratio.
 
         A count below half of the own estimate is not believed: some servers report rubbish, or a constant.
         """
-        own = (self.fixed_bytes + self.conversation_bytes) // BYTES_PER_TOKEN
-        counted = self.prompt_tokens + (self.conversation_bytes - self.measured_bytes) // BYTES_PER_TOKEN
+        own = self.tokens(self.fixed_bytes + self.conversation_bytes)
+        counted = self.prompt_tokens + self.tokens(self.conversation_bytes - self.measured_bytes)
         return max(counted, own // 2) if self.prompt_tokens else own
+
+    def tokens(self, size: int) -> int:
+        """Tokens of so many bytes, as this model counted so far."""
+        return int(size / self.bytes_per_token)
+
+    def bytes(self, tokens: int) -> int:
+        """Bytes of so many tokens, as this model counted so far."""
+        return int(tokens * self.bytes_per_token)
 
     # --- the fold ---------------------------------------------------------------------------------------------
 
@@ -170,7 +185,7 @@ class SessionState(Struct):
             case ModelChanged():
                 self.model = event.model
                 # Another model counts in other tokens: measure anew.
-                self.prompt_tokens = 0
+                self.prompt_tokens, self.bytes_per_token = 0, BYTES_PER_TOKEN
 
     def _wait(self, event: DurableEvent) -> None:
         """What is waiting for the model, for a person, or for the end of the turn."""
@@ -298,6 +313,10 @@ class SessionState(Struct):
         if event.usage.estimated:
             return
         self.prompt_tokens, self.measured_bytes = event.usage.prompt_tokens, self.sealed_bytes
+        ratio = (self.fixed_bytes + self.sealed_bytes) / max(1, self.prompt_tokens)
+        if DENSEST <= ratio <= COARSEST:
+            known = self.bytes_per_token != BYTES_PER_TOKEN
+            self.bytes_per_token = ratio * NEWS + self.bytes_per_token * (1 - NEWS) if known else ratio
 
     def _resolve(self, event: ApprovalResolved) -> None:
         self.approvals.pop(event.approval, None)

@@ -16,7 +16,6 @@ from lmagent.core.messages import Message, Text, Thinking
 from lmagent.core.model import ModelEvent, Progress, Reply, Retrying, TextChunk, ThinkingChunk
 from lmagent.engine import compaction
 from lmagent.engine.session import Session
-from lmagent.engine.state import BYTES_PER_TOKEN
 
 STREAM_RETRIES = 2
 """How often a stream that broke off is asked for again. Its connection is gone, so nothing still works on it."""
@@ -57,7 +56,7 @@ async def _call(session: Session) -> Reply:
         StepStarted(
             step=state.step + 1,
             model=state.model or session.agent.model,
-            prompt_bytes=tokens * BYTES_PER_TOKEN,
+            prompt_bytes=state.fixed_bytes + state.conversation_bytes,
             prompt_tokens=tokens,
         )
     )

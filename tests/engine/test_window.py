@@ -1,0 +1,59 @@
+"""How many tokens a prompt has: learned from what the server counts."""
+
+import anyio
+from kit import Bench, bench, call, say
+
+from lmagent.core import events as ev
+from lmagent.core.agent import Window
+from lmagent.core.model import ModelRequest, Reply, Usage
+from lmagent.engine.state import BYTES_PER_TOKEN
+
+
+def counting(made: Bench, ratio: float, reply: Reply | None = None):
+    """An answer whose server counts one token for `ratio` bytes of the prompt."""
+
+    def answer(_: ModelRequest) -> Reply:
+        given = reply or call(("read", '{"path": "a", "size": 20}'))
+        state = made.session.state
+        tokens = int((state.fixed_bytes + state.sealed_bytes) / ratio)
+        return Reply(given.message, given.finish_reason, Usage(tokens, 5, 0))
+
+    return answer
+
+
+def test_the_estimate_follows_what_the_model_counts():
+    async def check(ratio: float, learned: float):
+        made = await bench()
+        made.model.answers = [counting(made, ratio) for _ in range(3)] + [say("done")]
+        await made.submit()
+        assert abs(made.session.state.bytes_per_token - learned) < 0.05 * learned
+
+    anyio.run(check, 2.0, 2.0)
+    anyio.run(check, 6.0, 6.0)
+    anyio.run(check, 40.0, BYTES_PER_TOKEN)  # no tokenizer counts so: rubbish, or a prompt that was cut
+    anyio.run(check, 0.5, BYTES_PER_TOKEN)
+
+
+def test_a_model_with_small_tokens_is_given_less_at_a_time_and_cut_in_time():
+    async def check(ratio: float) -> list[ev.CompactionDone]:
+        made = await bench(window=Window(tokens=8000, keep_recent=2000, keep_user=500))
+        made.model.answers = [
+            counting(made, ratio, call(("read", f'{{"path": "f{n}", "size": 150}}'))) for n in range(9)
+        ]
+        finished = await made.submit()
+        assert finished.outcome == "done"
+        assert all(event.usage.prompt_tokens < 8000 for event in made.of(ev.StepFinished) if not event.usage.estimated)
+        return made.of(ev.CompactionDone)
+
+    assert len(anyio.run(check, 2.0)) > len(anyio.run(check, 5.0))
+
+
+def test_another_model_is_measured_anew():
+    async def check():
+        made = await bench()
+        made.model.answers = [counting(made, 2.0), say("done")]
+        await made.submit()
+        await made.session.record(ev.ModelChanged(model="other"))
+        assert made.session.state.bytes_per_token == BYTES_PER_TOKEN
+
+    anyio.run(check)
