@@ -1,5 +1,6 @@
 from lmagent.core import events as ev
 from lmagent.core.messages import Message, Text, Thinking, assistant
+from lmagent.core.pace import Pace
 from lmagent.core.view import Pending, Totals, View
 from lmagent.repl.render import MAX_DIFF_LINES, PlainStyle, Renderer, RichStyle
 from lmagent.repl.status import status_line
@@ -88,7 +89,9 @@ def test_markdown_is_laid_out_for_the_width_that_the_terminal_has_now():
 
 
 def test_the_status_line_begins_with_what_changes():
-    view = View(model="m", mode="auto", state="thinking", totals=Totals(2, 2000, 100, 1500, 8192, 41.5))
+    view = View(
+        model="m", mode="auto", state="thinking", totals=Totals(2, 2000, 100, 1500, 8192), pace=Pace(write_per_s=41.5)
+    )
     line = status_line(view, 32768, 12.3, "", "bubblewrap")
     assert (
         line
@@ -99,7 +102,9 @@ def test_the_status_line_begins_with_what_changes():
 def test_the_status_line_says_who_is_waited_for():
     pending = Pending("a", "c", "write", "write b", "", "", "write")
     assert status_line(View(approvals=(pending,)), 1000, 0, "", "off").startswith("waiting for you")
-    assert status_line(View(progress=0.4), 1000, 0, "", "off").startswith("reading the prompt 40%")
+    reading = View(progress=0.4, seconds_left=12.4)
+    assert status_line(reading, 1000, 0, "", "off").startswith("reading the prompt 40% (about 12 s left)")
+    assert status_line(View(progress=0.4), 1000, 0, "", "off").startswith("reading the prompt 40% ·")
     assert status_line(View(), 1000, 0, "read a.py", "off").startswith("read a.py")
 
 
@@ -111,3 +116,16 @@ def test_a_command_that_failed_says_how_it_ended():
     assert ended("exit", 2) == "✗ shell · exit 2\n"
     assert ended("timeout", 137) == "✗ shell · timed out\n"
     assert ended("exit", 0) == "✓ shell\n"
+
+
+def test_the_status_line_says_why_it_takes_long():
+    def said(elapsed: float, **view: object) -> str:
+        return status_line(View(state="thinking", **view), 1000, elapsed, "", "off")
+
+    slow = Pace(read_per_s=100.0, fresh=3000)
+    assert said(12, pace=slow).startswith("reading 3,000 tokens 12 s (about 18 s left)")
+    assert said(40, pace=slow).startswith("reading 3,000 tokens 40 s (about 0 s left)")
+    assert said(12).startswith("waiting for the first word 12 s (the model is loading, or reads the prompt)")
+    assert said(3).startswith("thinking 3 s")
+    assert said(12, thinking="hm", pace=slow).startswith("thinking 12 s")
+    assert "9,000 tokens were read again" in said(1, pace=Pace(reread=9000))

@@ -10,8 +10,16 @@ from lmagent.app.registry import Registry, SlashCommand
 from lmagent.app.slash import SlashContext, SlashResult, user_commands
 from lmagent.core.commands import Compact, Redo, Rename, SetMode, SetModel, Undo
 from lmagent.core.errors import ConfigError, SandboxError
-from lmagent.core.events import FilesRestored, PermissionMode, grant_in_a_line
+from lmagent.core.events import (
+    CompactionDone,
+    FilesRestored,
+    PermissionMode,
+    StepFinished,
+    StepStarted,
+    grant_in_a_line,
+)
 from lmagent.core.model import Reply, TextChunk
+from lmagent.core.view import View, reduce
 from lmagent.engine.aside import ask_aside
 from lmagent.engine.session import Session
 from lmagent.engine.state import SessionState, message_bytes
@@ -231,14 +239,23 @@ def _role_tokens(state: SessionState, role: str) -> int:
 
 async def _cost(context: SlashContext, _: str) -> SlashResult:
     state = _need(context).state
-    usage = state.usage
+    usage, pace = state.usage, View().pace
+    for event in context.host.store.read(state.session):
+        if isinstance(event, StepStarted | StepFinished | CompactionDone):
+            pace = reduce(View(pace=pace), event).pace
     cached = f"{usage.cached_tokens / usage.prompt_tokens:.0%}" if usage.prompt_tokens else "-"
     estimate = " (estimated: the server reports no usage)" if usage.estimated else ""
     return SlashResult(
         f"{state.steps_total} model calls{estimate}\n"
         f"prompt     {usage.prompt_tokens:>10,} tokens, {cached} from the server's cache\n"
-        f"completion {usage.completion_tokens:>10,} tokens"
+        f"completion {usage.completion_tokens:>10,} tokens\n"
+        f"read again {pace.reread_total:>10,} tokens that the server had in its cache before\n"
+        f"speed      reads {_speed(pace.read_per_s)}, writes {_speed(pace.write_per_s)}"
     )
+
+
+def _speed(tokens_per_s: float) -> str:
+    return f"{tokens_per_s:,.0f} tokens/s" if tokens_per_s else "(not known yet)"
 
 
 async def _compact(context: SlashContext, focus: str) -> SlashResult:

@@ -48,9 +48,15 @@ class ToolOutput(Envelope, frozen=True, tag="tool.output"):
 
 
 class PrefillProgress(Envelope, frozen=True, tag="progress"):
-    """The server reads the prompt; `fraction` 0 to 1 where known."""
+    """The server reads the prompt.
+
+    Attributes:
+        fraction: how much of it has been read, 0 to 1, where known.
+        seconds_left: how long the rest will take, where that can be told.
+    """
 
     fraction: float | None = None
+    seconds_left: float | None = None
 
 
 class RetryScheduled(Envelope, frozen=True, tag="retrying"):

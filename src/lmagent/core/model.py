@@ -76,9 +76,15 @@ class ThinkingChunk(Struct, frozen=True):
 
 
 class Progress(Struct, frozen=True):
-    """A sign of life before the first token: how much of the prompt has been read, 0 to 1, where known."""
+    """A sign of life before the first token.
+
+    Attributes:
+        fraction: how much of the prompt has been read, 0 to 1, where known.
+        seconds_left: how long the rest will take, where that can be told.
+    """
 
     fraction: float | None = None
+    seconds_left: float | None = None
 
 
 class Retrying(Struct, frozen=True):

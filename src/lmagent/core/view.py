@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from lmagent.core import events as ev
 from lmagent.core.messages import Text, Thinking, ToolStatus
+from lmagent.core.pace import Pace
 
 State = Literal["idle", "thinking", "running", "waiting", "retrying"]
 
@@ -80,7 +81,6 @@ class Totals(Struct, frozen=True):
     completion: int = 0
     cached: int = 0
     context: int = 0
-    tokens_per_s: float = 0.0
 
 
 class View(Struct, frozen=True):
@@ -99,6 +99,8 @@ class View(Struct, frozen=True):
     progress: float | None = None
     approvals: tuple[Pending, ...] = ()
     totals: Totals = Totals()
+    pace: Pace = Pace()
+    seconds_left: float | None = None
 
 
 def reduce(view: View, event: ev.Event) -> View:
@@ -108,8 +110,8 @@ def reduce(view: View, event: ev.Event) -> View:
             return _with(view, draft=view.draft + text, state="running", progress=None)
         case ev.ThinkingDelta(text=text):
             return _with(view, thinking=view.thinking + text, state="thinking", progress=None)
-        case ev.PrefillProgress(fraction=fraction):
-            return _with(view, progress=fraction)
+        case ev.PrefillProgress(fraction=fraction, seconds_left=left):
+            return _with(view, progress=fraction, seconds_left=left)
         case ev.RetryScheduled():
             return _with(view, draft="", thinking="", state="retrying")
         case ev.ToolOutput():
@@ -194,9 +196,11 @@ def _turn(view: View, event: ev.StepStarted | ev.StepFinished | ev.TurnStarted |
             return _with(view, turn=event.turn, state="thinking", outcome="")
         case ev.StepStarted():
             totals = msgspec.structs.replace(view.totals, context=event.prompt_tokens)
-            return _with(view, state="thinking", draft="", thinking="", totals=totals, model=event.model or view.model)
+            begun = _with(view, state="thinking", draft="", thinking="", totals=totals, progress=None)
+            return _with(begun, pace=view.pace.started(event.prompt_tokens), model=event.model or view.model)
         case ev.StepFinished():
-            return _with(view, totals=_count(view.totals, event), model=event.model or view.model)
+            pace = view.pace.finished(event)
+            return _with(view, totals=_count(view.totals, event), pace=pace, model=event.model or view.model)
         case ev.TurnFinished():
             ended = _with(view, state="idle", outcome=event.outcome, draft="", thinking="", progress=None)
             if event.outcome == "done" or not event.reason:
@@ -206,7 +210,6 @@ def _turn(view: View, event: ev.StepStarted | ev.StepFinished | ev.TurnStarted |
 
 
 def _count(totals: Totals, event: ev.StepFinished) -> Totals:
-    seconds = event.total_s - event.first_token_s
     usage = event.usage
     return Totals(
         steps=totals.steps + 1,
@@ -214,7 +217,6 @@ def _count(totals: Totals, event: ev.StepFinished) -> Totals:
         completion=totals.completion + usage.completion_tokens,
         cached=totals.cached + usage.cached_tokens,
         context=usage.prompt_tokens + usage.completion_tokens or totals.context,
-        tokens_per_s=round(usage.completion_tokens / seconds, 1) if seconds > 0.05 else totals.tokens_per_s,
     )
 
 
@@ -238,7 +240,7 @@ def _session(view: View, event: ev.Event) -> View:
             return _with(view, blocks=left)
         case ev.CompactionDone():
             text = f"the conversation was shortened: {event.before_tokens:,} → {event.after_tokens:,} tokens"
-            return _add(view, NoticeBlock("info", text))
+            return _add(view, NoticeBlock("info", text), pace=view.pace.compacted())
         case ev.Notice():
             return _add(view, NoticeBlock(event.level, f"{event.text}\n{event.fix}".strip()))
         case _:

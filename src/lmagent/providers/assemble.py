@@ -6,16 +6,17 @@ Wide in what it takes: content as text or parts; thoughts as `reasoning_content`
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any, cast
 
 import msgspec
 
 from lmagent.core.errors import BadReply
 from lmagent.core.messages import Message, Part, Text, Thinking
-from lmagent.core.model import FinishReason, ModelEvent, Progress, Reply, TextChunk, ThinkingChunk, Usage
+from lmagent.core.model import FinishReason, ModelEvent, Reply, TextChunk, ThinkingChunk, Usage
 from lmagent.providers import jsontext
 from lmagent.providers.calls import CallAssembler
+from lmagent.providers.eta import PrefillEta
 from lmagent.providers.thinking import ThinkSplitter, split_thoughts
 from lmagent.providers.usage import complete_usage, read_usage
 
@@ -51,6 +52,9 @@ class ErrorChunk(Exception):
 class Assembler:
     """Folds one reply.
 
+    Args:
+        elapsed: seconds since the request was sent.
+
     Attributes:
         done: `[DONE]` was read.
         finish: the finish reason as the server gave it; empty when it gave none.
@@ -59,7 +63,7 @@ class Assembler:
         spoke: whether the last of them brought text, thought or calls.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, elapsed: Callable[[], float] = lambda: 0.0) -> None:
         self.done = False
         self.finish = ""
         self.usage: Usage | None = None
@@ -74,6 +78,8 @@ class Assembler:
         self._odd = False
         self._splitter = ThinkSplitter()
         self._calls = CallAssembler()
+        self._eta = PrefillEta()
+        self._elapsed = elapsed
 
     @property
     def started(self) -> bool:
@@ -179,7 +185,7 @@ class Assembler:
             self.usage = read_usage(known) or self.usage
             self._closed = self._closed or (self.started and not choices)
         if "prompt_progress" in known:
-            events.append(Progress(_fraction(known["prompt_progress"])))
+            events.append(self._eta.read(known["prompt_progress"], self._elapsed()))
         if choices and isinstance(choices, list) and isinstance(choices[0], dict):
             self._choice(cast("dict[str, Any]", choices[0]), events)
 
@@ -276,15 +282,3 @@ def _plain(content: Any) -> str:
             if part.get(key):
                 return _plain(part[key])
     return ""
-
-
-def _fraction(progress: Any) -> float | None:
-    """llama.cpp's `prompt_progress`: {total, cache, processed, time_ms}, in tokens; `processed` includes `cache`."""
-    if isinstance(progress, int | float) and not isinstance(progress, bool):
-        return min(1.0, max(0.0, float(progress)))
-    if isinstance(progress, dict):
-        known = cast("dict[str, Any]", progress)
-        total, processed = known.get("total"), known.get("processed")
-        if isinstance(total, int | float) and isinstance(processed, int | float) and total > 0:
-            return min(1.0, max(0.0, processed / total))
-    return None

@@ -138,7 +138,7 @@ class OpenAIChat:
     async def _read(
         self, request: ModelRequest, response: Response, prompt_bytes: int, begun: float
     ) -> AsyncGenerator[ModelEvent]:
-        assembler = Assembler()
+        assembler = Assembler(lambda: self._clock.monotonic() - begun)
         first: float | None = None
         payloads = _payloads(response, assembler, self.url)
         async with aclosing(payloads):

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from lmagent.core.view import View
 
+NOTICEABLE, LONG = 2.0, 8.0
+"""Seconds from which a person wants to know what a wait is for."""
+
 
 def status_line(view: View, window: int, elapsed: float, running: str, sandbox: str) -> str:
     """State · context · cache · speed · mode · model: what changes stands where a narrow window still shows it.
@@ -21,8 +24,10 @@ def status_line(view: View, window: int, elapsed: float, running: str, sandbox: 
         parts.append(f"{totals.context:,}/{window:,} tokens ({totals.context / window:.0%})")
     if totals.prompt and totals.cached:
         parts.append(f"cache {totals.cached / totals.prompt:.0%}")
-    if totals.tokens_per_s:
-        parts.append(f"{totals.tokens_per_s:g} tokens/s")
+    if view.pace.write_per_s:
+        parts.append(f"{view.pace.write_per_s:g} tokens/s")
+    if slow := view.pace.why_slow():
+        parts.append(slow)
     parts += [f"mode {view.mode}", f"sandbox {sandbox}", view.model or "the server's model"]
     return " · ".join(parts)
 
@@ -31,9 +36,25 @@ def _state(view: View, elapsed: float, running: str) -> str:
     if view.approvals:
         return "waiting for you"
     if view.progress is not None:
-        return f"reading the prompt {view.progress:.0%}"
+        return f"reading the prompt {view.progress:.0%}{_left(view.seconds_left)}"
     if running:
         return f"{running} {elapsed:.0f} s"
     if view.state == "idle":
         return "idle"
+    if view.state == "thinking" and not view.thinking:
+        return _waiting(view, elapsed)
     return f"{view.state} {elapsed:.0f} s"
+
+
+def _waiting(view: View, elapsed: float) -> str:
+    """Nothing has come yet: what the server is probably at."""
+    pace = view.pace
+    if pace.reading_s >= NOTICEABLE:
+        return f"reading {pace.fresh:,} tokens {elapsed:.0f} s{_left(max(0.0, pace.reading_s - elapsed))}"
+    if elapsed >= LONG and not view.totals.steps:
+        return f"waiting for the first word {elapsed:.0f} s (the model is loading, or reads the prompt)"
+    return f"{view.state} {elapsed:.0f} s"
+
+
+def _left(seconds: float | None) -> str:
+    return "" if seconds is None else f" (about {seconds:.0f} s left)"
