@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lmagent.app.prompt import MAX_INSTRUCTIONS, workspace_note
+from lmagent.app.prompt import MOST, workspace_note
 
 
 @pytest.fixture
@@ -18,9 +18,9 @@ def workspace(tmp_path: Path) -> Path:
     return root
 
 
-def note_of(workspace: Path) -> tuple[str, list[str]]:
+def note_of(workspace: Path, limit: int = MOST) -> tuple[str, list[str]]:
     said: list[str] = []
-    return workspace_note(workspace, said.append)(), said
+    return workspace_note(workspace, said.append, lambda: limit)(), said
 
 
 def test_instructions_are_sent_up_to_a_limit_and_nothing_more_is_read(workspace: Path) -> None:
@@ -29,11 +29,18 @@ def test_instructions_are_sent_up_to_a_limit_and_nothing_more_is_read(workspace:
     note, said = note_of(workspace)
     assert "Use tabs." in note
     assert said == []
-    path.write_bytes("ä".encode() * MAX_INSTRUCTIONS + b"THE END")
+    path.write_bytes("ä".encode() * MOST + b"THE END")
     os.truncate(path, 1 << 40)  # a terabyte of nothing: whoever reads it whole will not come back
     note, _ = note_of(workspace)
-    assert note.count("ä") == MAX_INSTRUCTIONS
+    assert note.count("ä") == MOST
     assert "THE END" not in note
+    assert "[… read .lmagent.md for the rest]" in note
+
+
+def test_a_small_window_gets_fewer_instructions_and_the_model_knows_where_the_rest_is(workspace: Path) -> None:
+    (workspace / ".lmagent.md").write_text("Use tabs. Never push.")
+    assert "Use tabs.\n[… read .lmagent.md for the rest]" in note_of(workspace, 9)[0]
+    assert "for the rest" not in note_of(workspace, 100)[0]
 
 
 def test_a_workspace_without_instructions_says_nothing_of_them(workspace: Path) -> None:

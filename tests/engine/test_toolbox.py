@@ -61,7 +61,7 @@ def test_a_second_tool_of_the_same_name_is_refused():
 
 def test_the_catalogue_lists_what_is_not_in_the_block():
     box = World().toolbox()
-    assert "late" in box.catalogue()
+    assert "late" in box.catalogue(["read", "write"])
     assert [spec.name for spec in box.specs()] == ["read", "write", "use_tool"]
 
 
@@ -81,3 +81,14 @@ def test_a_schema_is_flat_and_short():
         },
         "required": ["path"],
     }
+
+
+def test_a_small_block_leaves_the_rest_to_the_catalogue_which_names_arguments_only():
+    box = World().toolbox()
+    assert [spec.name for spec in box.specs({"read", "late"})] == ["read", "use_tool"]
+    terse = box.catalogue({"read"}, terse=True)
+    assert "- write(path, size?): write it" in terse
+    assert "- read(" not in terse
+    assert '"type"' not in terse
+    assert '"type"' in box.catalogue({"read"})
+    assert box.catalogue({"read", "write", "late"}) == ""

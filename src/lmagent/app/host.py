@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,8 +12,9 @@ from msgspec.json import encode
 from msgspec.structs import replace
 
 from lmagent import __version__
-from lmagent.app.prompt import system_text
+from lmagent.app.profiles import system_text
 from lmagent.app.registry import Registry
+from lmagent.app.traits import KeptTraits
 from lmagent.app.undoing import KeptChanges
 from lmagent.config.settings import Settings
 from lmagent.core.agent import Agent
@@ -140,8 +142,8 @@ class Host(Struct):
             session=session,
             workspace=str(self.workspace),
             agent=self.agent.name,
-            system=self.agent.system or system_text(),
-            tools=self.toolbox.specs(),
+            system=self.agent.system or system_text(self.registry.profile),
+            tools=self.toolbox.specs(self.registry.profile.block),
             model=self.agent.model,
             mode=self.settings.permission_mode,
             app_version=__version__,
@@ -209,15 +211,17 @@ class Host(Struct):
             workspace=self.workspace,
             rules=self.rules,
             attended=self.attended,
-            notes=(*self.registry.notes_of(session), self._catalogue),
+            notes=(*self.registry.notes_of(session), partial(self._catalogue, session)),
             secrets=self.settings.secrets,
             snapshots=self.snapshots,
+            traits=KeptTraits(self.settings.agent_data_dir, self.settings.endpoint),
             served_window=self.served_window if asks else None,
         )
 
-    def _catalogue(self) -> str:
+    def _catalogue(self, session: str) -> str:
         """The tools that are called through use_tool, for the tail: it may grow without changing the tool block."""
-        text = self.toolbox.catalogue()
+        advertised = {spec.name for spec in self.sessions[session].state.tools}
+        text = self.toolbox.catalogue(advertised, terse=self.registry.profile.terse)
         return f"<tools>\n{text}\n</tools>" if text else ""
 
     async def aclose(self) -> None:

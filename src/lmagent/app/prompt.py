@@ -1,6 +1,6 @@
-"""The system text: fixed for the life of a session, the same bytes in every session, in every workspace, on every day.
+"""What differs from day to day and from workspace to workspace: the date, the name, the project's instructions.
 
-What differs (the date, the workspace's name, project instructions) comes as notes at the tail. Every byte here is
+It comes as notes at the tail, so that the system text (`profiles.py`) is the same bytes in every session. Every byte is
 read by a local model before it says its first word, so each sentence has to earn its place.
 """
 
@@ -10,23 +10,18 @@ from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
+from lmagent.app.profiles import PROFILES
 from lmagent.core.ports import Clock
 from lmagent.tools.plain import NotPlain, read_plain
 
 INSTRUCTIONS = ".lmagent.md"
 """The place that users of the older systems know for a project's own instructions."""
 
-MAX_INSTRUCTIONS = 8000
-"""Characters of project instructions that are sent: 2,000 tokens, read once a session."""
+MOST = max(profile.instructions for profile in PROFILES)
 
 DATE_NOTE = r"<date>Today is [^<]*</date>"
 WORKSPACE_NOTE = r"<workspace>The workspace is the folder '[^']*'"
 """What may differ between a recorded run and its replay on another day, in another folder."""
-
-
-def system_text() -> str:
-    """The system text, as it stands in `system.md` beside this file."""
-    return Path(__file__).with_name("system.md").read_text(encoding="utf-8").strip()
 
 
 def date_note(clock: Clock) -> Callable[[], str]:
@@ -39,29 +34,33 @@ def date_note(clock: Clock) -> Callable[[], str]:
     return note
 
 
-def workspace_note(workspace: Path, say: Callable[[str], None]) -> Callable[[], str]:
+def workspace_note(workspace: Path, say: Callable[[str], None], limit: Callable[[], int]) -> Callable[[], str]:
     """A note source: the workspace's name and the project's own instructions, read once.
 
     Args:
         workspace: the workspace.
         say: shows the person why instructions that are there are not sent.
+        limit: characters of instructions that there is room for in the window.
     """
-    text = _instructions(workspace, say)
+    text, more = _instructions(workspace, say)
 
     def note() -> str:
-        said = f"\nProject instructions ({INSTRUCTIONS}):\n{text}" if text else ""
+        sent = text[: limit()]
+        cut = f"\n[… read {INSTRUCTIONS} for the rest]" if more or len(sent) < len(text) else ""
+        said = f"\nProject instructions ({INSTRUCTIONS}):\n{sent}{cut}" if text else ""
         return f"<workspace>The workspace is the folder {workspace.name!r}.{said}</workspace>"
 
     return note
 
 
-def _instructions(workspace: Path, say: Callable[[str], None]) -> str:
+def _instructions(workspace: Path, say: Callable[[str], None]) -> tuple[str, bool]:
+    """Their beginning, and whether there are more."""
     try:
-        found = read_plain(workspace, (INSTRUCTIONS,), MAX_INSTRUCTIONS)
+        found = read_plain(workspace, (INSTRUCTIONS,), MOST)
     except NotPlain as what:
         say(
             f"lmagent: {INSTRUCTIONS} is {what}; the project's instructions are not sent\n"
             f"  → make it a regular file that you can read: ls -l {workspace / INSTRUCTIONS}"
         )
-        return ""
-    return "" if found is None else found.text.strip()
+        return "", False
+    return ("", False) if found is None else (found.text.strip(), found.more)

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from lmagent import __version__
 from lmagent.app.clock import SystemClock
-from lmagent.app.prompt import system_text
+from lmagent.app.profiles import system_text
 from lmagent.app.single import open_toolbox
 from lmagent.app.wiring import HostOptions, load_settings
 from lmagent.config.workspace import open_workspace

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import Struct, field
 
 from lmagent.app.confined import Confined
+from lmagent.app.profiles import PROFILES, Profile
 from lmagent.core.errors import ConfigError
 from lmagent.core.events import DurableEvent
 from lmagent.core.ports import Clock
@@ -58,6 +59,7 @@ class Registry(Struct):
         clock: time.
         records: the sessions on record.
         confined: gives the sandbox for commands.
+        profile: how much of the window the fixed part of a new session's prompt may take.
         session_notes: like notes, for those that depend on the session, whose id they are given.
         closers: release what features hold, at the end of the program.
     """
@@ -66,6 +68,7 @@ class Registry(Struct):
     clock: Clock
     records: Records
     confined: Confined
+    profile: Profile = PROFILES[-1]
     tools: dict[str, Tool] = field(default_factory=dict[str, Tool])
     notes: list[Callable[[], str]] = field(default_factory=list[Callable[[], str]])
     session_notes: list[Callable[[str], str]] = field(default_factory=list[Callable[[str], str]])

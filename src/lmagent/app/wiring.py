@@ -15,7 +15,7 @@ from lmagent.app import commands
 from lmagent.app.clock import SystemClock
 from lmagent.app.confined import Confined
 from lmagent.app.host import Host, OpenRecords
-from lmagent.app.prompt import DATE_NOTE, WORKSPACE_NOTE, date_note, system_text, workspace_note
+from lmagent.app.prompt import DATE_NOTE, WORKSPACE_NOTE, date_note, workspace_note
 from lmagent.app.registry import Registry, load_plugins
 from lmagent.app.undoing import kept_changes
 from lmagent.config.loader import Loaded, load
@@ -132,7 +132,7 @@ def features(registry: Registry, say: Say = lambda _: None) -> None:
     registry.tool(recall_tool(registry.records.events))
     commands_in_a_sandbox(registry)
     registry.note(date_note(registry.clock))
-    registry.note(workspace_note(registry.workspace, say))
+    registry.note(workspace_note(registry.workspace, say, lambda: registry.profile.instructions))
     commands.register(registry)
     load_plugins(registry)
 
@@ -179,7 +179,6 @@ def _wishes(options: HostOptions, settings: Settings) -> tuple[SetMode | SetMode
 def _agent(settings: Settings) -> Agent:
     return Agent(
         name="lmagent",
-        system=system_text(),
         model=settings.llm_model,
         temperature=settings.llm_temperature,
         max_tokens=settings.llm_max_tokens,

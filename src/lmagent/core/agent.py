@@ -65,7 +65,7 @@ class Agent(Struct, frozen=True):
 
     Attributes:
         name: shown in lists.
-        system: the system text.
+        system: the system text; empty for the one that suits the window.
         model: the model's name; empty lets the server choose.
         temperature: sampling temperature; None leaves it to the server.
         max_tokens: cap on one reply; None leaves it to the server.
@@ -75,7 +75,7 @@ class Agent(Struct, frozen=True):
     """
 
     name: str
-    system: str
+    system: str = ""
     model: str = ""
     temperature: float | None = None
     max_tokens: int | None = None

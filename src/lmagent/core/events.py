@@ -24,10 +24,7 @@ import msgspec
 
 from lmagent.core.changes import Change, Refusal
 from lmagent.core.live import VERSION as VERSION
-from lmagent.core.live import (
-    Envelope,
-    EphemeralEvent,
-)
+from lmagent.core.live import Envelope, EphemeralEvent
 from lmagent.core.live import PrefillProgress as PrefillProgress
 from lmagent.core.live import RetryScheduled as RetryScheduled
 from lmagent.core.live import TextDelta as TextDelta
@@ -333,6 +330,18 @@ class CompactionDone(Envelope, frozen=True, tag="compaction.done"):
     through_seq: int
 
 
+class CallsConstrained(Envelope, frozen=True, tag="calls.constrained"):
+    """From now on the server makes the model write valid calls, because it did not do so by itself.
+
+    Attributes:
+        model: the model that failed.
+        reason: how.
+    """
+
+    model: str
+    reason: str
+
+
 class Notice(Envelope, frozen=True, tag="notice"):
     """Something a person should know: a damaged log line, a recovered crash, a withheld repeat."""
 
@@ -362,6 +371,7 @@ DurableEvent: TypeAlias = (
     | FilesChanged
     | FilesRestored
     | CompactionDone
+    | CallsConstrained
     | Notice
 )
 Event: TypeAlias = DurableEvent | EphemeralEvent

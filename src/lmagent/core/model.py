@@ -34,6 +34,7 @@ class ModelRequest(Struct, frozen=True):
             still sent, since a tool block that changes re-reads the whole prompt.
         response_schema: a JSON schema that the answer must follow, where the server can enforce it.
         keep_thinking: send the model's earlier thoughts back to it.
+        constrain: have the server make the model write a valid call or an answer, where it can.
     """
 
     model: str
@@ -45,6 +46,7 @@ class ModelRequest(Struct, frozen=True):
     tool_choice: Literal["auto", "none"] = "auto"
     response_schema: dict[str, Any] | None = None
     keep_thinking: bool = False
+    constrain: bool = False
 
 
 class Usage(Struct, frozen=True):

@@ -21,6 +21,7 @@ __all__ = [
     "Job",
     "MemoryHit",
     "MemoryIndex",
+    "ModelTraits",
     "Provider",
     "Sandbox",
     "SessionLog",
@@ -57,6 +58,18 @@ class Provider(Protocol):
 
     async def aclose(self) -> None:
         """Close connections."""
+        ...
+
+
+class ModelTraits(Protocol):
+    """What was learned of models and holds beyond a session."""
+
+    def is_constrained(self, model: str) -> bool:
+        """Whether it failed to call by itself."""
+        ...
+
+    def constrain(self, model: str) -> None:
+        """It failed to call by itself."""
         ...
 
 

@@ -241,6 +241,9 @@ def _session(view: View, event: ev.Event) -> View:
         case ev.CompactionDone():
             text = f"the conversation was shortened: {event.before_tokens:,} → {event.after_tokens:,} tokens"
             return _add(view, NoticeBlock("info", text), pace=view.pace.compacted())
+        case ev.CallsConstrained():
+            text = f"{event.model or 'the model'} is made to write valid calls from now on: {event.reason}"
+            return _add(view, NoticeBlock("info", text))
         case ev.Notice():
             return _add(view, NoticeBlock(event.level, f"{event.text}\n{event.fix}".strip()))
         case _:

@@ -21,7 +21,7 @@ from lmagent.core.events import ApprovalRequested, Notice, ToolFinished, ToolSta
 from lmagent.core.events import ToolOutput as OutputEvent
 from lmagent.core.messages import ToolCall, ToolStatus
 from lmagent.core.tool import ToolContext, ToolOutput
-from lmagent.engine import gate, intake, targets
+from lmagent.engine import constrain, gate, intake, targets
 from lmagent.engine.loopguard import Alarm, LoopGuard
 from lmagent.engine.session import Session
 from lmagent.engine.state import BYTES_PER_TOKEN
@@ -240,6 +240,8 @@ async def _record(
         duration=result.duration,
     )
     await session.record(finished, sync=result.durable)
+    if output.data.get("code") == "malformed_arguments":
+        await constrain.failed(session, "its arguments were no valid JSON")
 
 
 def _cap(session: Session, calls: int) -> int:

@@ -52,7 +52,7 @@ from lmagent.core.events import (
     ToolOutput,
 )
 from lmagent.core.model import ModelRequest
-from lmagent.core.ports import Clock, Provider, SessionLog, Snapshots
+from lmagent.core.ports import Clock, ModelTraits, Provider, SessionLog, Snapshots
 from lmagent.engine import undo
 from lmagent.engine.gate import Rules
 from lmagent.engine.redact import Redactor
@@ -64,6 +64,17 @@ _STRICTNESS: dict[PermissionMode, int] = {"auto": 0, "normal": 1, "manual": 2}
 Listener = Callable[[Event], None]
 NoteSource = Callable[[], str]
 """Gives a note for the tail, as `<name>text</name>`; it is sent when its text changes. Empty for nothing."""
+
+
+class NoTraits:
+    """Nothing is known of any model, and nothing is kept."""
+
+    def is_constrained(self, model: str) -> bool:
+        """No."""
+        return False
+
+    def constrain(self, model: str) -> None:
+        """Forget it."""
 
 
 class Wiring(Struct):
@@ -80,6 +91,7 @@ class Wiring(Struct):
         notes: what to keep the model informed of at the tail.
         secrets: values that must never reach the log or the model.
         snapshots: keeps what calls change; None where that is not wanted.
+        traits: what was learned of models before.
         served_window: asks the server for the window it serves for a model, in tokens; None when it does not say.
     """
 
@@ -93,6 +105,7 @@ class Wiring(Struct):
     notes: Sequence[NoteSource] = ()
     secrets: Sequence[str] = ()
     snapshots: Snapshots | None = None
+    traits: ModelTraits = field(default_factory=NoTraits)
     served_window: Callable[[str], Awaitable[int | None]] | None = None
 
 
@@ -333,6 +346,7 @@ class Session:
             temperature=agent.temperature,
             max_tokens=cap,
             keep_thinking=agent.keep_thinking,
+            constrain=state.constrained,
         )
 
     def _interrupt(self) -> None:

@@ -16,6 +16,7 @@ from msgspec import Struct, field
 from lmagent.core.events import (
     ApprovalRequested,
     ApprovalResolved,
+    CallsConstrained,
     CompactionDone,
     DurableEvent,
     FilesChanged,
@@ -96,6 +97,8 @@ class SessionState(Struct):
     sealed_bytes: int = 0
     measured_bytes: int = 0
     bytes_per_token: float = BYTES_PER_TOKEN
+    served_model: str = ""
+    constrained: bool = False
     last_outcome: str = ""
     unattended_denials: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
 
@@ -186,6 +189,7 @@ class SessionState(Struct):
                 self.model = event.model
                 # Another model counts in other tokens: measure anew.
                 self.prompt_tokens, self.bytes_per_token = 0, BYTES_PER_TOKEN
+                self.served_model, self.constrained = "", False
 
     def _wait(self, event: DurableEvent) -> None:
         """What is waiting for the model, for a person, or for the end of the turn."""
@@ -203,6 +207,8 @@ class SessionState(Struct):
                 self.approvals[event.id] = event
             case ApprovalResolved():
                 self._resolve(event)
+            case CallsConstrained():
+                self.constrained = True
             case _:
                 pass
 
@@ -304,6 +310,7 @@ class SessionState(Struct):
 
     def _measure(self, event: StepFinished) -> None:
         self.steps_total += 1
+        self.served_model = event.model or self.served_model
         self.usage = Usage(
             self.usage.prompt_tokens + event.usage.prompt_tokens,
             self.usage.completion_tokens + event.usage.completion_tokens,

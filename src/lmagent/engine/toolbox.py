@@ -7,7 +7,7 @@ Names and argument names of other agents are accepted at dispatch and advertised
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -85,17 +85,19 @@ class Toolbox:
         """The tool of this name or alias."""
         return self._tools.get(name) or self._tools.get(self._aliases.get(name, ""))
 
-    def specs(self) -> tuple[ToolSpec, ...]:
-        """The fixed tool block: what is not deferred, then `use_tool`."""
-        return (*(tool.spec for tool in self._tools.values() if not tool.deferred), USE_TOOL)
+    def specs(self, block: Collection[str] | None = None) -> tuple[ToolSpec, ...]:
+        """The fixed tool block: what is not deferred, and in `block` where one is given, then `use_tool`."""
+        advertised = (tool for tool in self._tools.values() if not tool.deferred)
+        return (*(tool.spec for tool in advertised if block is None or tool.name in block), USE_TOOL)
 
-    def catalogue(self) -> str:
-        """The deferred tools, one a line, with their argument schemas; empty when there are none."""
-        lines = [
-            f"- {tool.name}: {tool.description} Arguments: {msgspec.json.encode(tool.spec.parameters).decode()}"
-            for tool in self._tools.values()
-            if tool.deferred
-        ]
+    def catalogue(self, advertised: Collection[str], *, terse: bool = False) -> str:
+        """The tools that are not in a session's block, one a line; empty when there are none.
+
+        Args:
+            advertised: names in the block.
+            terse: names of the arguments only, not their schemas.
+        """
+        lines = [_line(tool, terse=terse) for tool in self._tools.values() if tool.name not in advertised]
         return "Tools to call through use_tool:\n" + "\n".join(lines) if lines else ""
 
     def resolve(self, call: ToolCall) -> Invocation:
@@ -118,6 +120,15 @@ class Toolbox:
         near = difflib.get_close_matches(name, [*self._tools, *self._aliases], n=1)
         hint = f" Did you mean {self._aliases.get(near[0], near[0])}?" if near else ""
         return f"There is no tool named {name!r}.{hint} Available: {', '.join(self._tools)}."
+
+
+def _line(tool: Tool, *, terse: bool) -> str:
+    schema = tool.spec.parameters
+    if not terse:
+        return f"- {tool.name}: {tool.description} Arguments: {msgspec.json.encode(schema).decode()}"
+    required = schema.get("required", ())
+    names = (name if name in required else f"{name}?" for name in schema.get("properties", {}))
+    return f"- {tool.name}({', '.join(names)}): {tool.description}"
 
 
 def parse_arguments(call: ToolCall) -> dict[str, Any]:

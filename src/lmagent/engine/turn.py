@@ -15,7 +15,7 @@ from lmagent.core.errors import ProviderError
 from lmagent.core.events import MessageAdded, Outcome, TurnFinished, TurnStarted
 from lmagent.core.messages import Message, Text, user
 from lmagent.core.model import Reply
-from lmagent.engine import compaction, endings, recovery
+from lmagent.engine import compaction, constrain, endings, recovery
 from lmagent.engine.act import act
 from lmagent.engine.loopguard import Alarm, LoopGuard
 from lmagent.engine.session import Session
@@ -179,6 +179,9 @@ async def _conclude(session: Session, answer: str, progress: Progress) -> End | 
     ending = endings.classify(answer, acted=progress.acted)
     match ending.kind:
         case "narration":
+            if progress.nudges:
+                await constrain.failed(session, "it announced calls and made none")
+                await _notes(session)
             reason = f"incomplete: the model announced work and did none of it: {ending.reason}"
             return await _nudge(session, progress, NUDGE_ACT, End("error", "narration", reason, answer))
         case "waiting":
@@ -207,8 +210,8 @@ async def _deliver_steering(session: Session) -> None:
 
 async def _notes(session: Session) -> None:
     """Tell the model what has changed around it: at the tail, and only when it has."""
-    for source in session.wiring.notes:
-        text = source()
+    await constrain.begin(session)
+    for text in (*(source() for source in session.wiring.notes), constrain.note(session)):
         if text and text not in session.state.notes.values():
             await session.record(MessageAdded(message=user(text), origin="note"))
 

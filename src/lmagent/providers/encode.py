@@ -13,6 +13,7 @@ from typing import Any
 from lmagent.core.messages import Image, Message, Text, Thinking, ToolCall, ToolResult
 from lmagent.core.model import ModelRequest, ToolSpec
 from lmagent.providers import jsontext
+from lmagent.providers.constrain import schema_for, thinks
 
 _KEPT = 4
 """Conversations whose encoding is kept: a session, its side calls and a few sub-agents."""
@@ -100,12 +101,14 @@ class BodyEncoder:
             for key, value in fields.items()
             if value is not None and key not in omit
         ]
+        constrained = schema_for(request.tools, think=thinks(request.messages)) if request.constrain else None
         if request.tools:
             head.append(self._tools_of(request))
-            if request.tool_choice != "auto" and "tool_choice" not in omit:
-                head.append(b'"tool_choice":"none",')
-        if request.response_schema is not None and "response_format" not in omit:
-            schema = {"name": "answer", "strict": True, "schema": request.response_schema}
+            if (request.tool_choice != "auto" or constrained) and "tool_choice" not in omit:
+                head.append(b'"tool_choice":"none",')  # a constrained call is the answer itself
+        wanted = constrained or request.response_schema
+        if wanted is not None and "response_format" not in omit:
+            schema = {"name": "answer", "strict": True, "schema": wanted}
             head.append(b'"response_format":%s,' % jsontext.dumps({"type": "json_schema", "json_schema": schema}))
         return b"{" + b"".join(head)
 

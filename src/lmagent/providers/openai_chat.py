@@ -14,6 +14,7 @@ from lmagent.core.model import ModelEvent, ModelRequest, Retrying, TextChunk, Th
 from lmagent.core.ports import Clock
 from lmagent.providers import jsontext
 from lmagent.providers.assemble import Assembler, ErrorChunk
+from lmagent.providers.constrain import understood
 from lmagent.providers.encode import BodyEncoder
 from lmagent.providers.retry import RetryPolicy, next_delay
 from lmagent.providers.sse import SseReader
@@ -148,18 +149,21 @@ class OpenAIChat:
                     if first is None and assembler.started:
                         first = self._clock.monotonic() - begun
                     for event in events:
-                        yield event
+                        if not (request.constrain and isinstance(event, TextChunk)):  # nobody wants to read JSON
+                            yield event
         if not assembler.ended or assembler.chunks == 0:
             raise _unfinished(assembler)
         for event in assembler.flush():
-            yield event
+            if not request.constrain:
+                yield event
         total = self._clock.monotonic() - begun
-        yield assembler.reply(
+        reply = assembler.reply(
             taken=self._encoder.call_ids(request),
             prompt_bytes=prompt_bytes,
             first_token_s=total if first is None else first,
             total_s=total,
         )
+        yield understood(reply) if request.constrain else reply
 
     async def _refused(self, request: ModelRequest, response: Response) -> None:
         """Raise what a status other than 2xx stands for, or `_Adapted` if the request can be put differently."""
@@ -188,8 +192,8 @@ class OpenAIChat:
         text = failure.message
         sent = {
             "stream_options": True,
-            "tool_choice": bool(request.tools) and request.tool_choice != "auto",
-            "response_format": request.response_schema is not None,
+            "tool_choice": bool(request.tools) and (request.tool_choice != "auto" or request.constrain),
+            "response_format": request.response_schema is not None or request.constrain,
             "max_completion_tokens": request.max_tokens is not None and "max_tokens" in self._omit,
             "max_tokens": request.max_tokens is not None,
             "temperature": request.temperature is not None,

@@ -1,0 +1,56 @@
+"""Profiles: how much of a small window the fixed part of the prompt may take.
+
+A session keeps the profile that it began with, since the fixed part never changes. What a small profile leaves out of
+the tool block is not gone: it stands in the catalogue and is called through `use_tool`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from msgspec import Struct
+
+from lmagent.core.agent import Window
+
+_CORE = ("read", "write", "edit", "grep", "ls", "shell")
+
+
+class Profile(Struct, frozen=True):
+    """What the fixed part is made of.
+
+    Attributes:
+        name: the size of window that it is for.
+        below: tokens of the window up to which it is chosen; 0 for any.
+        system: file of the system text.
+        block: tools whose schemas are always sent; None for all that are not deferred.
+        terse: the catalogue gives argument names, not schemas.
+        result_cap: tokens of one tool result.
+        instructions: characters of project instructions.
+    """
+
+    name: str
+    below: int
+    system: str = "system.md"
+    block: tuple[str, ...] | None = None
+    terse: bool = True
+    result_cap: int = 2000
+    instructions: int = 8000
+
+
+PROFILES = (
+    Profile("4k", 6_000, "system-small.md", _CORE, result_cap=500, instructions=1000),
+    Profile("8k", 12_000, block=(*_CORE, "glob", "read_artifact"), result_cap=1000, instructions=2000),
+    Profile("16k", 24_000, result_cap=1500, instructions=4000),
+    Profile("32k", 0, terse=False),
+)
+"""The smallest windows in use are 4,096 tokens; from 32k on there is room for everything."""
+
+
+def profile_for(window: Window) -> Profile:
+    """The profile for a window."""
+    return next(profile for profile in PROFILES if not profile.below or window.tokens < profile.below)
+
+
+def system_text(profile: Profile = PROFILES[-1]) -> str:
+    """The profile's system text, as it stands in the file beside this one."""
+    return Path(__file__).with_name(profile.system).read_text(encoding="utf-8").strip()
