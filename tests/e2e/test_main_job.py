@@ -95,7 +95,7 @@ def test_the_real_engine_drives_the_same_job(checkout, tmp_path):
     model = build_tiny_gguf(tmp_path / "tiny.gguf")
     with EngineServer(model) as engine, ForcedCalls(engine.url, plan) as server:
         run = lmagent(
-            checkout, server.base_url, LMAGENT_CONTEXT_WINDOW=str(engine.context), LMAGENT_TOOL_RESULT_TOKENS="500"
+            checkout, server.base_url, LMAGENT_CONTEXT_WINDOW=str(engine.context), LMAGENT_TOOL_RESULT_TOKENS="1500"
         )
         assert run.returncode == 0, run.stderr
         assert all(usage["prompt_tokens"] > 0 for usage in server.usage)

@@ -28,6 +28,7 @@ from lmagent.sandbox.attack import attack
 from lmagent.sandbox.environment import HOME, base_environment
 from lmagent.sandbox.gitguard import Protected, protected_paths
 from lmagent.sandbox.limits import Group, make_group, over_limit
+from lmagent.sandbox.mountcheck import FAILED, MOVED, checked
 from lmagent.sandbox.place import find_program, inside
 from lmagent.sandbox.process import GONE, Handlers, Process, spawn
 from lmagent.sandbox.proxy import SOCKET, AllowListProxy, deny, find_python
@@ -49,6 +50,10 @@ OWNERS = (
 _TOP = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _PRLIMIT = "/usr/bin/prlimit"
 _JOIN = 'n=$1; shift; while [ "$n" -gt 0 ]; do echo 0 >"$1" || exit 125; shift; n=$((n - 1)); done; exec "$@"'
+
+_BEFORE = ("LD_", "GLIBC_", "GCONV_", "LOCPATH", "BASH_FUNC_")
+"""How the variables begin with which an earlier command could have the programs before this one, that limit it, run
+what it left behind."""
 
 _USERNS = (
     "let bubblewrap make user namespaces: on Ubuntu, sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0 "
@@ -119,20 +124,25 @@ class Bubblewrap:
             own.append(status_end)
             held.callback(os.close, status)
             proxy, argv = await _network(command, self._options.read)
-            mounts = [*_system(), *_files(own, _accounts()), *self._folders(), *self._protected()]
+            protected = (self._options.protected or partial(protected_paths, self.workspace))()
+            mounts = [*_system(), *_files(own, _accounts()), *self._folders(), *self._covers(protected)]
             if proxy is not None:
                 held.callback(proxy.close)
                 mounts += ["--bind", str(proxy.path), SOCKET]
             group = make_group(self._options.limits) if self._options.group else None
             if group is not None:
                 held.callback(group.remove)
+            env = {**self.environment, **command.env}
+            if late := [f"{name}={value}" for name, value in env.items() if name.startswith(_BEFORE)]:
+                argv = ["/usr/bin/env", *late, *argv]
+            check = checked(self.workspace, [item.path for item in protected])
             options = [
                 *("--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"),
                 *("--seccomp", str(_readable(own, seccomp.program())), "--json-status-fd", str(status_end)),
                 *("--hostname", "sandbox", *mounts, "--remount-ro", "/", "--chdir", str(folder)),
-                *_variables({**self.environment, **command.env}),
+                *_variables({name: value for name, value in env.items() if not name.startswith(_BEFORE)}),
             ]
-            line = [binary, "--args", str(_arguments(own, options)), "--", *self._limited(argv)]
+            line = [binary, "--args", str(_arguments(own, options)), "--", *check, *self._limited(argv)]
             handlers = self._handlers(_Status(status), group, proxy, held)
             # The agent chooses variables, so they are set inside: LD_PRELOAD must not reach bubblewrap itself.
             return spawn(_joined(group, line), command, output, handlers, env=OUTSIDE, cwd="/", pass_fds=own)
@@ -168,15 +178,14 @@ class Bubblewrap:
         alias = ["--symlink", self.root, "/workspace"] if not self.root.startswith("/workspace") else []
         return [*tmp, *shm, *own, *read, *workspace, *alias]
 
-    def _protected(self) -> list[str]:
+    def _covers(self, protected: Sequence[Protected]) -> list[str]:
         """The agent's own folder is hidden; git's is a mount point (no rename), with what git runs read-only."""
         parts: list[str] = []
         own = self.workspace / ".lmagent"
         with contextlib.suppress(OSError):
             if stat.S_ISDIR(os.lstat(own).st_mode):
                 parts += ["--perms", "0500", "--tmpfs", str(own)]
-        look = self._options.protected or partial(protected_paths, self.workspace)
-        for item in look():
+        for item in protected:
             parts += ["--bind" if item.writable else "--ro-bind", str(item.path), str(item.path)]
         return parts
 
@@ -224,6 +233,8 @@ class _Status:
 
     def failure(self, code: int, first_output: bytes) -> SandboxError | None:
         """Why bubblewrap did not get as far as the command."""
+        if code == FAILED and first_output.startswith(MOVED.encode()):
+            return SandboxError(f"{MOVED.removeprefix('lmagent: ')}; nothing was run", fix="try again")
         if "exit-code" in self.read() or code >= 128:
             return None
         said = first_output.decode("utf-8", "replace").strip() or f"it ended with {code}"

@@ -43,6 +43,7 @@ from lmagent.sandbox.container import (
 from lmagent.sandbox.environment import base_environment
 from lmagent.sandbox.gitguard import Protected, protected_paths
 from lmagent.sandbox.link import Link, connect
+from lmagent.sandbox.mountcheck import as_listed
 from lmagent.sandbox.place import find_program, inside
 from lmagent.sandbox.remote import Remote
 
@@ -298,7 +299,9 @@ def _wrong(found: Mapping[str, Any], spec: Spec) -> str:
         return ""  # a virtual machine in between: nothing has the inode it has here
 
     def differs(mount: Mount) -> bool:
-        return tuple(found["mounts"].get(mount.target, ())) != mount.identity
+        # What is in the workspace can also be mounted elsewhere, by a link that was gone again when it was looked at.
+        elsewhere = mount.target.startswith(f"{ROOT}/") and as_listed(mount.target) not in found["points"]
+        return elsewhere or tuple(found["mounts"].get(mount.target, ())) != mount.identity
 
     different = [mount.source for mount in spec.mounts if differs(mount)]
     if different:

@@ -7,6 +7,7 @@ one process (memory) or one user namespace (processes); the watch sums up the wh
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import os
 import time
@@ -52,7 +53,7 @@ class Group:
     def remove(self) -> None:
         """Remove it; its processes are dead, and the kernel may need a moment to know."""
         for folder in self.folders:
-            for _ in range(20):
+            for _ in range(100):
                 try:
                     folder.rmdir()
                 except FileNotFoundError:
@@ -65,6 +66,7 @@ class Group:
 
 def make_group(limits: Limits) -> Group | None:
     """A group with the limits, or None where we may not make one."""
+    _sweep()
     name = f"lmagent-{os.getpid()}-{next(_numbers)}"
     made: list[Path] = []
     try:
@@ -74,6 +76,16 @@ def make_group(limits: Limits) -> Group | None:
             with contextlib.suppress(OSError):
                 folder.rmdir()
         return None
+
+
+@functools.cache
+def _sweep() -> None:
+    """Remove, once, the empty groups of processes that were killed before they could."""
+    for folder in (*CGROUP.glob("lmagent-*"), *CGROUP.glob("*/lmagent-*")):
+        owner = folder.name.split("-")[1]
+        if owner.isdigit() and not os.path.exists(f"/proc/{owner}"):
+            with contextlib.suppress(OSError):  # not empty: its processes are still dying
+                folder.rmdir()
 
 
 def _v1(name: str, limits: Limits, made: list[Path]) -> Group:

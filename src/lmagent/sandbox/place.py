@@ -16,7 +16,11 @@ def inside(workspace: Path, cwd: str) -> Path:
         SandboxError: it is outside the workspace, or there is none.
     """
     folder = Path(os.path.normpath(workspace / cwd))
-    if not folder.is_relative_to(workspace) or not Path(os.path.realpath(folder)).is_relative_to(workspace):
+    try:
+        real = Path(os.path.realpath(folder))
+    except OSError as error:  # another command moves it while we look
+        raise SandboxError(f"the folder {cwd!r} cannot be looked at: {error.strerror}; nothing was run") from None
+    if not folder.is_relative_to(workspace) or not real.is_relative_to(workspace):
         raise SandboxError(f"the folder {cwd!r} is outside the workspace; nothing was run")
     if not folder.is_dir():
         raise SandboxError(f"the folder {cwd!r} does not exist; nothing was run")

@@ -242,12 +242,12 @@ class Supervisor:
         program = bytes.fromhex(wishes["filters"].get(platform.machine(), ""))
         if program:
             install_filter(program)
-        seen: dict[str, list[int]] = {}
+        said: dict[str, Any] = {"filtered": bool(program), "kernel": platform.release(), "mounts": {}}
         for path in wishes["mounts"]:
             with contextlib.suppress(OSError):
-                status = os.lstat(path)
-                seen[path] = [status.st_dev, status.st_ino]
-        said = {"filtered": bool(program), "kernel": platform.release(), "mounts": seen}
+                said["mounts"][path] = [(status := os.lstat(path)).st_dev, status.st_ino]
+        with open("/proc/self/mountinfo", errors="surrogateescape") as file:
+            said["points"] = [line.split()[4] for line in file]
         self._put(READY, 0, json.dumps(said).encode())
 
     def _start(self, number: int, request: Request) -> None:
