@@ -1,0 +1,92 @@
+"""Ask: small questions to a server over HTTP. Bounded in time and size; whatever goes wrong is no answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+import anyio
+
+from lmagent.core.errors import ProviderError
+from lmagent.providers import jsontext
+from lmagent.providers.transport import Timeouts, Transport, TransportError, read_all
+
+LIMIT = 8 * 1024 * 1024
+"""Bytes of an answer beyond which it is no answer (OpenRouter's list of models is about 1 MB)."""
+
+QUICK = Timeouts(connect=0.4, first_byte=0.8, idle=0.4)
+"""Patience with a server on this machine or nearby."""
+FAR = Timeouts(connect=3.0, first_byte=5.0, idle=3.0)
+"""Patience with a server on the internet."""
+
+
+class Ask:
+    """Asks one server.
+
+    Args:
+        transport: carries the bytes.
+        root: the server's root (`http://h:1234`).
+        api: the API's root (`http://h:1234/v1`).
+        key: sent as a bearer token; empty sends none.
+        timeouts: how long nothing may happen.
+        limit: bytes of an answer.
+
+    Attributes:
+        reached: a server answered with anything at all.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        root: str,
+        api: str,
+        key: str = "",
+        *,
+        timeouts: Timeouts = QUICK,
+        limit: int = LIMIT,
+    ) -> None:
+        self.root = root
+        self.api = api
+        self.timeouts = timeouts
+        self.reached = False
+        self._transport = transport
+        self._limit = limit
+        self._headers = {"Accept": "application/json", "User-Agent": "lmagent"}
+        if key:
+            self._headers["Authorization"] = f"Bearer {key}"
+
+    async def models(self) -> Any:
+        """The JSON of `GET …/models`."""
+        return await self._json("GET", f"{self.api}/models", b"")
+
+    async def get(self, path: str, query: Mapping[str, str] | None = None) -> Any:
+        """The JSON at a path under the root; None for anything else."""
+        tail = "&".join(f"{name}={quote(value, safe='')}" for name, value in (query or {}).items())
+        return await self._json("GET", f"{self.root}{path}{'?' if tail else ''}{tail}", b"")
+
+    async def post(self, path: str, body: Any) -> Any:
+        """The JSON that a body brings from a path under the root; None for anything else."""
+        return await self._json("POST", f"{self.root}{path}", jsontext.dumps(body))
+
+    async def _json(self, method: str, url: str, body: bytes) -> Any:
+        """The JSON of an answer with status 200."""
+        headers = self._headers | ({"Content-Type": "application/json"} if body else {})
+        limits = self.timeouts
+        try:
+            # Each byte may be in time and the whole never end.
+            with anyio.move_on_after(limits.connect + 2 * limits.first_byte):
+                status, content = await self._fetch(method, url, headers, body)
+                return jsontext.loads(content) if status == 200 else None
+        except (TransportError, ProviderError, ValueError):
+            pass  # no answer, or none in JSON
+        return None
+
+    async def _fetch(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes]:
+        response = await self._transport.send(method, url, headers, body, self.timeouts)
+        self.reached = True
+        try:
+            return response.status, await read_all(response, self._limit)  # cut off, it is no JSON
+        finally:
+            with anyio.CancelScope(shield=True):
+                await response.aclose()

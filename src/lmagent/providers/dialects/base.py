@@ -1,0 +1,222 @@
+"""Base: what is known of a server and its models, what a caller may wish of it, and what a dialect is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Protocol
+
+from msgspec import Struct
+
+from lmagent.core.model import ModelRequest
+from lmagent.providers.dialects.ask import Ask
+
+Proof = Literal["loaded", "setting", "maximum", "none"]
+"""Where a window's figure comes from: the instance that is loaded; a setting with which it will be loaded or is
+served; the model's own maximum, which says nothing of what is served; nowhere."""
+
+
+class ModelFacts(Struct, frozen=True, kw_only=True):
+    """What a server says of a model. None always means that it does not say.
+
+    Attributes:
+        id: the name to ask for.
+        loaded: it is in memory now.
+        window: tokens that one request may use, prompt and reply together; a slot's share where slots divide it.
+        proof: where `window` comes from. Only `trusted` figures may be filled up.
+        maximum: tokens that the model was made for.
+        max_output: tokens that the server lets it write at most.
+        vision: it takes images.
+        embeddings: it makes embeddings and cannot chat.
+        tools: it, or its template, knows tool calls.
+        thinking: it can think before it answers.
+        quant: quantisation, in the server's words.
+        size: number of parameters, in the server's words (`7B`).
+        bytes: size of its file or its memory.
+    """
+
+    id: str
+    loaded: bool | None = None
+    window: int | None = None
+    proof: Proof = "none"
+    maximum: int | None = None
+    max_output: int | None = None
+    vision: bool | None = None
+    embeddings: bool = False
+    tools: bool | None = None
+    thinking: bool | None = None
+    quant: str = ""
+    size: str = ""
+    bytes: int | None = None
+
+    @property
+    def trusted(self) -> bool:
+        """Whether `window` is what the server really serves, rather than what the model could do."""
+        return self.proof in ("loaded", "setting")
+
+    def safe_window(self, assumed: int) -> int:
+        """The window to plan with: the served one; else `assumed`, or the model's maximum if that is smaller."""
+        if self.window is not None and self.trusted:
+            return self.window
+        return min(assumed, self.window or assumed)
+
+
+class ServerFacts(Struct, frozen=True, kw_only=True):
+    """What a server is and can do. None means that it is not known; it can be tried.
+
+    Attributes:
+        dialect: name of the dialect (`ollama`); `generic` for anything not recognised.
+        label: the server's name for people (`Ollama`); empty where not even that is known.
+        root: root of the server, under which its own routes lie.
+        version: in the server's words.
+        reached: something answered at all.
+        model: the model that was asked about; without a name, the only one there is, or the only one loaded.
+        models: all models that it lists.
+        slots: requests that it serves at the same time, each with a prompt cache of its own.
+        usage: it counts tokens in streams when asked to (`stream_options.include_usage`).
+        progress: it reports how far the prompt is read (`return_progress`).
+        timings: it reports with each reply how much of the prompt came from its cache.
+        json_schema: it enforces `response_format` of type `json_schema`.
+        grammar: it enforces a GBNF grammar.
+        tokenizer: it counts tokens of a text or a conversation.
+        id_slot: a request can be bound to a slot.
+        cache_prompt: `cache_prompt` is understood.
+        native_chat: it has a chat route of its own that obeys what the common one ignores.
+        cuts: it is known to cut a prompt that does not fit, without a word, on the common chat route.
+        sums: it refuses a request whose prompt and `max_tokens` together exceed the window.
+    """
+
+    dialect: str = "generic"
+    label: str = ""
+    root: str = ""
+    version: str = ""
+    reached: bool = False
+    model: ModelFacts | None = None
+    models: tuple[ModelFacts, ...] = ()
+    slots: int | None = None
+    usage: bool | None = None
+    progress: bool = False
+    timings: bool = False
+    json_schema: bool | None = None
+    grammar: bool = False
+    tokenizer: bool = False
+    id_slot: bool = False
+    cache_prompt: bool = False
+    native_chat: bool = False
+    cuts: bool | None = None
+    sums: bool = False
+
+    def of(self, model: str) -> ModelFacts | None:
+        """Facts about a model by name (`:latest` may be left out); without a name, `self.model`."""
+        if not model:
+            return self.model
+        if self.model is not None and self.model.id in (model, f"{model}:latest"):
+            return self.model
+        return next((known for known in self.models if known.id in (model, f"{model}:latest")), None)
+
+
+class Wishes(Struct, frozen=True, kw_only=True):
+    """What a caller wishes beyond the request itself; a dialect that cannot fulfil a wish ignores it.
+
+    Attributes:
+        slot: the slot to bind the request to; numbers beyond the last slot are not sent.
+        progress: report how far the prompt is read.
+        timings: report timings with every token; at the end they come anyway.
+        schema: a JSON schema that the answer must follow; the request's own `response_schema` is sent without it.
+        grammar: a GBNF grammar that the answer must follow.
+        think: switch thinking on, off, or to a level (`low`, `medium`, `high`).
+        keep_alive: how long the model stays in memory (`30m`; -1 for ever).
+        provider: OpenRouter's routing preferences.
+    """
+
+    slot: int | None = None
+    progress: bool = True
+    timings: bool = False
+    schema: dict[str, Any] | None = None
+    grammar: str = ""
+    think: bool | str | None = None
+    keep_alive: str | int | None = None
+    provider: dict[str, Any] | None = None
+
+
+class Seen(Struct, frozen=True, kw_only=True):
+    """What the questions that were asked of every server brought.
+
+    Attributes:
+        root: root of the server.
+        local: it is on this machine or a private network: questions cost nothing there.
+        listing: the answer of `GET …/models`; None where it is no JSON.
+        answers: further answers by path under the root; None where one is no JSON.
+    """
+
+    root: str
+    local: bool
+    listing: Any
+    answers: Mapping[str, Any]
+
+    def owner(self) -> str:
+        """`owned_by` of the first model listed; empty where there is none."""
+        from lmagent.providers.dialects.fields import entries, text
+
+        listed = entries(self.listing, "data")
+        return text(listed[0], "owned_by") if listed else ""
+
+
+class Dialect(Protocol):
+    """One kind of server. Stateless: a module's worth of knowledge, as an object."""
+
+    @property
+    def name(self) -> str:
+        """Short and stable (`llamacpp`)."""
+        ...
+
+    @property
+    def label(self) -> str:
+        """The server's name for people."""
+        ...
+
+    @property
+    def routes(self) -> Sequence[str]:
+        """Paths under the server's root that are asked with GET to tell it from others."""
+        ...
+
+    def claims(self, seen: Seen) -> bool:
+        """Whether the server is of this kind."""
+        ...
+
+    async def read(self, seen: Seen, ask: Ask, model: str) -> ServerFacts:
+        """The facts. May ask more, with questions that load nothing and cost nothing. Never raises."""
+        ...
+
+    def extras(self, request: ModelRequest, facts: ServerFacts, wishes: Wishes) -> dict[str, Any]:
+        """Fields to add to the body of a chat completion; a field of the same name is replaced."""
+        ...
+
+    async def count(self, ask: Ask, facts: ServerFacts, subject: str | ModelRequest, model: str) -> int | None:
+        """How many tokens the server makes of a text, or of a whole request; None where it does not count."""
+        ...
+
+
+def slot_of(facts: ServerFacts, lane: int) -> int | None:
+    """The slot for a conversation, so that none pushes the main one out of its slot.
+
+    Lane 0 is the main conversation and has slot 0 to itself; the others share the rest. None where the server has only
+    one slot, or binds no requests: then only not asking at the same time, and not in between, keeps the prompt cached.
+    A request for a slot that is busy waits for it.
+    """
+    if not facts.id_slot or not facts.slots or facts.slots < 2:
+        return None
+    return 0 if lane <= 0 else 1 + (lane - 1) % (facts.slots - 1)
+
+
+def response_format(schema: dict[str, Any]) -> dict[str, Any]:
+    """The field `response_format` for a schema, in the form that all servers share."""
+    return {"type": "json_schema", "json_schema": {"name": "answer", "strict": True, "schema": schema}}
+
+
+def chosen(models: tuple[ModelFacts, ...], model: str) -> ModelFacts | None:
+    """The model of that name; without a name, the only one that can chat, or the only one of them that is loaded."""
+    if model:
+        return next((known for known in models if known.id in (model, f"{model}:latest")), None)
+    able = [known for known in models if not known.embeddings]
+    loaded = [known for known in able if known.loaded]
+    return able[0] if len(able) == 1 else loaded[0] if len(loaded) == 1 else None

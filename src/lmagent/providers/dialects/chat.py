@@ -1,0 +1,161 @@
+"""Chat: the Provider that fits a server's dialect.
+
+`provider_for` gives Ollama its native route and everybody else the common one with the dialect's own fields. A server
+that refuses one of those fields by name does not get it again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Set
+from copy import copy
+from typing import Any, Self
+
+from lmagent.core.errors import ProviderError
+from lmagent.core.model import ModelRequest
+from lmagent.core.ports import Clock
+from lmagent.providers import jsontext
+from lmagent.providers.dialects.base import ServerFacts, Wishes
+from lmagent.providers.dialects.probe import dialect_of
+from lmagent.providers.encode import BodyEncoder
+from lmagent.providers.openai_chat import OpenAIChat
+from lmagent.providers.retry import RetryPolicy
+from lmagent.providers.transport import Timeouts, Transport
+
+_REFUSED = re.compile(
+    r"unsupported|not support|unknown|unrecogni[sz]ed|unexpected|not permitted|not allowed|extra (field|input)|invalid",
+    re.IGNORECASE,
+)
+_NEVER_DROPPED = {"provider"}
+"""A person's own wishes: without them the request is another one."""
+
+
+class DialectEncoder(BodyEncoder):
+    """Encodes requests with the fields that a dialect adds; they stand before everything else.
+
+    Args:
+        facts: what the server is.
+        wishes: what is wished of it with every request.
+    """
+
+    def __init__(self, facts: ServerFacts, wishes: Wishes) -> None:
+        super().__init__()
+        self._facts = facts
+        self._wishes = wishes
+
+    def extras(self, request: ModelRequest) -> dict[str, Any]:
+        """The dialect's own fields for a request."""
+        return dialect_of(self._facts).extras(request, self._facts, self._wishes)
+
+    def encode(self, request: ModelRequest, omit: Set[str] = frozenset(), *, model: str = "") -> bytes:
+        """See `BodyEncoder.encode`; fields of the dialect are left out by their names too."""
+        extras = {name: value for name, value in self.extras(request).items() if name not in omit}
+        body = super().encode(request, {*omit, *extras}, model=model)
+        return jsontext.dumps(extras)[:-1] + b"," + body[1:] if extras else body
+
+
+class DialectChat(OpenAIChat):
+    """A server of a known dialect by its common route.
+
+    Args:
+        base_url: base URL or full chat URL.
+        api_key: sent as a bearer token; empty sends none.
+        facts: what the server is.
+        wishes: what is wished of it with every request.
+        transport: carries the bytes; shared, and closed with this.
+        clock: time.
+        timeouts: how long nothing may happen.
+        retries: how often a failed call is tried.
+
+    Raises:
+        ConfigError: `base_url` is no URL.
+    """
+
+    def __init__(  # noqa: PLR0913 (settings by keyword)
+        self,
+        base_url: str,
+        api_key: str = "",
+        *,
+        facts: ServerFacts,
+        transport: Transport,
+        clock: Clock,
+        wishes: Wishes = Wishes(),  # noqa: B008  # frozen
+        timeouts: Timeouts = Timeouts(),  # noqa: B008  # frozen
+        retries: RetryPolicy = RetryPolicy(),  # noqa: B008  # frozen
+    ) -> None:
+        super().__init__(base_url, api_key, transport=transport, clock=clock, timeouts=timeouts, retries=retries)
+        self._facts = facts
+        self._encoder: DialectEncoder = DialectEncoder(facts, wishes)
+
+    def wishing(self, wishes: Wishes) -> Self:
+        """The same server on the same transport with other wishes: another slot, a schema.
+
+        What the server refused is known to both. Close only one of them.
+        """
+        other = copy(self)
+        other._encoder = DialectEncoder(self._facts, wishes)
+        return other
+
+    def _unknown_field(self, request: ModelRequest, failure: ProviderError) -> str | None:
+        field = super()._unknown_field(request, failure)
+        if field is not None:
+            return field
+        if not _REFUSED.search(failure.message):
+            return None
+        sent = self._encoder.extras(request).keys() - self._omit - _NEVER_DROPPED
+        named = [name for name in sent if re.search(rf"\b{re.escape(name)}\b", failure.message)]
+        return max(named, key=len, default=None)
+
+
+def provider_for(  # noqa: PLR0913 (settings by keyword)
+    facts: ServerFacts,
+    base_url: str,
+    api_key: str = "",
+    *,
+    window: int,
+    transport: Transport,
+    clock: Clock,
+    wishes: Wishes = Wishes(),  # noqa: B008  # frozen
+    timeouts: Timeouts = Timeouts(),  # noqa: B008  # frozen
+    retries: RetryPolicy = RetryPolicy(),  # noqa: B008  # frozen
+) -> OpenAIChat:
+    """The Provider for a server.
+
+    Args:
+        facts: what `probe` found.
+        base_url: base URL or full chat URL.
+        api_key: sent as a bearer token.
+        window: tokens to load a model with, where the request decides that (Ollama); elsewhere not used.
+        transport: carries the bytes; shared, and closed with the provider.
+        clock: time.
+        wishes: what is wished with every request.
+        timeouts: how long nothing may happen.
+        retries: how often a failed call is tried.
+
+    Raises:
+        ConfigError: `base_url` is no URL.
+    """
+    if facts.native_chat:
+        from lmagent.providers.dialects.ollama_chat import OllamaChat
+
+        return OllamaChat(
+            base_url,
+            api_key,
+            facts=facts,
+            window=window,
+            transport=transport,
+            clock=clock,
+            wishes=wishes,
+            timeouts=timeouts,
+            retries=retries,
+        )
+    return DialectChat(
+        base_url,
+        api_key,
+        facts=facts,
+        transport=transport,
+        clock=clock,
+        wishes=wishes,
+        timeouts=timeouts,
+        retries=retries,
+    )

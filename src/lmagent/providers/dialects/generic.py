@@ -1,0 +1,117 @@
+"""Generic: any OpenAI-compatible server that no other dialect claims.
+
+What its list of models says is taken where it is said in a known field. A few servers are known well enough to be
+asked one question more: KoboldCpp (`/api/extra/true_max_context_length`), TabbyAPI (`/v1/model`), SGLang
+(`max_model_len` in the list). LocalAI and MLX servers state no window.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lmagent.core.model import ModelRequest
+from lmagent.providers.dialects.ask import Ask
+from lmagent.providers.dialects.base import ModelFacts, Proof, Seen, ServerFacts, Wishes, chosen, response_format
+from lmagent.providers.dialects.fields import entries, flag, mapping, number, text, window, words
+
+KOBOLD = "/api/extra/version"
+TABBY = "/v1/model"
+
+_SERVED = ("max_model_len", "loaded_context_length", "n_ctx")
+"""Fields that state what is served."""
+_POSSIBLE = ("context_length", "context_window", "max_context_length", "max_seq_len", "max_context_window_tokens")
+"""Fields that state what a hosted model serves, and what a local one could."""
+_LABELS = {"koboldcpp": "KoboldCpp", "tabbyapi": "TabbyAPI", "sglang": "SGLang", "localai": "LocalAI"}
+
+
+class Generic:
+    """See `Dialect`; claims everything."""
+
+    name = "generic"
+    label = ""
+    routes = (KOBOLD, TABBY)
+
+    def claims(self, seen: Seen) -> bool:
+        """Everything."""
+        return True
+
+    async def read(self, seen: Seen, ask: Ask, model: str) -> ServerFacts:
+        """The list, and what the few known servers add."""
+        listed = entries(seen.listing, "data")
+        models = tuple(_facts(entry, local=seen.local) for entry in listed if text(entry, "id"))
+        asked = chosen(models, model)
+        label = _LABELS.get(seen.owner().lower(), "")
+        version, served = "", None
+        if text(seen.answers.get(KOBOLD), "result") == "KoboldCpp":
+            label, version = "KoboldCpp", text(seen.answers.get(KOBOLD), "version")
+            served = window(await ask.get("/api/extra/true_max_context_length"), "value")
+            asked = asked or (models[0] if models else None)  # it serves one model, whatever name is asked for
+        tabby = mapping(seen.answers.get(TABBY), "parameters")
+        if "max_seq_len" in tabby:
+            label = label or "TabbyAPI"
+            served = window(tabby, "max_seq_len")
+            asked = asked or chosen(models, text(seen.answers.get(TABBY), "id"))
+        if served:
+            asked = _with_window(asked or ModelFacts(id=model), served, flag(tabby, "use_vision"))
+            models = tuple(asked if known.id == asked.id else known for known in models)
+        return ServerFacts(
+            dialect=self.name,
+            label=label,
+            root=seen.root,
+            version=version,
+            reached=ask.reached,
+            model=asked,
+            models=models,
+            tokenizer=label in ("KoboldCpp", "TabbyAPI"),
+            sums=label == "SGLang",
+        )
+
+    def extras(self, request: ModelRequest, facts: ServerFacts, wishes: Wishes) -> dict[str, Any]:
+        """Only what the common API has: an unknown field is an error for some servers."""
+        return {} if wishes.schema is None else {"response_format": response_format(wishes.schema)}
+
+    async def count(self, ask: Ask, facts: ServerFacts, subject: str | ModelRequest, model: str) -> int | None:
+        """A text only; how a conversation is rendered is not known."""
+        if not isinstance(subject, str):
+            return None
+        if facts.label == "KoboldCpp":
+            return number(await ask.post("/api/extra/tokencount", {"prompt": subject}), "value")
+        if facts.label == "TabbyAPI":
+            return number(await ask.post("/v1/token/encode", {"text": subject}), "length")
+        return None
+
+
+def _facts(entry: dict[str, Any], *, local: bool) -> ModelFacts:
+    served = next((found for key in _SERVED if (found := window(entry, key))), None)
+    possible = next((found for key in _POSSIBLE if (found := window(entry, key))), None)
+    proof: Proof = "none"
+    if served:
+        proof = "setting"
+    elif possible:
+        # A hosted model is served as it is listed; a local one is loaded with whatever somebody chose.
+        proof = "maximum" if local else "setting"
+    name = text(entry, "id")
+    modalities = words(entry, "architecture", "input_modalities")
+    kind = text(entry, "type").lower()
+    return ModelFacts(
+        id=name,
+        window=served or possible,
+        proof=proof,
+        maximum=possible,
+        vision="image" in modalities if modalities else flag(entry, "capabilities", "vision"),
+        embeddings="embed" in kind or "embed" in name.lower(),
+        tools=flag(entry, "capabilities", "function_calling"),
+    )
+
+
+def _with_window(known: ModelFacts, served: int, vision: bool | None) -> ModelFacts:
+    return ModelFacts(
+        id=known.id,
+        loaded=True,
+        window=served,
+        proof="loaded",
+        maximum=known.maximum,
+        vision=known.vision if vision is None else vision,
+        embeddings=known.embeddings,
+        tools=known.tools,
+    )

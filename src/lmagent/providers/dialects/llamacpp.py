@@ -1,0 +1,164 @@
+"""llama.cpp's server (llama-server, xllamacpp): `GET /props` states what one slot serves.
+
+`default_generation_settings.n_ctx` is one slot's window: the server divides the whole (`-c`) by its slots (`-np`)
+itself. Very old builds state the whole instead, as `n_ctx` beside `total_slots`. `n_ctx_train` is the model's maximum.
+Each slot keeps its last prompt; a request goes to the slot `id_slot` (a number too large wraps around), else to the
+one that holds the longest beginning of it (more than a tenth of the request), else to the one idle for longest.
+`/slots` is not asked here: it waits for the model to finish a batch.
+
+As a router (no model of its own) it starts a model for any question that names one, unless `autoload=false`.
+A grammar beside tools is refused unless `tool_choice` is "none"; a schema as `response_format` is not.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lmagent.core.model import ModelRequest
+from lmagent.providers.dialects.ask import Ask
+from lmagent.providers.dialects.base import ModelFacts, Seen, ServerFacts, Wishes, chosen, response_format
+from lmagent.providers.dialects.fields import entries, flag, mapping, number, text, window, words
+from lmagent.providers.dialects.wirebody import chat_body
+
+PROPS = "/props"
+
+
+class LlamaCpp:
+    """See `Dialect`."""
+
+    name = "llamacpp"
+    label = "llama.cpp"
+    routes = (PROPS,)
+
+    def claims(self, seen: Seen) -> bool:
+        """By the owner of its models, or by its properties."""
+        props = mapping(seen.answers.get(PROPS))
+        return (
+            seen.owner() == "llamacpp"
+            or isinstance(props.get("default_generation_settings"), dict)
+            or (props.get("role") == "router" and "build_info" in props)
+        )
+
+    async def read(self, seen: Seen, ask: Ask, model: str) -> ServerFacts:
+        """A router is asked for the properties of the model, if that is running."""
+        props = seen.answers.get(PROPS)
+        listed = entries(seen.listing, "data")
+        router = text(props, "role") == "router"
+        models = tuple(_listed(entry) for entry in listed if text(entry, "id"))
+        asked = chosen(models, model)
+        if router and asked is not None and asked.loaded:
+            props = await ask.get(PROPS, {"model": asked.id, "autoload": "false"})
+        elif router:
+            props = None
+        elif asked is None and len(models) <= 1:
+            # One model is served whatever name is asked for.
+            asked = models[0] if models else ModelFacts(id=model) if mapping(props) else None
+        if asked is not None and mapping(props):
+            asked = _served(asked, props)
+            models = tuple(asked if known.id == asked.id else known for known in models) or (asked,)
+        slots = number(props, "total_slots")
+        return ServerFacts(
+            dialect=self.name,
+            label=self.label,
+            root=seen.root,
+            version=text(seen.answers.get(PROPS), "build_info"),
+            reached=True,
+            model=asked,
+            models=models,
+            slots=slots or None,
+            usage=True,
+            progress=True,
+            timings=True,
+            json_schema=True,
+            grammar=True,
+            tokenizer=not router,
+            id_slot=bool(slots),
+            cache_prompt=True,
+            cuts=False,
+        )
+
+    def extras(self, request: ModelRequest, facts: ServerFacts, wishes: Wishes) -> dict[str, Any]:
+        """Unknown fields are ignored by old builds."""
+        fields: dict[str, Any] = {"cache_prompt": True}
+        if wishes.progress:
+            fields["return_progress"] = True
+        if wishes.timings:
+            fields["timings_per_token"] = True
+        if wishes.slot is not None and facts.slots and 0 <= wishes.slot < facts.slots:
+            fields["id_slot"] = wishes.slot
+        if wishes.schema is not None:
+            fields["response_format"] = response_format(wishes.schema)
+        elif wishes.grammar:
+            fields["grammar"] = wishes.grammar
+        if request.tools and (wishes.grammar or wishes.schema is not None):
+            fields["tool_choice"] = "none"  # the tools stay in the prompt; only the server's own grammar for them goes
+        if isinstance(wishes.think, bool):
+            fields["chat_template_kwargs"] = {"enable_thinking": wishes.think}
+        elif wishes.think:
+            fields["reasoning_effort"] = wishes.think
+        return fields
+
+    async def count(self, ask: Ask, facts: ServerFacts, subject: str | ModelRequest, model: str) -> int | None:
+        """A text by `/tokenize`; a request by the route for it, or rendered by `/apply-template` on older builds."""
+        if not isinstance(subject, str):
+            body = chat_body(subject)
+            counted = number(await ask.post("/v1/chat/completions/input_tokens", body), "input_tokens")
+            if counted is not None:
+                return counted
+            subject = text(await ask.post("/apply-template", body), "prompt")
+            if not subject:
+                return None
+        answer = await ask.post("/tokenize", {"content": subject, "add_special": False, "parse_special": True})
+        tokens = mapping(answer).get("tokens")
+        return len(tokens) if isinstance(tokens, list) else None  # pyright: ignore[reportUnknownArgumentType]
+
+
+def _listed(entry: dict[str, Any]) -> ModelFacts:
+    """From the list of models: `meta` of the running model; `status` where the server is a router."""
+    status = text(entry, "status", "value")
+    served = window(entry, "meta", "n_ctx")
+    maximum = window(entry, "meta", "n_ctx_train")
+    modalities = words(entry, "architecture", "input_modalities")
+    return ModelFacts(
+        id=text(entry, "id"),
+        loaded=status == "loaded" if status else True,
+        window=served or maximum,
+        proof="loaded" if served else "maximum" if maximum else "none",
+        maximum=maximum,
+        vision="image" in modalities if modalities else None,
+        quant=text(entry, "meta", "ftype"),
+        size=_billions(number(entry, "meta", "n_params")),
+        bytes=number(entry, "meta", "size"),
+    )
+
+
+def _served(known: ModelFacts, props: Any) -> ModelFacts:
+    """`known` with what the properties say."""
+    served = window(props, "default_generation_settings", "n_ctx")
+    if served is None and (whole := window(props, "n_ctx")):
+        served = whole // max(1, number(props, "total_slots") or 1)
+    caps = mapping(props, "chat_template_caps")
+    template = text(props, "chat_template")
+    tools = flag(caps, "supports_tools"), flag(caps, "supports_tool_calls")
+    thinks = flag(caps, "supports_reasoning_effort") or "<think>" in template or "enable_thinking" in template
+    awake = flag(props, "is_sleeping") is not True
+    return ModelFacts(
+        id=known.id,
+        loaded=awake,
+        window=served or known.window,
+        proof=("loaded" if awake else "setting") if served else known.proof,
+        maximum=known.maximum,
+        vision=flag(props, "modalities", "vision") if "modalities" in mapping(props) else known.vision,
+        embeddings=known.embeddings,
+        tools=any(tools) if any(said is not None for said in tools) else None,
+        thinking=True if thinks else None,
+        quant=text(props, "model_ftype") or known.quant,
+        size=known.size,
+        bytes=known.bytes,
+    )
+
+
+def _billions(parameters: int | None) -> str:
+    if not parameters:
+        return ""
+    return f"{parameters / 1e9:.1f}B" if parameters >= 1e8 else f"{parameters / 1e6:.1f}M"

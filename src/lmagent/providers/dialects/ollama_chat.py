@@ -1,0 +1,338 @@
+"""OllamaChat: the Provider for Ollama's own chat route, `POST /api/chat`, the only one that obeys `num_ctx`.
+
+A stream there is one JSON object a line. Each is put into the shape of a chunk of the common API, so that thoughts,
+calls and usage are assembled by the same code. What differs from the common API:
+
+- Arguments of calls are objects in both directions; results name the tool they came from; images are bare base64.
+- `options` hold `num_ctx`, `temperature` and `num_predict`. A `num_ctx` other than the loaded one reloads the model,
+  so there is one for the life of this object.
+- `truncate` and `shift` set to false make it refuse a prompt that does not fit, with the figures in the refusal.
+- There is no `tool_choice`: "none" cannot be asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence, Set
+from typing import Any
+
+import anyio
+
+from lmagent.core.errors import BadReply, ContextOverflow, ServerFailure
+from lmagent.core.messages import Image, Message, Thinking, ToolCall, ToolResult
+from lmagent.core.model import ModelEvent, ModelRequest, TextChunk
+from lmagent.core.ports import Clock
+from lmagent.providers import jsontext
+from lmagent.providers.assemble import Assembler, ErrorChunk
+from lmagent.providers.constrain import schema_for, thinks, understood
+from lmagent.providers.dialects.base import ServerFacts, Wishes
+from lmagent.providers.dialects.fields import entries, mapping, number, text
+from lmagent.providers.dialects.ollama import choose_window, native_extras
+from lmagent.providers.dialects.wirebody import tool_block
+from lmagent.providers.encode import BodyEncoder
+from lmagent.providers.openai_chat import DRAIN, OpenAIChat
+from lmagent.providers.retry import RetryPolicy
+from lmagent.providers.transport import Response, Timeouts, Transport, TransportError
+from lmagent.providers.urls import server_root
+
+_KEPT = 4
+"""Conversations whose encoding is kept."""
+_LINE = 32 * 1024 * 1024
+"""Bytes of a line beyond which it is none."""
+
+
+class OllamaChat(OpenAIChat):
+    """An Ollama server by its native route.
+
+    Args:
+        base_url: base URL, with or without `/v1`.
+        api_key: sent as a bearer token; empty sends none.
+        facts: what the probe found: the window to keep, whether the model thinks.
+        window: tokens wanted; the loaded window is kept if it is larger, the model's maximum is not exceeded.
+        wishes: thinking and `keep_alive`.
+        transport: carries the bytes; shared, and closed with this.
+        clock: time.
+        timeouts: how long nothing may happen.
+        retries: how often a failed call is tried.
+
+    Attributes:
+        num_ctx: the window with which every request is sent.
+
+    Raises:
+        ConfigError: `base_url` is no URL.
+    """
+
+    def __init__(  # noqa: PLR0913 (settings by keyword)
+        self,
+        base_url: str,
+        api_key: str = "",
+        *,
+        facts: ServerFacts,
+        window: int,
+        transport: Transport,
+        clock: Clock,
+        wishes: Wishes = Wishes(),  # noqa: B008  # frozen
+        timeouts: Timeouts = Timeouts(),  # noqa: B008  # frozen
+        retries: RetryPolicy = RetryPolicy(),  # noqa: B008  # frozen
+    ) -> None:
+        super().__init__(base_url, api_key, transport=transport, clock=clock, timeouts=timeouts, retries=retries)
+        self.url = f"{server_root(base_url)}/api/chat"
+        self.num_ctx = choose_window(facts.model, window)
+        self._encoder = NativeEncoder(self.num_ctx, facts, wishes)
+
+    async def _refused(self, request: ModelRequest, response: Response) -> None:
+        try:
+            await super()._refused(request, response)
+        except ContextOverflow as overflow:
+            overflow.window = overflow.window or self.num_ctx  # one of the two refusals names no figure
+            raise
+
+    async def _read(
+        self, request: ModelRequest, response: Response, prompt_bytes: int, begun: float
+    ) -> AsyncGenerator[ModelEvent]:
+        assembler, reader = Assembler(), NativeReader()
+        first: float | None = None
+        chunks = _prompt(response.chunks, assembler)
+        async for lines in _lines(chunks, self.url, response.headers.get("content-type", "")):
+            for line in lines:
+                events = [event for chunk in reader.chunks(line) for event in assembler.feed(chunk)]
+                if first is None and assembler.started:
+                    first = self._clock.monotonic() - begun
+                for event in events:
+                    if not (request.constrain and isinstance(event, TextChunk)):  # nobody wants to read JSON
+                        yield event
+        if not assembler.ended:
+            raise _unfinished(assembler)
+        for event in assembler.flush():
+            if not request.constrain:
+                yield event
+        total = self._clock.monotonic() - begun
+        reply = assembler.reply(
+            taken=self._encoder.call_ids(request),
+            prompt_bytes=prompt_bytes,
+            first_token_s=total if first is None else first,
+            total_s=total,
+        )
+        yield understood(reply) if request.constrain else reply
+
+
+# --- the request --------------------------------------------------------------------------------------------------
+
+
+class _Conversation:
+    """Encoded messages of one conversation, and the names of the tools that its calls asked for."""
+
+    __slots__ = ("encoded", "keep_thinking", "messages", "names")
+
+    def __init__(self, *, keep_thinking: bool) -> None:
+        self.keep_thinking = keep_thinking
+        self.messages: list[Message] = []
+        self.encoded: list[bytes] = []
+        self.names: dict[str, str] = {}
+
+    def follow(self, messages: Sequence[Message]) -> list[bytes]:
+        """The encoding of `messages`; only what is new is encoded."""
+        known = 0
+        for mine, other in zip(self.messages, messages, strict=False):
+            if mine is not other:
+                break
+            known += 1
+        del self.messages[known:], self.encoded[known:]
+        for message in messages[known:]:
+            self.names |= {call.id: call.name for call in message.tool_calls}
+            wired = _wire(message, self.names, keep_thinking=self.keep_thinking)
+            self.encoded.append(b",".join(jsontext.dumps(wire) for wire in wired))
+            self.messages.append(message)
+        return [piece for piece in self.encoded if piece]
+
+
+class NativeEncoder(BodyEncoder):
+    """Encodes requests for `/api/chat`; `messages` come last, as on the common route.
+
+    Args:
+        num_ctx: the window.
+        facts: what the server can do.
+        wishes: thinking and `keep_alive`.
+    """
+
+    def __init__(self, num_ctx: int, facts: ServerFacts, wishes: Wishes) -> None:
+        super().__init__()
+        self._num_ctx = num_ctx
+        self._facts = facts
+        self._wishes = wishes
+        self._known: list[_Conversation] = []
+
+    def encode(self, request: ModelRequest, omit: Set[str] = frozenset(), *, model: str = "") -> bytes:
+        """The body; see `BodyEncoder.encode`."""
+        options: dict[str, Any] = {"num_ctx": self._num_ctx}
+        if request.temperature is not None:
+            options["temperature"] = request.temperature
+        if request.max_tokens is not None:
+            options["num_predict"] = request.max_tokens
+        head: dict[str, Any] = {"model": request.model or model, "stream": True, "options": options}
+        head |= native_extras(request, self._facts, self._wishes)
+        if request.constrain:  # a constrained call is the answer itself; there is no `tool_choice` to say so
+            head["format"] = schema_for(request.tools, think=thinks(request.messages))
+        if request.tools:
+            head["tools"] = tool_block(request)
+        system = [jsontext.dumps({"role": "system", "content": request.system})] if request.system else []
+        messages = b",".join([*system, *self._of(request).follow(request.messages)])
+        return jsontext.dumps(head)[:-1] + b',"messages":[' + messages + b"]}"
+
+    def call_ids(self, request: ModelRequest) -> frozenset[str]:
+        """See `BodyEncoder.call_ids`."""
+        return frozenset(self._of(request).names)
+
+    def _of(self, request: ModelRequest) -> _Conversation:
+        """The conversation that the request continues, or branches off from."""
+        for at, known in enumerate(self._known):
+            begins = known.messages and request.messages and known.messages[0] is request.messages[0]
+            if begins and known.keep_thinking == request.keep_thinking:
+                self._known.append(self._known.pop(at))
+                return known
+        fresh = _Conversation(keep_thinking=request.keep_thinking)
+        self._known = [*self._known[1 - _KEPT :], fresh]
+        return fresh
+
+
+def _wire(message: Message, names: dict[str, str], *, keep_thinking: bool) -> list[dict[str, Any]]:
+    """A message as `/api/chat` takes it."""
+    if message.role == "tool":
+        results = [part for part in message.parts if isinstance(part, ToolResult)]
+        return [
+            {
+                "role": "tool",
+                "content": part.content,
+                "tool_name": names.get(part.call_id, ""),
+                "tool_call_id": part.call_id,
+            }
+            for part in results
+        ]
+    wire: dict[str, Any] = {"role": message.role, "content": message.text}
+    if images := [part.data for part in message.parts if isinstance(part, Image)]:
+        wire["images"] = images
+    thought = "\n".join(part.text for part in message.parts if isinstance(part, Thinking))
+    if keep_thinking and thought:
+        wire["thinking"] = thought
+    if message.tool_calls:
+        wire["tool_calls"] = [_call(call) for call in message.tool_calls]
+    return [wire]
+
+
+def _call(call: ToolCall) -> dict[str, Any]:
+    """Arguments are an object here; damaged ones travel inside one."""
+    arguments: dict[str, Any] = {}
+    if jsontext.is_object(call.arguments):
+        arguments = jsontext.loads(call.arguments.encode())
+    elif call.arguments.strip():
+        arguments = {"malformed_arguments": call.arguments}
+    return {"id": call.id, "function": {"name": call.name, "arguments": arguments}}
+
+
+# --- the reply ----------------------------------------------------------------------------------------------------
+
+
+class NativeReader:
+    """Puts the lines of one reply into the shape of chunks of the common API."""
+
+    def __init__(self) -> None:
+        self._calls = 0
+
+    def chunks(self, line: bytes) -> list[bytes]:
+        """The chunks that a line stands for.
+
+        Raises:
+            ErrorChunk: it reports an error.
+            BadReply: it is no JSON object.
+        """
+        try:
+            said = jsontext.loads(line)
+        except ValueError:
+            said = None
+        if not isinstance(said, dict):
+            shown = line[:200].decode("utf-8", "replace")
+            raise BadReply(f"the server's stream holds something that is not JSON: {shown!r}")
+        if error := mapping(said).get("error"):
+            raise ErrorChunk(_unwrapped(error))
+        message = mapping(said, "message")
+        delta: dict[str, Any] = {"content": message.get("content"), "thinking": message.get("thinking")}
+        if calls := entries(message, "tool_calls"):
+            delta["tool_calls"] = [self._call(call) for call in calls]
+        done = mapping(said).get("done") is True
+        chunk: dict[str, Any] = {"choices": [{"delta": delta}], "model": text(said, "model")}
+        if not done:
+            return [jsontext.dumps(chunk)]
+        chunk["choices"][0]["finish_reason"] = _finish(text(said, "done_reason"))
+        usage = {"prompt_tokens": number(said, "prompt_eval_count"), "completion_tokens": number(said, "eval_count")}
+        return [jsontext.dumps(chunk), jsontext.dumps({"choices": [], "usage": usage}), b"[DONE]"]
+
+    def _call(self, call: dict[str, Any]) -> dict[str, Any]:
+        """Calls come whole, each once; their own numbers are all 0 in some versions."""
+        function = mapping(call, "function")
+        numbered = {"id": text(call, "id"), "index": self._calls, "function": function}
+        self._calls += 1
+        return numbered
+
+
+def _finish(reason: str) -> str:
+    return reason if reason in ("length", "stop") else "stop"  # also `load` and `unload`: nothing was said
+
+
+def _unwrapped(error: Any) -> Any:
+    """The engine's own error, which comes as JSON in the text of Ollama's."""
+    if isinstance(error, str) and error.lstrip().startswith("{"):
+        try:
+            return jsontext.loads(error.encode("utf-8", "replace"))
+        except ValueError:
+            return error
+    return error
+
+
+async def _prompt(chunks: AsyncIterator[bytes], assembler: Assembler) -> AsyncGenerator[bytes]:
+    """The body; once the reply is complete, only what of it comes promptly."""
+    while True:
+        chunk: bytes | None = None
+        try:
+            with anyio.move_on_after(DRAIN if assembler.done else None):
+                chunk = await anext(chunks, None)
+        except TransportError:
+            if not assembler.done:  # how the connection ends no longer matters
+                raise
+        if chunk is None:
+            return
+        yield chunk
+
+
+async def _lines(chunks: AsyncIterator[bytes], url: str, content_type: str) -> AsyncGenerator[list[bytes]]:
+    """The lines of a body, in the batches in which they come."""
+    held = b""
+    begun = False
+    async for chunk in chunks:
+        held += chunk
+        if not begun and held.lstrip():
+            begun = True
+            if held.lstrip()[:1] != b"{":
+                raise _no_reply(held, content_type, url)
+        *whole, held = held.split(b"\n")
+        if len(held) > _LINE:
+            raise BadReply("the server's stream holds a line that does not end", fix="look at the server's log")
+        yield [line for line in whole if line.strip()]
+    if not begun:
+        raise _no_reply(held, content_type, url)
+    if held.strip() and jsontext.is_object(held.decode("utf-8", "replace")):
+        yield [held]  # the last line needs no end; half a line is none
+
+
+def _no_reply(body: bytes, content_type: str, url: str) -> BadReply:
+    from lmagent.providers import failures
+
+    return failures.not_a_reply(body, content_type, url=url)
+
+
+def _unfinished(assembler: Assembler) -> BadReply | ServerFailure:
+    if assembler.chunks == 0:
+        return BadReply("the model server answered with an empty stream", fix="look at the server's log")
+    return ServerFailure(
+        "the model server's stream ended in the middle of the reply",
+        fix="look at the server's log: it may have run out of memory",
+        retryable=True,
+    )

@@ -1,0 +1,100 @@
+"""OpenRouter: its public list of models states window, modalities and parameters of each; nothing else is asked.
+
+`top_provider.context_length` is what the usual provider serves; `context_length` the most that any of them does. A
+variant (`:free`, `:nitro`) is the same model, listed without it or with another window. For models of 8,192 tokens and
+less it cuts the middle out of prompts that do not fit, unless its plugin for that is switched off.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlsplit
+
+from lmagent.core.model import ModelRequest
+from lmagent.providers.dialects.ask import Ask
+from lmagent.providers.dialects.base import ModelFacts, Seen, ServerFacts, Wishes, chosen, response_format
+from lmagent.providers.dialects.fields import entries, number, text, window, words
+
+WHOLE = {"id": "context-compression", "enabled": False}
+"""The plugin that cuts prompts, switched off."""
+
+
+class OpenRouter:
+    """See `Dialect`."""
+
+    name = "openrouter"
+    label = "OpenRouter"
+    routes = ()
+
+    def claims(self, seen: Seen) -> bool:
+        """By its host, or, behind a proxy, by the fields that only its list has."""
+        host = urlsplit(seen.root).hostname or ""
+        if host == "openrouter.ai" or host.endswith(".openrouter.ai"):
+            return True
+        listed = entries(seen.listing, "data")
+        return bool(listed) and all("top_provider" in entry and "supported_parameters" in entry for entry in listed)
+
+    async def read(self, seen: Seen, ask: Ask, model: str) -> ServerFacts:
+        """From the list alone."""
+        models = tuple(_facts(entry) for entry in entries(seen.listing, "data") if text(entry, "id"))
+        base, _, variant = model.rpartition(":")
+        asked = chosen(models, model) or (chosen(models, base) if base and variant else None)
+        parameters: tuple[str, ...] = ()
+        for entry in entries(seen.listing, "data"):
+            if asked is not None and text(entry, "id") == asked.id:
+                parameters = words(entry, "supported_parameters")
+        return ServerFacts(
+            dialect=self.name,
+            label=self.label,
+            root=seen.root,
+            reached=seen.listing is not None,
+            model=asked,
+            models=models,
+            usage=True,
+            timings=True,
+            json_schema="structured_outputs" in parameters if parameters else None,
+            cuts=True,
+        )
+
+    def extras(self, request: ModelRequest, facts: ServerFacts, wishes: Wishes) -> dict[str, Any]:
+        """Usage with costs and cached tokens; nothing may be cut out of the prompt."""
+        fields: dict[str, Any] = {"usage": {"include": True}, "plugins": [WHOLE]}
+        if wishes.schema is not None:
+            fields["response_format"] = response_format(wishes.schema)
+        if isinstance(wishes.think, bool):
+            fields["reasoning"] = {"enabled": wishes.think}
+        elif wishes.think:
+            fields["reasoning"] = {"effort": wishes.think}
+        provider = dict(wishes.provider or {})
+        if wishes.schema is not None or request.response_schema is not None:
+            provider.setdefault("require_parameters", True)  # or a provider that ignores the schema may be chosen
+        if provider:
+            fields["provider"] = provider
+        return fields
+
+    async def count(self, ask: Ask, facts: ServerFacts, subject: str | ModelRequest, model: str) -> int | None:
+        """It has no route that counts."""
+        return None
+
+
+def _facts(entry: dict[str, Any]) -> ModelFacts:
+    most = window(entry, "context_length")
+    served = window(entry, "top_provider", "context_length")
+    parameters = words(entry, "supported_parameters")
+    modalities = words(entry, "architecture", "input_modalities")
+    said = text(entry, "architecture", "modality").partition("->")
+    if not modalities and said[0]:
+        modalities = tuple(said[0].split("+"))
+    outputs = words(entry, "architecture", "output_modalities") or tuple(said[2].split("+")) if said[2] else ()
+    return ModelFacts(
+        id=text(entry, "id"),
+        loaded=True,
+        window=served or most,
+        proof="setting" if served else "maximum" if most else "none",
+        maximum=most,
+        max_output=number(entry, "top_provider", "max_completion_tokens") or None,
+        vision="image" in modalities if modalities else None,
+        embeddings=outputs == ("embeddings",),
+        tools="tools" in parameters if parameters else None,
+        thinking=("reasoning" in parameters or "include_reasoning" in parameters) if parameters else None,
+    )

@@ -1,0 +1,151 @@
+"""Probe: finds out what a model server is and what it serves, with a few harmless questions asked side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from importlib import import_module
+from typing import Any
+from urllib.parse import urlsplit
+
+import anyio
+
+from lmagent.core.model import ModelRequest
+from lmagent.providers.dialects.ask import FAR, QUICK, Ask
+from lmagent.providers.dialects.base import Dialect, Seen, ServerFacts
+from lmagent.providers.transport import Timeouts, Transport
+from lmagent.providers.urls import api_root, is_loopback, server_root
+
+GENERIC = "generic"
+DIALECTS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "openrouter": ("OpenRouter", ()),
+    "lmstudio": ("LMStudio", ("organization_owner", "organization-owner")),
+    "vllm": ("VLLM", ("vllm",)),
+    "llamacpp": ("LlamaCpp", ("llamacpp",)),
+    "ollama": ("Ollama", ("library",)),
+    GENERIC: ("Generic", ("koboldcpp", "tabbyAPI", "sglang", "localai", "LocalAI")),
+}
+"""Module, its class, and what its models' `owned_by` says where that is telling; in the order in which they may claim
+a server. The last one claims all."""
+
+BUDGET = 3.0
+"""Seconds for a server nearby, all questions together; a far one gets `FAR_BUDGET`."""
+FAR_BUDGET = 10.0
+COUNTING = Timeouts(connect=1.0, first_byte=10.0, idle=5.0)
+"""Patience with a server that counts tokens: it may be busy, and the text is long."""
+
+
+async def probe(
+    transport: Transport,
+    base_url: str,
+    model: str = "",
+    key: str = "",
+    *,
+    timeouts: Timeouts | None = None,
+    budget: float | None = None,
+) -> ServerFacts:
+    """What the server at `base_url` is.
+
+    Two rounds of questions, or three: its list of models; then, side by side, the routes of the dialects that may
+    speak there (of the one that the list hints at, or, on this machine or a private network, of all); then what the
+    dialect itself wants to know. All are GETs, but for Ollama's `POST /api/show`. None loads a model, none costs
+    anything. Never raises for what a server answers: in doubt it is `generic`.
+
+    Args:
+        transport: carries the bytes.
+        base_url: base URL or full chat URL.
+        model: the model that is wanted; empty for the server's only one.
+        key: sent as a bearer token.
+        timeouts: how long nothing may happen; the default depends on where the server is.
+        budget: seconds for everything; what is known by then is what counts.
+
+    Raises:
+        ConfigError: `base_url` is no URL.
+    """
+    root = server_root(base_url)
+    near = is_near(root)
+    ask = Ask(transport, root, api_root(base_url), key, timeouts=timeouts or (QUICK if near else FAR))
+    seen = Seen(root=root, local=near, listing=None, answers={})
+    with anyio.move_on_after(budget or (BUDGET if near else FAR_BUDGET)):
+        seen = Seen(root=root, local=near, listing=await ask.models(), answers={})
+        if not ask.reached:
+            return ServerFacts(root=root)  # nothing listens, or nothing answers
+        hinted = [name for name, (_, owners) in DIALECTS.items() if seen.owner() in owners]
+        for names in ([hinted] if hinted else []) + ([list(DIALECTS)] if near or not hinted else []):
+            dialects = [dialect(name) for name in names]
+            seen = await _look(seen, ask, dialects, asked=near or bool(hinted))
+            claimant = next((one for one in dialects if one.claims(seen)), None)
+            if claimant is not None:
+                return await claimant.read(seen, ask, model)
+    if not ask.reached:
+        return ServerFacts(root=root)
+    # It took too long, or is none of ours: what the list alone says, without another question.
+    listed = Seen(root=root, local=near, listing=seen.listing, answers={})
+    return await dialect(GENERIC).read(listed, ask, model)
+
+
+@cache
+def dialect(name: str) -> Dialect:
+    """A dialect by its name; loaded when it is first needed."""
+    made: Dialect = getattr(import_module(f"lmagent.providers.dialects.{name}"), DIALECTS[name][0])()
+    return made
+
+
+def dialect_of(facts: ServerFacts) -> Dialect:
+    """The dialect that found these facts."""
+    return dialect(facts.dialect if facts.dialect in DIALECTS else GENERIC)
+
+
+async def count_tokens(
+    transport: Transport,
+    base_url: str,
+    facts: ServerFacts,
+    subject: str | ModelRequest,
+    key: str = "",
+    *,
+    model: str = "",
+    timeouts: Timeouts = COUNTING,
+) -> int | None:
+    """How many tokens the server makes of a text or of a whole request; None where it does not count.
+
+    Args:
+        transport: carries the bytes.
+        base_url: base URL or full chat URL.
+        facts: what `probe` found there.
+        subject: a text, or a request with all that becomes the prompt.
+        key: sent as a bearer token.
+        model: the model whose tokens are counted.
+        timeouts: how long nothing may happen.
+    """
+    if not facts.tokenizer:
+        return None
+    ask = Ask(transport, server_root(base_url), api_root(base_url), key, timeouts=timeouts)
+    name = model or (subject.model if isinstance(subject, ModelRequest) else "")
+    return await dialect_of(facts).count(ask, facts, subject, name)
+
+
+def is_near(root: str) -> bool:
+    """Whether a server is on this machine or a private network: asking it costs nothing and is nobody's business."""
+    host = (urlsplit(root).hostname or "").rstrip(".").lower()
+    if is_loopback(root) or host.endswith((".local", ".lan", ".internal", ".home.arpa")):
+        return True
+    import ipaddress  # only servers on a network need it
+
+    try:
+        return ipaddress.ip_address(host).is_private
+    except ValueError:
+        return "." not in host  # a bare name is one of this network
+
+
+async def _look(seen: Seen, ask: Ask, dialects: Sequence[Dialect], *, asked: bool) -> Seen:
+    """`seen` with the answers to the dialects' routes, all asked at the same time."""
+    routes = {route for dialect in dialects for route in dialect.routes if asked} - seen.answers.keys()
+    answers: dict[str, Any] = dict(seen.answers)
+
+    async def get(route: str) -> None:
+        answers[route] = await ask.get(route)
+
+    async with anyio.create_task_group() as group:
+        for route in sorted(routes):
+            group.start_soon(get, route)
+    return Seen(root=seen.root, local=seen.local, listing=seen.listing, answers=answers)

@@ -1,0 +1,161 @@
+"""KV: the prompt caches of llama.cpp's slots, byte by byte, without a model.
+
+A slot keeps the prompt that it read last. A request is served by the slot `id_slot` (wrapped around), else by the free
+slot that shares with it the longest beginning, if that is more than `similarity` of the request, else by the free slot
+that was idle for longest (`server_context::get_available_slot`). What the slot shares with the request is not read
+again; the last token always is. With a `host` cache (llama.cpp's `--cache-ram`) a prompt that leaves its slot is kept
+in memory and comes back when it fits better than what the slot holds.
+
+Simpler than the real thing: what the model wrote is not kept in the slot, so a reply is read once when it comes back
+as history; and tokens are bytes / `bytes_per_token`, so a shared beginning may end in the middle of a token.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from lmagent.testing.prefix import common_prefix
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """How one request was served.
+
+    Attributes:
+        slot: the slot.
+        why: how it was chosen.
+        tokens: tokens of the prompt.
+        cached: tokens that were not read again.
+        read: tokens that were.
+        evicted: tokens of another prompt that were lost to it.
+        restored: the prompt's beginning came from the host cache.
+    """
+
+    slot: int
+    why: Literal["id", "prefix", "lru"]
+    tokens: int
+    cached: int
+    read: int
+    evicted: int
+    restored: bool
+
+
+@dataclass(slots=True)
+class Slot:
+    """One slot.
+
+    Attributes:
+        held: the prompt that it read last.
+        busy: it is at work.
+        used: number of the request that it served last; 0 for none.
+    """
+
+    held: bytes = b""
+    busy: bool = False
+    used: int = 0
+
+
+@dataclass(slots=True)
+class SlotCache:
+    """The slots of a server.
+
+    Attributes:
+        slots: the slots.
+        similarity: share of a request that a slot must hold to be preferred (llama.cpp's default is 0.1).
+        host: bytes of prompts that are kept outside the slots; 0 keeps none.
+        bytes_per_token: bytes that make a token.
+        log: how each request was served.
+    """
+
+    slots: list[Slot]
+    similarity: float = 0.1
+    host: int = 0
+    bytes_per_token: int = 4
+    log: list[Admission] = field(default_factory=list[Admission])
+    _kept: list[bytes] = field(default_factory=list[bytes])
+
+    @classmethod
+    def of(cls, slots: int, *, similarity: float = 0.1, host: int = 0, bytes_per_token: int = 4) -> SlotCache:
+        """A server with so many empty slots."""
+        return cls([Slot() for _ in range(slots)], similarity, host, bytes_per_token)
+
+    @property
+    def read(self) -> int:
+        """Tokens read, over all requests."""
+        return sum(row.read for row in self.log)
+
+    @property
+    def cached(self) -> int:
+        """Tokens that were not read again, over all requests."""
+        return sum(row.cached for row in self.log)
+
+    @property
+    def evictions(self) -> int:
+        """How often a prompt was lost to another one."""
+        return sum(row.evicted > 0 for row in self.log)
+
+    @property
+    def evicted(self) -> int:
+        """Tokens of prompts that were lost to others."""
+        return sum(row.evicted for row in self.log)
+
+    def free(self, wanted: int = -1) -> bool:
+        """Whether a request can be served now."""
+        if wanted >= 0:
+            return not self.slots[wanted % len(self.slots)].busy
+        return any(not slot.busy for slot in self.slots)
+
+    def admit(self, prompt: bytes, wanted: int = -1, *, cache: bool = True) -> Admission:
+        """Serve a prompt; its slot is busy until `release`.
+
+        Args:
+            prompt: its bytes.
+            wanted: `id_slot`; below 0 the server chooses.
+            cache: `cache_prompt`; without it everything is read.
+        """
+        number, why = self._choose(prompt, wanted)
+        slot = self.slots[number]
+        shared = common_prefix(slot.held, prompt)
+        evicted, restored = 0, False
+        if len(slot.held) > 2 * shared:  # more than half of what it holds is lost
+            shared, restored = self._swap(slot, prompt, shared)
+            evicted = 0 if self.host else len(slot.held) - shared
+        tokens = self._tokens(len(prompt))
+        cached = min(self._tokens(shared), max(0, tokens - 1)) if cache else 0
+        row = Admission(number, why, tokens, cached, tokens - cached, self._tokens(evicted), restored)
+        self.log.append(row)
+        slot.held, slot.busy, slot.used = prompt, True, len(self.log)
+        return row
+
+    def release(self, number: int) -> None:
+        """The request of a slot is done."""
+        self.slots[number].busy = False
+
+    def _choose(self, prompt: bytes, wanted: int) -> tuple[int, Literal["id", "prefix", "lru"]]:
+        if wanted >= 0:
+            return wanted % len(self.slots), "id"
+        idle = [number for number, slot in enumerate(self.slots) if not slot.busy]
+        shares = {number: common_prefix(self.slots[number].held, prompt) / max(1, len(prompt)) for number in idle}
+        best = max(idle, key=lambda number: shares[number])
+        if shares[best] > self.similarity:
+            return best, "prefix"
+        return min(idle, key=lambda number: self.slots[number].used), "lru"
+
+    def _swap(self, slot: Slot, prompt: bytes, shared: int) -> tuple[int, bool]:
+        """Keep what the slot holds; take a kept prompt that fits better. Returns what is shared then."""
+        if not self.host:
+            return shared, False
+        if slot.held and not any(kept.startswith(slot.held) for kept in self._kept):
+            self._kept = [kept for kept in self._kept if not slot.held.startswith(kept)] + [slot.held]
+        better = [(common_prefix(kept, prompt), kept) for kept in self._kept if kept is not slot.held]
+        fitting = [(length, kept) for length, kept in better if length > shared and length * 4 >= len(kept)]
+        found = max(fitting, default=None)
+        if found is not None:
+            self._kept.remove(found[1])
+        while sum(map(len, self._kept)) > self.host:
+            self._kept.pop(0)
+        return (found[0], True) if found is not None else (shared, False)
+
+    def _tokens(self, size: int) -> int:
+        return size // self.bytes_per_token

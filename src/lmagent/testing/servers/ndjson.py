@@ -1,0 +1,105 @@
+"""Ndjson: a scripted reply as the lines of Ollama's native chat route."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from lmagent.testing.loopback import Pause, Response, Step
+from lmagent.testing.script import Call, Reply
+from lmagent.testing.wire import Asked, counts, finish_reason
+
+_encode = msgspec.json.encode
+_TYPE = {"Content-Type": "application/x-ndjson"}
+
+
+def respond(reply: Reply, asked: Asked) -> Response:
+    """The reply as a stream of lines, or as one object where no stream was asked for."""
+    before = (Pause(reply.before_head),) if reply.before_head else ()
+    if not asked.stream:
+        return Response((_encode(_whole(reply, asked)),), 200, {"Content-Type": "application/json"}, "length", before)
+    return Response(_steps(reply, asked), 200, _TYPE, reply.style.framing, before)
+
+
+def _steps(reply: Reply, asked: Asked) -> list[Step]:
+    lines = [_encode(line) + b"\n" for line in _lines(reply, asked)]
+    ended = reply.stop_chunks is not None
+    kept = lines[: reply.stop_chunks] if ended else lines
+    steps: list[Step] = [Pause(reply.first)] if reply.first else []
+    for position, line in enumerate(kept):
+        if reply.each and position:
+            steps.append(Pause(reply.each))
+        steps.append(line)
+    if reply.style.split:
+        whole, size = b"".join(kept), reply.style.split
+        steps = []
+        steps += (whole[at : at + size] for at in range(0, len(whole), size))
+    if reply.stop_bytes is not None:
+        steps, ended = [], True
+        steps.append(b"".join(kept)[: reply.stop_bytes])
+    return [*steps, reply.stop] if ended else steps
+
+
+def _lines(reply: Reply, asked: Asked) -> Iterator[dict[str, Any]]:
+    for at in range(0, len(reply.thinking), reply.chunk):
+        yield _line(asked, {"content": "", "thinking": reply.thinking[at : at + reply.chunk]})
+    for at in range(0, len(reply.text), reply.chunk):
+        yield _line(asked, {"content": reply.text[at : at + reply.chunk]})
+    for message in _messages(reply):
+        yield _line(asked, message)
+    if reply.error:
+        yield {"error": reply.error}
+        return
+    if reply.style.finish:
+        yield _end(reply, asked, {"content": ""})
+
+
+def _whole(reply: Reply, asked: Asked) -> dict[str, Any]:
+    if reply.error:
+        return {"error": reply.error}
+    message: dict[str, Any] = {"content": reply.text}
+    if reply.thinking:
+        message["thinking"] = reply.thinking
+    for told in _messages(reply):
+        message["content"] += told["content"]
+        message.setdefault("tool_calls", []).extend(told.get("tool_calls", []))
+    return _end(reply, asked, message)
+
+
+def _line(asked: Asked, message: dict[str, Any]) -> dict[str, Any]:
+    stamp = "2026-01-01T00:00:00.000000Z"
+    return {"model": asked.model, "created_at": stamp, "message": {"role": "assistant"} | message, "done": False}
+
+
+def _end(reply: Reply, asked: Asked, message: dict[str, Any]) -> dict[str, Any]:
+    reason = finish_reason(reply)
+    line = _line(asked, message) | {"done": True, "done_reason": "length" if reason == "length" else "stop"}
+    line |= {"total_duration": 10_000_000, "load_duration": 1_000_000}
+    figures = counts(reply, asked)
+    if reply.style.usage != "never":
+        line |= {"prompt_eval_count": figures.prompt, "prompt_eval_duration": 1, "eval_count": figures.completion}
+    return line
+
+
+def _call(call: Call) -> dict[str, Any]:
+    """Ollama numbers all calls of a stream 0, and gives its own ids in newer versions only."""
+    known = {"id": call.id} if call.id else {}
+    return known | {"function": {"index": 0, "name": call.name, "arguments": _arguments(call)}}
+
+
+def _arguments(call: Call) -> Any:
+    try:
+        return msgspec.json.decode(call.arguments)
+    except msgspec.DecodeError:
+        return None
+
+
+def _messages(reply: Reply) -> Iterator[dict[str, Any]]:
+    """Calls come whole, one a line. A damaged one is none for Ollama's own parser: it comes as text."""
+    for call in reply.calls:
+        if isinstance(_arguments(call), dict):
+            yield {"content": "", "tool_calls": [_call(call)]}
+        else:
+            yield {"content": f'{{"name": "{call.name}", "arguments": {call.arguments}'}

@@ -1,0 +1,73 @@
+"""The llama.cpp dialect on the real llama.cpp engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from dialect_kit import READ, ask, request, with_transport
+
+from lmagent.core.messages import user
+from lmagent.core.model import ModelRequest
+from lmagent.providers import jsontext
+from lmagent.providers.dialects.ask import Ask
+from lmagent.providers.dialects.base import Wishes
+from lmagent.providers.dialects.probe import count_tokens, dialect_of
+from lmagent.providers.dialects.wirebody import chat_body
+from lmagent.providers.transport import Timeouts, Transport
+from lmagent.testing.engine import EngineServer
+from lmagent.testing.gguf import build_tiny_gguf
+
+pytestmark = pytest.mark.engine
+PATIENT = Timeouts(connect=5.0, first_byte=30.0, idle=30.0)
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineServer]:
+    for package in ("xllamacpp", "gguf"):
+        pytest.importorskip(package, reason=f"the real engine was NOT tested: the package {package} is missing")
+    with EngineServer(build_tiny_gguf(tmp_path_factory.mktemp("model") / "tiny.gguf"), context=16_384) as server:
+        yield server
+
+
+def test_the_engine_is_recognised_with_the_window_it_was_loaded_with(engine: EngineServer) -> None:
+    facts = ask(engine.base_url, timeouts=PATIENT, budget=30.0)
+    assert (facts.dialect, facts.slots, facts.id_slot) == ("llamacpp", 1, True)
+    assert facts.model is not None
+    assert (facts.model.id, facts.model.window, facts.model.proof) == ("tiny", 16_384, "loaded")
+
+
+def test_the_engine_counts_tokens_of_texts_and_requests(engine: EngineServer) -> None:
+    facts = ask(engine.base_url, timeouts=PATIENT, budget=30.0)
+
+    def count(subject: str | ModelRequest) -> int | None:
+        return with_transport(
+            lambda transport: count_tokens(transport, engine.base_url, facts, subject, timeouts=PATIENT), 30.0
+        )
+
+    text, talk = count("hello world"), count(request("hello world"))
+    assert text is not None
+    assert talk is not None
+    assert 2 <= text <= 11
+    assert talk > text + 5, "the system text and the template's own marks are counted too"
+
+
+@pytest.mark.parametrize(
+    "wishes", [Wishes(slot=0), Wishes(schema={"enum": ["x", "y"]}), Wishes(grammar='root ::= "a"')]
+)
+def test_the_engine_takes_what_the_dialect_adds(engine: EngineServer, wishes: Wishes) -> None:
+    facts = ask(engine.base_url, timeouts=PATIENT, budget=30.0)
+    wanted = request(messages=[user("hi")], tools=(READ,))
+    body = chat_body(wanted) | {"max_tokens": 40} | dialect_of(facts).extras(wanted, facts, wishes)
+
+    async def send(transport: Transport) -> Any:
+        return await Ask(transport, engine.url, engine.base_url, timeouts=PATIENT).post("/v1/chat/completions", body)
+
+    answer = with_transport(send, 30.0)
+    assert isinstance(answer, dict), "the engine refused the request"
+    content = answer["choices"][0]["message"]["content"]
+    if wishes.schema:
+        assert jsontext.loads(content.encode()) in ("x", "y")
+    elif wishes.grammar:
+        assert content == "a"

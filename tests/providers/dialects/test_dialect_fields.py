@@ -1,0 +1,62 @@
+"""Values are read only where they are of the wanted kind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lmagent.providers.dialects.fields import entries, flag, mapping, named, number, text, version, window, words
+
+
+@pytest.mark.parametrize("odd", [True, False, "4096", None, [], {}, -1, float("nan"), float("inf"), 10**20])
+def test_what_is_no_count_is_not_there(odd: Any) -> None:
+    assert number({"n": odd}, "n") is None
+    assert window({"n": odd}, "n") is None
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"), [(0, None), (15, None), (16, 16), (4096.0, 4096), (10**9, 10**9), (10**9 + 1, None)]
+)
+def test_a_window_is_a_sensible_number_of_tokens(said: float, meant: int | None) -> None:
+    assert window({"a": {"n": said}}, "a", "n") == meant
+
+
+def test_a_path_through_something_else_leads_nowhere() -> None:
+    for value in (None, 7, "a", [], {"a": 7}, {"a": [{"b": 1}]}):
+        assert number(value, "a", "b") is None
+        assert text(value, "a", "b") == ""
+        assert flag(value, "a", "b") is None
+        assert mapping(value, "a", "b") == {}
+        assert entries(value, "a", "b") == []
+        assert words(value, "a", "b") == ()
+
+
+def test_lists_are_read_without_what_does_not_belong_there() -> None:
+    assert entries({"a": [1, {"b": 2}, None]}, "a") == [{"b": 2}]
+    assert words({"a": [1, "b", None]}, "a") == ("b",)
+
+
+def test_a_model_is_found_by_its_name_with_or_without_latest() -> None:
+    listed = [{"name": "a:latest"}, {"name": "b"}]
+    assert named(listed, "a", "name") == listed[0]
+    assert named(listed, "b:latest", "name") is None
+    assert named(listed, "", "name") is None
+    assert named(listed[:1], "", "name") == listed[0]
+
+
+@pytest.mark.parametrize(
+    ("said", "parts"),
+    [
+        ("0.11.2", (0, 11, 2)),
+        ("v0.9", (0, 9)),
+        ("0.12.0rc1", (0, 12, 0)),
+        ("0.13.0+cu128", (0, 13, 0)),
+        ("dev", ()),
+        ("", ()),
+        ("1.٣", (1,)),
+        ("0." + "9" * 5000, (0,)),
+    ],
+)
+def test_versions_are_compared_by_their_numbers(said: str, parts: tuple[int, ...]) -> None:
+    assert version(said) == parts
