@@ -38,7 +38,7 @@ def test_the_git_tools_are_listed_and_called_through_use_tool(tmp_path: Path, mo
                 await run_until_idle(session)
             finally:
                 await host.aclose()
-            first, second = (request.body for request in server.requests)
+            first, second = (request.body for request in server.chats)
             assert "git_status" not in str(first["tools"])
             assert "- git_status: " in first["messages"][1]["content"]
             assert first["messages"][1]["content"].endswith("what changed?")

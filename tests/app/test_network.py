@@ -57,7 +57,7 @@ def results(workspace: Path, command: str, *, hosts: tuple[str, ...] = (), answe
                     session.listen(listen)
                     await session.send(Submit(message=user("fetch it")))
                     await run_until_idle(session)
-                return str(server.requests[1].body["messages"][-1]["content"])
+                return str(server.chats[1].body["messages"][-1]["content"])
             finally:
                 await host.aclose()
 

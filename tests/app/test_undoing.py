@@ -76,7 +76,7 @@ def test_an_edit_is_taken_back_and_done_again(workspace):
         assert (workspace / "new/c.txt").read_text() == "new\n"
         await session.send(Submit(message=user("and now?")))
         await run_until_idle(session)
-        assert "took back your changes" in str(server.requests[-1].body["messages"])
+        assert "took back your changes" in str(server.chats[-1].body["messages"])
         assert server.prefix.breaks == []
 
     anyio.run(play, workspace, script, then)

@@ -62,7 +62,7 @@ def test_what_was_typed_before_the_question_stood_there_does_not_answer_it(progr
     terminals: list[OneShot] = []
 
     def answer(received):
-        if len(server.requests) > 1:
+        if len(server.chats) > 1:
             return say("Understood.")
         terminals[0].enter("y")
         return call("write", path="b.txt", content="x")
@@ -118,5 +118,5 @@ def test_words_are_a_no_that_the_model_reads_and_the_end_of_input_is_a_no(progra
             terminal.type("\x04")
             terminal.wait_for("Understood.", 30)
             terminal.ended(30)
-        assert "put it into docs" in server.requests[1].body["messages"][-1]["content"]
+        assert "put it into docs" in server.chats[1].body["messages"][-1]["content"]
     assert [event["approved"] for event in of_type(program, "approval.resolved")] == [False, False]

@@ -62,7 +62,7 @@ def test_a_config_that_cannot_be_read_names_the_file_and_the_fault(program, name
     config.write_text(text + "\n")
     with ScriptedServer([say("hi")]) as server:
         run = program.task(server, "hi")
-        assert server.requests == []
+        assert server.chats == []
     assert run.returncode == 1
     assert word in clear(run)
     assert str(config) in run.stderr
@@ -96,7 +96,7 @@ def test_damaged_arguments_and_unknown_tools_go_back_to_the_model(program):
     ]
     with ScriptedServer(script, strict=True) as server:
         assert program.task(server, "go", "--permission", "auto").returncode == 0
-        told = server.requests[2].body["messages"][-1]["content"]
+        told = server.chats[2].body["messages"][-1]["content"]
     assert '{"path": "b.txt", "co' in told
     assert not (program.workspace / "b.txt").exists()
 
@@ -153,7 +153,7 @@ def test_a_schema_that_is_none_is_refused_before_any_model_call(program):
     with ScriptedServer([say("{}")]) as server:
         run = program.task(server, "x", "--output-schema", "schema.json")
         missing = program.task(server, "x", "--output-schema", "nowhere.json")
-        assert server.requests == []
+        assert server.chats == []
     assert run.returncode == missing.returncode == 1
     assert "no valid JSON schema" in clear(run)
     assert "nowhere.json" in clear(missing)
@@ -197,7 +197,7 @@ def test_an_answer_that_never_fits_the_schema_ends_with_what_is_wrong(program, f
 def test_a_folder_is_no_place_for_a_recording(program):
     with ScriptedServer([say("hi")]) as server:
         run = program.task(server, "hi", "--record", str(program.workspace))
-        assert server.requests == []
+        assert server.chats == []
     assert run.returncode == 2
     assert "--record" in clear(run)
     assert "is a directory" in run.stderr
@@ -217,8 +217,8 @@ def test_a_key_reaches_no_log_no_output_and_no_cassette(program):
     (program.workspace / "keys.txt").write_text(f"key: {key}\n")
     with ScriptedServer([call("read", path="keys.txt"), say("I saw a key.")]) as server:
         run = program.task(server, "read", "--json", "--record", "run.jsonl", env={"LLM_API_KEY": key})
-        assert key not in json.dumps([request.body for request in server.requests])
-        assert server.requests[0].headers["authorization"] == f"Bearer {key}"
+        assert key not in json.dumps([request.body for request in server.chats])
+        assert server.chats[0].headers["authorization"] == f"Bearer {key}"
     everything = run.stdout + run.stderr + (program.workspace / "run.jsonl").read_text() + json.dumps(program.events())
     assert key not in everything
     assert "[redacted]" in everything

@@ -72,7 +72,7 @@ def test_sessions_of_the_older_systems_move_in_and_go_on(program):
     assert "left" in run.stdout
     with ScriptedServer([say("Only that one."), say("Again hi.")], strict=True) as server:
         assert program.task(server, "--resume", "20250101_120000_abc123", "is that all?").stdout == "Only that one.\n"
-        assert "There is a.txt." in json.dumps(server.requests[0].body)
+        assert "There is a.txt." in json.dumps(server.chats[0].body)
         assert program.task(server, "--resume", "main", "hello again").stdout == "Again hi.\n"
 
 

@@ -127,7 +127,7 @@ def test_a_killed_run_is_gone_on_with_and_a_second_process_is_refused_meanwhile(
             stderr=subprocess.DEVNULL,
         )
         deadline = time.monotonic() + 20
-        while len(server.requests) < 2 and time.monotonic() < deadline:
+        while len(server.chats) < 2 and time.monotonic() < deadline:
             time.sleep(0.02)
         second = program.task(server, "--continue")
         assert second.returncode == 1

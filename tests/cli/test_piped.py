@@ -41,7 +41,7 @@ def start(program, server, *arguments: str, impatient: bool = False, stdin=subpr
 
 
 def task_of(server: ScriptedServer) -> str:
-    return server.requests[0].body["messages"][1]["content"]
+    return server.chats[0].body["messages"][1]["content"]
 
 
 def test_what_is_piped_in_belongs_to_the_task(program, server):
@@ -97,7 +97,7 @@ def test_a_pipe_that_nobody_writes_to_fails_a_run_that_has_a_task_and_says_what_
     assert process.returncode == 1
     assert "</dev/null" in errors.splitlines()[-1]
     assert "nothing was done" in errors
-    assert server.requests == []
+    assert server.chats == []
 
 
 def test_without_a_task_the_pipe_is_the_task_and_is_waited_for_without_limit(program, server, pipe):

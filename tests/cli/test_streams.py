@@ -65,7 +65,7 @@ def test_an_output_that_knows_only_ascii_gets_question_marks(program):
 def test_a_current_folder_that_was_deleted_is_named_as_the_fault(program):
     with ScriptedServer([say("hi")]) as server:
         run = shell(program, server, 'mkdir gone; cd gone; rmdir ../gone; "$@"', "hi")
-        assert server.requests == []
+        assert server.chats == []
     assert run.returncode == 1
     assert "the current folder does not exist any more" in clear(run)
     assert "lmagent -w" in run.stderr

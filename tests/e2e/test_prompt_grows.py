@@ -60,7 +60,7 @@ def test_two_sessions_of_a_workspace_begin_with_the_same_bytes(tmp_path):
     with ScriptedServer([say("one"), say("two")], strict=True) as server:
         lmagent(workspace, server, "the same task")
         lmagent(workspace, server, "the same task")
-        first, second = (request.raw for request in server.requests)
+        first, second = (request.raw for request in server.chats)
         assert first == second
 
 
@@ -68,7 +68,7 @@ def test_the_first_prompt_is_small(tmp_path):
     workspace = make_workspace(tmp_path)
     with ScriptedServer([say("hello")], strict=True) as server:
         lmagent(workspace, server, "hi")
-        body = server.requests[0].body
+        body = server.chats[0].body
     import msgspec
 
     fixed = msgspec.json.encode([body["messages"][0], body["tools"]])
@@ -79,7 +79,7 @@ def test_no_request_is_made_that_the_task_does_not_need(tmp_path):
     workspace = make_workspace(tmp_path)
     with ScriptedServer([call("read", path="a.txt"), say("alpha")], strict=True) as server:
         lmagent(workspace, server, "read a.txt")
-        assert [request.path for request in server.requests] == ["/v1/chat/completions"] * 2
+        assert [request.path for request in server.chats] == ["/v1/chat/completions"] * 2
         assert server.connections == 1
 
 

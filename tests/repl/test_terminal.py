@@ -59,7 +59,7 @@ def test_a_denial_in_words_reaches_the_model(workspace):
             terminal.wait_for("Allow write?")
             terminal.enter("put it into docs")
             terminal.wait_for("Understood.")
-        assert "put it into docs" in server.requests[1].body["messages"][-1]["content"]
+        assert "put it into docs" in server.chats[1].body["messages"][-1]["content"]
     assert not (workspace / "b.txt").exists()
 
 
@@ -72,7 +72,7 @@ def test_enter_steers_while_the_agent_works(workspace):
             terminal.enter("use tabs")
             terminal.wait_for("steering: use tabs")
             terminal.wait_for("With tabs.")
-        assert "use tabs" in server.requests[1].body["messages"][-1]["content"]
+        assert "use tabs" in server.chats[1].body["messages"][-1]["content"]
 
 
 def test_alt_enter_queues_for_the_next_turn(workspace):
@@ -83,7 +83,7 @@ def test_alt_enter_queues_for_the_next_turn(workspace):
             terminal.type("two\x1b\r")
             terminal.wait_for("queued: two")
             terminal.wait_for("Second.")
-        assert server.requests[1].body["messages"][-1]["content"] == "two"
+        assert server.chats[1].body["messages"][-1]["content"] == "two"
 
 
 def test_escape_interrupts_and_the_session_goes_on(workspace):
@@ -125,7 +125,7 @@ def test_a_persons_own_command_runs_and_the_model_is_told_unless_it_is_not_to_be
         terminal.wait_for("told\r")
         terminal.enter("hello")
         terminal.wait_for("Hi.")
-        said = server.requests[0].body["messages"][-1]["content"]
+        said = server.chats[0].body["messages"][-1]["content"]
         assert "echo told > told.txt`:]\n42" in said
         assert "cat told.txt`" not in said
 

@@ -14,6 +14,7 @@ from lmagent.app.wiring import HostOptions, open_host
 from lmagent.core.errors import LmagentError, ProviderError, SandboxError
 from lmagent.core.messages import user
 from lmagent.core.model import ModelRequest, Reply, ToolSpec
+from lmagent.providers.served import MATTERS
 
 PROBE = ToolSpec(
     "report_word",
@@ -80,7 +81,7 @@ async def _server(host: Host) -> AsyncIterator[Finding]:
         yield Finding("model", "warning", f"{wanted!r} is not among the models listed", f"choose one of: {names}")
     else:
         yield Finding("model", "ok", wanted or f"the server's choice of {len(listed)}: {', '.join(listed[:4])}")
-    window = await host.served_window(wanted or (listed[0] if listed else ""))
+    window = await host.served.window(wanted or (listed[0] if listed else ""), MATTERS)
     yield _window(window, host)
     yield await _calling(host)
 
@@ -107,7 +108,7 @@ async def _calling(host: Host) -> Finding:
     )
     reply: Reply | None = None
     try:
-        async for event in host.provider.stream(request):
+        async for event in host.served.stream(request):
             if isinstance(event, Reply):
                 reply = event
     except ProviderError as failure:

@@ -12,7 +12,7 @@ from msgspec.json import encode
 from msgspec.structs import replace
 
 from lmagent import __version__
-from lmagent.app.profiles import system_text
+from lmagent.app.profiles import profile_for, system_text
 from lmagent.app.registry import Registry
 from lmagent.app.traits import KeptTraits
 from lmagent.app.undoing import KeptChanges
@@ -22,12 +22,13 @@ from lmagent.core.commands import SetMode, SetModel
 from lmagent.core.events import DurableEvent, PermissionMode, SessionCreated
 from lmagent.core.ids import new_session_id
 from lmagent.core.messages import ToolCall
-from lmagent.core.ports import Clock, Provider
+from lmagent.core.ports import Clock
 from lmagent.core.tool import ToolContext
 from lmagent.engine.gate import Rules
 from lmagent.engine.session import Session, Wiring
 from lmagent.engine.toolbox import Toolbox
 from lmagent.engine.undo import kept_contents
+from lmagent.providers.served import Served
 from lmagent.providers.transport import Transport
 from lmagent.store.jsonl import JsonlStore
 
@@ -56,7 +57,7 @@ class Host(Struct):
     Attributes:
         workspace: the workspace.
         store: its sessions.
-        provider: the model server.
+        served: the model server.
         settings: what the program was told.
         agent: prompt, model, limits, window.
         clock: time.
@@ -73,7 +74,7 @@ class Host(Struct):
 
     workspace: Path
     store: JsonlStore
-    provider: Provider
+    served: Served
     settings: Settings
     agent: Agent
     clock: Clock
@@ -101,12 +102,12 @@ class Host(Struct):
             return ()
         return await models(self.settings.endpoint, self.settings.key, transport=self.transport)
 
-    async def served_window(self, model: str) -> int | None:
-        """The window in tokens that the server really serves for a model; None where it does not say."""
-        from lmagent.providers.discovery import served_window
-
-        settings = self.settings
-        return await served_window(settings.endpoint, model, settings.key, transport=self.transport)
+    async def settle(self) -> None:
+        """Learn what the server serves, and shape the prompt of new sessions by it. What a person has set wins."""
+        served = None if self.settings.context_window else await self.served.window(self.agent.model)
+        window = self.settings.window(served)
+        self.registry.profile = profile = profile_for(window)
+        self.agent = replace(self.agent, window=replace(window, result_cap=min(window.result_cap, profile.result_cap)))
 
     def use_model(self, model: str) -> None:
         """Let new sessions begin with another model."""
@@ -134,6 +135,7 @@ class Host(Struct):
 
     async def new_session(self) -> Session:
         """A new session."""
+        await self.settle()
         log = self.store.create(new_session_id(self.clock.now()))
         return self._keep(await Session.create(log, self._wiring(log.session), self._opening(log.session)))
 
@@ -159,6 +161,7 @@ class Host(Struct):
         session_id = self.store.resolve(name)
         if session_id in self.sessions:
             return self.sessions[session_id]
+        await self.settle()
         log = self.store.open(session_id)
         session = self._keep(await Session.resume(log, self._wiring(session_id), self._opening(session_id)))
         for wish in self.wishes:
@@ -202,9 +205,8 @@ class Host(Struct):
         return "\n".join(lines)
 
     def _wiring(self, session: str) -> Wiring:
-        asks = self.replay is None and not self.settings.context_window
         return Wiring(
-            provider=self.provider,
+            provider=self.served.lane(len(self.sessions)),
             toolbox=self.toolbox,
             clock=self.clock,
             agent=self.agent,
@@ -215,7 +217,7 @@ class Host(Struct):
             secrets=self.settings.secrets,
             snapshots=self.snapshots,
             traits=KeptTraits(self.settings.agent_data_dir, self.settings.endpoint),
-            served_window=self.served_window if asks else None,
+            served_window=None if self.settings.context_window else self.served.window,
         )
 
     def _catalogue(self, session: str) -> str:
@@ -233,5 +235,5 @@ class Host(Struct):
             session.close()
         self.sessions.clear()
         await self.registry.aclose()
-        await self.provider.aclose()
+        await self.served.aclose()
         await self.transport.aclose()

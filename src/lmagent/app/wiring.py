@@ -27,8 +27,8 @@ from lmagent.core.errors import WorkspaceError
 from lmagent.engine.gate import Rules, check_rule
 from lmagent.engine.session import Session
 from lmagent.engine.toolbox import Toolbox
-from lmagent.providers.openai_chat import OpenAIChat
 from lmagent.providers.retry import RetryPolicy
+from lmagent.providers.served import Endpoint, Served
 from lmagent.providers.transport import HttpTransport, Timeouts, Transport
 from lmagent.store.jsonl import JsonlStore
 from lmagent.tools.artifact import read_artifact_tool
@@ -108,7 +108,7 @@ async def open_host(options: HostOptions, *, say: Say) -> Host:
     return Host(
         workspace=workspace.path,
         store=store,
-        provider=_provider(settings, replay or _recorded(live, options), clock),
+        served=_served(settings, replay or _recorded(live, options), clock),
         settings=settings,
         agent=_agent(settings),
         clock=clock,
@@ -217,12 +217,12 @@ def _replay(options: HostOptions) -> ReplayTransport | None:
     return ReplayTransport(options.replay, ignore=(DATE_NOTE, WORKSPACE_NOTE))
 
 
-def _provider(settings: Settings, transport: Transport, clock: SystemClock) -> OpenAIChat:
-    return OpenAIChat(
+def _served(settings: Settings, transport: Transport, clock: SystemClock) -> Served:
+    endpoint = Endpoint(
         settings.endpoint,
         settings.key,
-        transport=transport,
-        clock=clock,
+        window=settings.context_window,
         timeouts=Timeouts(first_byte=settings.llm_timeout, idle=settings.llm_timeout),
         retries=RetryPolicy(tries=max(1, settings.llm_max_retries), delay=settings.llm_retry_delay),
     )
+    return Served(endpoint, transport, clock)

@@ -107,11 +107,14 @@ class ContextOverflow(ProviderError):
     Args:
         message: what happened, and why.
         window: the window in tokens, where the server's text names it.
+        fix: what to do.
+        silent: the server did not refuse the prompt, but cut it.
     """
 
-    def __init__(self, message: str, *, window: int | None = None, fix: str = "") -> None:
+    def __init__(self, message: str, *, window: int | None = None, fix: str = "", silent: bool = False) -> None:
         super().__init__(message, fix=fix)
         self.window = window
+        self.silent = silent
 
 
 class BadReply(ProviderError):

@@ -33,9 +33,6 @@ SUMMARY_REQUEST = (
 SUMMARY_TOKENS = 1200
 """Cap on the summary's reply, in tokens: about 600 words, and room for a thinking model to be brief."""
 
-ASK_WINDOW_AT = 2500
-"""Prompt tokens from which the window matters: the smallest one in use is 4,096, and the reply needs room too."""
-
 USER_SHARE, RECENT_SHARE, LISTS_SHARE, SUMMARY_SHARE = 0.25, 0.3, 0.08, 0.15
 """What each part may take at most of the room between the fixed block and the trigger, so that a cut lasts."""
 
@@ -59,13 +56,13 @@ async def compact_if_needed(session: Session) -> None:
 
 
 async def _ask_window(session: Session) -> None:
-    """Ask the server once how large its window really is, as soon as the prompt is large enough for it to matter."""
+    """Take over what the server serves now: another model has another window, and one that was loaded anew may."""
     source = session.wiring.served_window
-    if source is None or session.window_known or session.state.estimate_tokens() < ASK_WINDOW_AT:
+    if source is None:
         return
-    session.window_known = True
-    window = await source(session.state.model or session.agent.model)
-    if window:
+    window = await source(session.state.model or session.agent.model, session.state.estimate_tokens())
+    if window and window != session.stated_window:
+        session.stated_window = window
         learn_window(session, window)
 
 

@@ -92,7 +92,8 @@ class Wiring(Struct):
         secrets: values that must never reach the log or the model.
         snapshots: keeps what calls change; None where that is not wanted.
         traits: what was learned of models before.
-        served_window: asks the server for the window it serves for a model, in tokens; None when it does not say.
+        served_window: tells before each step the window that the server serves for a model, in tokens, given the
+            prompt's size; None when it does not say.
     """
 
     provider: Provider
@@ -106,7 +107,7 @@ class Wiring(Struct):
     secrets: Sequence[str] = ()
     snapshots: Snapshots | None = None
     traits: ModelTraits = field(default_factory=NoTraits)
-    served_window: Callable[[str], Awaitable[int | None]] | None = None
+    served_window: Callable[[str, int], Awaitable[int | None]] | None = None
 
 
 class Session:
@@ -118,7 +119,7 @@ class Session:
         self.agent = wiring.agent
         self.state = SessionState(session=log.session)
         self.window = wiring.agent.window
-        self.window_known = False
+        self.stated_window: int | None = None
         self.wants_compaction: str | None = None
         self.partial: list[str] = []
         self.opening: list[DurableEvent] = []

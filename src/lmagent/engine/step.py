@@ -5,6 +5,7 @@ from __future__ import annotations
 from lmagent.core.errors import BadReply, ContextOverflow, ServerFailure
 from lmagent.core.events import (
     MessageAdded,
+    Notice,
     PrefillProgress,
     RetryScheduled,
     StepFinished,
@@ -38,6 +39,9 @@ async def take_step(session: Session) -> Reply:
             if overflowed:
                 raise
             overflowed = True
+            if overflow.silent:
+                notice = Notice(level="warning", code="prompt_cut", text=overflow.message, fix=overflow.fix)
+                await session.record(notice)
             compaction.learn_window(session, overflow.window)
             await compaction.compact(session, "overflow")
         except ServerFailure as failure:

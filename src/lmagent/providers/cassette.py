@@ -158,9 +158,10 @@ class _Tape:
 
 
 class ReplayTransport:
-    """Plays a cassette back: the exchanges in their order, offline, without delays.
+    """Plays a cassette back: the model's replies in their order, offline, without delays.
 
-    A request that differs from the recorded one is answered all the same and noted.
+    A request that differs from the recorded one is answered all the same and noted. Questions to the server about
+    itself are answered by their path as often as they are asked; one that was not asked then finds nothing there.
 
     Args:
         path: the cassette.
@@ -176,7 +177,9 @@ class ReplayTransport:
 
     def __init__(self, path: Path, ignore: Sequence[str] = ()) -> None:
         self.path = path
-        self._exchanges = load(path)
+        recorded = load(path)
+        self._exchanges = [exchange for exchange in recorded if _is_chat(exchange.path)]
+        self._answers = {exchange.path: exchange for exchange in recorded if not _is_chat(exchange.path)}
         self._ignore = "|".join(ignore)
         self.deviations: list[Deviation] = []
         self.played = 0
@@ -195,6 +198,8 @@ class ReplayTransport:
             ProviderError: the cassette is at its end.
             TransportError: the recorded exchange failed so.
         """
+        if not _is_chat(path := urlsplit(url).path):
+            return _answer(self._answers.get(path))
         if not self.remaining:
             raise ProviderError(
                 f"the cassette {self.path.name} holds {self.played} exchanges, and one more was asked for",
@@ -203,18 +208,28 @@ class ReplayTransport:
         exchange = self._exchanges[self.played]
         self.played += 1
         same = self._without_ignored(exchange.request) == self._without_ignored(body.decode("utf-8", "replace"))
-        deviation = None if same else _compare(self.played, exchange, method, urlsplit(url).path, body)
+        deviation = None if same else _compare(self.played, exchange, method, path, body)
         if deviation is not None:
             self.deviations.append(deviation)
-        if not exchange.status:
-            raise TransportError(_failure(exchange.end), "recorded")
-        return Response(exchange.status, exchange.headers, _play(exchange), _nothing)
+        return _answer(exchange)
 
     def _without_ignored(self, body: str) -> str:
         return re.sub(self._ignore, "", body) if self._ignore else body
 
     async def aclose(self) -> None:
         """Nothing is open."""
+
+
+def _is_chat(path: str) -> bool:
+    return path.endswith(("/chat/completions", "/api/chat"))
+
+
+def _answer(exchange: Exchange | None) -> Response:
+    """The recorded answer to a question; "not found" where there is none."""
+    exchange = exchange or Exchange("GET", "", "", status=404)
+    if not exchange.status:
+        raise TransportError(_failure(exchange.end), "recorded")
+    return Response(exchange.status, exchange.headers, _play(exchange), _nothing)
 
 
 def load(path: Path) -> list[Exchange]:

@@ -1,4 +1,4 @@
-"""Probe: finds out what a model server is and what it serves, with a few harmless questions asked side by side."""
+"""Probe: finds out what a model server is and what it serves, with a few harmless questions asked one after another."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import anyio
 from lmagent.core.model import ModelRequest
 from lmagent.providers.dialects.ask import FAR, QUICK, Ask
 from lmagent.providers.dialects.base import Dialect, Seen, ServerFacts
+from lmagent.providers.dialects.fields import entries
 from lmagent.providers.transport import Timeouts, Transport
 from lmagent.providers.urls import api_root, is_loopback, server_root
 
@@ -28,6 +29,9 @@ DIALECTS: dict[str, tuple[str, tuple[str, ...]]] = {
 """Module, its class, and what its models' `owned_by` says where that is telling; in the order in which they may claim
 a server. The last one claims all."""
 
+PORTS = (1234, 11434, 8080, 8000)
+"""Where LM Studio, Ollama, llama.cpp and vLLM listen unless told otherwise."""
+
 BUDGET = 3.0
 """Seconds for a server nearby, all questions together; a far one gets `FAR_BUDGET`."""
 FAR_BUDGET = 10.0
@@ -41,21 +45,25 @@ async def probe(
     model: str = "",
     key: str = "",
     *,
+    deep: bool = True,
     timeouts: Timeouts | None = None,
     budget: float | None = None,
 ) -> ServerFacts:
     """What the server at `base_url` is.
 
-    Two rounds of questions, or three: its list of models; then, side by side, the routes of the dialects that may
-    speak there (of the one that the list hints at, or, on this machine or a private network, of all); then what the
-    dialect itself wants to know. All are GETs, but for Ollama's `POST /api/show`. None loads a model, none costs
-    anything. Never raises for what a server answers: in doubt it is `generic`.
+    Two rounds of questions, or three: its list of models; then the routes of the dialects that may speak there (of the
+    one that the list hints at, or, on this machine or a private network, of all); then what the dialect itself wants
+    to know. One after another, on the connection that the chat will use. All are GETs, but for Ollama's
+    `POST /api/show`. None loads a model, none costs anything. Never raises for what a server answers: in doubt it is
+    `generic`.
 
     Args:
         transport: carries the bytes.
         base_url: base URL or full chat URL.
         model: the model that is wanted; empty for the server's only one.
         key: sent as a bearer token.
+        deep: whatever it takes; else a server that lists its models without a hint of what it is, at a port that is
+            none of `PORTS`, is asked nothing more.
         timeouts: how long nothing may happen; the default depends on where the server is.
         budget: seconds for everything; what is known by then is what counts.
 
@@ -63,7 +71,7 @@ async def probe(
         ConfigError: `base_url` is no URL.
     """
     root = server_root(base_url)
-    near = is_near(root)
+    near, port = is_near(root), urlsplit(root).port
     ask = Ask(transport, root, api_root(base_url), key, timeouts=timeouts or (QUICK if near else FAR))
     seen = Seen(root=root, local=near, listing=None, answers={})
     with anyio.move_on_after(budget or (BUDGET if near else FAR_BUDGET)):
@@ -71,7 +79,8 @@ async def probe(
         if not ask.reached:
             return ServerFacts(root=root)  # nothing listens, or nothing answers
         hinted = [name for name, (_, owners) in DIALECTS.items() if seen.owner() in owners]
-        for names in ([hinted] if hinted else []) + ([list(DIALECTS)] if near or not hinted else []):
+        everyone = (near or not hinted) and (deep or not entries(seen.listing, "data") or port in PORTS)
+        for names in ([hinted] if hinted else []) + ([list(DIALECTS)] if everyone else []):
             dialects = [dialect(name) for name in names]
             seen = await _look(seen, ask, dialects, asked=near or bool(hinted))
             claimant = next((one for one in dialects if one.claims(seen)), None)
@@ -138,14 +147,9 @@ def is_near(root: str) -> bool:
 
 
 async def _look(seen: Seen, ask: Ask, dialects: Sequence[Dialect], *, asked: bool) -> Seen:
-    """`seen` with the answers to the dialects' routes, all asked at the same time."""
+    """`seen` with the answers to the dialects' routes, one after another: on the connection that the chat will use."""
     routes = {route for dialect in dialects for route in dialect.routes if asked} - seen.answers.keys()
     answers: dict[str, Any] = dict(seen.answers)
-
-    async def get(route: str) -> None:
+    for route in sorted(routes):
         answers[route] = await ask.get(route)
-
-    async with anyio.create_task_group() as group:
-        for route in sorted(routes):
-            group.start_soon(get, route)
     return Seen(root=seen.root, local=seen.local, listing=seen.listing, answers=answers)

@@ -83,8 +83,13 @@ class TruthMeter:
             return Cut(counted, least, sure=False)
         self.verified = True
         self._first = self._first or (message_bytes, counted)
-        self._last = (message_bytes, counted)
+        if self._last is None or self._makes_up_for(message_bytes - self._last[0], counted - self._last[1]):
+            self._last = (message_bytes, counted)
         return None
+
+    def _makes_up_for(self, grown: int, made: int) -> bool:
+        """Whether the tokens that came on top are enough for the bytes; too little to tell may add up over steps."""
+        return grown <= 0 or made >= grown / self._ratio() * SLACK
 
     def estimate(self, message_bytes: int) -> int:
         """Tokens that a prompt will have: the last full count and what was added since, by the known ratio."""

@@ -1,0 +1,271 @@
+"""Served: the model server as this program uses it.
+
+It is asked once a model what it is, and again after it refused a prompt or cut one; requests then take the route and
+the fields of its dialect, each conversation in a slot of its own where there are slots. What the server counts is
+compared with what was sent: a reply to a prompt that was cut in silence is never taken for one to the whole prompt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, cast
+
+import anyio
+from msgspec import Struct
+
+from lmagent.core.errors import ContextOverflow
+from lmagent.core.messages import Message, Text, Thinking, ToolCall, ToolResult
+from lmagent.core.model import ModelEvent, ModelRequest, Reply, Usage
+from lmagent.core.ports import Clock
+from lmagent.providers.openai_chat import OpenAIChat
+from lmagent.providers.retry import RetryPolicy
+from lmagent.providers.transport import Timeouts, Transport
+
+if TYPE_CHECKING:
+    from lmagent.providers.dialects.base import ServerFacts
+    from lmagent.providers.dialects.truth import Cut, TruthMeter
+
+COMFORTABLE = 16_384
+"""Tokens with which a model is loaded where the request decides it and nobody said how many."""
+
+MATTERS = 2500
+"""Prompt tokens from which the window matters: the smallest one in use is 4,096, and the reply needs room too."""
+
+_KEPT = 8
+"""Conversations whose counts are watched in a lane."""
+
+
+class Endpoint(Struct, frozen=True):
+    """How to reach the server.
+
+    Attributes:
+        url: base URL or full chat URL.
+        key: sent as a bearer token; empty sends none.
+        window: tokens that a person asked for; None for none.
+        timeouts: how long nothing may happen.
+        retries: how often a failed call is tried.
+    """
+
+    url: str
+    key: str = ""
+    window: int | None = None
+    timeouts: Timeouts = Timeouts()
+    retries: RetryPolicy = RetryPolicy()
+
+
+class Served:
+    """One server, for all sessions of the process.
+
+    Args:
+        endpoint: how to reach it.
+        transport: carries the bytes; closed with this.
+        clock: time.
+
+    Raises:
+        ConfigError: the endpoint's URL is none.
+    """
+
+    def __init__(self, endpoint: Endpoint, transport: Transport, clock: Clock) -> None:
+        self._endpoint = endpoint
+        self._transport = transport
+        self._clock = clock
+        self._facts: dict[str, ServerFacts] = {}
+        self._deep: set[str] = set()
+        self._chats: dict[tuple[str, int], OpenAIChat] = {}
+        self._lock = anyio.Lock()
+        OpenAIChat(endpoint.url, transport=transport, clock=clock)  # says at once if that is no URL
+
+    async def facts(self, model: str, *, deep: bool = False) -> ServerFacts:
+        """What the server is, and what it says of a model.
+
+        Args:
+            model: its name; empty for the server's choice.
+            deep: ask everything, where the first look told little.
+        """
+        async with self._lock:
+            known = self._facts.get(model)
+            if known is None or (deep and model not in self._deep):
+                from lmagent.providers.dialects.probe import probe  # the dialects come with the first question
+
+                endpoint = self._endpoint
+                facts = await probe(self._transport, endpoint.url, model, endpoint.key, deep=deep)
+                if not facts.reached:
+                    return known or facts  # it may be there the next time
+                if facts != known:
+                    self.forget(model)
+                self._facts[model] = facts
+                if deep or facts.dialect != "generic":
+                    self._deep.add(model)
+            return self._facts[model]
+
+    async def window(self, model: str, tokens: int = 0) -> int | None:
+        """Tokens that it really serves; None where that is not known for sure.
+
+        Args:
+            model: its name; empty for the server's choice.
+            tokens: size of the prompt for which it is asked.
+        """
+        facts = await self.facts(model, deep=tokens >= MATTERS)
+        native = getattr(await self.chat(model, 0), "num_ctx", None)
+        if native is not None:
+            return cast("int", native)
+        return facts.model.window if facts.model is not None and facts.model.trusted else None
+
+    async def chat(self, model: str, lane: int) -> OpenAIChat:
+        """The provider for a model, for the requests of a lane."""
+        facts = await self.facts(model)
+        chat = self._chats.get((model, lane))
+        if chat is None:
+            from lmagent.providers.dialects.base import Wishes, slot_of
+            from lmagent.providers.dialects.chat import provider_for
+
+            endpoint = self._endpoint
+            chat = provider_for(
+                facts,
+                endpoint.url,
+                endpoint.key,
+                window=endpoint.window or COMFORTABLE,
+                wishes=Wishes(slot=slot_of(facts, lane)),
+                transport=self._transport,
+                clock=self._clock,
+                timeouts=endpoint.timeouts,
+                retries=endpoint.retries,
+            )
+            if facts.reached:
+                self._chats[model, lane] = chat
+        return chat
+
+    async def count(self, request: ModelRequest) -> int | None:
+        """Tokens of a request's prompt, exactly; None where the server does not count."""
+        from lmagent.providers.dialects.probe import count_tokens
+
+        facts = await self.facts(request.model)
+        endpoint = self._endpoint
+        return await count_tokens(
+            self._transport, endpoint.url, facts, request, endpoint.key, model=request.model, timeouts=endpoint.timeouts
+        )
+
+    def forget(self, model: str) -> None:
+        """Ask anew: it was loaded otherwise than it said, or has been loaded anew."""
+        self._facts.pop(model, None)
+        self._deep.discard(model)
+        self._chats = {key: chat for key, chat in self._chats.items() if key[0] != model}
+
+    def lane(self, number: int) -> Lane:
+        """The server for one session; 0 is the main one."""
+        return Lane(self, number)
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        """A call that belongs to no session: see `lmagent.core.ports.Provider`."""
+        async with aclosing(cast("Any", self.lane(0).stream(request))) as events:
+            async for event in events:
+                yield event
+
+    async def aclose(self) -> None:
+        """Close the transport."""
+        await self._transport.aclose()
+
+
+class Lane:
+    """The Provider of one session.
+
+    Args:
+        served: the server.
+        number: which of its lanes; 0 is the main one.
+    """
+
+    def __init__(self, served: Served, number: int) -> None:
+        self._served = served
+        self._number = number
+        self._watches: list[_Watch] = []
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        """See `lmagent.core.ports.Provider`."""
+        chat = await self._served.chat(request.model, self._number)
+        try:
+            async with aclosing(cast("Any", chat.stream(request))) as events:
+                async for event in events:
+                    if isinstance(event, Reply):
+                        await self._believe(request, event.usage)
+                    yield event
+        except ContextOverflow:
+            self._served.forget(request.model)
+            raise
+
+    async def aclose(self) -> None:
+        """The server is closed by who opened it."""
+
+    async def _believe(self, request: ModelRequest, usage: Usage) -> None:
+        """Raise if the count says that the prompt was cut."""
+        watch = self._watch(request)
+        window = await self._served.window(request.model)
+        cut = watch.meter.check(watch.size(request), usage, window)
+        if cut is None or (not cut.sure and not await self._is_cut(watch, request, cut)):
+            return
+        raise ContextOverflow(
+            f"the model server cut the prompt without a word: it counted {cut.counted:,} tokens of at least "
+            f"{cut.expected:,}, so the model did not see its beginning",
+            window=cut.counted,
+            fix="load the model with a larger context; the reply was not taken",
+            silent=True,
+        )
+
+    async def _is_cut(self, watch: _Watch, request: ModelRequest, cut: Cut) -> bool:
+        """Look closer at a count that is only odd: the server itself may know, else it is suspected once."""
+        exact = await self._served.count(request)
+        if exact is not None:
+            return exact > cut.counted + watch.jitter
+        suspected, watch.suspected = watch.suspected, True
+        return not suspected
+
+    def _watch(self, request: ModelRequest) -> _Watch:
+        first = request.messages[0] if request.messages else None
+        for at, known in enumerate(self._watches):
+            if known.first is first and known.system == request.system:
+                self._watches.append(self._watches.pop(at))
+                return known
+        from lmagent.providers.dialects.truth import JITTER, TruthMeter
+
+        fresh = _Watch(first, request.system, TruthMeter(), JITTER)
+        self._watches = [*self._watches[1 - _KEPT :], fresh]
+        return fresh
+
+
+class _Watch(Struct):
+    """What is known of one conversation's counts; the size of what was seen is kept, not summed up at each step."""
+
+    first: Message | None
+    system: str
+    meter: TruthMeter
+    jitter: int
+    suspected: bool = False
+    seen: list[Message] = []
+    bytes: int = 0
+
+    def size(self, request: ModelRequest) -> int:
+        """Bytes of system text and messages."""
+        known = len(self.seen)
+        if list(request.messages[:known]) != self.seen:  # an aside went before, or the tail was joined
+            self.seen, self.bytes, known = [], 0, 0
+        for message in request.messages[known:]:
+            self.seen.append(message)
+            self.bytes += _size(message, thoughts=request.keep_thinking)
+        return len(request.system.encode("utf-8", "replace")) + self.bytes
+
+
+def _size(message: Message, *, thoughts: bool) -> int:
+    texts: Sequence[str] = [
+        text
+        for part in message.parts
+        for text in (
+            (part.text,)
+            if isinstance(part, Text) or (thoughts and isinstance(part, Thinking))
+            else (part.name, part.arguments)
+            if isinstance(part, ToolCall)
+            else (part.content,)
+            if isinstance(part, ToolResult)
+            else ()
+        )
+    ]
+    return sum(len(text) if text.isascii() else len(text.encode("utf-8", "replace")) for text in texts)
