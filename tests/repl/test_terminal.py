@@ -185,6 +185,20 @@ def test_plain_mode_is_lines_in_and_lines_out(workspace):
     assert (workspace / "b.txt").exists()
 
 
+def test_nothing_can_hide_in_what_a_person_is_asked_about(workspace):
+    hiding = "echo hello \x1b]0;; rm -rf ~; echo \x07"
+    script = [call("shell", command=hiding), call("write", path="run.sh", content=f"{hiding}\n"), say("Well.")]
+    with ScriptedServer(script, strict=True) as server, Terminal(workspace, server.base_url) as terminal:
+        terminal.enter("go")
+        terminal.wait_for("Allow shell?")
+        screen = terminal.wait_for("hello \\x1b]0;; rm -rf ~; echo \\x07")
+        terminal.enter("n")
+        terminal.wait_for("Allow write?")
+        assert screen.count("rm -rf") < terminal.wait_for("+echo hello \\x1b]0;; rm -rf ~").count("rm -rf")
+        terminal.enter("n")
+        terminal.wait_for("Well.")
+
+
 def test_the_first_run_asks_for_server_and_folder_once_and_keeps_the_answers(workspace):
     project = workspace / "project"
     with ScriptedServer([say("Hi."), say("Hi again.")], strict=True) as server:

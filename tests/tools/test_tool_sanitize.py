@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmagent.tools.sanitize import one_line, printable
+from lmagent.tools.sanitize import one_line, printable, visible
 
 
 @pytest.mark.parametrize(
@@ -61,5 +61,35 @@ def test_it_takes_linear_time(unit: str) -> None:
 
 
 def test_a_label_is_one_short_line() -> None:
-    assert one_line("a\nb\tc\x1b[2J") == "a b c"
+    assert one_line("a\nb\tc") == "a b c"
     assert one_line("x" * 500, 10) == "x" * 9 + "…"
+
+
+HIDING = [
+    "ls \x1b]0;; rm -rf precious; echo \x07",
+    "a='\x1bP'; import os\x1b\\",
+    "echo hi\r; rm -rf ~",
+    "echo \x9d52;c;eA==\x9c done",
+    "echo \u202egnp.exe",
+    "ls\x1b[2K\x1b[1G",
+]
+
+
+@pytest.mark.parametrize("text", HIDING)
+def test_what_a_person_decides_about_is_shown_whole(text):
+    shown = visible(text)
+    assert not any(ord(char) < 32 or 0x7F <= ord(char) < 0xA0 for char in shown)
+    assert [char for char in shown if char in text] != []
+    for word in ("rm -rf precious", "import os", "rm -rf ~", "52;c;eA==", "gnp.exe", "[2K"):
+        assert (word in text) == (word in shown)
+
+
+def test_ordinary_text_is_shown_as_it_is():
+    text = "a\tb\nc ä 漢字 🙂\n"
+    assert visible(text) == text
+    assert visible("a\r\nb") == "a\nb"
+    assert visible("a\x1bb\x00\u2028") == "a\\x1bb\\x00\\u2028"
+
+
+def test_a_label_hides_nothing():
+    assert one_line("shell ls \x1b]0;; rm -rf x\x07") == "shell ls \\x1b]0;; rm -rf x\\x07"

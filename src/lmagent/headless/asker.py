@@ -18,7 +18,7 @@ from lmagent.core import events as ev
 from lmagent.core.commands import Approve
 from lmagent.engine.session import Session
 from lmagent.headless.printer import TextPrinter
-from lmagent.tools.sanitize import printable
+from lmagent.tools.sanitize import visible
 
 _ANSWERS = ("", "n", "no", "y", "yes", "a", "always")
 
@@ -70,12 +70,12 @@ class Asker:
                     await self._ask(request)
 
     async def _ask(self, request: ev.ApprovalRequested) -> None:
-        summary = printable(request.summary)
-        preview = f"\n{printable(request.preview)}" if request.preview else ""
-        always = f", a = always ({printable(ev.grant_in_a_line(request.grant))})" if request.grant else ""
+        summary = visible(request.summary)
+        preview = f"\n{visible(request.preview)}" if request.preview else ""
+        always = f", a = always ({visible(ev.grant_in_a_line(request.grant))})" if request.grant else ""
         self._asked = request
         _forget_typed()
-        details = f"{summary} — {printable(request.reason)}{preview}"
+        details = f"{summary} — {visible(request.reason)}{preview}"
         self._screen.ask(details, f"Allow {summary}? [y = yes, n = no{always}] ")
         line = ""
         with anyio.CancelScope() as self._scope:

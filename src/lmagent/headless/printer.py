@@ -9,7 +9,7 @@ from typing import TextIO
 
 from lmagent.core import events as ev
 from lmagent.core.view import command_end
-from lmagent.tools.sanitize import printable
+from lmagent.tools.sanitize import printable, visible
 
 FLUSH_EVERY = 0.04
 """Seconds between flushes of streamed text: 25 times a second looks live, and costs a fraction of a flush a token."""
@@ -68,7 +68,7 @@ class TextPrinter:
                 self._streamed = False
                 self._end_line()
             case ev.ToolStarted():
-                self._summaries[event.call_id] = event.summary
+                self._summaries[event.call_id] = visible(event.summary)
             case ev.ToolFinished():
                 self._tool(event)
             case ev.RetryScheduled():

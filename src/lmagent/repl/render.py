@@ -10,7 +10,7 @@ from lmagent.core import events as ev
 from lmagent.core.messages import Thinking
 from lmagent.core.view import command_end
 from lmagent.repl.blocks import BlockStream
-from lmagent.tools.sanitize import one_line, printable
+from lmagent.tools.sanitize import one_line, printable, visible
 
 MAX_DIFF_LINES = 40
 """Lines of a diff that are shown; the rest is counted."""
@@ -128,7 +128,7 @@ class Renderer:
     def approval(self, request: ev.ApprovalRequested) -> None:
         """Print what is asked for, before the question itself is put."""
         self._say(f"{one_line(request.summary)} — {request.reason}", "warning")
-        self._diff(request.preview)
+        self._diff(visible(request.preview))
         if request.preview:
             self._previewed.add(request.call_id)
 
@@ -137,7 +137,7 @@ class Renderer:
             return
         thought = "".join(part.text for part in event.message.parts if isinstance(part, Thinking))
         if thought.strip():
-            self._say(f"… thought: {one_line(thought, 80)}", "quiet")
+            self._say(f"… thought: {one_line(printable(thought), 80)}", "quiet")
         if self._streamed:
             self._print_blocks(self._blocks.finish())
         elif event.message.text.strip():
@@ -156,7 +156,7 @@ class Renderer:
             if isinstance(diff, str) and event.call_id not in self._previewed:
                 self._diff(diff)
         else:
-            self._say(f"✗ {summary}: {one_line(event.content, 200)}", "fault")
+            self._say(f"✗ {summary}: {one_line(printable(event.content), 200)}", "fault")
 
     def _diff(self, diff: str) -> None:
         lines = diff.splitlines()

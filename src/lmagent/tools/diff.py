@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lmagent.tools.sanitize import one_line, printable
+from lmagent.tools.sanitize import one_line, visible
 
 LIMIT = 20_000
 """Bytes of a diff that are kept."""
@@ -88,7 +88,7 @@ def _span(start: int, stop: int) -> str:
 def _line(sign: str, text: str) -> str:
     body = text[:-1] if text.endswith("\n") else text
     mark = "" if text.endswith("\n") else "\n\\ No newline at end of file"
-    return sign + printable(body.removesuffix("\r")).replace("\n", " ") + mark
+    return sign + visible(body.removesuffix("\r")).replace("\n", " ") + mark
 
 
 def _capped(lines: list[str]) -> str:

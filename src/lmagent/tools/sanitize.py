@@ -45,12 +45,25 @@ def printable(text: str) -> str:
     return deceptive.sub(_escaped, sequences.sub("", text))
 
 
+def visible(text: str) -> str:
+    """The text with everything in it to be seen: what a terminal would obey or hide is shown as `\\x1b`.
+
+    For what a person decides about: nothing is left out, so nothing can hide. Line feeds and tabs stay.
+    """
+    suspect, _, _ = _patterns()
+    if suspect.search(text) is None:
+        return text
+    return suspect.sub(_escaped, text.replace("\r\n", "\n"))
+
+
 def one_line(text: str, limit: int = 120) -> str:
-    """The text on one line of at most `limit` characters, for labels and names."""
-    line = printable(text).replace("\n", " ").replace("\t", " ")
+    """The text on one line of at most `limit` characters, for labels and names; nothing hides in it."""
+    line = visible(text).replace("\n", " ").replace("\t", " ")
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
 def _escaped(found: re.Match[str]) -> str:
     code = ord(found[0])
+    if code <= 0xFF:
+        return f"\\x{code:02x}"
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
