@@ -220,5 +220,5 @@ def test_the_summary_is_one_line(hands) -> None:
     assert hands.summary("read", path="./src/a.py") == "read src/a.py"
     assert hands.summary("read", path="a.py", offset=201, limit=100) == "read a.py 201-300"
     assert hands.summary("read", path="a.py", offset=-50) == "read a.py from -50"
-    assert hands.summary("read", path="a\n\x1b[2Jb") == "read a b"
+    assert hands.summary("read", path="a\n\x1b[2Jb") == "read a \\x1b[2Jb"
     assert hands.targets("read", path="./src//a.py") == ("src/a.py",)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
+from lmagent.config.own import own_places
 from lmagent.config.settings import Settings
 from lmagent.core.sandbox import Limits, Report, Sandbox
 
@@ -58,7 +59,7 @@ class Confined:
             if self._sandbox is None:
                 from lmagent.sandbox.choose import choose  # most sessions run no command
 
-                self._sandbox, self.report = await choose(self._workspace, wishes(self._settings))
+                self._sandbox, self.report = await choose(self._workspace, wishes(self._settings, self._workspace))
             return self._sandbox
 
     async def aclose(self) -> None:
@@ -67,8 +68,8 @@ class Confined:
             await self._sandbox.aclose()
 
 
-def wishes(settings: Settings) -> Wishes:
-    """What the settings say about the sandbox."""
+def wishes(settings: Settings, workspace: Path) -> Wishes:
+    """What the settings say about the sandbox of a workspace."""
     from lmagent.sandbox.choose import Wishes
 
     read = tuple(Path(entry).expanduser() for entry in settings.sandbox_read.split(os.pathsep) if entry)
@@ -80,4 +81,5 @@ def wishes(settings: Settings) -> Wishes:
         read=read,
         image=settings.sandbox_image,
         network=settings.docker_network,
+        own=own_places(workspace, os.environ),
     )

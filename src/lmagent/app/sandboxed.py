@@ -15,7 +15,8 @@ from lmagent.sandbox.choose import reports
 async def probe_all(options: HostOptions) -> list[Report]:
     """What the probe of every sandbox that the settings allow says."""
     loaded = load_settings(options)
-    return await reports(open_workspace(loaded.workspace).path, wishes(loaded.settings))
+    workspace = open_workspace(loaded.workspace).path
+    return await reports(workspace, wishes(loaded.settings, workspace))
 
 
 async def run_command(

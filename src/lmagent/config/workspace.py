@@ -14,6 +14,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from lmagent.config.paths import config_dir, data_dir
 from lmagent.config.values import expand_path
 from lmagent.core.errors import WorkspaceError
 
@@ -86,6 +87,12 @@ def open_workspace(choice: Choice) -> Workspace:
             f"{choice.named} names {what} as the workspace, and the agent could change everything in it",
             fix=f"name a folder inside it, or say so for one run: lmagent --workspace {path}",
         )
+    for place in (config_dir(os.environ), data_dir(os.environ)):
+        if path == Path(os.path.realpath(place)):
+            raise WorkspaceError(
+                f"{choice.named} names lmagent's own folder {path} as the workspace",
+                fix="name another folder: lmagent --workspace DIR",
+            )
     created = choice.by == "fallback" and _make(path)
     _check(path, choice.named)
     if choice.by != "fallback":

@@ -75,6 +75,7 @@ class BubblewrapOptions(Struct, frozen=True):
         read: folders outside /usr that are readable inside.
         group: whether to use control groups where they can be made.
         protected: what is mounted onto itself, as a guard that has just looked knows it; None looks anew.
+        own: this program's own folders and files in the workspace, as paths below it: they are covered.
     """
 
     env: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -82,6 +83,7 @@ class BubblewrapOptions(Struct, frozen=True):
     read: tuple[Path, ...] = ()
     group: bool = True
     protected: Callable[[], Sequence[Protected]] | None = None
+    own: tuple[Path, ...] = ()
 
 
 class Bubblewrap:
@@ -185,6 +187,7 @@ class Bubblewrap:
         with contextlib.suppress(OSError):
             if stat.S_ISDIR(os.lstat(own).st_mode):
                 parts += ["--perms", "0500", "--tmpfs", str(own)]
+        parts += _covers_of_own(self.workspace, self._options.own)
         for item in protected:
             parts += ["--bind" if item.writable else "--ro-bind", str(item.path), str(item.path)]
         return parts
@@ -198,6 +201,30 @@ class Bubblewrap:
             *(_PRLIMIT, f"--nproc={limits.pids}", f"--data={limits.memory_mb * megabyte}", "--core=0"),
             *(f"--fsize={limits.file_mb * megabyte}", "--nofile=4096:4096", "--", *argv),
         ]
+
+
+def _covers_of_own(workspace: Path, places: Sequence[Path]) -> list[str]:
+    """Our own files in the workspace are hidden, and the folders on the way to them cannot be renamed.
+
+    What is not there yet is made: a command could make it, for us to read.
+    """
+    parts: list[str] = []
+    for place in places:
+        path = workspace / place
+        for above in reversed(place.parents[:-1]):
+            (workspace / above).mkdir(exist_ok=True)
+            if (workspace / above).is_symlink():
+                raise SandboxError(
+                    f"the workspace holds lmagent's own files behind a link ({above}), which cannot be covered",
+                    fix="work in another folder: lmagent --workspace DIR",
+                )
+            parts += ["--bind", str(workspace / above), str(workspace / above)]
+        if path.is_file():
+            parts += ["--ro-bind", os.devnull, str(path)]
+            continue
+        path.mkdir(mode=0o700, exist_ok=True)
+        parts += ["--perms", "0500", "--tmpfs", str(path)]
+    return parts
 
 
 class _Status:

@@ -37,6 +37,7 @@ class Wishes(Struct, frozen=True):
         read: more folders that are readable inside.
         image: image of the docker sandbox.
         network: network of the docker sandbox.
+        own: this program's own folders and files in the workspace, as paths below it.
     """
 
     backend: Wanted = "auto"
@@ -46,6 +47,7 @@ class Wishes(Struct, frozen=True):
     read: tuple[Path, ...] = ()
     image: str = "lmagent-sandbox"
     network: str = "none"
+    own: tuple[Path, ...] = ()
 
 
 async def choose(workspace: Path, wishes: Wishes) -> tuple[Sandbox, Report]:
@@ -92,7 +94,16 @@ def _candidates(workspace: Path, wishes: Wishes, guard: GitGuard) -> Iterator[Sa
         from lmagent.sandbox.bubblewrap import Bubblewrap, BubblewrapOptions
 
         limits = _limited(Limits(), wishes)
-        yield Bubblewrap(workspace, BubblewrapOptions(wishes.env, limits, read, protected=guard.protected))
+        options = BubblewrapOptions(wishes.env, limits, read, protected=guard.protected, own=wishes.own)
+        yield Bubblewrap(workspace, options)
+    if wishes.own:
+        if wishes.backend not in ("auto", "bubblewrap"):
+            where = ", ".join(map(str, wishes.own))
+            raise SandboxError(
+                f"the workspace holds lmagent's own files ({where}), which only bubblewrap can cover",
+                fix="work in another folder: lmagent --workspace DIR",
+            )
+        return
     if wishes.backend in ("auto", "docker"):
         yield _docker(workspace, wishes)
     if wishes.backend == "auto" and sys.platform == "darwin":

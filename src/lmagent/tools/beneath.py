@@ -20,6 +20,7 @@ from typing import Literal, Self, TypeVar
 
 from msgspec import Struct
 
+from lmagent.config.own import own_places
 from lmagent.core.errors import ToolError, WorkspaceError
 from lmagent.tools import paths
 from lmagent.tools.paths import Parts
@@ -70,6 +71,7 @@ class Beneath:
                 fix="run lmagent on Linux, macOS or in WSL2",
             )
         self.root = root
+        self.own = tuple(place.parts for place in own_places(root, os.environ))
         self._opening = opener(kernel)
         try:
             self._root = os.open(root, _LIST | os.O_CLOEXEC)
@@ -186,7 +188,7 @@ class Beneath:
         parts, settled_before = paths.parse(path, self.root), False
         with _told(path):
             for _ in range(_ATTEMPTS):
-                paths.guard(parts, write=write)
+                paths.guard(parts, write=write, own=self.own)
                 try:
                     return act(parts)
                 except OSError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from lmagent.core.errors import ToolError
@@ -56,12 +57,22 @@ def shown(parts: Parts) -> str:
     return "/".join(parts) or "."
 
 
-def guard(parts: Parts, *, write: bool) -> None:
+def guard(parts: Parts, *, write: bool, own: Sequence[Parts] = ()) -> None:
     """Refuse what belongs to git (for writing) and to lmagent (for both), at any depth.
+
+    Args:
+        parts: the path.
+        write: it is to be changed.
+        own: this program's own configuration and data, where the workspace holds them.
 
     Raises:
         ToolError: a part is one of these names, in any spelling that some file system takes for it.
     """
+    if own and any(is_below(parts, place) for place in own):
+        raise ToolError(
+            f"{one_line(shown(parts))} is refused: it holds lmagent's own configuration or data. Leave it alone.",
+            data={"code": "protected"},
+        )
     for part in parts:
         name = _folded(part)
         if name == _OURS:
@@ -75,6 +86,15 @@ def guard(parts: Parts, *, write: bool) -> None:
                 "Use git itself for that.",
                 data={"code": "protected"},
             )
+
+
+def is_below(parts: Sequence[str], place: Parts) -> bool:
+    """Whether a path is `place` or lies below it, in any spelling that some file system takes for it."""
+    return len(parts) >= len(place) and all(map(_same, parts, place))
+
+
+def _same(name: str, other: str) -> bool:
+    return name == other or _folded(name) == _folded(other)
 
 
 def is_internal(name: str) -> bool:

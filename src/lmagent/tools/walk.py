@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from lmagent.core.errors import ToolError
 from lmagent.tools.beneath import Beneath, Entry
-from lmagent.tools.paths import is_internal
+from lmagent.tools.paths import is_below, is_internal
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
@@ -71,6 +71,10 @@ class Walk:
         self._enter = enter
         self._hidden = hidden
 
+    def _is_own(self, entry: Entry) -> bool:
+        own = self._files.own
+        return bool(own) and any(is_below(entry.path.split("/"), place) for place in own)
+
     def __iter__(self) -> Iterator[Entry]:
         """The entries, directories before what is in them."""
         chain = self._above() if self._gitignore else ()
@@ -92,7 +96,7 @@ class Walk:
             chain = (*chain, *self._rules(path, _join(path, ".gitignore")))
         kept = list[tuple[Entry, _Chain]]()
         for entry in listed:
-            if is_internal(_name(entry)):
+            if is_internal(_name(entry)) or self._is_own(entry):
                 continue
             if self._hidden is not None and self._hidden(entry.path):
                 self.withheld += 1
