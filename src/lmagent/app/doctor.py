@@ -124,8 +124,12 @@ async def _calling(host: Host) -> Finding:
 
 def _programs() -> list[Finding]:
     """Programs on this machine that a person or a later command may want."""
-    found = [(name, shutil.which(name)) for name in ("git", "rg", "node", "bwrap", "docker")]
-    return [
-        Finding(name, "ok" if path else "warning", path or "not installed; nothing needs it yet")
-        for name, path in found
-    ]
+    uses = {
+        "git": "the git tools and the git guard use it",
+        "rg": "nothing needs it",
+        "node": "nothing needs it",
+        "bwrap": "it is the sandbox on Linux",
+        "docker": "it is the other sandbox; nothing needs both",
+    }
+    found = [(name, shutil.which(name), use) for name, use in uses.items()]
+    return [Finding(name, "ok" if path else "warning", path or f"not installed; {use}") for name, path, use in found]

@@ -14,6 +14,17 @@ NO_SANDBOX, TIMED_OUT = 125, 124
 """Exit codes of `exec` besides the command's own, as `timeout` and `docker run` have them."""
 
 
+def _seconds(text: str) -> float:
+    """A number of seconds; click's own ranges let NaN through."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is no number") from None
+    if not 0.1 <= seconds < 1e9:
+        raise click.BadParameter("it must be at least 0.1 and below 1e9")
+    return seconds
+
+
 @click.group()
 def sandbox() -> None:
     """Show what the sandbox promises, or run a command in it."""
@@ -55,9 +66,11 @@ def image(name: str) -> None:
     click.echo(f"{name}: {build_local_image(name)}")
 
 
-@sandbox.command("exec", context_settings={"ignore_unknown_options": True})
+@sandbox.command("exec", context_settings={"allow_interspersed_args": False})
 @workspace_option
-@click.option("--timeout", type=click.FloatRange(min=0.1), help="Seconds after which everything is killed (exit 124).")
+@click.option(
+    "--timeout", type=_seconds, metavar="SECONDS", help="Seconds after which everything is killed (exit 124)."
+)
 @sandbox_option
 @allow_host_option
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
@@ -70,18 +83,18 @@ def execute(
 ) -> int:
     """Run a command in the sandbox: its output and exit status are passed through, and nothing stays behind.
 
-    Exit 124 at the timeout, 125 when there is no sandbox (nothing was run then), 137 when it was killed.
+    Exit 124 at the timeout, 125 when nothing was run (no sandbox, no such folder), 137 when it was killed.
     """
     import anyio
 
     from lmagent.app.sandboxed import run_command
     from lmagent.app.wiring import HostOptions
-    from lmagent.core.errors import SandboxError
+    from lmagent.core.errors import LmagentError
 
     options = HostOptions(workspace, flags(sandbox=sandbox, allow_host=allow_host))
     try:
         end = anyio.run(run_command, options, command, timeout, sys.stdout.buffer, sys.stderr.buffer)
-    except SandboxError as failure:
+    except LmagentError as failure:
         click.echo(f"lmagent: {failure}", err=True)
         return NO_SANDBOX
     for note in end.notes:

@@ -59,16 +59,26 @@ async def attack(sandbox: Sandbox, report: Report, limits: Limits, how: str) -> 
     try:
         findings = await _run(sandbox)
     except SandboxError as failure:
-        return msgspec.structs.replace(report, works=False, reason=str(failure.args[0]), fix=failure.fix)
+        fix = foreign_fix(sandbox.workspace) or failure.fix
+        return msgspec.structs.replace(report, works=False, reason=str(failure.args[0]), fix=fix)
     promises = (*_promises(findings), *_limit_promises(limits, how))
     broken = [promise for promise in promises if promise.name in REQUIRED and not promise.kept]
     if findings.held["workspace"]:  # "held" means that the attempt failed, and writing here must not
         reason = "the workspace cannot be written from inside"
-        return msgspec.structs.replace(report, works=False, promises=promises, reason=reason)
+        fix = foreign_fix(sandbox.workspace)
+        return msgspec.structs.replace(report, works=False, promises=promises, reason=reason, fix=fix)
     if broken:
         reason = "; ".join(f"{promise.name}: {promise.detail}" for promise in broken)
         return msgspec.structs.replace(report, works=False, promises=promises, reason=reason)
     return msgspec.structs.replace(report, promises=promises)
+
+
+def foreign_fix(workspace: Path) -> str:
+    """What to do where root works in a folder that is another user's: inside, nobody has root's rights over it."""
+    owner = workspace.stat().st_uid
+    if os.geteuid() != 0 or owner == 0:
+        return ""
+    return f"the workspace belongs to user {owner}: run lmagent as that user, or chown it to root"
 
 
 async def _run(sandbox: Sandbox) -> _Findings:

@@ -138,7 +138,11 @@ def _require_repository(command: str, done: Done) -> None:
         raise ToolError(f"git {command} {why.get(done.end.reason, 'was killed')}.", data={"code": done.end.reason})
     if "not a git repository" in done.errors.lower():
         where = done.errors.partition("not a git repository: ")[2].split("\n")[0]
-        why = f"its .git points to {one_line(where, 300)}, which commands cannot see" if where else "git init makes one"
+        why = (
+            f"its .git points to {one_line(where, 300)}, which commands cannot see"
+            if where
+            else "git init makes one, unless the workspace is a part of one: then work in that one's top folder"
+        )
         raise ToolError(f"The workspace is not a git repository: {why}.", data={"code": "no_repository"})
     if "index.lock" in done.errors and "File exists" in done.errors:
         raise ToolError(
