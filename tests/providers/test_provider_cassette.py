@@ -84,7 +84,7 @@ def test_the_file_is_readable_and_holds_no_key(tmp_path: Path) -> None:
 
 def test_a_broken_stream_is_recorded_as_far_as_it_came_and_breaks_again(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
-    recorded = record(path, [request()], Answer([sse(delta(content="Hel"), done=False)], end="cut"))
+    recorded = record(path, [request()], Answer([sse(delta(content="Hel lo"), done=False)], end="cut"))
     played, _ = replay(path, [request()])
     assert timeless(played) == timeless(recorded)
     assert isinstance(played[-1], ServerFailure)

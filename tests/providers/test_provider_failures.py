@@ -164,8 +164,8 @@ def test_an_error_inside_a_200_is_an_error(name: str) -> None:
 
 
 def test_an_error_behind_shown_text_is_partial_and_not_repeated() -> None:
-    run = ask(Answer([sse(delta(content="Hel"), {"error": "it broke"})]))
-    assert run.events == [TextChunk("Hel")]
+    run = ask(Answer([sse(delta(content="Hel lo"), {"error": "it broke"})]))
+    assert run.events == [TextChunk("Hel lo")]
     assert isinstance(run.error, ServerFailure)
     assert run.error.partial
     assert len(run.server.requests) == 1
@@ -195,8 +195,8 @@ def test_a_200_that_is_no_reply_is_never_taken_for_one(name: str) -> None:
 
 
 CUTS: dict[str, bytes] = {
-    "in a payload": sse(delta(content="Hello"), done=False) + b'data: {"choices":[{"del',
-    "between payloads": sse(delta(content="Hello"), done=False),
+    "in a payload": sse(delta(content="Hello you"), done=False) + b'data: {"choices":[{"del',
+    "between payloads": sse(delta(content="Hello you"), done=False),
 }
 
 
@@ -204,7 +204,7 @@ CUTS: dict[str, bytes] = {
 @pytest.mark.parametrize("end", ["cut", "complete"])
 def test_a_stream_that_breaks_off_behind_text_is_partial_and_may_be_asked_again(name: str, end: str) -> None:
     run = ask(Answer([CUTS[name]], end=end))
-    assert run.events == [TextChunk("Hello")]
+    assert run.events == [TextChunk("Hello you")]
     assert isinstance(run.error, ServerFailure)
     assert (run.error.partial, run.error.retryable) == (True, True)
     assert len(run.server.requests) == 1, "what was shown is never repeated silently"
@@ -216,7 +216,7 @@ def test_a_stream_cut_off_after_its_finish_reason_is_complete() -> None:
 
 
 def test_an_unfinished_stream_without_length_is_not_a_reply() -> None:
-    run = ask(Answer([sse(delta(content="Hello"), done=False)], chunked=False))
+    run = ask(Answer([sse(delta(content="Hello you"), done=False)], chunked=False))
     assert isinstance(run.error, ServerFailure)
     assert run.error.partial
 

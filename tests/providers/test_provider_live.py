@@ -9,8 +9,10 @@ from lmagent.core.model import Progress, TextChunk, ThinkingChunk
 
 
 def test_text_and_thought_are_streamed_as_they_come() -> None:
-    run = ask(Answer([sse(delta(reasoning="h"), delta(reasoning="m"), delta(content="a"), delta("stop", content="b"))]))
-    assert run.events[:-1] == [ThinkingChunk("h"), ThinkingChunk("m"), TextChunk("a"), TextChunk("b")]
+    run = ask(
+        Answer([sse(delta(reasoning="h"), delta(reasoning="m"), delta(content="a b"), delta("stop", content=" c"))])
+    )
+    assert run.events[:-1] == [ThinkingChunk("h"), ThinkingChunk("m"), TextChunk("a b"), TextChunk(" c")]
 
 
 def test_the_progress_of_reading_the_prompt_is_passed_on() -> None:

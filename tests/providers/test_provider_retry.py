@@ -127,8 +127,8 @@ def test_a_server_that_does_not_begin_is_given_up_and_not_asked_again(timeouts: 
 
 @pytest.mark.parametrize("timeouts", [Timeouts(2, 5, 0.15), Timeouts(2, 0.15, 0.15)])
 def test_a_stream_that_stalls_in_the_middle_is_given_up(timeouts: Timeouts) -> None:
-    run = ask(Answer([sse(delta(content="Hel"), done=False)], end="open"), timeouts=timeouts)
-    assert run.events == [TextChunk("Hel")]
+    run = ask(Answer([sse(delta(content="Hel lo"), done=False)], end="open"), timeouts=timeouts)
+    assert run.events == [TextChunk("Hel lo")]
     assert isinstance(run.error, Unreachable)
     assert "in the middle" in run.error.message
     assert run.error.partial

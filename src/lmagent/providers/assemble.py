@@ -6,19 +6,23 @@ Wide in what it takes: content as text or parts; thoughts as `reasoning_content`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from typing import Any, cast
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
 from lmagent.core.errors import BadReply
 from lmagent.core.messages import Message, Part, Text, Thinking
-from lmagent.core.model import FinishReason, ModelEvent, Reply, TextChunk, ThinkingChunk, Usage
+from lmagent.core.model import FinishReason, ModelEvent, Reply, TextChunk, ThinkingChunk, ToolSpec, Usage
 from lmagent.providers import jsontext
 from lmagent.providers.calls import CallAssembler
 from lmagent.providers.eta import PrefillEta
 from lmagent.providers.thinking import ThinkSplitter, split_thoughts
 from lmagent.providers.usage import complete_usage, read_usage
+
+if TYPE_CHECKING:
+    from lmagent.providers.foundcalls import FoundCalls
+    from lmagent.providers.textcalls import TextCallParser
 
 MAX_REPLY = 16_000_000
 """Characters of text and thought beyond which a reply has run away (about four million tokens)."""
@@ -54,6 +58,7 @@ class Assembler:
 
     Args:
         elapsed: seconds since the request was sent.
+        tools: what may be called, also in text that the server did not understand.
 
     Attributes:
         done: `[DONE]` was read.
@@ -63,7 +68,7 @@ class Assembler:
         spoke: whether the last of them brought text, thought or calls.
     """
 
-    def __init__(self, elapsed: Callable[[], float] = lambda: 0.0) -> None:
+    def __init__(self, elapsed: Callable[[], float] = lambda: 0.0, tools: Sequence[ToolSpec] = ()) -> None:
         self.done = False
         self.finish = ""
         self.usage: Usage | None = None
@@ -78,6 +83,8 @@ class Assembler:
         self._odd = False
         self._splitter = ThinkSplitter()
         self._calls = CallAssembler()
+        self._tools = tools
+        self._reader: TextCallParser | None = None
         self._eta = PrefillEta()
         self._elapsed = elapsed
 
@@ -111,6 +118,9 @@ class Assembler:
         """What was held back in case it became a tag."""
         events: list[ModelEvent] = []
         self._emit(self._splitter.finish(), events)
+        if self._reader is not None:
+            self._reader.finish()
+            self._show("text", self._reader.rest, events)
         return events
 
     def reply(self, *, taken: Collection[str], prompt_bytes: int, first_token_s: float, total_s: float) -> Reply:
@@ -122,10 +132,13 @@ class Assembler:
             first_token_s: seconds to the first token.
             total_s: seconds to the end.
         """
-        tagged, text = split_thoughts("".join(self._content))
-        thought = "\n".join(filter(None, ("".join(self._thought).strip(), tagged)))
         named = _FINISH.get(self.finish.lower(), "other") if self.finish else "stop"
+        found = self._found(named)
+        tagged, text = (found.thinking, found.content) if found else split_thoughts("".join(self._content))
+        thought = "\n".join(filter(None, ("".join(self._thought).strip(), tagged)))
         calls, truncated = self._calls.finish(taken, cut=named == "length", finished=bool(self.finish))
+        if found and not calls:
+            calls, truncated = found.calls, found.truncated
         finish: FinishReason = named
         if calls and named in ("stop", "other"):
             finish = "tool_calls"
@@ -146,6 +159,14 @@ class Assembler:
             first_token_s=first_token_s,
             total_s=total_s,
         )
+
+    def _found(self, finish: FinishReason) -> FoundCalls | None:
+        """What the text holds; None where it is only text."""
+        if self._reader is None:
+            return None
+        from lmagent.providers.foundcalls import find_calls
+
+        return find_calls("".join(self._content), self._tools, cut=finish == "length")
 
     def _feed_odd(self, payload: bytes, events: list[ModelEvent]) -> None:
         """`[DONE]`, several chunks in one event, or JSON with flaws in its strings."""
@@ -266,8 +287,20 @@ class Assembler:
 
     def _emit(self, pieces: list[Any], events: list[ModelEvent]) -> None:
         for kind, text in pieces:
+            self._show(kind, self._readable(text) if kind == "text" and self._tools else text, events)
+
+    def _show(self, kind: str, text: str, events: list[ModelEvent]) -> None:
+        if text:
             shown = jsontext.mend(text) if self._odd else text
             events.append(TextChunk(shown) if kind == "text" else ThinkingChunk(shown))
+
+    def _readable(self, text: str) -> str:
+        """What of the text is sure to be no call."""
+        if self._reader is None:
+            from lmagent.providers.textcalls import TextCallParser  # with the first words: nothing waits for it then
+
+            self._reader = TextCallParser(self._tools)
+        return self._reader.feed(text)
 
 
 def _plain(content: Any) -> str:

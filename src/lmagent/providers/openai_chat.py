@@ -10,7 +10,7 @@ from contextlib import aclosing
 import anyio
 
 from lmagent.core.errors import BadReply, ProviderError, ServerFailure
-from lmagent.core.model import ModelEvent, ModelRequest, Retrying, TextChunk, ThinkingChunk
+from lmagent.core.model import ModelEvent, ModelRequest, Retrying, TextChunk, ThinkingChunk, ToolSpec
 from lmagent.core.ports import Clock
 from lmagent.providers import jsontext
 from lmagent.providers.assemble import Assembler, ErrorChunk
@@ -139,7 +139,7 @@ class OpenAIChat:
     async def _read(
         self, request: ModelRequest, response: Response, prompt_bytes: int, begun: float
     ) -> AsyncGenerator[ModelEvent]:
-        assembler = Assembler(lambda: self._clock.monotonic() - begun)
+        assembler = Assembler(lambda: self._clock.monotonic() - begun, callable_tools(request))
         first: float | None = None
         payloads = _payloads(response, assembler, self.url)
         async with aclosing(payloads):
@@ -213,6 +213,11 @@ class OpenAIChat:
         except ProviderError:
             return ""
         return next((name for name in names if "embed" not in name.lower()), "")
+
+
+def callable_tools(request: ModelRequest) -> tuple[ToolSpec, ...]:
+    """The tools that the reply may call."""
+    return request.tools if request.tool_choice == "auto" and not request.constrain else ()
 
 
 class _Adapted(Exception):

@@ -29,7 +29,7 @@ from lmagent.providers.dialects.fields import entries, mapping, number, text
 from lmagent.providers.dialects.ollama import choose_window, native_extras
 from lmagent.providers.dialects.wirebody import tool_block
 from lmagent.providers.encode import BodyEncoder
-from lmagent.providers.openai_chat import DRAIN, OpenAIChat
+from lmagent.providers.openai_chat import DRAIN, OpenAIChat, callable_tools
 from lmagent.providers.retry import RetryPolicy
 from lmagent.providers.transport import Response, Timeouts, Transport, TransportError
 from lmagent.providers.urls import server_root
@@ -89,7 +89,8 @@ class OllamaChat(OpenAIChat):
     async def _read(
         self, request: ModelRequest, response: Response, prompt_bytes: int, begun: float
     ) -> AsyncGenerator[ModelEvent]:
-        assembler, reader = Assembler(), NativeReader()
+        assembler = Assembler(lambda: self._clock.monotonic() - begun, callable_tools(request))
+        reader = NativeReader()
         first: float | None = None
         chunks = _prompt(response.chunks, assembler)
         async for lines in _lines(chunks, self.url, response.headers.get("content-type", "")):

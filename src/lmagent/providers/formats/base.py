@@ -1,0 +1,317 @@
+"""What every format is made of: the tools of the request, the text to read, and what was found in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, cast
+
+from msgspec import Struct, field
+
+from lmagent.providers import repair
+from lmagent.providers.formats import values
+
+_SPACE = re.compile(r"\s*")
+_PREFIXES = ("functions.", "function.", "tools.", "tool.", "default_api.", "namespace.", "assistant.")
+_NUMBERED = re.compile(r"(.*?):\d+\Z", re.DOTALL)
+_LOOK = 200
+"""Characters that a pattern of a format may need to decide (a tag with a name in it)."""
+_BEHIND = 40
+"""Characters behind a match that may still make it another one (the longest optional part of a pattern)."""
+
+
+class More(Exception):
+    """The text so far leaves it open."""
+
+
+class Call(Struct, kw_only=True):
+    """A call as a format found it.
+
+    Attributes:
+        name: the tool, as the model wrote it, without the format's own prefix.
+        arguments: an object, or, where they cannot be read, their text as it came.
+        raw: the text that the call was read from.
+        format: the format's name.
+        id: the id that the format carries; empty if it has none.
+        fault: what is wrong with arguments that cannot be read, and where; empty if they were.
+    """
+
+    name: str
+    arguments: dict[str, Any] | str
+    raw: str = ""
+    format: str = ""
+    id: str = ""
+    fault: str = ""
+
+
+class Say(NamedTuple):
+    """Text to show; `thought` if it is a thought."""
+
+    text: str
+    thought: bool = False
+
+
+class Found(Struct, kw_only=True):
+    """What stands at a place.
+
+    Attributes:
+        end: where it ends.
+        items: calls and text, in order.
+        cut: the name of a call that the text ends inside of; empty if that is unknown, None if none was cut.
+        header: it is markup before text, not a call: nothing about what follows is decided.
+        last: nothing after it counts (an invented result and what was built on it).
+    """
+
+    end: int
+    items: list[Call | Say] = field(default_factory=list["Call | Say"])
+    cut: str | None = None
+    header: bool = False
+    last: bool = False
+
+    @property
+    def calls(self) -> list[Call]:
+        """The calls among its items."""
+        return [item for item in self.items if isinstance(item, Call)]
+
+
+class Toolset:
+    """The tools of the request: names, aliases and argument schemas.
+
+    Args:
+        tools: tool specs of this project, tools with a `spec`, or objects in OpenAI's shape; `aliases` where given.
+    """
+
+    def __init__(self, tools: Iterable[Any]) -> None:
+        self._schemas: dict[str, dict[str, Any]] = {}
+        for tool in tools:
+            names, schema = _described(tool)
+            for name in names:
+                self._schemas.setdefault(name, schema)
+
+    @property
+    def names(self) -> Iterable[str]:
+        """All names and aliases."""
+        return self._schemas.keys()
+
+    def known(self, name: str) -> bool:
+        """Whether the request offers a tool of this name."""
+        return self.plain(name) in self._schemas
+
+    def plain(self, name: str) -> str:
+        """The name without a namespace or a number that is not part of the offered name."""
+        name = name.strip().strip("\"'`*")
+        if name in self._schemas:
+            return name
+        bare = _bare(name)
+        return bare if bare in self._schemas else name
+
+    def schema(self, name: str) -> dict[str, Any]:
+        """The argument schema; empty for an unknown tool."""
+        return self._schemas.get(name, {})
+
+    def properties(self, name: str) -> dict[str, Any]:
+        """The schemas of a tool's arguments, in their order."""
+        found = self.schema(name).get("properties")
+        return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+
+    def required(self, name: str) -> list[str]:
+        """The arguments that a tool must get."""
+        found = self.schema(name).get("required")
+        return [str(item) for item in cast("list[Any]", found)] if isinstance(found, list) else []
+
+    def main(self, name: str) -> str | None:
+        """The one argument that a bare text must be meant for, or None."""
+        known = self.properties(name)
+        names = self.required(name) or list(known)
+        if len(names) != 1:
+            return None
+        kinds = repair.types_of(known.get(names[0]))
+        return names[0] if not kinds or "string" in kinds else None
+
+
+class Source:
+    """A text that is being read, with what is known of it; `begins`: nothing was found or shown before this place;
+    `effort`: how many characters were read for values that are none.
+
+    Its look-ups raise `More` where more text could change their answer, so that a format which only uses them decides
+    the same for a growing text as for the whole one.
+    """
+
+    def __init__(self, text: str, tools: Toolset, *, final: bool) -> None:
+        self.text = text
+        self.tools = tools
+        self.final = final
+        self.end = len(text)
+        self.begins = True
+        self.effort = 0
+        self._seen: dict[str | re.Pattern[str], tuple[int, int]] = {}
+
+    def skip(self, at: int) -> int:
+        """The first place from `at` that is not blank."""
+        found = _SPACE.match(self.text, at)
+        at = found.end() if found else at
+        if at >= self.end and not self.final:
+            raise More
+        return at
+
+    def starts(self, at: int, *literals: str) -> str:
+        """Which of the literals stands at `at`; empty if none does."""
+        if found := next((word for word in literals if self.text.startswith(word, at)), ""):
+            return found
+        if not self.final:
+            rest = self.text[at:] if self.end - at < 64 else ""
+            if at >= self.end or (rest and any(word.startswith(rest) for word in literals)):
+                raise More
+        return ""
+
+    def closer(self, at: int, *literals: str) -> int:
+        """The size of the literal at `at`, also of one that the end of the text cuts off; 0 if none stands there."""
+        if word := self.starts(at, *literals):
+            return len(word)
+        rest = self.text[at:] if 0 < self.end - at < 64 else ""
+        return len(rest) if rest and any(word.startswith(rest) for word in literals) else 0
+
+    def match(self, pattern: re.Pattern[str], at: int) -> re.Match[str] | None:
+        """The pattern at `at`."""
+        found = pattern.match(self.text, at)
+        if not self.final and (self.end - found.end() < _BEHIND if found else self.end - at < _LOOK):
+            raise More
+        return found
+
+    def find(self, literal: str, at: int) -> int:
+        """Where a literal comes next; -1 if it does not come."""
+        since, place = self._seen.get(literal, (self.end + 1, -1))
+        if not since <= at or -1 < place < at:
+            place = self.text.find(literal, at)
+            self._seen[literal] = (at, place)
+        if place < 0 and not self.final:
+            raise More
+        return place
+
+    def search(self, pattern: re.Pattern[str], at: int) -> int:
+        """Where a pattern comes next; -1 if it does not come."""
+        since, place = self._seen.get(pattern, (self.end + 1, -1))
+        if not since <= at or -1 < place < at:
+            found = pattern.search(self.text, at)
+            place = found.start() if found else -1
+            self._seen[pattern] = (at, place)
+        if not self.final and (place < 0 or self.end - place < _LOOK):
+            raise More
+        return place
+
+    def first(self, literals: Iterable[str], at: int) -> tuple[int, str]:
+        """The first of several literals from `at`, or (-1, "")."""
+        places = [(place, word) for word in literals if (place := self.text_find(word, at)) >= 0]
+        if not places and not self.final:
+            raise More
+        return min(places, default=(-1, ""))
+
+    def text_find(self, literal: str, at: int) -> int:
+        """Like `find`, but -1 also where it may still come."""
+        try:
+            return self.find(literal, at)
+        except More:
+            return -1
+
+    def value(self, at: int, stops: tuple[str, ...] = ()) -> tuple[Any, int]:
+        """The JSON value at `at` and its end.
+
+        Raises:
+            More, Cut, Broken: see `values.loose`.
+        """
+        found = values.strict(self.text, at)
+        if not isinstance(found, int):
+            if found[1] >= self.end and not self.final and self.text[self.end - 1] not in "}]":
+                raise More
+            return found
+        self.effort += found
+        if not self.final:
+            raise More  # cut or damaged: which of them, the rest will show
+        try:
+            return values.loose(self.text, at, stops)
+        except (values.Cut, values.Broken) as error:
+            self.effort += max(error.at - at, 0)
+            raise
+
+    def call(self, name: str, arguments: Any, start: int, end: int, format: str, id: str = "") -> Call:
+        """A call that stands at `start` to `end`."""
+        return make_call(self.tools, name, arguments, self.text[start:end], format, id)
+
+
+def make_call(tools: Toolset, name: str, arguments: Any, raw: str, format: str, id: str = "") -> Call:
+    """A call of `arguments` in any form: an object, its JSON as a string, or nothing."""
+    name = tools.plain(name)
+    if isinstance(arguments, str) and arguments.strip():
+        read, inner = values.read_whole(arguments.strip())
+        if not (read and isinstance(inner, dict)):
+            fault = values.fault_in(arguments)
+            return Call(name=name, arguments=arguments, raw=raw, format=format, id=id, fault=fault)
+        arguments = cast("Any", inner)
+    if arguments is None or arguments in ("", []) or (isinstance(arguments, str) and not arguments.strip()):
+        arguments = {}
+    if not isinstance(arguments, dict):
+        from lmagent.providers import jsontext
+
+        text = jsontext.dumps(arguments).decode()
+        return Call(name=name, arguments=text, raw=raw, format=format, id=id, fault="not a JSON object")
+    fitted = repair.fit(cast("dict[str, Any]", arguments), tools.schema(name))
+    return Call(name=name, arguments=fitted, raw=raw, format=format, id=id)
+
+
+Read = Callable[[Source, int, str], "Found | None"]
+
+
+class Format(Struct, frozen=True, kw_only=True):
+    """A format.
+
+    Attributes:
+        name: as it is reported.
+        read: given the text, the place behind an opener and the opener, what stands there; None if it is no call.
+        openers: markup that begins it, anywhere.
+        line: a pattern (no capturing groups) that begins it at the beginning of a line, instead of `openers`; `read`
+            then gets the place where it begins.
+        bare: it has no markup of its own: only known tools count, and prose may stand before or behind it, not both.
+        quiet: leftover markup of the format, dropped where no sentence goes on around it.
+    """
+
+    name: str
+    read: Read
+    openers: tuple[str, ...] = ()
+    line: str = ""
+    bare: bool = False
+    quiet: tuple[str, ...] = ()
+
+
+def _bare(name: str) -> str:
+    if numbered := _NUMBERED.match(name):
+        name = numbered[1]
+    for prefix in _PREFIXES:
+        name = name.removeprefix(prefix)
+    return name
+
+
+def end_of(text: str, at: int) -> int:
+    """Where the blanks before `at` begin."""
+    while at > 0 and text[at - 1].isspace():
+        at -= 1
+    return at
+
+
+def unprefixed(name: str) -> str:
+    """The name without `functions.` before and a number behind it, known or not."""
+    return _bare(name.strip())
+
+
+def _described(tool: Any) -> tuple[list[str], dict[str, Any]]:
+    if isinstance(tool, Mapping):
+        entry = cast("Mapping[str, Any]", tool)
+        inner = entry.get("function")
+        spec = cast("Mapping[str, Any]", inner) if isinstance(inner, Mapping) else entry
+        name, aliases = spec.get("name"), spec.get("aliases") or entry.get("aliases") or ()
+        schema = spec.get("parameters") or spec.get("input_schema") or spec.get("inputSchema")
+    else:
+        aliases = getattr(tool, "aliases", ())
+        spec_of = getattr(tool, "spec", tool)
+        name, schema = getattr(spec_of, "name", None), getattr(spec_of, "parameters", None)
+    names = [str(each) for each in (name, *aliases) if each]
+    return names, cast("dict[str, Any]", schema) if isinstance(schema, dict) else {}

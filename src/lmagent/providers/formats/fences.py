@@ -1,0 +1,111 @@
+"""Fences: which calls in Markdown fences are calls.
+
+A fence is how models quote, too. So JSON in a fence counts only if the fence ends the message (or fences with calls
+only follow), and a native call only if the message is the fence.
+"""
+
+from __future__ import annotations
+
+import re
+
+from lmagent.providers.formats import fenced
+from lmagent.providers.formats.base import Found, More, Source
+from lmagent.providers.formats.markup import BY_OPENER, HERE, INSIDE, LINES, native, native_soon, quiet
+
+_OPEN = re.compile(r"(?P<marks>`{3,}|~{3,})[ \t]*(?P<info>[^\n`]*)(?:\n|\Z)")
+
+
+def opening(source: Source, at: int) -> re.Match[str] | None:
+    """The line that opens a fence; None if what stands there is inline code.
+
+    Raises:
+        More: the line is not complete.
+    """
+    if not source.final and "\n" not in source.text[at:]:
+        raise More
+    return _OPEN.match(source.text, at)
+
+
+def closing(marks: str) -> re.Pattern[str]:
+    """The line that closes a fence which these marks opened."""
+    return re.compile(rf"(?m)^[ ]{{0,3}}{re.escape(marks[0])}{{{min(len(marks), 1000)},}}[ \t]*(?=\n|\Z)")
+
+
+def read(source: Source, head: re.Match[str], *, called: bool) -> Found | None:
+    """The calls in a fence and in those directly behind it; None if it is text.
+
+    Args:
+        source: the text; `begins` if nothing stands before the fence.
+        head: the line that opens it.
+        called: calls stand before it, so that a fence with a result is an invented one.
+    """
+    info = _info(head)
+    if info in fenced.RESULTS and called:
+        end = source.find("\n" + head["marks"], head.end() - 1)
+        return Found(end=end + 1 + len(head["marks"]) if end >= 0 else source.end)
+    total, first = Found(end=head.end()), True
+    while True:
+        one = _one(source, head, info, alone=first and source.begins)
+        if one is None:
+            return None
+        total.items += one.items
+        total.end, total.cut = one.end, one.cut
+        if one.cut is not None:
+            return total
+        at = source.skip(one.end)
+        while word := quiet(source.text, at):
+            at = source.skip(at + len(word))
+        if at >= source.end or (info in fenced.CODE and source.begins):
+            return total
+        if source.text[at] not in "`~" or (following := opening(source, at)) is None:
+            return None
+        head, first = following, False
+        info = _info(head)
+        if info in fenced.RESULTS:
+            return total
+
+
+def _info(head: re.Match[str]) -> str:
+    return head["info"].strip().split(" ", 1)[0].lower()
+
+
+def _one(source: Source, head: re.Match[str], info: str, *, alone: bool) -> Found | None:
+    found = fenced.read(source, head.end(), info)
+    if found is None and alone:
+        found = _natives(source, head.end())
+    if found is None or found.cut is not None:
+        return found
+    at = source.skip(found.end)
+    if not source.starts(at, head["marks"]) and at < source.end:
+        return None
+    found.end = min(at + len(head["marks"]), source.end)
+    return found
+
+
+def _natives(source: Source, at: int) -> Found | None:
+    """Native calls, one behind the other, from `at` on."""
+    found = Found(end=at)
+    while True:
+        at = source.skip(found.end)
+        if not source.final and native_soon(source.text, at):
+            raise More
+        opened = INSIDE.match(source.text, at)
+        if opened is None or opened[0] not in BY_OPENER:
+            return found if found.items else _steps(source, at)
+        one = native(source, opened[0], opened.end())
+        if one is None or one.header:
+            return None
+        found.items += one.items
+        found.end, found.cut = one.end, one.cut
+        if one.cut is not None:
+            return found
+
+
+def _steps(source: Source, at: int) -> Found | None:
+    """A format that begins lines, as the whole of a fence; JSON has been asked, and Python is code here."""
+    opened = HERE.match(source.text, at)
+    kind = (opened.lastgroup or "") if opened else ""
+    if opened is None or not kind[1:2].isdigit() or LINES[int(kind[1:])].name in ("json", "python"):
+        return None
+    found = LINES[int(kind[1:])].read(source, opened.start(kind), opened[kind])
+    return found if found is not None and found.calls else None

@@ -1,0 +1,305 @@
+"""Calls in JSON: the shapes of object that stand for a call, and lists of them between two pieces of markup."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, cast
+
+from lmagent.providers.formats.base import Call, Found, Read, Source, Toolset, end_of, make_call
+from lmagent.providers.formats.values import Broken, Cut, fault_in
+
+NAME_KEYS = ("name", "tool_name", "function_name", "tool", "function", "action", "recipient_name")
+ARGUMENT_KEYS = (
+    "arguments",
+    "parameters",
+    "args",
+    "params",
+    "input",
+    "tool_input",
+    "action_input",
+    "kwargs",
+    "argument",
+    "parameter",
+    "tool_args",
+    "tool_arguments",
+    "tool_parameters",
+    "function_args",
+    "function_arguments",
+)
+ID_KEYS = ("id", "call_id", "tool_call_id")
+_EXTRA = frozenset((*ID_KEYS, "type", "index", "thought", "thoughts", "reasoning"))
+_MESSAGE = ("role", "content", "refusal", "reasoning_content", "tool_choice", "finish_reason")
+_LISTS = ("tool_calls", "tool_uses", "function_calls", "calls", "actions")
+_ONES = ("function_call", "tool_call", "tool_use")
+_ITEM_DEPTH = 4
+_NAMED = re.compile(
+    r"""["'“](?:name|tool_name|function_name|tool|function|action)["'”]\s*:\s*["'“]([^"'“”\s]{1,128})["'”]"""
+)
+_ARGUED = re.compile(r"""["'“](?:arguments|parameters|args|params|input|tool_input|action_input)["'”]\s*:\s*""")
+_FENCE = re.compile(r"```[\w-]*")
+_JUNK = 200
+_MARKUP = re.compile(r"[<{\[]")
+_CLOSES = re.compile(r"/|end|END|suffix")
+UNNAMED = "unreadable"
+"""The name of a call whose own name cannot be read: servers reject an empty one."""
+
+Shape = Callable[[Any, Toolset, str, str], "list[Call] | None"]
+"""Given a value, the tools, the text and the format's name: the calls that the value stands for."""
+
+
+def shaped(value: Any, tools: Toolset, raw: str, format: str, depth: int = 0) -> list[Call] | None:
+    """The calls that a value inside markup stands for; None if it stands for none."""
+    if depth > _ITEM_DEPTH:
+        return None
+    if isinstance(value, list):
+        calls: list[Call] = []
+        for item in cast("list[Any]", value):
+            found = shaped(item, tools, raw, format, depth + 1)
+            if found is None:
+                return None
+            calls += found
+        return calls
+    if not isinstance(value, dict):
+        return None
+    entry = cast("dict[str, Any]", value)
+    if not any(isinstance(entry.get(key), str) for key in NAME_KEYS):
+        for key in (*_LISTS, *_ONES):
+            if isinstance(entry.get(key), list | dict):
+                return shaped(entry[key], tools, raw, format, depth + 1)
+    return _one(entry, tools, raw, format)
+
+
+def _one(entry: dict[str, Any], tools: Toolset, raw: str, format: str) -> list[Call] | None:
+    inner = entry.get("function")
+    identity = next((str(entry[key]) for key in ID_KEYS if entry.get(key) not in (None, "")), "")
+    if isinstance(inner, dict):
+        entry = cast("dict[str, Any]", inner)
+    key = next((key for key in NAME_KEYS if isinstance(entry.get(key), str) and entry[key]), None)
+    if key is None:
+        ((only, given),) = entry.items() if len(entry) == 1 else (("", None),)
+        named = tools.known(only) and isinstance(given, dict)
+        return [make_call(tools, only, given, raw, format, identity)] if named else None
+    name = cast("str", entry[key])
+    holder = next((each for each in ARGUMENT_KEYS if each in entry), None)
+    if holder is not None:
+        return [make_call(tools, name, entry[holder], raw, format, identity)]
+    rest = {each: item for each, item in entry.items() if each != key and each not in _EXTRA}
+    return [make_call(tools, name, rest, raw, format, identity)]
+
+
+def anchored(value: Any, tools: Toolset, raw: str, format: str) -> list[Call] | None:
+    """The calls that a value without markup stands for: every one of a known tool, in the exact shape of a call."""
+    entries = _entries(value)
+    if not entries or not all(_exact(entry, tools) for entry in entries):
+        return None
+    calls = shaped(value, tools, raw, format)
+    return calls if calls and all(tools.known(call.name) for call in calls) else None
+
+
+def _entries(value: Any, depth: int = 0) -> list[dict[str, Any]]:
+    """The objects in a value that would each be a call; empty if something else is among them."""
+    if isinstance(value, list) and depth <= _ITEM_DEPTH:
+        found = [_entries(item, depth + 1) for item in cast("list[Any]", value)]
+        return [entry for each in found for entry in each] if all(found) else []
+    if not isinstance(value, dict) or depth > _ITEM_DEPTH:
+        return []
+    entry = cast("dict[str, Any]", value)
+    if not any(isinstance(entry.get(key), str) for key in NAME_KEYS):
+        for key in (*_LISTS, *_ONES):
+            if isinstance(entry.get(key), list | dict) and entry.keys() <= {key, *_EXTRA, *_MESSAGE}:
+                return _entries(entry[key], depth + 1)
+    return [entry]
+
+
+def _exact(entry: dict[str, Any], tools: Toolset) -> bool:
+    inner = entry.get("function")
+    if isinstance(inner, dict):
+        if not entry.keys() <= {"function", *_EXTRA}:
+            return False
+        entry = cast("dict[str, Any]", inner)
+    key = next((key for key in NAME_KEYS if isinstance(entry.get(key), str)), None)
+    holders = [each for each in ARGUMENT_KEYS if each in entry]
+    if key is None or len(holders) != 1 or not entry.keys() <= {key, holders[0], *_EXTRA}:
+        return False
+    given = entry[holders[0]]
+    return isinstance(given, dict | str | None) and not _is_schema(given, tools.properties(tools.plain(entry[key])))
+
+
+def _is_schema(given: Any, properties: dict[str, Any]) -> bool:
+    """Whether "arguments" are the schema of arguments: a model that repeats the description of a tool."""
+    return isinstance(given, dict) and isinstance(given.get("properties"), dict) and "properties" not in properties  # pyright: ignore[reportUnknownMemberType]
+
+
+def read_values(
+    source: Source, at: int, stops: tuple[str, ...], format: str, shape: Shape = shaped
+) -> tuple[Found | None, int]:
+    """Calls from `at` on: objects or lists of them, one behind the other.
+
+    Args:
+        source: the text.
+        at: where the first value begins.
+        stops: markup that may end them; it closes what a model left open.
+        format: the format's name.
+        shape: what a value stands for.
+
+    Returns:
+        What was found and the place behind it; None if the first value is no call. A damaged value ends the list and
+        is its last call.
+    """
+    found = Found(end=at)
+    opened, listed = 0, False
+    while True:
+        at = found.end
+        mark = source.text[at : at + 1]
+        if listed and not opened and stops and source.starts(at, *stops):
+            return found, at
+        if mark == "[":
+            opened, listed = opened + 1, True
+            found.end = source.skip(at + 1)
+        elif mark == "{" and stops and source.starts(source.skip(at + 1), "{"):
+            found.end = source.skip(at + 1)  # doubled, as in a template
+        elif mark == "{":
+            if not _take(source, found, stops, format, shape):
+                return (found if found.items or found.cut is not None else None), found.end
+            found.end = _behind(source, found.end)
+        elif mark == "]" and opened:
+            opened -= 1
+            found.end = _behind(source, at + 1)
+        else:
+            return (found if found.items or listed else None), at
+
+
+def _behind(source: Source, at: int) -> int:
+    """Past blanks and separators; a list may end the text."""
+    text = source.text
+    while at < source.end and (text[at].isspace() or text[at] in ",;"):
+        at += 1
+    if at >= source.end and not source.final:
+        return source.skip(at)
+    return at
+
+
+def _take(source: Source, found: Found, stops: tuple[str, ...], format: str, shape: Shape) -> bool:
+    """One object; False ends the list (no call, cut or damaged)."""
+    start = found.end
+    try:
+        value, end = source.value(start, stops)
+    except Cut as cut:
+        end = _own_end(source, cut.at, stops)
+        if end < 0:
+            found.cut, found.end = name_in(source.text[start : start + 4000]), source.end
+            return False
+        return _damage(source, found, start, end, format, shape)
+    except Broken as broken:
+        return _damage(source, found, start, _next_stop(source, broken.at, stops), format, shape)
+    calls = shape(value, source.tools, source.text[start:end], format)
+    if calls is None:
+        if shape is not shaped:
+            found.end = end
+            return False
+        raw = source.text[start:end]
+        calls = [Call(name=UNNAMED, arguments=raw, raw=raw, format=format, fault="the tool's name is missing")]
+    found.items += calls
+    found.end = end
+    return True
+
+
+def _own_end(source: Source, at: int, stops: tuple[str, ...]) -> int:
+    """Where a call ends that has an unfinished string at `at`: at markup that ends its line; -1 if it was cut."""
+    place, stop = source.first(stops, at)
+    if place < 0:
+        return -1
+    line = source.text.find("\n", place)
+    behind = source.text[place + len(stop) : line if line >= 0 else source.end]
+    return place if _CLOSES.search(stop) and not behind.strip() else -1
+
+
+def _next_stop(source: Source, at: int, stops: tuple[str, ...]) -> int:
+    place, _ = source.first(stops, at)
+    return place if place >= 0 else source.end
+
+
+def _damage(source: Source, found: Found, start: int, end: int, format: str, shape: Shape) -> bool:
+    """A value that cannot be read is handed on as it came, up to the markup that ends it."""
+    if shape is not shaped:
+        return False
+    raw = source.text[start:end].rstrip()
+    name = source.tools.plain(name_in(raw)) or UNNAMED
+    argued = _ARGUED.search(raw)
+    text = raw[argued.end() :] if argued else raw
+    found.items.append(Call(name=name, arguments=text, raw=raw, format=format, fault=fault_in(raw)))
+    found.end = end
+    return False
+
+
+def named(source: Source, name: str, at: int, stops: tuple[str, ...], format: str, id: str = "") -> Found:
+    """The call of a tool whose name stood before its arguments, which begin at `at`; cut or damaged ones too."""
+    if at >= source.end:
+        return Found(end=source.end, cut=name)
+    try:
+        value, end = source.value(at, stops)
+    except Cut as cut:
+        end = _own_end(source, cut.at, stops)
+        if end < 0:
+            return Found(end=source.end, cut=name)
+    except Broken as broken:
+        end = _next_stop(source, broken.at, stops)
+    else:
+        return Found(end=end, items=[source.call(name, value, at, end, format, id)])
+    raw = source.text[at:end].strip().removesuffix("```").rstrip()
+    call = Call(name=source.tools.plain(name), arguments=raw, raw=raw, format=format, id=id, fault=fault_in(raw))
+    return Found(end=end, items=[call])
+
+
+def name_in(raw: str) -> str:
+    """The tool's name in a call that cannot be read; empty if it is not there."""
+    found = _NAMED.search(raw)
+    return found[1] if found else ""
+
+
+def closed(source: Source, found: Found, closers: tuple[str, ...]) -> Found:
+    """What was found with the markup that ends it, and leftovers before that."""
+    if found.cut is not None or not closers:
+        return found
+    at = _leftovers(source, found.end)
+    if size := source.closer(at, *closers):
+        found.end = at + size
+        return found
+    tags = [word for word in closers if word.startswith("</") and word != "</s>"]
+    place, word = source.first(tags, at) if tags else (-1, "")
+    if 0 <= place - at < _JUNK and not _MARKUP.search(source.text, at, place):
+        found.end = place + len(word)
+    else:
+        found.end = end_of(source.text, found.end)
+    return found
+
+
+def _leftovers(source: Source, at: int) -> int:
+    text = source.text
+    while at < source.end and (text[at].isspace() or text[at] in "]}),;`"):
+        at += 1
+    return source.skip(at) if at >= source.end else at
+
+
+def between(name: str, closers: tuple[str, ...], stops: tuple[str, ...] = ()) -> Read:
+    """A format's `read` for JSON calls that begin right behind the opener and end with one of `closers`.
+
+    Args:
+        name: the format's name.
+        closers: markup that ends it; it may be missing.
+        stops: markup that cannot stand inside it either: the next call's opener.
+    """
+
+    def read(source: Source, at: int, opener: str) -> Found | None:
+        at = source.skip(at)
+        if size := source.closer(at, *closers):
+            return Found(end=at + size)  # an empty call: nothing but markup
+        if source.starts(at, "```") and (fence := source.match(_FENCE, at)):
+            at = source.skip(fence.end())
+        if source.text[at : at + 1] not in ("{", "["):
+            return None
+        found, _ = read_values(source, at, (*closers, *stops, opener), name)
+        return closed(source, found, closers) if found else None
+
+    return read

@@ -1,0 +1,192 @@
+"""Markup: one pattern for everything that begins something inside a line, one for what begins at a line's beginning."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from lmagent.providers.formats.base import Format, Found, More, Source
+from lmagent.providers.formats.registry import FORMATS
+from lmagent.providers.formats.thoughts import CLOSES, TAGS
+
+RESULTS = {
+    "<tool_response>": "</tool_response>",
+    "<tool_result>": "</tool_result>",
+    "<tool_output>": "</tool_output>",
+    "<function_results>": "</function_results>",
+    "<function_response>": "</function_response>",
+    "<|tool_response>": "<tool_response|>",
+    "<start_function_response>": "<end_function_response>",
+    "<|START_TOOL_RESULT|>": "<|END_TOOL_RESULT|>",
+    "<｜tool▁outputs▁begin｜>": "<｜tool▁outputs▁end｜>",
+    "[TOOL_RESULTS]": "[/TOOL_RESULTS]",
+}
+"""What a server would put around a result. In a model's own reply, behind a call, it is invented."""
+
+_ENDS = (
+    *("<|im_end|>", "<|endoftext|>", "<|end_of_turn|>", "<|eos|>", "</s>", "<eos>", "<end_of_turn>", "<turn|>"),
+    *("<|eom_id|>", "<|eot_id|>", "<|eot|>", "<|end_of_text|>", "<|start_header_id|>assistant<|end_header_id|>"),
+    *(
+        "<|CHATBOT_TOKEN|>",
+        "<|END_OF_TURN_TOKEN|>",
+        "<|start_of_role|>assistant<|end_of_role|>",
+        "<|im_start|>assistant",
+    ),
+)
+QUIET = frozenset((*_ENDS, *(word for format in FORMATS for word in format.quiet)))
+"""Markup that says nothing by itself."""
+
+BY_OPENER: dict[str, list[Format]] = {}
+for _format in FORMATS:
+    for _opener in _format.openers:
+        BY_OPENER.setdefault(_opener, []).append(_format)
+LINES = tuple(format for format in FORMATS if format.line)
+
+
+def _trie(words: Iterable[str]) -> str:
+    """A pattern that matches the longest of the words that stands there, without trying each."""
+    tree: dict[str, Any] = {}
+    for word in words:
+        node = tree
+        for letter in word:
+            node = node.setdefault(letter, {})
+        node[""] = {}
+    return _branch(tree)
+
+
+def _branch(node: dict[str, Any]) -> str:
+    text = ""
+    while len(node) == 1 and "" not in node:
+        letter, node = next(iter(node.items()))
+        text += re.escape(letter)
+    parts = [re.escape(letter) + _branch(below) for letter, below in sorted(node.items()) if letter]
+    if not parts:
+        return text
+    return f"{text}(?:{'|'.join(parts)}){'?' if '' in node else ''}"
+
+
+_LITERALS = (*BY_OPENER, *TAGS, *QUIET, *RESULTS)
+LONGEST = max(map(len, _LITERALS))
+INSIDE = re.compile(f"`+|{_trie(_LITERALS)}")
+"""Anything that needs a look, inside a line."""
+
+_HERE = (
+    r"(?P<code>(?: {4}| {0,3}\t)[ \t]*\S[^\n]*)|(?P<quote> {0,3}>(?!>>[A-Za-z])[^\n]*)"
+    r"|(?P<item> {0,3}(?:[-*+•|]|\d{1,3}[.)])[ \t]+[^\n]*)|(?P<fence> {0,3}(?:`{3,}|~{3,}))|(?: {0,3}(?:"
+    + "|".join(f"(?P<f{number}>{format.line})" for number, format in enumerate(LINES))
+    + "))"
+)
+CLOSING = re.compile("|".join(map(re.escape, sorted(CLOSES, key=len, reverse=True))))
+LINE = re.compile(f"(?m)^(?:{_HERE})")
+"""Anything that needs a look, at the beginning of a line."""
+HERE = re.compile(_HERE)
+"""The same, where a line is taken to begin."""
+
+_TELLING = 5
+_BEGINNINGS = frozenset(word[:end] for word in _LITERALS for end in range(1, len(word)))
+
+
+def unfinished(text: str) -> int:
+    """How many characters at the end of a text may be the beginning of markup."""
+    for size in range(min(LONGEST - 1, len(text)), 0, -1):
+        if text[-size:] in _BEGINNINGS:
+            return size
+    return 0
+
+
+_PARTIAL = (
+    r"[ \t]*(?:[`~]{1,2}|[-*+•|]|\d{1,3}[.)]?|>{1,3}[\w.-]{0,128}"
+    r"|\*{0,2}(?:Action|Thought)\b[^:\n]{0,12}|\*{1,2}[A-Za-z]{0,8}"
+    r"|[A-Za-z_][\w.-]{0,128}[ \t]*(?:\n[ \t]*)?|functools\s*"
+    r"|[A-Za-z_][\w.-]{0,128}\[[\]\[\w-]{0,80}\s*| ?to=[\w.:-]{0,128} ?(?:<[|\w]*)?"
+    r"|(?:\[\s*)?(?:\{\s*(?:[\"'“]?\w{0,40}[\"'”]?\s*)?|[A-Za-z_][\w.-]{0,128})?)?\Z"
+)
+_PARTIAL_LINE = re.compile(f"(?m)^{_PARTIAL}")
+_PARTIAL_HERE = re.compile(_PARTIAL)
+_TAIL = 400
+
+
+def undecided(text: str, at: int, *, fresh: bool) -> int:
+    """Where an unfinished line at the end of the text begins that may still become the beginning of a call, or -1.
+
+    Args:
+        text: the text.
+        at: where it is still open.
+        fresh: a line is taken to begin there.
+    """
+    if fresh and (found := _PARTIAL_HERE.match(text, at)):
+        return found.start()
+    found = _PARTIAL_LINE.search(text, max(at, len(text) - _TAIL))
+    return found.start() if found else -1
+
+
+_LEFT = re.compile(
+    r"\s*</(?:tool_call|tool_calls|toolcall|function_call|function_calls|functioncall|function|tool|tools|tool_use|invoke"
+    r"|parameters|TOOLCALL|seed:tool_call|minimax:tool_call)>"
+)
+
+
+def behind_calls(source: Source, at: int) -> int:
+    """The place behind closing tags that were left over from a call."""
+    while True:
+        if not source.final and source.text[source.skip(at)] == "<" and source.end - at < 64:
+            raise More
+        found = _LEFT.match(source.text, at)
+        if found is None:
+            return at
+        at = found.end()
+
+
+def opens_at_end(text: str) -> int:
+    """The size of what may be an opener that the end of the text cuts off; 0 if it is too short to tell."""
+    size = unfinished(text[-80:])
+    tail = text[len(text) - size :]
+    return size if size >= _TELLING and any(word.startswith(tail) for word in BY_OPENER) else 0
+
+
+def quiet(text: str, at: int) -> str:
+    """The markup at `at` if it says nothing by itself, else nothing."""
+    found = INSIDE.match(text, at)
+    return found[0] if found and found[0] in QUIET else ""
+
+
+def native(source: Source, word: str, end: int) -> Found | None:
+    """What the formats that begin with a word see behind it."""
+    for format in BY_OPENER[word]:
+        if found := format.read(source, end, word):
+            return found
+    return None
+
+
+def growing(text: str, at: int) -> bool:
+    """Whether the markup at `at` may become longer."""
+    return len(text) - at < LONGEST and text[at:] in _BEGINNINGS
+
+
+def native_soon(text: str, at: int) -> bool:
+    """Whether a native call may begin at `at`, as far as can be seen."""
+    return len(text) - at < _SEEN and text[at : at + 1] in _FIRST
+
+
+_SEEN = 64
+_FIRST = frozenset(word[0] for word in BY_OPENER) | frozenset("ATaf*t ")
+
+
+class Ahead:
+    """The next match of a pattern, looked for once."""
+
+    def __init__(self, pattern: re.Pattern[str]) -> None:
+        self._pattern = pattern
+        self._found: re.Match[str] | None = None
+        self._since = -1
+
+    def forget(self) -> None:
+        """The text is another one."""
+        self._since = -1
+
+    def find(self, text: str, at: int) -> re.Match[str] | None:
+        """The first match that begins at or behind `at`, which only grows."""
+        if self._since < 0 or (self._found is not None and self._found.start() < at):
+            self._found, self._since = self._pattern.search(text, at), at
+        return self._found

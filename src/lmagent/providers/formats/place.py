@@ -1,0 +1,112 @@
+"""Place: whether markup stands where a model calls, or where somebody writes about calls."""
+
+from __future__ import annotations
+
+import re
+
+from lmagent.providers.formats.base import Found, More, Source, Toolset
+
+_QUOTES = "\"'“‘«(`["
+_ENDED = re.compile(r"[.!?…:;。！？：；)\]*_~\"”’»|>`=#-]\s*\Z|[^\x00-\u2fff]\s*\Z")
+_CUE = re.compile(
+    r"(?i)\b(?:like|e\.g\.|eg|i\.e\.|examples?|instance|format|syntax|form|writes?|wrote|emits?|looks?|tags?|tokens?|says?"
+    r"|said|prints?|outputs?|literal|string|so|follows|this|means)[:,]?\s*\Z"
+)
+_JOINT = re.compile(
+    r"(?i)\b(?:as|is|are|with|by|of|use|uses|using|called|than|or|and|the|a|an|in|via|from|into|to|that|be)\s*\Z"
+)
+_EXAMPLE = re.compile(
+    r"(?i)\b(?:for example|an example|examples?:|e\.g\.|for instance|looks? like|like (?:this|so|that)|as follows"
+    r"|(?:this|the|following|its|correct|right) (?:format|syntax|form)|models? (?:write|emit|send)s?"
+    r"|(?:writes|emits|sends)(?: this| it)?)(?!\w)[^\n.!?]{0,60}\Z"
+)
+_GOES_ON = re.compile(r"[a-z,.;:)!?'\"”’`\]}]|[-–—] ")
+
+
+class Place:
+    """What stands around markup.
+
+    Args:
+        source: the text.
+        before: the line before the markup.
+        end: the place behind it.
+        above: the last text before that line.
+    """
+
+    def __init__(self, source: Source, before: str, end: int, above: str = "") -> None:
+        self._source = source
+        self.before = before
+        self.end = end
+        self._above = above
+
+    @staticmethod
+    def ended(before: str) -> bool:
+        """Whether a sentence has ended here."""
+        return not before.strip() or bool(_ENDED.search(before))
+
+    def behind(self) -> str:
+        """The text behind the markup in its line; markup there counts as none.
+
+        Raises:
+            More: the line may go on.
+        """
+        text, at = self._source.text, self.end
+        while at < self._source.end and text[at] in " \t\r":
+            at += 1
+        if at >= self._source.end:
+            if not self._source.final:
+                self._source.skip(at)
+            return ""
+        return "" if text[at] == "\n" else self._text_at(at)
+
+    def at_an_edge(self) -> bool:
+        """Whether it begins or ends the line."""
+        return not self.before.strip() or not self.behind()
+
+    def as_example(self) -> bool:
+        """Whether it is shown as an example: announced above, and more text, or the sentence, goes on below."""
+        below = self._text_at(self._source.skip(self.end))
+        above = self._above.rstrip().rpartition("\n")[2][-200:]
+        if not below or not above:
+            return False
+        goes_on = below[0].islower() and (above[-1] in ":," or not Place.ended(above))
+        return goes_on or bool(_EXAMPLE.search(above))
+
+    def _text_at(self, at: int) -> str:
+        from lmagent.providers.formats.markup import INSIDE
+
+        text = self._source.text
+        if at >= self._source.end:
+            return ""
+        found = INSIDE.match(text, at)
+        if found and found[0][0] != "`":
+            return ""
+        if not self._source.final and self._source.end - at < (60 if text[at] in "<[◁>" else 3):
+            raise More
+        return text[at : at + 80].partition("\n")[0]
+
+
+def belongs(place: Place, found: Found, tools: Toolset, *, special: bool) -> bool:
+    """Whether calls that a format found are calls where they stand.
+
+    Args:
+        place: where.
+        found: what was found.
+        tools: the tools of the request.
+        special: the markup is a token that prose does not hold by chance.
+    """
+    before = place.before.strip()
+    if place.before[-1:] in _QUOTES and place.before[-1:]:
+        return False
+    joined = bool(before) and not Place.ended(before)
+    behind = place.behind() if found.cut is None else ""
+    if before and _CUE.search(before):
+        return False
+    if special:
+        return not (before and behind and joined and _GOES_ON.match(behind))
+    if behind and (before or _GOES_ON.match(behind)):
+        return False
+    if joined:
+        whole = found.cut is None and all(not call.fault and tools.known(call.name) for call in found.calls)
+        return whole and not _JOINT.search(before)
+    return found.cut is not None or bool(before) or not place.as_example()

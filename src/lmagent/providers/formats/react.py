@@ -1,0 +1,149 @@
+"""ReAct: `Thought:`, `Action:`, `Action Input:`, an invented `Observation:`, `Final Answer:`; Command-R's `Action:`.
+
+The thought is a thought. An observation in the model's own reply is invented: it and everything behind it is dropped.
+Source: LangChain's agent prompts, Cohere's prompt format for Command-R.
+"""
+
+import re
+
+from lmagent.providers.formats import jsoncalls, pycalls
+from lmagent.providers.formats.base import Call, Format, Found, Say, Source
+from lmagent.providers.formats.values import fault_in
+
+_B = r"(?:\*\*)?"
+_ACTION = re.compile(
+    rf"{_B}Action{_B}[ \t]*\d*[ \t]*:{_B}[ \t]*[`\"'*]*(?P<name>[A-Za-z_][\w.-]{{0,127}})[`\"'*]*"
+    rf"[ \t]*\n+[ \t]*{_B}(?:Action[ \t]+)?Input{_B}[ \t]*\d*[ \t]*:{_B}[ \t]*"
+)
+_BLOB = re.compile(rf"{_B}Action{_B}[ \t]*\d*[ \t]*:{_B}\s*(?P<fence>```[\w-]*[ \t]*\n?)?\s*(?=[{{\[])")
+_INLINE = re.compile(rf"{_B}Action{_B}[ \t]*\d*[ \t]*:{_B}[ \t]*(?P<name>[A-Za-z_][\w.-]{{0,127}})[ \t]*(?=[\[(])")
+_FENCE = re.compile(r"\s*```(?:json|JSON|python|text)?[ \t]*\n?\s*")
+_CLOSED = re.compile(r"\s*```[ \t]*(?=\n|\Z)")
+_NEXT = re.compile(
+    rf"(?m)^[ \t]*{_B}(?:(?:Action|Thought|Final Answer)\b[^:\n]{{0,12}}:|Observation\b[^:\n]{{0,12}}(?::|\Z))"
+)
+_STEP = re.compile(rf"(?m)^[ \t]*{_B}(?:Action|Final Answer)\b[^:\n]{{0,12}}:")
+_FINAL = re.compile(rf"{_B}Final Answer{_B}[ \t]*:{_B}[ \t]*")
+_INVENTED = re.compile(rf"\s*{_B}Observation\b[^:\n]{{0,12}}(?::|\Z)")
+_THOUGHT = re.compile(rf"{_B}Thought\b[^:\n]{{0,12}}:{_B}[ \t]*")
+_KEYED = re.compile(r"([A-Za-z_]\w*)\s*=(?!=)")
+_NOTHING = ("none", "n/a", "null", "{}", "")
+_ANSWERS = ("final answer", "final_answer", "directly_answer", "directly-answer")
+
+
+def _read_action(source: Source, at: int, _opener: str) -> Found | None:
+    found = _with_input(source, at) or _as_blob(source, at) or _inline(source, at)
+    if found is None or found.cut is not None:
+        return found
+    place = source.skip(found.end)
+    if source.match(_INVENTED, place):
+        found.last = True
+    return found
+
+
+def _with_input(source: Source, at: int) -> Found | None:
+    """`Action: name` and `Action Input: …` on a line of its own."""
+    head = source.match(_ACTION, at)
+    if head is None:
+        return None
+    name, place = source.tools.plain(head["name"]), head.end()
+    if fenced := source.match(_FENCE, place):
+        place = fenced.end()
+    if source.text[place : place + 1] in ("{", "["):
+        found = jsoncalls.named(source, name, place, ("Observation", "```", "Thought", "Action"), "react")
+        if fenced and (closed := source.match(_CLOSED, found.end)):
+            found.end = closed.end()
+        return found
+    end = source.search(_NEXT, place)
+    end = end if end >= 0 else source.end
+    text = source.text[place:end].strip().removesuffix("```").strip()
+    if not text and end >= source.end:
+        return Found(end=end, cut=name)
+    return Found(end=end, items=[_of_text(source, name, text, source.text[at:end])])
+
+
+def _of_text(source: Source, name: str, text: str, raw: str) -> Call:
+    """A call whose input is bare text: meant for its only argument."""
+    main = source.tools.main(name)
+    if (keyed := _KEYED.match(text)) and keyed[1] in source.tools.properties(name):
+        try:
+            call, end = pycalls.read_call(Source(f"{name}({text})", source.tools, final=True), 0, "react")
+        except (pycalls.NotACall, pycalls.Cut):
+            end = -1
+        else:
+            if end == len(name) + len(text) + 2:
+                call.raw = raw
+                return call
+    if main is not None and text:
+        bare = text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'`" else text
+        return Call(name=name, arguments={main: bare}, raw=raw, format="react")
+    if text.lower() in _NOTHING:
+        return Call(name=name, arguments={}, raw=raw, format="react")
+    return Call(name=name, arguments=text, raw=raw, format="react", fault=fault_in(text))
+
+
+def _as_blob(source: Source, at: int) -> Found | None:
+    """`Action:` and JSON that names the tool itself."""
+    head = source.match(_BLOB, at)
+    if head is None:
+        return None
+    found, _ = jsoncalls.read_values(source, head.end(), ("```",) if head["fence"] else (), "react")
+    if found is None:
+        return None
+    if head["fence"] and found.cut is None and (closed := source.match(_CLOSED, found.end)):
+        found.end = closed.end()
+    items: list[Call | Say] = []
+    for item in found.items:
+        if isinstance(item, Call) and item.name.lower() in _ANSWERS and not source.tools.known(item.name):
+            items += _answer(item)
+        else:
+            items.append(item)
+    found.items = items
+    return found
+
+
+def _answer(call: Call) -> list[Call | Say]:
+    """An "action" that is the answer; Command-R's carries no text."""
+    given = call.arguments if isinstance(call.arguments, str) else next(iter(call.arguments.values()), "")
+    return [Say(str(given))] if given else []
+
+
+def _inline(source: Source, at: int) -> Found | None:
+    """`Action: name[text]` or `Action: name(…)`, of a known tool."""
+    head = source.match(_INLINE, at)
+    if head is None or not source.tools.known(head["name"]):
+        return None
+    name, place = source.tools.plain(head["name"]), head.end()
+    if source.text[place] == "(":
+        try:
+            call, end = pycalls.read_call(source, head.start("name"), "react")
+        except (pycalls.NotACall, pycalls.Cut):
+            return None
+        return Found(end=end, items=[call])
+    line = source.find("\n", place)
+    end = source.text.rfind("]", place, line if line >= 0 else source.end)
+    if end < 0:
+        return None
+    return Found(end=end + 1, items=[_of_text(source, name, source.text[place + 1 : end].strip(), source.text[at:end])])
+
+
+def _read_thought(source: Source, at: int, opener: str) -> Found | None:
+    """A thought, if a step follows it."""
+    begun = source.match(_THOUGHT, at)
+    step = source.search(_STEP, at)
+    if begun is None or step < 0:
+        return None
+    thought = Say(source.text[begun.end() : step], thought=True)
+    place = source.skip(step)
+    if final := source.match(_FINAL, place):
+        return Found(end=final.end(), items=[thought], header=True)
+    found = _read_action(source, place, opener)
+    if found is not None:
+        found.items.insert(0, thought)
+    return found
+
+
+FORMATS = (
+    Format(name="react", line=rf"{_B}Action\b[^:\n]{{0,12}}:", read=_read_action),
+    Format(name="react", line=rf"{_B}Thought\b[^:\n]{{0,12}}:", read=_read_thought),
+)

@@ -1,0 +1,124 @@
+"""Thoughts: the tags around them, and where a thought ends.
+
+A thought may hold tags of thoughts itself, as a nested thought or as a mention. An opening tag is paired with the tag
+that closes it, nested ones counted; where that leaves it open, only those nested tags count that begin a line.
+"""
+
+from __future__ import annotations
+
+import re
+
+from lmagent.providers.formats.base import More
+
+_LOWER = ("think", "thinking", "thought", "thoughts", "reasoning", "reflection", "scratchpad")
+_WORDS = (*_LOWER, *(word.capitalize() for word in _LOWER), "THINK", "THINKING", "THOUGHT", "REASONING")
+_PAIRS: tuple[tuple[str, str, str], ...] = (
+    *((f"<{word}>", f"</{word}>", "think") for word in _WORDS),
+    ("[THINK]", "[/THINK]", "mistral"),
+    ("<seed:think>", "</seed:think>", "seed"),
+    ("<mm:think>", "</mm:think>", "minimax"),
+    ("<|inner_prefix|>", "<|inner_suffix|>", "apertus"),
+    ("<|START_THINKING|>", "<|END_THINKING|>", "cohere"),
+    ("<|begin_of_thought|>", "<|end_of_thought|>", "sky"),
+    ("<|thinking_start|>", "<|thinking_end|>", "other"),
+    ("◁think▷", "◁/think▷", "kimi"),
+    ("<unused94>", "<unused95>", "medgemma"),
+    ("<|channel>thought", "<channel|>", "gemma"),
+)
+OPENS = {opening: family for opening, _, family in _PAIRS}
+CLOSES = {closing: family for _, closing, family in _PAIRS}
+TAGS = (*OPENS, *CLOSES)
+_FAMILY = {
+    family: re.compile("|".join(re.escape(tag) for tag in TAGS if (OPENS.get(tag) or CLOSES.get(tag)) == family))
+    for family in OPENS.values()
+}
+_ANY = re.compile("|".join(re.escape(tag) for tag in sorted(TAGS, key=len, reverse=True)))
+_MARKS = {'"': '"', "'": "'", "`": "`", "“": "”", "‘": "’", "«": "»"}
+_NEAR = 400
+
+
+def quoted(text: str, start: int, end: int) -> bool:
+    """Whether a tag is a quotation: between quotation marks, or inside inline code."""
+    before = text[start - 1] if start else ""
+    if before in _MARKS and before and text[end : end + 1] == _MARKS[before]:
+        return True
+    line = text[max(text.rfind("\n", max(0, start - _NEAR), start) + 1, start - _NEAR, 0) : start]
+    if line.replace("```", "").count("`") % 2 == 0:
+        return False
+    stop = text.find("\n", end, end + _NEAR)
+    return "`" in text[end : stop if stop >= 0 else end + _NEAR]
+
+
+def open_quotation(text: str, at: int) -> bool:
+    """Whether it cannot be told yet if the tag at `at` is a quotation: what follows it in its line has not come."""
+    found = _ANY.match(text, at)
+    end = found.end() if found else at
+    if end >= len(text):
+        return True
+    line = text[max(text.rfind("\n", max(0, at - _NEAR), at) + 1, at - _NEAR, 0) : at]
+    rest = text[end : end + _NEAR]
+    return line.count("`") % 2 == 1 and len(rest) < _NEAR and "\n" not in rest and "`" not in rest
+
+
+class Pairing:
+    """Finds the end of thoughts in one text."""
+
+    def __init__(self, text: str, *, final: bool) -> None:
+        self._text = text
+        self._final = final
+        self._known: dict[str, dict[int, int]] = {}
+
+    def closing(self, at: int, opening: str) -> tuple[int, int]:
+        """Where the thought that a tag at `at` opens ends, and the place behind its closing tag; -1, -1 if it does not.
+
+        Raises:
+            More: it is not closed yet.
+        """
+        family = OPENS[opening]
+        if not self._final:
+            place = self._growing(at, family)
+        else:
+            if family not in self._known:
+                self._known[family] = self._pairs(at, family)
+            place = self._known[family].get(at, -1)
+        found = _FAMILY[family].match(self._text, place) if place >= 0 else None
+        return (place, found.end()) if found else (-1, -1)
+
+    def _growing(self, at: int, family: str) -> int:
+        depth = 0
+        for place, opens in self._tags(at, family):
+            if place > at and open_quotation(self._text, place):
+                raise More
+            depth += 1 if opens else -1
+            if depth <= 0:
+                return place
+        raise More
+
+    def _pairs(self, at: int, family: str) -> dict[int, int]:
+        tags = list(self._tags(at, family))
+        strict = [tag for tag in tags if not tag[1] or self._begins_line(tag[0])]
+        return {**_matched(strict), **_matched(tags)}
+
+    def _begins_line(self, at: int) -> bool:
+        near = max(0, at - 80)
+        begin = self._text.rfind("\n", near, at)
+        return (begin >= 0 or near == 0) and not self._text[max(begin, near) : at].strip()
+
+    def _tags(self, at: int, family: str) -> list[tuple[int, bool]]:
+        return [
+            (found.start(), found[0] in OPENS)
+            for found in _FAMILY[family].finditer(self._text, at)
+            if found.start() == at or not quoted(self._text, found.start(), found.end())
+        ]
+
+
+def _matched(tags: list[tuple[int, bool]]) -> dict[int, int]:
+    """Opening tags and what closes them, as brackets are matched."""
+    pairs: dict[int, int] = {}
+    opened: list[int] = []
+    for place, opens in tags:
+        if opens:
+            opened.append(place)
+        elif opened:
+            pairs[opened.pop()] = place
+    return pairs

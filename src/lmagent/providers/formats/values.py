@@ -1,0 +1,319 @@
+"""Values: JSON as models write it.
+
+The strict parser (the standard library's, in C) is asked first; what it refuses is read again by one that puts up with
+single and typographic quotes, Python's words, trailing and missing commas, bare keys, line breaks, quotes and unknown
+escapes inside strings, and, where the call's wrapper is closed, missing brackets at the end. It never closes a string
+and never invents a value: what is not plainly complete is `Cut` (the text ends inside it) or `Broken`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+_DEPTH = 80
+_DEEP = 10_000
+_WINDOW = 4096
+_SPLIT = 16
+_SPACE = re.compile(r"\s*(?://[^\n]*\n\s*)*")
+_WORD = re.compile(r"[-+.\w]+")
+_KEY = re.compile(r"[A-Za-z_$][\w$.-]*(?=\s*:)")
+_NEXT_KEY = re.compile(
+    r"""\s*(?:["'“‘][^"'“”‘’\n]{0,100}["'”’“]\s*:|[A-Za-z_$][\w$-]*\s*:|[}\]]|["'“‘][^"'“”‘’\n]{0,100}\Z)"""
+)
+_NEXT_ITEM = re.compile(r"""\s*(?:["'“‘\[{\d\]-]|true\b|false\b|null\b|None\b|True\b|False\b)""")
+_CLOSING = {'"': '"', "'": "'", "“": '”"“', "”": '”"', "‘": "’'‘", "’": "’'", "`": "`"}
+_PIECE = {mark: re.compile(f"[{re.escape(ends)}\\\\]") for mark, ends in _CLOSING.items()}
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", '"': '"', "'": "'", "\\": "\\", "/": "/"}
+_HOLDERS = ("arguments", "parameters", "args", "params", "input")
+_UNESCAPED = re.compile(r"""["']\{\s*["']\w""")
+_HEX = re.compile(r"u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})")
+_WORDS: dict[str, Any] = {"true": True, "false": False, "null": None, "True": True, "False": False, "None": None}
+_strict: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder(strict=False).raw_decode
+
+
+class Cut(Exception):
+    """The text ends inside the value; `at` is where the unfinished string begins, or the end."""
+
+    def __init__(self, at: int) -> None:
+        super().__init__(at)
+        self.at = at
+
+
+class Broken(Exception):
+    """The value is damaged; `at` is the place, of a string its beginning."""
+
+    def __init__(self, why: str, at: int) -> None:
+        super().__init__(why)
+        self.why = why
+        self.at = at
+
+
+def strict(text: str, at: int) -> tuple[Any, int] | int:
+    """The value at `at` and its end, by the rules of JSON (control characters in strings let through).
+
+    Where there is none: how far the parser got, as a measure of its work.
+    """
+    size = _WINDOW
+    while True:
+        # A slice, since the parser's errors count the lines before them: on a long text that would be quadratic.
+        part = text[at : at + size]
+        whole = at + size >= len(text)
+        try:
+            value, end = _strict(part, 0)
+        except json.JSONDecodeError as error:
+            unclosed = error.msg.startswith("Unterminated")
+            if whole or not (unclosed or error.pos >= size - _SPLIT):
+                return len(part) if unclosed else max(error.pos, 1)
+        except (ValueError, RecursionError):
+            return _DEEP
+        else:
+            return value, at + end
+        size *= 4
+
+
+def loose(text: str, at: int, stops: tuple[str, ...] = ()) -> tuple[Any, int]:
+    """The value at `at` and its end, by the tolerant rules.
+
+    Args:
+        text: the whole text.
+        at: where the value begins.
+        stops: markup that ends the call: in place of a bracket it closes everything that is open.
+
+    Raises:
+        Cut: the text ends first.
+        Broken: it cannot be read.
+    """
+    return Loose(text, stops).value(at)
+
+
+def read_whole(text: str) -> tuple[bool, Any]:
+    """(True, the value) if the text is one JSON value and nothing else, tolerantly read; (False, None) if not."""
+    found = strict(text, 0)
+    if isinstance(found, int):
+        try:
+            found = loose(text, 0)
+        except (Cut, Broken):
+            return False, None
+    return (True, found[0]) if not text[found[1] :].strip() else (False, None)
+
+
+def fault_in(raw: str) -> str:
+    """Where the strict rules of JSON are broken first, for the model."""
+    try:
+        json.loads(raw)
+    except json.JSONDecodeError as error:
+        return f"{error.msg} at line {error.lineno} column {error.colno} (character {error.pos} of {len(raw)})"
+    except RecursionError:
+        return "nested too deeply"
+    return "not a JSON object"
+
+
+class Loose:
+    """The tolerant reader.
+
+    Args:
+        text: the whole text.
+        stops: see `loose`.
+        python: the first unescaped quote ends a string, as in Python, and `(…)` is a list.
+    """
+
+    def __init__(self, text: str, stops: tuple[str, ...] = (), *, python: bool = False) -> None:
+        self._text = text
+        self._end = len(text)
+        self._stops = stops
+        self._python = python
+
+    def space(self, at: int) -> int:
+        """The first place from `at` that is not blank."""
+        found = _SPACE.match(self._text, at)
+        return found.end() if found else at
+
+    def value(self, at: int, depth: int = 0, role: str = "") -> tuple[Any, int]:
+        """The value at `at` and its end."""
+        if at >= self._end:
+            raise Cut(at)
+        if depth > _DEPTH:
+            raise Broken("nested too deeply", at)
+        mark = self._text[at]
+        if mark == "{":
+            return self._object(at, depth)
+        if mark == "[" or (mark == "(" and self._python):
+            return self._array(at, depth, "]" if mark == "[" else ")")
+        if mark in _CLOSING:
+            return self.string(at, role)
+        if self._python and self._text[at + 1 : at + 2] in ('"', "'") and mark in "rbfuRBFU":
+            return self.string(at + 1, role)
+        return self._bare(at)
+
+    def string(self, at: int, role: str = "") -> tuple[str, int]:
+        """The string at `at` and its end. `role` is what it stands in: "key", "member", "item" or nothing."""
+        text, mark = self._text, self._text[at]
+        if text.startswith(mark * 3, at) and mark in "\"'":
+            return self._triple(at, mark * 3)
+        piece = _PIECE[mark]
+        out: list[str] = []
+        start, at, inner = at, at + 1, 0
+        while found := piece.search(text, at):
+            out.append(text[at : found.start()])
+            at = found.start()
+            if text[at] == "\\":
+                escaped, at = self._escape(at + 1)
+                out.append(escaped)
+            elif self._python or self._ends(at + 1, role):
+                if inner % 2:
+                    raise Broken("a quotation mark inside a string is not escaped", start)
+                return _joined(out), at + 1
+            else:
+                inner += self._inner(at, start, role, inner)
+                out.append(text[at])
+                at += 1
+        raise Cut(start)
+
+    def _inner(self, at: int, start: int, role: str, inner: int) -> int:
+        """1 for a quotation mark that can only be text, 0 for an apostrophe: they must come in pairs.
+
+        Raises:
+            Broken: it may as well be the end of the string.
+        """
+        text = self._text
+        behind = self.space(at + 1)
+        before, after = text[at - 1], text[at + 1 : at + 2]
+        if text[at] in "'’" and before.isalnum() and after.isalnum():
+            return 0
+        opens = inner % 2 == 0 and at - 1 > start
+        if role == "key" or text[behind : behind + 1] == ":" or (opens and before.isalnum()):
+            raise Broken("a quotation mark is missing, or one too many", start)
+        return 1
+
+    def _triple(self, at: int, marks: str) -> tuple[str, int]:
+        end = self._text.find(marks, at + 3)
+        if end < 0:
+            raise Cut(at)
+        while self._text.startswith(marks[0], end + 3):
+            end += 1
+        return self._text[at + 3 : end], end + 3
+
+    def _ends(self, at: int, role: str) -> bool:
+        """Whether a quotation mark before `at` ends its string: what follows must be what may follow a string."""
+        at = self.space(at)
+        if at >= self._end:
+            return True
+        mark = self._text[at]
+        if role == "key":
+            return mark == ":"
+        if role == "member":
+            if mark == ",":
+                return bool(_NEXT_KEY.match(self._text, at + 1)) or self.space(at + 1) >= self._end
+            return mark == "}" or self._stopped(at) or (mark in _CLOSING and bool(_NEXT_KEY.match(self._text, at)))
+        if role == "item":
+            if mark == ",":
+                return bool(_NEXT_ITEM.match(self._text, at + 1)) or self.space(at + 1) >= self._end
+            return mark == "]" or self._stopped(at)
+        return True
+
+    def _stopped(self, at: int) -> bool:
+        return bool(self._stops) and self._text.startswith(self._stops, at)
+
+    def _escape(self, at: int) -> tuple[str, int]:
+        """What an escape stands for; an unknown one stands for itself (a Windows path, a pattern)."""
+        mark = self._text[at : at + 1]
+        if not mark:
+            raise Cut(at)
+        if found := _HEX.match(self._text, at):
+            return chr(int(found[1] or found[2], 16)), found.end()
+        return _ESCAPES.get(mark, "\\" + mark), at + 1
+
+    def _object(self, at: int, depth: int) -> tuple[dict[str, Any], int]:
+        out: dict[str, Any] = {}
+        at = self.space(at + 1)
+        while True:
+            if at >= self._end:
+                raise Cut(at)
+            mark = self._text[at]
+            if mark == "}":
+                return out, at + 1
+            if mark == ",":
+                at = self.space(at + 1)
+                continue
+            if out and self._stopped(at):
+                return out, at
+            key, at = self._key(at)
+            at = self.space(at)
+            if at >= self._end:
+                raise Cut(at)
+            if self._text[at] != ":":
+                raise Broken("a colon is missing", at)
+            at = self.space(at + 1)
+            wrapped = self._wrapped(at, depth) if key in _HOLDERS else None
+            out[key], at = wrapped or self.value(at, depth + 1, "member")
+            at = self.space(at)
+            mark = self._text[at : at + 1]
+            if mark and mark not in ",}" and not self._stopped(at) and not _NEXT_KEY.match(self._text, at):
+                raise Broken("a comma or a closing brace is missing", at)
+
+    def _wrapped(self, at: int, depth: int) -> tuple[Any, int] | None:
+        """Arguments as JSON in a string in which nothing was escaped."""
+        if not _UNESCAPED.match(self._text, at):
+            return None
+        try:
+            value, end = self._object(at + 1, depth + 1)
+        except (Broken, Cut):
+            return None
+        return (value, end + 1) if self._text[end : end + 1] == '"' else None
+
+    def _key(self, at: int) -> tuple[str, int]:
+        if self._text[at] in _CLOSING:
+            return self.string(at, "key")
+        if found := _KEY.match(self._text, at):
+            return found[0], found.end()
+        raise Broken("a key is missing", at)
+
+    def _array(self, at: int, depth: int, closing: str) -> tuple[list[Any], int]:
+        out: list[Any] = []
+        at = self.space(at + 1)
+        while True:
+            if at >= self._end:
+                raise Cut(at)
+            mark = self._text[at]
+            if mark == closing:
+                return out, at + 1
+            if mark == ",":
+                at = self.space(at + 1)
+                continue
+            if out and self._stopped(at):
+                return out, at
+            item, at = self.value(at, depth + 1, "item")
+            out.append(item)
+            at = self.space(at)
+            if at < self._end and self._text[at] not in (",", closing) and not self._stopped(at):
+                raise Broken("a comma or a closing bracket is missing", at)
+
+    def _bare(self, at: int) -> tuple[Any, int]:
+        found = _WORD.match(self._text, at)
+        if found is None:
+            raise Broken("a value is missing", at)
+        word = found[0]
+        if word in _WORDS:
+            return _WORDS[word], found.end()
+        if found.end() >= self._end:
+            raise Cut(at)
+        for kind in (int, float):
+            if len(word) <= 400 and word[-1:].isdigit():
+                try:
+                    return kind(word), found.end()
+                except ValueError:
+                    continue
+        raise Broken(f"{word[:40]!r} is no value", at)
+
+
+def _joined(pieces: list[str]) -> str:
+    """The pieces as one string; two escapes that are halves of one character become that character."""
+    whole = "".join(pieces)
+    try:
+        whole.encode()
+    except UnicodeEncodeError:
+        return whole.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return whole

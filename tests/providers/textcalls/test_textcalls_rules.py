@@ -1,0 +1,116 @@
+import json
+
+import pytest
+from textcalls_corpus import TOOLS
+
+from lmagent.core.model import ToolSpec
+from lmagent.core.tool import Tool
+from lmagent.providers.textcalls import parse_text
+
+CALL = '<tool_call>\n{"name": "ls", "arguments": {"path": "a"}}\n</tool_call>'
+BARE = '{"name": "ls", "arguments": {"path": "a"}}'
+
+
+def names(text, tools=TOOLS):
+    return [call.name for call in parse_text(text, tools).calls]
+
+
+def test_the_order_of_calls_is_kept_across_formats():
+    text = f'{CALL}\n<function=get_time></function>\n[TOOL_CALLS]read[ARGS]{{"path": "b"}}'
+    assert names(text) == ["ls", "get_time", "read"]
+
+
+def test_an_unknown_tool_is_returned_from_markup_and_left_as_text_without():
+    assert names('<tool_call>{"name": "fly", "arguments": {}}</tool_call>') == ["fly"]
+    assert parse_text('{"name": "fly", "arguments": {}}', TOOLS).content == '{"name": "fly", "arguments": {}}'
+
+
+def test_without_tools_only_markup_makes_a_call():
+    assert names(CALL, []) == ["ls"]
+    assert names(BARE, []) == []
+
+
+@pytest.mark.parametrize("shape", ["spec", "openai", "plain", "tool"])
+def test_tools_may_come_in_any_shape(shape):
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    tool = {
+        "spec": ToolSpec("count", "Count.", schema),
+        "openai": {"type": "function", "function": {"name": "count", "parameters": schema}},
+        "plain": {"name": "count", "parameters": schema},
+        "tool": Tool("count", "Count.", schema, "read", _run, aliases=("tally",)),
+    }[shape]
+    assert parse_text('{"name": "count", "arguments": {"n": "3"}}', [tool]).calls[0].arguments == {"n": 3}
+    if shape == "tool":
+        assert names('{"name": "tally", "arguments": {"n": 3}}', [tool]) == ["tally"]
+
+
+async def _run(arguments, context):
+    raise NotImplementedError
+
+
+@pytest.mark.parametrize("tag", ["think", "thinking", "thought", "reasoning"])
+def test_nothing_inside_a_thought_runs(tag):
+    assert names(f"<{tag}>\n{CALL}\n</{tag}>\nDone.") == []
+    assert names(f"<{tag}>\n{CALL}\n") == []
+    assert names(f"{CALL}\n</{tag}>\nDone.") == []
+    assert names(f"<{tag}>\na\n</{tag}>\n{CALL}") == ["ls"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"`{CALL}`",
+        f"Look:\n```\n{CALL}\n```\nso.",
+        "\n".join(f"    {line}" for line in CALL.splitlines()),
+        "\n".join(f"> {line}" for line in CALL.splitlines()),
+        f"The text {CALL} is a call.",
+    ],
+)
+def test_a_quoted_call_is_text(text):
+    parsed = parse_text(text, TOOLS)
+    assert (parsed.calls, parsed.content) == ((), text)
+
+
+def test_a_fenced_call_counts_only_at_the_end_of_the_message():
+    fenced = f"```json\n{BARE}\n```"
+    assert names(f"So:\n{fenced}") == ["ls"]
+    assert names(f"{fenced}\nSo.") == []
+
+
+def test_a_message_that_is_one_fence_around_a_native_call_is_a_call():
+    assert names(f"```\n{CALL}\n```") == ["ls"]
+    assert names(f"So:\n```\n{CALL}\n```") == []
+
+
+def test_a_cut_call_is_named_and_not_among_the_calls():
+    parsed = parse_text(f'{CALL}\n<tool_call>\n{{"name": "shell", "arguments": {{"command": "rm -rf /tmp/x', TOOLS)
+    assert [call.name for call in parsed.calls] == ["ls"]
+    assert parsed.cut == "shell"
+
+
+def test_a_whole_call_is_never_reported_as_cut():
+    assert parse_text(CALL, TOOLS).cut is None
+
+
+def test_damaged_arguments_come_back_as_they_came_with_the_place_of_the_fault():
+    (call,) = parse_text('<tool_call>{"name": "ls", "arguments": {"path": }}</tool_call>', TOOLS).calls
+    assert call.arguments == call.arguments_text == '{"path": }}'
+    assert "line 1 column" in call.fault
+    assert call.raw == '{"name": "ls", "arguments": {"path": }}'
+
+
+def test_arguments_as_text_are_json():
+    (call,) = parse_text(CALL, TOOLS).calls
+    assert json.loads(call.arguments_text) == {"path": "a"}
+
+
+def test_what_follows_an_invented_observation_is_dropped():
+    parsed = parse_text(f"Action: ls\nAction Input: {{}}\nObservation: a\n{CALL}\nDone.", TOOLS)
+    assert [call.arguments for call in parsed.calls] == [{}]
+    assert parsed.content == ""
+
+
+def test_an_id_is_handed_on():
+    text = "<|tool_call_begin|>functions.ls:2<|tool_call_argument_begin|>{}<|tool_call_end|>"
+    (call,) = parse_text(text, TOOLS).calls
+    assert (call.name, call.id, call.format) == ("ls", "functions.ls:2", "kimi-k2")
