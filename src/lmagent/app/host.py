@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import aclosing, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,9 +20,11 @@ from lmagent.app.undoing import KeptChanges
 from lmagent.config.settings import Settings
 from lmagent.core.agent import Agent
 from lmagent.core.commands import SetMode, SetModel
+from lmagent.core.errors import ProviderError
 from lmagent.core.events import DurableEvent, PermissionMode, SessionCreated
 from lmagent.core.ids import new_session_id
-from lmagent.core.messages import ToolCall
+from lmagent.core.messages import ToolCall, user
+from lmagent.core.model import ModelRequest
 from lmagent.core.ports import Clock
 from lmagent.core.tool import ToolContext
 from lmagent.engine.gate import Rules
@@ -30,10 +33,15 @@ from lmagent.engine.toolbox import Toolbox
 from lmagent.engine.undo import kept_contents
 from lmagent.providers.served import Served
 from lmagent.providers.transport import Transport
+from lmagent.providers.urls import is_near
 from lmagent.store.jsonl import JsonlStore
 
 if TYPE_CHECKING:
     from lmagent.providers.cassette import ReplayTransport
+
+
+WARMED = ("lmstudio", "ollama", "llamacpp", "vllm")
+"""Servers that are known to keep what they have read."""
 
 
 class OpenRecords(Struct):
@@ -133,6 +141,29 @@ class Host(Struct):
 
     # --- sessions ---------------------------------------------------------------------------------------------
 
+    async def prewarm(self) -> None:
+        """Let a server nearby read what every new session begins with, so that the first answer comes at once.
+
+        Whatever goes wrong will be told when it matters: at the first real request.
+        """
+        if not (self.settings.prewarm and is_near(self.settings.endpoint)) or self.replay is not None:
+            return
+        with suppress(ProviderError):
+            await self.settle()
+            if (await self.served.facts(self.agent.model)).dialect not in WARMED:
+                return
+            async with aclosing(self.served.lane(0).stream(self._beginning())) as events:
+                async for _ in events:
+                    pass
+
+    def _beginning(self) -> ModelRequest:
+        """The fixed block and the notes, as the first request of a new session has them before the task."""
+        tools = self.toolbox.specs(self.registry.profile.block)
+        catalogue = self._tools_note({tool.name for tool in tools})
+        notes = [text for text in (*(source() for source in self.registry.notes), catalogue) if text]
+        system = self.agent.system or system_text(self.registry.profile)
+        return ModelRequest(self.agent.model, system, tools, (user("\n\n".join((*notes, ""))),), max_tokens=1)
+
     async def new_session(self) -> Session:
         """A new session."""
         await self.settle()
@@ -222,7 +253,9 @@ class Host(Struct):
 
     def _catalogue(self, session: str) -> str:
         """The tools that are called through use_tool, for the tail: it may grow without changing the tool block."""
-        advertised = {spec.name for spec in self.sessions[session].state.tools}
+        return self._tools_note({spec.name for spec in self.sessions[session].state.tools})
+
+    def _tools_note(self, advertised: set[str]) -> str:
         text = self.toolbox.catalogue(advertised, terse=self.registry.profile.terse)
         return f"<tools>\n{text}\n</tools>" if text else ""
 

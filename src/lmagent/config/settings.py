@@ -44,7 +44,7 @@ class Settings(Struct, frozen=True):
     llm_max_retries: int = 3
     llm_retry_delay: float = 3.0
     thinking_model: bool = True
-    prewarm: bool = False
+    prewarm: bool = True
 
     context_window: int | None = None
     summarization_threshold: int = 80000

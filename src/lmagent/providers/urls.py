@@ -47,6 +47,19 @@ def server_root(url: str) -> str:
     return urlunsplit(parts._replace(path=path, query="", fragment=""))
 
 
+def is_near(url: str) -> bool:
+    """Whether a server is on this machine or a private network: asking it costs nothing and is nobody's business."""
+    host = (urlsplit(url).hostname or "").rstrip(".").lower()
+    if is_loopback(url) or host.endswith((".local", ".lan", ".internal", ".home.arpa")):
+        return True
+    import ipaddress  # only servers on a network need it
+
+    try:
+        return ipaddress.ip_address(host).is_private
+    except ValueError:
+        return "." not in host  # a bare name is one of this network
+
+
 def is_loopback(url: str) -> bool:
     """Whether the URL's host is this machine; a name that only looks like an address (`127.example.org`) is not."""
     host = (urlsplit(url).hostname or "").rstrip(".").lower()

@@ -43,6 +43,8 @@ async def run_repl(host: Host, *, resume: str = "", plain: bool = False) -> int:
                 renderer = Renderer(RichStyle(screen.width), screen.write)
                 conversation = Conversation(host, renderer, tasks, screen.changed)
                 await _open(conversation, resume)
+                if not resume:
+                    conversation.prewarm()
                 await screen.run(conversation)
             if conversation.session is not None:
                 await conversation.session.send(Close(by="repl"))

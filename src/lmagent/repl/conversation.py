@@ -45,6 +45,7 @@ class Conversation:
         self._stop_listening: Callable[[], None] = lambda: None
         self._working = False
         self._ran: list[str] = []
+        self._warming = anyio.CancelScope()
         self._news = anyio.Event()
 
     async def until(self, done: Callable[[], bool]) -> None:
@@ -128,7 +129,16 @@ class Conversation:
         if not silent:
             self._ran.append(f"[The user ran `{command}`:]\n{output[-MOST_OUTPUT:]}")
 
+    def prewarm(self) -> None:
+        """Let the server read the fixed part of the prompt while the task is being typed."""
+        self._tasks.start_soon(self._prewarm)
+
+    async def _prewarm(self) -> None:
+        with self._warming:
+            await self.host.prewarm()
+
     async def _say(self, text: str, *, queue: bool) -> None:
+        self._warming.cancel()  # what was read by then stays read, and the real request need not wait
         session = await self._need_session()
         message = user("\n\n".join((*self._ran, text)))
         self._ran.clear()

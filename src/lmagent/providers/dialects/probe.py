@@ -15,7 +15,7 @@ from lmagent.providers.dialects.ask import FAR, QUICK, Ask
 from lmagent.providers.dialects.base import Dialect, Seen, ServerFacts
 from lmagent.providers.dialects.fields import entries
 from lmagent.providers.transport import Timeouts, Transport
-from lmagent.providers.urls import api_root, is_loopback, server_root
+from lmagent.providers.urls import api_root, is_near, server_root
 
 GENERIC = "generic"
 DIALECTS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -131,19 +131,6 @@ async def count_tokens(
     ask = Ask(transport, server_root(base_url), api_root(base_url), key, timeouts=timeouts)
     name = model or (subject.model if isinstance(subject, ModelRequest) else "")
     return await dialect_of(facts).count(ask, facts, subject, name)
-
-
-def is_near(root: str) -> bool:
-    """Whether a server is on this machine or a private network: asking it costs nothing and is nobody's business."""
-    host = (urlsplit(root).hostname or "").rstrip(".").lower()
-    if is_loopback(root) or host.endswith((".local", ".lan", ".internal", ".home.arpa")):
-        return True
-    import ipaddress  # only servers on a network need it
-
-    try:
-        return ipaddress.ip_address(host).is_private
-    except ValueError:
-        return "." not in host  # a bare name is one of this network
 
 
 async def _look(seen: Seen, ask: Ask, dialects: Sequence[Dialect], *, asked: bool) -> Seen:
