@@ -112,10 +112,22 @@ class Host(Struct):
 
     async def settle(self) -> None:
         """Learn what the server serves, and shape the prompt of new sessions by it. What a person has set wins."""
+        await self._offer_vision()
         served = None if self.settings.context_window else await self.served.window(self.agent.model)
         window = self.settings.window(served)
         self.registry.profile = profile = profile_for(window)
         self.agent = replace(self.agent, window=replace(window, result_cap=min(window.result_cap, profile.result_cap)))
+
+    async def _offer_vision(self) -> None:
+        """Add the tool once it is known that the model can see; it comes late, so it is in no tool block."""
+        wish = self.settings.vision_enabled
+        if self.toolbox.get("vision") is not None or wish == "false":
+            return
+        model = (await self.served.facts(self.agent.model)).model
+        if wish == "true" or (model is not None and model.vision):
+            from lmagent.tools.vision import vision_tool  # few models can see
+
+            self.toolbox.add(vision_tool(self.served.lane(1).stream, lambda: self.agent.model))
 
     def use_model(self, model: str) -> None:
         """Let new sessions begin with another model."""

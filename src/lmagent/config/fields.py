@@ -152,6 +152,13 @@ FIELDS: tuple[Field, ...] = (
         "LMAGENT_PREWARM",
     ),
     Field(
+        "vision_enabled",
+        "choice",
+        "Whether the model can see: auto asks the server.",
+        "VISION_ENABLED",
+        choices=("auto", "true", "false"),
+    ),
+    Field(
         "context_window",
         "integer",
         "The model's window in tokens. None: what the server says it serves.",

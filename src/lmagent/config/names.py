@@ -69,7 +69,6 @@ SEED_NAMES: dict[str, SeedName] = {
     "SHELL_WORKSPACE_ONLY": SeedName(note="not needed: commands see nothing but the workspace"),
     "BLOCKED_COMMANDS": SeedName(note="not used: use `permission_deny` rules such as `shell(curl *)`"),
     "SCHEDULER_POLL_INTERVAL": SeedName(note=_LATER + "there is no scheduler yet"),
-    "VISION_ENABLED": SeedName(note=_LATER + "there is no vision tool yet"),
     "MAX_TOOL_OUTPUT": SeedName(note=_CAP),
     "MAX_FILE_READ": SeedName(note=_CAP),
     "MAX_GREP_RESULTS": SeedName(note=_CAP),

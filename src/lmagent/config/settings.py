@@ -45,6 +45,7 @@ class Settings(Struct, frozen=True):
     llm_retry_delay: float = 3.0
     thinking_model: bool = True
     prewarm: bool = True
+    vision_enabled: Literal["auto", "true", "false"] = "auto"
 
     context_window: int | None = None
     summarization_threshold: int = 80000

@@ -128,6 +128,8 @@ def _switch(_field: Field, value: object) -> bool | None:
 
 
 def _choice(field: Field, value: object) -> str | None:
+    if isinstance(value, bool):  # TOML's own true, where "true" is a choice
+        value = str(value).lower()
     return value if isinstance(value, str) and value in field.choices else None
 
 

@@ -1,0 +1,102 @@
+"""vision: ask the model about an image in the workspace. Only there when the model can see.
+
+The question goes to the model beside the conversation, so the image is read once and never again.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
+from typing import Annotated, Any, cast
+
+from msgspec import Meta, Struct
+
+from lmagent.core.errors import ProviderError, ToolError
+from lmagent.core.messages import Image, Message, Text
+from lmagent.core.model import ModelEvent, ModelRequest, Reply
+from lmagent.core.tool import Tool, ToolContext, ToolOutput
+from lmagent.tools.beneath import Beneath
+from lmagent.tools.paths import lexical
+from lmagent.tools.sanitize import one_line
+
+LARGEST = 20 << 20
+"""Bytes of an image; servers take about as much in one request."""
+
+_KINDS = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+    (b"BM", "image/bmp"),
+)
+
+Stream = Callable[[ModelRequest], AsyncIterator[ModelEvent]]
+
+
+class Vision(Struct, frozen=True):
+    """Arguments of vision."""
+
+    path: str
+    prompt: Annotated[str, Meta(description="what to look for")] = "Describe this image."
+
+
+def media_type(head: bytes) -> str | None:
+    """What kind of image a file is, by its first bytes; SVG and HTML are none."""
+    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
+        return "image/webp"
+    return next((kind for magic, kind in _KINDS if head.startswith(magic)), None)
+
+
+def vision_tool(stream: Stream, model: Callable[[], str]) -> Tool:
+    """The tool.
+
+    Args:
+        stream: asks the model server, beside the conversation.
+        model: the model's name.
+    """
+
+    async def run(arguments: Vision, context: ToolContext) -> ToolOutput:
+        image = load_image(context, arguments.path)
+        question = Message("user", (Text(arguments.prompt), image))
+        request = ModelRequest(model(), "", (), (question,), max_tokens=1000)
+        reply: Reply | None = None
+        try:
+            async with aclosing(cast("Any", stream(request))) as events:
+                async for event in events:
+                    if isinstance(event, Reply):
+                        reply = event
+        except ProviderError as failure:
+            raise ToolError(f"The model could not look at it: {failure.message}", data={"code": "vision"}) from failure
+        answer = reply.message.text.strip() if reply else ""
+        if not answer:
+            raise ToolError("The model said nothing about the image.", data={"code": "vision"})
+        return ToolOutput(answer)
+
+    return Tool(
+        name="vision",
+        description="Ask about an image in the workspace (png, jpeg, gif, webp, bmp).",
+        arguments=Vision,
+        effect="read",
+        run=run,
+        deferred=True,
+        renames={"file": "path", "image": "path", "image_path": "path", "question": "prompt"},
+        summary=lambda arguments: f"vision {one_line(lexical(arguments.path))}",
+        targets=lambda arguments: (arguments.path,),
+    )
+
+
+def load_image(context: ToolContext, path: str) -> Image:
+    """An image of the workspace.
+
+    Raises:
+        ToolError: there is none, or it is none.
+    """
+    with Beneath(context.workspace) as files:
+        loaded = files.load(path, LARGEST + 1)
+    kind = media_type(loaded.data[:16])
+    if kind is None:
+        raise ToolError(f"{one_line(path)} is no image: it is neither png, jpeg, gif, webp nor bmp.")
+    if len(loaded.data) > LARGEST:
+        raise ToolError(f"{one_line(path)} is larger than {LARGEST >> 20} MB. Make a smaller copy first.")
+    return Image(kind, base64.b64encode(loaded.data).decode())

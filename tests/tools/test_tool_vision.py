@@ -1,0 +1,119 @@
+"""vision: the model is asked about an image, beside the conversation."""
+
+from __future__ import annotations
+
+import base64
+import struct
+import zlib
+from pathlib import Path
+
+import anyio
+import pytest
+
+from lmagent.app.wiring import HostOptions, open_host
+from lmagent.core import events as ev
+from lmagent.core.commands import Submit
+from lmagent.core.errors import ServerFailure, ToolError
+from lmagent.core.messages import Image, Message, Text, user
+from lmagent.core.model import Reply, Usage
+from lmagent.core.tool import ToolContext
+from lmagent.engine.lane import run_until_idle
+from lmagent.testing.script import call, say
+from lmagent.testing.servers.llamacpp import LlamaCppServer
+from lmagent.tools.vision import LARGEST, Vision, vision_tool
+
+
+def chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+PNG = (
+    b"\x89PNG\r\n\x1a\n"
+    + chunk(b"IHDR", struct.pack(">IIBBBBB", 1, 1, 8, 2, 0, 0, 0))
+    + chunk(b"IDAT", zlib.compress(b"\0\xff\0\0"))
+    + chunk(b"IEND", b"")
+)
+
+
+def look(workspace: Path, path: str, answer: object = "A red dot.") -> tuple[str, list]:
+    asked: list = []
+
+    async def stream(request):
+        asked.append(request)
+        if isinstance(answer, Exception):
+            raise answer
+        yield Reply(Message("assistant", (Text(str(answer)),)), "stop", Usage())
+
+    async def main() -> str:
+        context = ToolContext("s", "c", workspace, {}, lambda _: None)
+        tool = vision_tool(stream, lambda: "seer")
+        return (await tool.run(Vision(path, "What is it?"), context)).content
+
+    return anyio.run(main), asked
+
+
+def test_the_image_goes_to_the_model_with_the_question(tmp_path):
+    (tmp_path / "dot.png").write_bytes(PNG)
+    said, (request,) = look(tmp_path, "dot.png")
+    assert said == "A red dot."
+    assert request.model == "seer"
+    assert request.messages[0].parts == (Text("What is it?"), Image("image/png", base64.b64encode(PNG).decode()))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "why"),
+    [
+        ("a.svg", b"<svg onload='x'/>", "is no image"),
+        ("a.png", b"<html>", "is no image"),
+        ("a.png", b"", "is no image"),
+        ("a.png", PNG + b"\0" * LARGEST, "larger than 20 MB"),
+    ],
+)
+def test_what_is_no_image_is_never_sent(tmp_path, name, content, why):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ToolError, match=why):
+        look(tmp_path, name)
+
+
+def test_a_path_outside_and_one_that_is_not_there_are_refused(tmp_path):
+    for path in ("../x.png", "/etc/hostname", "nothing.png"):
+        with pytest.raises(ToolError):
+            look(tmp_path, path)
+
+
+@pytest.mark.parametrize("answer", [ServerFailure("it broke"), "  "])
+def test_a_model_that_fails_or_says_nothing_is_a_clear_error(tmp_path, answer):
+    (tmp_path / "dot.png").write_bytes(PNG)
+    with pytest.raises(ToolError, match="model"):
+        look(tmp_path, "dot.png", answer)
+
+
+@pytest.mark.parametrize(
+    ("sees", "wish", "offered"),
+    [(True, "auto", True), (False, "auto", False), (False, "true", True), (True, "false", False)],
+)
+def test_it_is_offered_only_when_the_model_can_see(tmp_path, sees, wish, offered):
+    (tmp_path / "dot.png").write_bytes(PNG)
+    script = [
+        call("use_tool", name="vision", arguments={"path": "dot.png"}),
+        say("A red dot."),
+        say("It is a red dot."),
+    ]
+
+    async def main() -> None:
+        with LlamaCppServer(script, context=32768, vision=sees) as server:
+            host = await open_host(
+                HostOptions(tmp_path, {"llm_url": server.base_url, "vision_enabled": wish}), say=print
+            )
+            session = await host.new_session()
+            await session.send(Submit(message=user("What is in dot.png?")))
+            await run_until_idle(session)
+            await host.aclose()
+            assert ("- vision:" in str(server.chats[0].body["messages"])) == offered
+            results = [e for e in host.store.read(session.state.session) if isinstance(e, ev.ToolFinished)]
+            assert (results[0].content == "A red dot.") == offered
+            if offered:
+                sent = server.chats[1].body["messages"][-1]["content"]
+                assert [part["type"] for part in sent] == ["text", "image_url"]
+
+    anyio.run(main)
