@@ -5,31 +5,12 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import AsyncIterator
-from typing import Literal
 
-from msgspec import Struct
-
+from lmagent.app.battery import Battery, Finding
 from lmagent.app.host import Host
+from lmagent.app.traits import KeptTraits
 from lmagent.app.wiring import HostOptions, open_host
 from lmagent.core.errors import LmagentError, ProviderError, SandboxError
-from lmagent.core.messages import user
-from lmagent.core.model import ModelRequest, Reply, ToolSpec
-from lmagent.providers.served import MATTERS
-
-PROBE = ToolSpec(
-    "report_word",
-    "Report the word that the user asked for.",
-    {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]},
-)
-
-
-class Finding(Struct, frozen=True):
-    """One line of the report."""
-
-    name: str
-    state: Literal["ok", "warning", "fault"]
-    text: str
-    fix: str = ""
 
 
 async def examine(options: HostOptions) -> list[Finding]:
@@ -70,9 +51,13 @@ async def _server(host: Host) -> AsyncIterator[Finding]:
     try:
         listed = await host.models()
     except ProviderError as failure:
-        yield Finding("server", "fault", failure.message, failure.fix)
-        return
-    yield Finding("server", "ok", f"{url} answers")
+        reached = (await host.served.facts(host.agent.model)).reached
+        yield Finding("server", "warning" if reached else "fault", failure.message, failure.fix)
+        if not reached:
+            return
+        listed = ()
+    else:
+        yield Finding("server", "ok", f"{url} answers")
     wanted = host.agent.model
     if not listed:
         yield Finding("model", "warning", "the server lists no models", "load or download one in the server")
@@ -81,45 +66,12 @@ async def _server(host: Host) -> AsyncIterator[Finding]:
         yield Finding("model", "warning", f"{wanted!r} is not among the models listed", f"choose one of: {names}")
     else:
         yield Finding("model", "ok", wanted or f"the server's choice of {len(listed)}: {', '.join(listed[:4])}")
-    window = await host.served.window(wanted or (listed[0] if listed else ""), MATTERS)
-    yield _window(window, host)
-    yield await _calling(host)
-
-
-def _window(window: int | None, host: Host) -> Finding:
-    if window is None:
-        fix = "set LMAGENT_CONTEXT_WINDOW to the window that the model is loaded with"
-        return Finding("window", "warning", f"the server does not say; {host.agent.window.tokens:,} is assumed", fix)
-    if window < 8192:
-        fix = "load the model with a larger context: 16,384 or more is comfortable"
-        return Finding("window", "warning", f"{window:,} tokens are served, which is small", fix)
-    return Finding("window", "ok", f"{window:,} tokens are served")
-
-
-async def _calling(host: Host) -> Finding:
-    """Ask for one real tool call."""
-    request = ModelRequest(
-        host.agent.model,
-        "You call the tool you are asked to call.",
-        (PROBE,),
-        (user('Call report_word with the word "hello".'),),
-        temperature=0.0,
-        max_tokens=400,
-    )
-    reply: Reply | None = None
-    try:
-        async for event in host.served.stream(request):
-            if isinstance(event, Reply):
-                reply = event
-    except ProviderError as failure:
-        return Finding("tool calls", "fault", failure.message, failure.fix)
-    if reply is not None and any(call.name == PROBE.name for call in reply.message.tool_calls):
-        usage = "estimated by us" if reply.usage.estimated else "reported"
-        return Finding(
-            "tool calls", "ok", f"the model called a tool in {reply.total_s:.1f} s; token counts are {usage}"
-        )
-    fix = "use an instruct model that is trained for tool calls, and a server that parses them for it"
-    return Finding("tool calls", "warning", "asked for a tool call, the model answered in text", fix)
+    battery = Battery(host.served, wanted, host.agent.window.tokens)
+    async for finding in battery.run():
+        yield finding
+    model = wanted or (listed[0] if listed else "")
+    file = KeptTraits(host.settings.agent_data_dir, url).profile(model, battery.measured)
+    yield Finding("profile", "ok", f"of {model or 'the model'} is kept in {file}")
 
 
 def _programs() -> list[Finding]:

@@ -106,6 +106,7 @@ class Reply(Struct, frozen=True):
         usage: token counts.
         model: the model's name as the server gave it.
         truncated_calls: ids of calls that the reply cut off: they must not run.
+        text_format: the format in which its calls stood in the text; empty where the server understood them itself.
         first_token_s: seconds from sending the request to the first token.
         total_s: seconds from sending the request to the end of the stream.
     """
@@ -115,6 +116,7 @@ class Reply(Struct, frozen=True):
     usage: Usage
     model: str = ""
     truncated_calls: frozenset[str] = frozenset()
+    text_format: str = ""
     first_token_s: float = 0.0
     total_s: float = 0.0
 

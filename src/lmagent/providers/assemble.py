@@ -137,8 +137,9 @@ class Assembler:
         tagged, text = (found.thinking, found.content) if found else split_thoughts("".join(self._content))
         thought = "\n".join(filter(None, ("".join(self._thought).strip(), tagged)))
         calls, truncated = self._calls.finish(taken, cut=named == "length", finished=bool(self.finish))
+        form = ""
         if found and not calls:
-            calls, truncated = found.calls, found.truncated
+            calls, truncated, form = found.calls, found.truncated, found.format
         finish: FinishReason = named
         if calls and named in ("stop", "other"):
             finish = "tool_calls"
@@ -156,6 +157,7 @@ class Assembler:
             usage=complete_usage(self.usage, prompt_bytes, size),
             model=self._model,
             truncated_calls=truncated,
+            text_format=form,
             first_token_s=first_token_s,
             total_s=total_s,
         )

@@ -21,12 +21,14 @@ class FoundCalls(Struct, frozen=True):
         thinking: thoughts in it.
         calls: its calls. Their ids are ours: some formats number them anew in every reply.
         truncated: ids of those that the reply cut off.
+        format: the format of the first one.
     """
 
     content: str
     thinking: str
     calls: tuple[ToolCall, ...]
     truncated: frozenset[str]
+    format: str = ""
 
 
 def find_calls(text: str, tools: Sequence[ToolSpec], *, cut: bool) -> FoundCalls:
@@ -46,4 +48,5 @@ def find_calls(text: str, tools: Sequence[ToolSpec], *, cut: bool) -> FoundCalls
     if parsed.cut or (parsed.cut is not None and (cut or not calls)):
         calls.append(ToolCall(f"call_{new_id()}", parsed.cut or "unreadable", ""))
         truncated.append(calls[-1].id)
-    return FoundCalls(parsed.content, parsed.thinking, tuple(calls), frozenset(truncated))
+    form = parsed.calls[0].format if parsed.calls else ""
+    return FoundCalls(parsed.content, parsed.thinking, tuple(calls), frozenset(truncated), form)

@@ -1,0 +1,210 @@
+"""Battery: what a model server really does, found out by asking it. The doctor tells it; it is the model's profile.
+
+Each examination is one or two short requests; none depends on what the server says of itself, except where asking costs
+more than the answer is worth (embeddings).
+"""
+
+from __future__ import annotations
+
+import base64
+import secrets
+import struct
+import zlib
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Any, Literal, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from lmagent.core.errors import ProviderError
+from lmagent.core.messages import Image, Message, Text, user
+from lmagent.core.model import ModelRequest, Reply, ToolSpec
+from lmagent.providers import jsontext
+from lmagent.providers.dialects.base import ServerFacts
+from lmagent.providers.served import Served
+
+PROBE = ToolSpec(
+    "report_word",
+    "Report one word that the user asked for.",
+    {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]},
+)
+NUMBER = {"type": "object", "properties": {"number": {"type": "integer"}}, "required": ["number"]}
+
+PROMPT_LINES = 160
+"""Lines of the prompt on which the speed is measured: about 2,000 tokens, which fit the smallest window."""
+
+KEPT = 0.5
+"""Share of a prompt sent a second time that must come from the cache, by count or by time, to say that it is kept."""
+
+
+class Finding(Struct, frozen=True):
+    """One line of the report."""
+
+    name: str
+    state: Literal["ok", "warning", "fault"]
+    text: str
+    fix: str = ""
+
+
+class Battery:
+    """Examines one model.
+
+    Args:
+        served: the server.
+        model: the model; empty for the server's choice.
+        assumed: tokens of the window that are assumed where the server does not say.
+
+    Attributes:
+        measured: what was found, for the model's profile.
+    """
+
+    def __init__(self, served: Served, model: str, assumed: int) -> None:
+        self._served = served
+        self._model = model
+        self._assumed = assumed
+        self._request = ModelRequest(model, "You do exactly what you are asked to do.", (), (), temperature=0.0)
+        self.measured: dict[str, Any] = {}
+
+    async def run(self) -> AsyncIterator[Finding]:
+        """All findings; one examination that fails does not end the others."""
+        facts = await self._served.facts(self._model, deep=True)
+        self.measured |= {"server": facts.label or facts.dialect, "version": facts.version, "slots": facts.slots}
+        yield self._server(facts)
+        yield await self._window(facts)
+        for name, examine in (
+            ("tool calls", self._calls),
+            ("parallel calls", self._parallel),
+            ("JSON schema", self._schema),
+            ("vision", self._vision),
+            ("speed", self._speed),
+        ):
+            try:
+                yield await examine(facts)
+            except ProviderError as failure:
+                self.measured[name] = None
+                yield Finding(name, "warning", f"could not be examined: {failure.message}", failure.fix)
+        yield self._embeddings(facts)
+
+    def _server(self, facts: ServerFacts) -> Finding:
+        name = f"{facts.label or 'not one that is known'} {facts.version}".strip()
+        slots = f", {facts.slots} requests at a time" if facts.slots else ""
+        model = facts.model
+        about = " ".join(filter(None, (model.size, model.quant))) if model else ""
+        return Finding("server is", "ok", f"{name}{slots}{f'; the model is {about}' if about else ''}")
+
+    async def _window(self, facts: ServerFacts) -> Finding:
+        window = await self._served.window(self._model)
+        model = facts.model
+        proof = "asked for with each request" if facts.native_chat else model.proof if model else "none"
+        self.measured |= {"window": window, "proof": proof, "maximum": model.maximum if model else None}
+        most = f"; the model was made for {model.maximum:,}" if model and model.maximum else ""
+        if window is None:
+            fix = "set LMAGENT_CONTEXT_WINDOW to the window that the model is loaded with"
+            return Finding("window", "warning", f"the server does not say; {self._assumed:,} is assumed{most}", fix)
+        if window < 8192:
+            fix = "load the model with a larger context: 16,384 or more is comfortable"
+            return Finding("window", "warning", f"{window:,} tokens are served, which is small{most}", fix)
+        return Finding("window", "ok", f"{window:,} tokens are served ({proof}){most}")
+
+    async def _calls(self, _: ServerFacts) -> Finding:
+        asked = user('Call report_word with the word "hello".')
+        reply = await self._ask(replace(self._request, tools=(PROBE,), messages=(asked,), max_tokens=600))
+        called = [call for call in reply.message.tool_calls if call.name == PROBE.name]
+        how = f"as text ({reply.text_format})" if reply.text_format else "structured"
+        self.measured["tool calls"] = how if called else "none"
+        usage = "estimated by us" if reply.usage.estimated else "reported"
+        if called:
+            took = f"the model called a tool in {reply.total_s:.1f} s, {how}; token counts are {usage}"
+            return Finding("tool calls", "ok", took)
+        fix = (
+            "use an instruct model that is trained for tool calls; its calls will be constrained where that is possible"
+        )
+        return Finding("tool calls", "warning", "asked for a tool call, the model answered in text", fix)
+
+    async def _parallel(self, _: ServerFacts) -> Finding:
+        asked = user('Call report_word twice in this reply, with the words "one" and "two".')
+        reply = await self._ask(replace(self._request, tools=(PROBE,), messages=(asked,), max_tokens=800))
+        several = len(reply.message.tool_calls) > 1
+        self.measured["parallel calls"] = several
+        text = "several calls in one reply" if several else "one call a reply: reads take a step each"
+        return Finding("parallel calls", "ok", text)
+
+    async def _schema(self, _: ServerFacts) -> Finding:
+        asked = user("Write a short poem.")  # not JSON: only a schema that is enforced makes it so
+        reply = await self._ask(
+            replace(self._request, messages=(asked,), response_schema=NUMBER, max_tokens=200, temperature=1.0)
+        )
+        try:
+            value = jsontext.loads(reply.message.text.encode("utf-8", "surrogatepass"))
+        except ValueError:
+            value = None
+        enforced = isinstance(value, dict) and isinstance(cast("dict[str, Any]", value).get("number"), int)
+        self.measured["JSON schema"] = enforced
+        if enforced:
+            return Finding("JSON schema", "ok", "enforced: calls can be constrained")
+        return Finding("JSON schema", "warning", "not enforced: a model that fails to call cannot be helped by it")
+
+    async def _vision(self, facts: ServerFacts) -> Finding:
+        said = facts.model.vision if facts.model else None
+        if said is False:
+            self.measured["vision"] = False
+            return Finding("vision", "ok", "the model takes no images")
+        image = Image("image/png", base64.b64encode(_square()).decode())
+        asked = Message("user", (Text("What colour is this? One word."), image))
+        try:
+            reply = await self._ask(replace(self._request, messages=(asked,), max_tokens=300))
+        except ProviderError:
+            self.measured["vision"] = False
+            return Finding("vision", "ok", "the model takes no images")
+        sees = "red" in reply.message.text.lower()
+        self.measured["vision"] = sees
+        if sees:
+            return Finding("vision", "ok", "the model sees: it named the colour of a picture")
+        return Finding("vision", "ok", "a picture is accepted, and not seen")
+
+    async def _speed(self, _: ServerFacts) -> Finding:
+        text = "\n".join(f"{number}: {secrets.token_hex(16)}" for number in range(PROMPT_LINES // 2))
+        asked = replace(self._request, messages=(user(f"{text}\nSay OK."),), max_tokens=32)
+        first = await self._ask(asked)
+        again = await self._ask(asked)
+        reading = first.usage.prompt_tokens / max(first.first_token_s, 1e-6)
+        writing = first.usage.completion_tokens / max(first.total_s - first.first_token_s, 1e-6)
+        counted = again.usage.cached_tokens >= KEPT * again.usage.prompt_tokens
+        kept = counted or again.first_token_s < (1 - KEPT) * first.first_token_s
+        self.measured |= {
+            "reads tokens/s": round(reading, 1),
+            "writes tokens/s": round(writing, 1) if first.usage.completion_tokens > 1 else None,
+            "keeps its cache": kept,
+        }
+        speed = f"reads {reading:,.0f} tokens/s, writes {writing:,.0f} tokens/s"
+        if kept:
+            return Finding("speed", "ok", f"{speed}; a prompt that it knows is not read again")
+        fix = "switch on prompt caching in the server, or give it a slot for each conversation"
+        return Finding("speed", "warning", f"{speed}; a prompt that it knows is read again", fix)
+
+    def _embeddings(self, facts: ServerFacts) -> Finding:
+        names = [model.id for model in facts.models if model.embeddings]
+        self.measured["embeddings"] = names
+        return Finding("embeddings", "ok", ", ".join(names) if names else "the server lists no model for embeddings")
+
+    async def _ask(self, request: ModelRequest) -> Reply:
+        reply: Reply | None = None
+        async with aclosing(cast("Any", self._served.stream(request))) as events:
+            async for event in events:
+                if isinstance(event, Reply):
+                    reply = event
+        if reply is None:
+            raise ProviderError("the stream ended without a reply")
+        return reply
+
+
+def _square() -> bytes:
+    """A red picture of 32 × 32 pixels, as PNG."""
+    side = 32
+    rows = (b"\0" + b"\xff\0\0" * side) * side
+    header = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
+    parts = ((b"IHDR", header), (b"IDAT", zlib.compress(rows)), (b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in parts
+    )
