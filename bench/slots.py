@@ -1,0 +1,101 @@
+"""Tokens that a server with slots reads again while side calls, a fork and a second session go on beside the main one.
+
+    python bench/slots.py [--quick]
+
+The server is the fake llama.cpp, which keeps prompts in its slots byte by byte as the real one does and counts what it
+reads (`lmagent.testing.servers`). The main conversation has 60 steps; every tenth is followed by a question on the side
+and a turn of a second session, the thirtieth by a fork of it that works for a turn. `naive` is a client that begins
+each prompt with something that changes (the time), as many do: it is read whole at every call.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from lmagent.app.wiring import HostOptions, open_host
+from lmagent.core.commands import Submit
+from lmagent.core.messages import user
+from lmagent.core.model import Reply
+from lmagent.engine.aside import ask_aside
+from lmagent.engine.lane import run_until_idle
+from lmagent.engine.session import Session
+from lmagent.testing.loopback import Received
+from lmagent.testing.script import Behaviour, call, say
+from lmagent.testing.servers.llamacpp import LlamaCppServer
+
+BAR = 10.0
+EVERY = 10
+
+
+def answer(received: Received) -> Behaviour:
+    """Reads as many files as the task says, one a step; answers questions on the side."""
+    messages = received.body["messages"]
+    last = next(at for at in range(len(messages) - 1, -1, -1) if messages[at]["role"] == "user")
+    task = str(messages[last]["content"])
+    if received.body.get("tool_choice") == "none" or "files" not in task:
+        return say("Forty-two.")
+    wanted = int(task.split("files ")[1].split()[0])
+    done = sum(message["role"] == "tool" for message in messages[last:])
+    return call("read", path=f"{(done * 7 + len(messages)) % 60}.txt") if done < wanted else say("Read.")
+
+
+async def turn(session: Session, files: int) -> None:
+    """One turn that reads files."""
+    await session.send(Submit(message=user(f"read files {files} now")))
+    await run_until_idle(session)
+
+
+async def play(slots: int, steps: int, workspace: Path) -> dict[str, Any]:
+    """The whole script against a server with so many slots."""
+    with LlamaCppServer(answer, context=65536 * slots, slots=slots) as server:
+        host = await open_host(
+            HostOptions(workspace, {"llm_url": server.base_url, "permission_mode": "auto"}), say=print
+        )
+        main = await host.new_session()
+        second = await host.new_session()
+        for done in range(0, steps, EVERY):
+            await turn(main, EVERY - 1)
+            async for event in ask_aside(main, "What is the answer?"):
+                assert isinstance(event, Reply) or event
+            await turn(second, 2)
+            if done == steps // 2:
+                fork = await host.fork_session(main.state.session)
+                await turn(fork, 2)
+        await host.aclose()
+        log = server.kv.log
+        main_rows = [row for row in log if row.slot == 0]
+        return {
+            "calls": len(log),
+            "read": server.kv.read,
+            "naive": sum(row.tokens for row in log),
+            "ratio": round(sum(row.tokens for row in log) / server.kv.read, 1),
+            "main_evicted": sum(row.evicted > 0 for row in main_rows) if slots > 1 else server.kv.evictions,
+        }
+
+
+def main() -> int:
+    """Print the figures as JSON."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--quick", action="store_true")
+    steps = 30 if parser.parse_args().quick else 60
+    figures: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(60):
+            (Path(folder) / f"{number}.txt").write_text(f"line {number} of a file\n" * 60)
+        for slots in (1, 2, 3, 4):
+            figures[f"slots_{slots}"] = anyio.run(play, slots, steps, Path(folder))
+    shared = [figures[f"slots_{slots}"] for slots in (2, 3, 4)]
+    figures["ok"] = all(row["ratio"] >= BAR and row["main_evicted"] == 0 for row in shared)
+    print(json.dumps(figures))
+    return 0 if figures["ok"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
