@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
 import time
 from pathlib import Path
 from typing import Annotated, Literal
 
 import anyio
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from lmagent.core.errors import SandboxError, StoreError, ToolError
 from lmagent.core.sandbox import Exec, Exit, Running, Sandbox, Stream
 from lmagent.core.tool import Tool, ToolContext, ToolOutput
 from lmagent.tools.collect import Collector
+from lmagent.tools.job_lines import LinePattern, Output, Place
 from lmagent.tools.sanitize import one_line
 
 MOST = 16
@@ -47,6 +48,8 @@ class Job:
         self.session = session
         self.command = command
         self.collector = collector
+        self.output = Output(collector)
+        self.places: dict[str, Place] = {}
         self.began = time.monotonic()
         self.end: Exit | None = None
         self.failure = ""
@@ -78,6 +81,7 @@ class Job:
         """Take output; the channel, which reports the shell's state, is of no use here."""
         if stream != "channel":
             self.collector.feed(piece)
+            self.output.feed(piece)
             self.news()
 
     def news(self) -> None:
@@ -129,16 +133,14 @@ class Jobs:
             rows = [f"{job.id}: {job.state}: {one_line(job.command, 100)}" for job in self._jobs.get(ctx.session, [])]
             return ToolOutput("\n".join(rows) or "There are no jobs.")
         job = self._find(ctx.session, arguments.id)
-        if arguments.action == "kill":
-            if job.running is not None and not job.over:
-                job.running.kill()
-                while not job.over:
-                    await job.changed.wait()
-        elif arguments.action == "wait":
-            return await _wait(job, arguments)
+        if arguments.action == "kill" and job.running is not None and not job.over:
+            job.running.kill()
+            while not job.over:
+                await job.changed.wait()
+        output = await _wait(job, arguments) if arguments.action == "wait" else _seen(job)
         if job.over:
             self._told.add(_key(job))
-        return ToolOutput(f"{job.id}: {job.state}\n{job.collector.tail(TAIL)}", {"job": job.id})
+        return output
 
     def note(self, session: str) -> str:
         """Jobs that have ended and that the model has not heard of; for the tail of the conversation."""
@@ -200,29 +202,33 @@ async def _run(job: Job, running: Running) -> None:
         job.news()
 
 
+def _seen(job: Job) -> ToolOutput:
+    return ToolOutput(f"{job.id}: {job.state}\n{job.collector.tail(TAIL)}", {"job": job.id})
+
+
 async def _wait(job: Job, arguments: JobsArgs) -> ToolOutput:
     """Wait for the end, for quiet, or for a line."""
-    pattern = None
-    if arguments.until not in ("exit", "silence"):
-        try:
-            pattern = re.compile(arguments.until)
-        except re.error as fault:
-            raise ToolError(f"{arguments.until!r} is no regex: {fault}") from None
-    met = ""
-    with anyio.move_on_after(min(arguments.timeout, LONGEST_WAIT)):
-        met = await _condition(job, arguments.until, pattern)
-    head = met or f"waited {min(arguments.timeout, LONGEST_WAIT)} s in vain"
-    return ToolOutput(f"{job.id}: {job.state} ({head})\n{job.collector.tail(TAIL)}", {"job": job.id, "met": bool(met)})
+    seconds = min(arguments.timeout, LONGEST_WAIT)
+    if arguments.until in ("exit", "silence"):
+        met = ""
+        with anyio.move_on_after(seconds):
+            met = await _condition(job, arguments.until)
+        head = met or f"waited {seconds} s in vain"
+    else:
+        met, head = await _line(job, arguments.until, seconds)
+    facts = {"job": job.id, "met": bool(met), "ended": job.over}
+    return ToolOutput(f"{job.id}: {job.state} ({head})\n{job.collector.tail(TAIL)}", facts)
 
 
 QUIET = 3.0
 """Seconds without output that count as silence."""
 
+CATCH_UP = 5.0
+"""Seconds past its timeout that a wait may take for output that was there before it."""
 
-async def _condition(job: Job, until: str, pattern: re.Pattern[str] | None) -> str:
+
+async def _condition(job: Job, until: str) -> str:
     while not job.over:
-        if pattern is not None and (found := pattern.search(job.collector.tail(TAIL))):
-            return f"a line matches: {found[0][:200]}"
         changed = job.changed
         if until == "silence":
             quiet = time.monotonic() - job.collector.changed_at
@@ -233,6 +239,36 @@ async def _condition(job: Job, until: str, pattern: re.Pattern[str] | None) -> s
         else:
             await changed.wait()
     return "it has ended"
+
+
+async def _line(job: Job, until: str, seconds: float) -> tuple[str, str]:
+    """Wait for a line: what was met, empty for nothing, and how to say it.
+
+    What came before the wait counts too, so that a line between two calls is not missed; but each line only once for
+    one pattern, so that a second wait is for the next such line.
+    """
+    deadline, target = time.monotonic() + seconds, job.output.total
+    place = replace(job.places.get(until, Place()))  # several may wait at once
+    before = f"; before, this line matched: {one_line(place.last, 200)}" if place.last else ""
+    pattern = await LinePattern.open(until, seconds + 60)
+    try:
+        while True:
+            changed, over, at = job.changed, job.over, place.at
+            if (found := await pattern.find(job.output, place)) is not None:
+                met = f"a line matches: {one_line(found, 200)}"
+                return met, met
+            late = time.monotonic() - deadline
+            if place.at != at and (late < 0 or ((over or place.at < target) and late < CATCH_UP)):
+                continue
+            if over and place.at == at:
+                return "", f"it has ended without such a line{before}"
+            if late >= 0:
+                return "", f"waited {seconds} s in vain{before}"
+            with anyio.move_on_after(-late):
+                await changed.wait()
+    finally:
+        job.places[until] = place
+        await pattern.close()
 
 
 def _key(job: Job) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from lmagent.core.errors import ToolError
 from lmagent.core.events import DurableEvent
@@ -15,11 +17,18 @@ from lmagent.core.tool import Tool, ToolContext, ToolOutput
 from lmagent.tools.collect import Collector
 from lmagent.tools.jobs import Jobs
 from lmagent.tools.sanitize import one_line
-from lmagent.tools.shell_state import ShellState, command_line, learn, restore
+from lmagent.tools.shell_script import command_line
+from lmagent.tools.shell_state import Learned, ShellState, learn, restore, settle
 
 LONGEST = 600
 LARGEST = 1_500_000
 """Characters of a command: the kernel's limit on all arguments is 2 MiB."""
+
+_REPORT = 4 << 20
+"""Bytes that are read of what a command reports at its end."""
+
+_PROXIES = re.compile(r"(?:HTTPS?|ALL|NO)_PROXY|NODE_USE_ENV_PROXY", re.IGNORECASE)
+"""What the sandbox sets for a command that may reach hosts; those of an earlier command would lead nowhere."""
 
 _INVALID: dict[str, object] = {"code": "invalid_arguments"}
 
@@ -63,12 +72,12 @@ class ShellRunner:
         _check(arguments)
         sandbox = await self._sandbox()
         state = self._state(ctx.session)
-        if not (ctx.workspace / state.cwd).is_dir():
-            state.cwd = "."
+        moved = settle(state, sandbox.workspace)
+        exports = {name: value for name, value in state.exports.items() if not (self._hosts and _PROXIES.match(name))}
+        text = _line_feeds(arguments.command)
         command = Exec(
-            command_line(arguments.command),
+            command_line(text, exports),
             cwd=state.cwd,
-            env=dict(state.exports),
             timeout=None if arguments.background else min(arguments.timeout, LONGEST),
             hosts=self._hosts,
             decide=ctx.ask_host,
@@ -76,16 +85,19 @@ class ShellRunner:
             merge=True,
         )
         if arguments.background:
-            return await self._jobs.start(sandbox, command, arguments.command, ctx)
-        return await self._foreground(sandbox, command, ctx, state)
+            started = await self._jobs.start(sandbox, command, text, ctx)
+            return replace(started, content=f"[{moved}]\n{started.content}") if moved else started
+        return await self._foreground(sandbox, command, ctx, state, moved)
 
-    async def _foreground(self, sandbox: Sandbox, command: Exec, ctx: ToolContext, state: ShellState) -> ToolOutput:
+    async def _foreground(
+        self, sandbox: Sandbox, command: Exec, ctx: ToolContext, state: ShellState, moved: str
+    ) -> ToolOutput:
         collector = Collector(self._spill, ctx.emit)
         report = bytearray()
 
         def take(stream: Stream, piece: bytes) -> None:
             if stream == "channel":
-                report.extend(piece[: 1 << 20])
+                report.extend(piece[: _REPORT - len(report)])
             else:
                 collector.feed(piece)
 
@@ -97,8 +109,9 @@ class ShellRunner:
             raise
         collector.close()
         before = state.cwd
-        left = learn(state, bytes(report), sandbox.root, sandbox.environment)
-        told = "\n".join(filter(None, (collector.text().rstrip("\n"), *_remarks(end, state, before, left))))
+        learned = learn(state, bytes(report), sandbox.root, sandbox.environment)
+        remarks = [*([moved] if moved else []), *_remarks(end, state, before, learned)]
+        told = "\n".join(filter(None, (collector.text().rstrip("\n"), *(f"[{remark}]" for remark in remarks))))
         return ToolOutput(told, _facts(end, state, collector), full=collector.whole(), file=collector.file)
 
     def _state(self, session: str) -> ShellState:
@@ -126,8 +139,8 @@ def shell_tool(runner: ShellRunner) -> Tool:
             "run_in_background": "background",
         },
         summary=lambda arguments: f"shell {one_line(arguments.command, 110)}",
-        preview=lambda arguments, _: arguments.command,
-        command=lambda arguments: arguments.command,
+        preview=lambda arguments, _: _line_feeds(arguments.command),
+        command=lambda arguments: _line_feeds(arguments.command),
     )
 
 
@@ -146,22 +159,34 @@ def _check(arguments: Shell) -> None:
         )
 
 
-def _remarks(end: Exit, state: ShellState, before: str, left: int) -> list[str]:
+def _line_feeds(command: str) -> str:
+    """The command as it is run: without the carriage returns of one that was written with CR LF throughout."""
+    if command.count("\r\n") != command.count("\n"):
+        return command
+    return command.replace("\r\n", "\n").removesuffix("\r")
+
+
+def _remarks(end: Exit, state: ShellState, before: str, learned: Learned) -> list[str]:
     """What the model should know besides the output."""
     remarks: list[str] = []
     if end.reason == "timeout":
-        remarks.append(f"[timed out after {end.seconds:.0f} s; everything it started was killed]")
+        remarks.append(f"timed out after {end.seconds:.0f} s; everything it started was killed")
     elif end.reason == "memory":
-        remarks.append("[killed: it used more memory than the sandbox allows]")
+        remarks.append("killed: it used more memory than the sandbox allows")
     elif end.reason == "killed":
-        remarks.append("[killed]")
+        remarks.append("killed")
     elif end.code:
-        remarks.append(f"[exit code {end.code}]")
-    if left:
-        remarks.append(f"[{left} background processes were killed with the command; use background=true to keep one]")
+        remarks.append(f"exit code {end.code}")
+    if learned.left:
+        count = "1 background process was" if learned.left == 1 else f"{learned.left} background processes were"
+        remarks.append(f"{count} killed with the command; use background=true to keep one")
+    if end.reason == "exit" and not learned.heard:
+        remarks.append(
+            "the shell did not get to its end (exec, kill): folder and exported variables are as before this command"
+        )
     if state.cwd != before:
-        remarks.append(f"[folder: {state.cwd}]")
-    return remarks + [f"[{note}]" for note in end.notes]
+        remarks.append(f"folder: {one_line(state.cwd)}")
+    return [*remarks, *learned.remarks, *end.notes]
 
 
 def _facts(end: Exit, state: ShellState, collector: Collector) -> dict[str, object]:

@@ -6,41 +6,32 @@ it exports, over its private channel. That survives a crash of the command, and 
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 from msgspec import Struct, field
 
 from lmagent.core.events import DurableEvent, ToolFinished
+from lmagent.tools.sanitize import one_line
+from lmagent.tools.shell_script import MARK, command_line, exported
+
+__all__ = ["MOST", "Learned", "ShellState", "command_line", "learn", "restore", "settle"]
 
 LIMIT = 64 << 10
 """Bytes of exported variables that are carried on; with more, the earlier ones stay."""
 
-_OWN = ("LMAGENT_CHANNEL", "PWD", "OLDPWD", "SHLVL", "_", "BASH_EXECUTION_STRING")
+MOST = 500
+"""Exported variables that are carried on: all are arguments of a program, which may have only so many."""
 
-SCRIPT = r"""
-__lmagent=$LMAGENT_CHANNEL; unset LMAGENT_CHANNEL
-__lmagent_end() {
-  { printf '%s\0' "$(jobs -pr | wc -l)" "$PWD"
-    for n in $(compgen -e); do printf '%s\0%s\0' "$n" "${!n}"; done; } >&"$__lmagent"; } 2>/dev/null
-trap __lmagent_end EXIT
-IFS= ; __lmagent_command=$*; unset IFS; set --
-eval "$__lmagent_command"
-"""
-"""Run by bash with the command as its arguments (in pieces, since one may have 128 KiB only)."""
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
-PLAIN = r"""
-c=$LMAGENT_CHANNEL; unset LMAGENT_CHANNEL
-trap '{ printf "0\0%s\0" "$PWD"; env -0 | tr "\n=" "\n\000"; } >&"$c" 2>/dev/null' EXIT
-IFS= ; command=$*; unset IFS; set --
-eval "$command"
-"""
-
-START = (
-    'if command -v bash >/dev/null 2>&1; then s=$1; shift 2; exec bash -c "$s" bash "$@"; fi; s=$2; shift 2; eval "$s"'
+_OWN = (
+    *("LMAGENT_CHANNEL", "PWD", "OLDPWD", "SHLVL", "_", "BASH_EXECUTION_STRING"),
+    *("IFS", "SHELLOPTS", "BASHOPTS", "BASH_VERSINFO", "BASHPID", "UID", "EUID", "PPID"),
 )
-"""Run by sh: hands over to bash where there is one."""
-
-_PIECE = 100_000
+"""What every shell sets for itself, and what would change how ours reads its script."""
 
 
 class ShellState(Struct):
@@ -55,14 +46,22 @@ class ShellState(Struct):
     exports: dict[str, str] = field(default_factory=dict[str, str])
 
 
-def command_line(command: str) -> tuple[str, ...]:
-    """The program and arguments that run a command and report its end."""
-    pieces = [command[at : at + _PIECE // 4] for at in range(0, len(command), _PIECE // 4)] or [""]
-    return ("/bin/sh", "-c", START, "sh", SCRIPT, PLAIN, *pieces)
+class Learned(Struct, frozen=True):
+    """What a report told.
+
+    Attributes:
+        left: background processes that were still running at the end.
+        remarks: what the model should know of what is not carried on.
+        heard: whether there was a report.
+    """
+
+    left: int = 0
+    remarks: tuple[str, ...] = ()
+    heard: bool = False
 
 
-def learn(state: ShellState, report: bytes, root: str, base: Mapping[str, str]) -> int:
-    """Take over what a command reported at its end; returns how many of its background processes were still running.
+def learn(state: ShellState, report: bytes, root: str, base: Mapping[str, str]) -> Learned:
+    """Take over what a command reported at its end.
 
     Args:
         state: changed in place.
@@ -70,21 +69,47 @@ def learn(state: ShellState, report: bytes, root: str, base: Mapping[str, str]) 
         root: the workspace's path inside.
         base: the environment that it was given without exports.
     """
-    fields = report.decode("utf-8", "surrogateescape").split("\0")
-    if len(fields) < 3:
-        return 0
-    if (folder := _relative(fields[1], root)) is not None:
-        state.cwd = folder
-    names = dict(zip(fields[2::2], fields[3::2], strict=False))
+    fields = report.split(b"\0", 4)  # what comes after is a second report, of the same
+    if len(fields) < 4:
+        return Learned()
+    logical, real = (os.fsdecode(part.removesuffix(b"\n")) for part in fields[1:3])
+    remarks = [_move(state, logical, real, root)]
+    # Without its end, it is longer than what is read of a report.
+    remarks.append(_take(state, exported(fields[3]) if len(fields) == 5 else None, base))
+    return Learned(len(fields[0].split()), tuple(filter(None, remarks)), heard=True)
+
+
+def _move(state: ShellState, logical: str, real: str, root: str) -> str:
+    """Take over the folder; a remark if the next command cannot begin there."""
+    inside = _relative(real, root)
+    if inside is None:
+        why = "is outside the workspace"
+    else:
+        # As the shell calls it, where that is in the workspace too: `cd ..` depends on it.
+        folder = _relative(logical, root) or inside
+        if _is_text(folder):
+            state.cwd = folder
+            return ""
+        why = "has a name that is not UTF-8"
+    return f"the folder {one_line(real)} {why}: the next command begins in {one_line(state.cwd)}" if real else ""
+
+
+def _take(state: ShellState, found: Mapping[bytes, bytes] | None, base: Mapping[str, str]) -> str:
+    """Take over the variables; a remark about those that cannot be."""
+    if found is None:
+        return "the exported variables of this command are too long: the earlier ones were kept"
+    names = {os.fsdecode(name): os.fsdecode(value) for name, value in found.items()}
     changed = {name: value for name, value in names.items() if _is_carried(name) and base.get(name, "\0") != value}
-    if sum(len(name) + len(value) for name, value in changed.items()) <= LIMIT:
-        state.exports = changed
-    return int(fields[0]) if fields[0].strip().isdigit() else 0
-
-
-def _is_carried(name: str) -> bool:
-    """Functions are not: a later command would not be what its words say."""
-    return bool(name) and name not in _OWN and not name.startswith("BASH_FUNC_")
+    if changed.get("POSIXLY_CORRECT") == MARK:
+        del changed["POSIXLY_CORRECT"]
+    if len(changed) > MOST or _size(changed) > LIMIT:
+        return (
+            f"the exported variables of this command were not carried over: {len(changed)} with {_size(changed)} "
+            f"bytes, at most {MOST} with {LIMIT} can be; the earlier ones were kept. Put them into a file to source"
+        )
+    state.exports = {name: value for name, value in changed.items() if _is_text(value)}
+    lost = [name for name in changed if name not in state.exports]
+    return f"not carried over, since not UTF-8: {one_line(', '.join(lost))}" if lost else ""
 
 
 def restore(events: Iterable[DurableEvent]) -> ShellState:
@@ -100,15 +125,53 @@ def restore(events: Iterable[DurableEvent]) -> ShellState:
     return state
 
 
+def settle(state: ShellState, workspace: Path) -> str:
+    """Begin at the top if the folder is gone, or leads out of the workspace by now; a remark then."""
+    folder = Path(os.path.normpath(workspace / state.cwd))
+    try:
+        real = Path(os.path.realpath(folder))
+        good = folder.is_relative_to(workspace) and real.is_relative_to(workspace)
+        good = good and folder.is_dir() and os.access(folder, os.X_OK)
+    except (OSError, ValueError):  # swapped while we look; no path at all, from a log
+        good = False
+    if good:
+        return ""
+    left, state.cwd = state.cwd, "."
+    return f"the folder {one_line(left)} is not there any more, or outside the workspace: the command began in ."
+
+
 def _harmless(exports: Mapping[str, str]) -> dict[str, str]:
     """A log can come with a checkout: its variables must not decide what approved commands run."""
     from lmagent.engine.shellline.patterns import is_dangerous  # only a session that goes on pays for it
 
-    return {name: value for name, value in exports.items() if _is_carried(name) and not is_dangerous(name)}
+    kept = {name: value for name, value in exports.items() if _is_carried(name) and not is_dangerous(name)}
+    bad = len(kept) > MOST or _size(kept) > LIMIT or any("\0" in value for value in kept.values())
+    return {} if bad else kept
+
+
+def _is_carried(name: str) -> bool:
+    """Functions are not: a later command would not be what its words say."""
+    return _NAME.fullmatch(name) is not None and name not in _OWN and not name.startswith("BASH_FUNC_")
+
+
+def _is_text(value: str) -> bool:
+    """Whether it can be recorded."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _size(exports: Mapping[str, str]) -> int:
+    return sum(len(f"{name}{value}".encode("utf-8", "surrogateescape")) for name, value in exports.items())
 
 
 def _relative(path: str, root: str) -> str | None:
     """The folder relative to the workspace; None when it is outside, where the next command cannot begin."""
-    if path == root:
-        return "."
-    return path.removeprefix(f"{root}/") if path.startswith(f"{root}/") else None
+    for top in (root, os.path.realpath(root)):
+        if path == top:
+            return "."
+        if path.startswith(f"{top}/"):
+            return path.removeprefix(f"{top}/")
+    return None
