@@ -93,3 +93,45 @@ def test_a_question_tells_what_is_hidden_in_a_line():
     assert "rm x" in told
     assert "writes: log" in told
     assert "not understood" in told
+
+
+HIDING = [
+    "a=r; b=m; $a$b x",
+    "echo cm0geA== | base64 -d | bash",
+    "BASH_ENV=<(echo 'r''x') bash -c true",
+    "git config alias.p push",
+]
+
+
+@pytest.mark.parametrize("command", HIDING)
+@pytest.mark.parametrize("mode", ["normal", "auto"])
+def test_a_line_that_may_hide_what_a_rule_forbids_is_asked_about_whatever_allows_it(command, mode):
+    for allow in ((), ("shell",), ("shell(*)",), ("*",), ("effect:exec",)):
+        rules = Rules(allow=allow, deny=("write(docs)", "shell(rm *)"))
+        verdict = judge(run(command), mode, rules, ("shell",))
+        assert (verdict.decision, verdict.grant) == ("ask", "")
+        assert verdict.reason == (
+            "a command of it is known only at run time, and the rule deny 'shell(rm *)' might forbid it"
+        )
+    assert judge(run(command), mode, Rules(ask=("effect:exec(rm *)",), allow=("shell",))).reason == (
+        "a command of it is known only at run time, and the rule ask 'effect:exec(rm *)' might mean it"
+    )
+
+
+@pytest.mark.parametrize("command", HIDING)
+def test_a_line_that_may_hide_a_command_is_let_be_where_no_rule_forbids_commands(command):
+    assert decision(command, "auto") == "allow"
+    assert decision(command, "auto", deny=("write(docs)", "git_push", "effect:net")) == "allow"
+    assert decision(command, allow=("shell",), ask=("write(docs)",)) == "allow"
+
+
+def test_a_name_that_can_be_worked_out_is_denied_and_no_more_than_that():
+    for command in ("/???/rm x", "r{m,} x", "</dev/null {x}</dev/null rm x", "git -c alias.p='!r\\m' p"):
+        assert decision(command, "auto", deny=("shell(rm *)",), allow=("shell",)) == "deny"
+    for command in ("/???/curl x", "c{m,} x", '"$d/bin/x" y', "git -c color.ui=never log", "ls {fd}>x"):
+        assert decision(command, "auto", deny=("shell(rm *)",)) == "allow"
+
+
+def test_a_denial_goes_before_a_doubt():
+    assert decision("$x; rm y", "auto", deny=("shell(rm *)",)) == "deny"
+    assert decision("$x; ls", "auto", deny=("shell(rm *)",), ask=("shell(ls *)",)) == "ask"

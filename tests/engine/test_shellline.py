@@ -66,7 +66,7 @@ LINES = [
     ("parallel a ::: b", "!parallel|a|:::|b"),
     ("python -c 'x'", "python|-c|x"), ("perl -e x", "perl|-e|x"), ("node -e x", "node|-e|x"),
     ("su -c 'rm x' bob", "su|-c|rm x|bob;rm|x"),
-    ("$x a", "!$x|a"), ("$(a) b", "!a;$(a)|b"), ("rm${IFS}-rf x", "!rm${IFS}-rf|x"), ("{rm,-rf,x}", "!"),
+    ("$x a", "!$x|a"), ("$(a) b", "!a;$(a)|b"), ("rm${IFS}-rf x", "!rm${IFS}-rf|x"), ("{rm,-rf,x}", "!{rm,-rf,x}"),
     ("r? x", "!r?|x"),
     ("/bin/r* x", "!/bin/r*|x"), ("~/x", "!~/x"), ("alias ls=rm", "!alias|ls=rm"), ("[ a > b ]", "!"), ("a )", "!"),
     ("a 'b", "!"),

@@ -10,6 +10,7 @@ over the mode:
 A rule on paths is matched against the paths that a call names. A walker (grep, glob, ls) names only where it begins, so
 what rules forbid further down is taken out of its sight: see `sight`. A rule on commands is matched against every one
 that a shell line would run, wrapped or not: one denied command denies the line, and all have to be allowed to allow it.
+Where a rule denies or asks about commands, and a line may run one that only the run will tell, a person decides.
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from lmagent.engine.shellline.patterns import CommandLine
 
 __all__ = ["Request", "Rules", "Verdict", "check_rule", "explain", "granted", "judge", "sight"]
+
+
+_HIDDEN = "a command of it is known only at run time"
 
 
 class Rules(Struct, frozen=True):
@@ -75,8 +79,12 @@ def judge(request: Request, mode: PermissionMode, rules: Rules, grants: Sequence
     """Decide on a call."""
     if rule := _forbidding(rules.deny, request):
         return Verdict("deny", f"the rule deny {str(rule)!r} forbids it")
+    if rule := _uncertain(rules.deny, request):
+        return Verdict("ask", f"{_HIDDEN}, and the rule deny {str(rule)!r} might forbid it")
     if rule := _forbidding(rules.ask, request):
         return Verdict("ask", f"the rule ask {str(rule)!r} wants a person to decide")
+    if rule := _uncertain(rules.ask, request):
+        return Verdict("ask", f"{_HIDDEN}, and the rule ask {str(rule)!r} might mean it")
     if rule := _allowing((*rules.allow, *granted(grants)), request):
         return Verdict("allow", f"the rule allow {str(rule)!r} covers it")
     if mode == "auto":
@@ -153,6 +161,21 @@ def _forbidding(rules: Sequence[str], request: Request) -> Rule | None:
         if rule.command and request.command is not None and _hits(rule.pattern, request.command):
             return rule
     return None
+
+
+def _uncertain(rules: Sequence[str], request: Request) -> Rule | None:
+    """The first rule on commands, where a line may run one that only the run will tell.
+
+    It cannot be denied for what it might be, nor allowed: not by a mode, and not by a rule that covers everything.
+    """
+    if request.command is None:
+        return None
+    speaking = [rule for rule in _of(rules, request) if rule.command]
+    if not speaking:
+        return None
+    from lmagent.engine.shellline.patterns import may_hide
+
+    return speaking[0] if may_hide(_line(request.command)) else None
 
 
 def _hits(pattern: str, command: str) -> bool:

@@ -7,84 +7,49 @@ from __future__ import annotations
 
 import re
 import time
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from lmagent.engine.shellline.grammar import PARSE_SECONDS, prepared, tree
+from lmagent.engine.shellline.mend import computes, descriptors, shown, token
+from lmagent.engine.shellline.meter import Meter, TooMuchWork
 from lmagent.engine.shellline.segments import HARMLESS_TARGETS, MAX_DEPTH, Collector, CommandLine, Outside, Segment
 from lmagent.engine.shellline.words import HEREDOC, RESERVED, STATEMENTS, WORDS, Word, doubt, read_word, run_over
 
 if TYPE_CHECKING:
-    from tree_sitter import Language, Node
+    from tree_sitter import Node
 
-# A step of tree-sitter's error recovery, which nothing interrupts, takes 8 s for 64 KB of the worst kind.
-MAX_BYTES = 16 * 1024
 # Line ends that are still to be mended after that many rounds make the line opaque.
 _MAX_MENDED = 8
-# Broken text of an evil kind takes tree-sitter seconds to recover from: it is opaque long before.
-_PARSE_SECONDS = 0.25
+_READ = 40  # what a parse costs at least, in steps
+_NO_PARSE, _NOT_CERTAIN = "it cannot be parsed", "it cannot be parsed with certainty"
 _PLAIN_EXPANSION = re.compile(
     rb"\$\{(?:#?(?:\w+|[?$@*#!-])|\w+\[[@*\d]+\]|#\w+\[[@*\d]+\]"
     rb"|(?:\w+|[@*])(?:\[[@*\d]+\])?(?::?[-=+?]|##?|%%?|//?|\^\^?|,,?|:\s*\d).*)\}",
     re.DOTALL,
 )
-_WIDE = re.compile(rb"[\x80-\xff]")
 _EVALUATING = re.compile(rb"-(?:v|R|eq|ne|lt|le|gt|ge)\b")
 _MISPLACED = RESERVED - {"time", "coproc"}
 _HIDDEN = re.compile(rb"\$\(|`|\$\{|\\(?:x|u|U|0|1)")
 
 
-def parse(command: str) -> CommandLine:
+def parse(command: str, meter: Meter | None = None) -> CommandLine:
     """Understand a shell line. Never raises: what cannot be understood is opaque."""
-    reader = _Reader()
-    reader.read(command)
-    segments = tuple(reader.finished())
-    return CommandLine(segments, reader.opaque, command)
-
-
-@lru_cache(maxsize=1)
-def _language() -> Language:
-    """Imported on first use: a session that runs no shell command does not pay for it."""
-    import tree_sitter
-    import tree_sitter_bash
-
-    return tree_sitter.Language(tree_sitter_bash.language())
-
-
-def _tree(source: bytes, deadline: float) -> Node | None:
-    """The syntax tree, or None where it takes too long.
-
-    tree-sitter-bash asks C's isalpha about code points far beyond its table and dies of it (its issue 337), so it gets
-    to see ASCII only: to bash, too, all other bytes are ordinary characters of a word, as a dot is, of no name.
-    """
-    from tree_sitter import Parser
-
-    text = _WIDE.sub(b".", source)
-
-    def rest(offset: int, _point: object) -> bytes:
-        return text[offset:]
-
-    def late(_offset: int, _has_error: bool) -> bool:
-        return time.perf_counter() > deadline
-
+    reader = _Reader(meter or Meter())
     try:
-        # One each: the callbacks let other threads run, and they may parse as well.
-        return Parser(_language()).parse(rest, progress_callback=late).root_node
-    except ValueError:
-        return None
-
-
-def _token(root: Node, at: int) -> str:
-    found = root.descendant_for_byte_range(at, at + 1)
-    return found.type if found else ""
+        reader.read(command)
+    except TooMuchWork:
+        reader.fail("it takes too long to understand")
+    segments = tuple(reader.finished())
+    return CommandLine(segments, reader.opaque, command, reader.hides, tuple(reader.possible))
 
 
 class _Reader(Collector):
     """Collects the segments of a line and of the texts it runs."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, meter: Meter) -> None:
+        super().__init__(meter)
         self.source = b""
-        self.deadline = time.perf_counter() + _PARSE_SECONDS
+        self.deadline = time.perf_counter() + PARSE_SECONDS
 
     def late(self) -> bool:
         return time.perf_counter() > self.deadline
@@ -93,22 +58,44 @@ class _Reader(Collector):
         """Read a text: the line itself, or what one of its commands runs."""
         if self.depth >= MAX_DEPTH:
             return self.fail("it is nested too deeply")
-        try:
-            source = command.encode() if len(command) <= MAX_BYTES else b" " * (MAX_BYTES + 1)
-        except UnicodeEncodeError:
-            return self.fail("it is not valid UTF-8")
-        if len(source) > MAX_BYTES:
-            return self.fail(f"it is longer than {MAX_BYTES // 1024} KB")
-        if b"\x00" in source or b"\r" in source:
-            return self.fail("it contains a NUL or a carriage return")
-        if b"\\\n" in source and not re.search(rb"['#]|<<", source):
-            source = re.sub(rb"(?<!\\)((?:\\\\)*)\\\n", rb"\1", source)
-        # tree-sitter-bash loses the dash of `python - <<EOF`; quoted, it is the same word to bash.
-        source = re.sub(rb"(?<=[ \t])-(?=[ \t]*<<)", b"'-'", source)
-        root = _tree(source, self.deadline)
+        reason, source = prepared(command)
+        root = None
+        if not reason:
+            reason, source, root = self.parsed(source)
+        if reason or root is None:
+            return self.unread(command, reason, source)
+        return self.collect(root, source)
+
+    def collect(self, root: Node, source: bytes) -> None:
+        outer, self.source = self.source, source
+        self.depth += 1
+        self.walk(root)
+        self.source = outer
+        self.depth -= 1
+
+    def unread(self, command: str, reason: str, source: bytes) -> None:
+        """A text that is not understood: no rule allows it, and rules that deny look at what can be guessed of it."""
+        self.fail(reason, hides=False)
+        other = shown(source) if reason in (_NO_PARSE, _NOT_CERTAIN) else source
+        root = self.tree(other) if other != source and not self.late() else None
+        if root is not None and not root.has_error and not doubt(root, source, self.meter):
+            self.collect(root, source)
+            command = re.sub(r"[*?\[{]", "", command)  # what was not understood of it is understood now
+        if computes(command):
+            self.fail(reason)
+
+    def tree(self, source: bytes) -> Node | None:
+        self.meter.spend(_READ + len(source) // 16)
+        return tree(source, self.deadline)
+
+    def parsed(self, source: bytes) -> tuple[str, bytes, Node | None]:
+        """Why it cannot be read, or nothing; the text as it was mended; its tree."""
+        named = descriptors(source, lambda text, at: token(self.tree(text), at))
+        source = named.source if named else source
+        root = self.tree(source)
         ends: list[int] = []
         for _ in range(_MAX_MENDED):
-            more = [] if root is None or root.has_error or self.late() else run_over(root, source)
+            more = [] if root is None or root.has_error or self.late() else run_over(root, source, self.meter)
             if not more:
                 break
             ends += more
@@ -116,25 +103,28 @@ class _Reader(Collector):
             for at in more:
                 better[at] = ord(";")
             source = bytes(better)
-            root = _tree(source, self.deadline)
+            root = self.tree(source)
         if root is None or root.has_error:
-            return self.fail("it cannot be parsed")
-        if reason := doubt(root, source):
-            return self.fail(reason)
-        if any(_token(root, at) != ";" for at in ends):
-            return self.fail("it cannot be parsed with certainty")
-        outer, self.source = self.source, source
-        self.depth += 1
-        self.walk(root)
-        self.source = outer
-        self.depth -= 1
-        return None
+            return _NO_PARSE, source, None
+        if reason := doubt(root, source, self.meter):
+            return reason, source, None
+        self.meter.spend(len(ends))
+        if any(token(root, at) != ";" for at in ends):
+            return _NOT_CERTAIN, source, None
+        for place, name in zip(named.places, named.names, strict=True) if named else ():
+            if token(root, place) != "file_descriptor":
+                return _NOT_CERTAIN, source, None
+            text = f"{{{name}}}"
+            self.variable(name, "10")
+            self.add(Segment(text=text, assignments=(f"{name}=10",), via=self.via, barred="it names a descriptor"))
+        return "", source, root
 
     def raw(self, node: Node) -> bytes:
         return self.source[node.start_byte : node.end_byte]
 
     def walk(self, node: Node, outside: Outside | None = None) -> None:
         """Collect from a node and everything below; `outside` are redirects for its last command."""
+        self.meter.spend()
         self.note(node)
         match node.type:
             case "command" | "declaration_command" | "unset_command":
@@ -189,6 +179,7 @@ class _Reader(Collector):
             case "for_statement":
                 name = node.child_by_field_name("variable")
                 found = name is not None and self.raw(name).isupper()
+                self.variable(self.raw(name).decode("utf-8", "replace") if name else "", "$")
             case _:
                 found = False
         if found:
@@ -235,10 +226,10 @@ class _Reader(Collector):
                 self.redirect(kid, around)
             elif kid.type in WORDS or kid.type in ("command_name", "variable_name", "$", "==", "=~"):
                 if kid.type == "command_name" and self.raw(kid).decode("utf-8", "replace") in _MISPLACED:
-                    self.fail("it cannot be parsed with certainty")
+                    self.fail(_NOT_CERTAIN)
                 self.word(kid, around)
             else:
-                self.fail("it cannot be parsed with certainty")
+                self.fail(_NOT_CERTAIN)
         if outside is not None:
             around.add(outside)
         self.emit(around, self.raw(node))
@@ -254,7 +245,10 @@ class _Reader(Collector):
 
     def assignment(self, node: Node, outside: Outside) -> None:
         """`name=value`: the value's substitutions are commands, too."""
-        outside.assignments.append(self.raw(node).decode("utf-8", "replace"))
+        text = self.raw(node).decode("utf-8", "replace")
+        outside.assignments.append(text)
+        declared = self.declared(node)
+        self.variable(*re.split(r"\+?=", declared.text if declared.known else text, maxsplit=1))
         self.note(node)
         self.below(node.children)
 
@@ -287,7 +281,7 @@ class _Reader(Collector):
             outside.words += words
             return None
         if not words or not sign:
-            return self.fail("it cannot be parsed with certainty")
+            return self.fail(_NOT_CERTAIN)
         outside.words += words[1:]
         target = words[0]
         # bash expands the target of `>&` twice, so that quotes do not protect what is in it.
@@ -318,7 +312,7 @@ class _Reader(Collector):
         tabs = any(kid.type == "<<-" for kid in node.children)
         lines = [line.lstrip(b"\t") if tabs else line for line in text.split(b"\n")]
         if not name or end.strip() != name or name in lines or (body and not raw.rstrip(b"\t").endswith(b"\n")):
-            return self.fail("it cannot be parsed with certainty")
+            return self.fail(_NOT_CERTAIN)
         static = quoted or not re.search(rb"[$`\\]", raw)
         outside.inputs.append(b"\n".join(lines).decode("utf-8", "replace") if static else None)
         for kid in node.children:
@@ -359,6 +353,6 @@ class _Reader(Collector):
         """Redirects of a loop or a group: of interest where they write, or where they read what is not known."""
         if outside.barred or outside.reads or set(outside.writes) - HARMLESS_TARGETS or outside.words:
             if outside.words:
-                self.fail("it cannot be parsed with certainty")
+                self.fail(_NOT_CERTAIN)
             outside.words = []
             self.emit(outside, raw)

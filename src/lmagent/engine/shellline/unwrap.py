@@ -11,25 +11,27 @@ import shlex
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from lmagent.engine.shellline.words import REST, Word, names_in
-
-SYSTEM_DIRS = frozenset(("/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin"))
-SHELLS = frozenset(("bash", "sh", "dash", "zsh", "ksh", "ash", "mksh", "rbash"))
-# They change what names mean, or run text in ways not worth modelling.
-_REDEFINE = names_in("alias unalias enable hash shopt bind complete compgen compopt fc")
-_CARRIERS = names_in(
-    "parallel flock strace ltrace chroot unshare nsenter script systemd-run taskset chrt numactl prlimit setarch "
-    "linux64 linux32 unbuffer runuser pkexec setpriv fakeroot eatmydata torsocks proxychains xvfb-run rlwrap entr "
-    "caffeinate firejail bwrap dbus-run-session fish csh tcsh start-stop-daemon capsh expect at batch crontab "
-    "choom uclampset sg newgrp coreutils toolbox"
+from lmagent.engine.shellline.guess import named
+from lmagent.engine.shellline.words import GLUED, REST, SPLIT, Word
+from lmagent.engine.shellline.wrappers import (
+    CARRIERS,
+    ONLY_BASH,
+    READING,
+    REDEFINE,
+    SHELLS,
+    SPECS,
+    SYSTEM_DIRS,
+    Spec,
 )
-# To dash, `[[` is a command, `((` are subshells, and `$'` begins with a plain dollar sign.
-_ONLY_BASH = re.compile(r"\[\[|\(\(|\$'|\+=|\]=|<<<|[<>]\(|\b(?:function|select|coproc)\b")
+
 _NAME = re.compile(r"[A-Za-z_]\w*\+?=", re.ASCII)
 
 
 class Peeled(NamedTuple):
-    """What a command runs besides itself. `keep`: it is a command in its own right, too."""
+    """What a command runs besides itself.
+
+    `keep`: it is a command in its own right, too. `hides`: what is opaque is not even in its words, or may not be.
+    """
 
     inner: tuple[tuple[Word, ...], ...] = ()
     texts: tuple[str, ...] = ()
@@ -37,60 +39,7 @@ class Peeled(NamedTuple):
     writes: tuple[str, ...] = ()
     keep: bool = False
     opaque: str = ""
-
-
-class _Spec(NamedTuple):
-    """How a wrapper's options are read: letters without and with a value, long ones alike."""
-
-    flags: str = ""
-    valued: str = ""
-    long_flags: str = ""
-    long_valued: str = ""
-    operands: int = 0
-    keep: bool = False
-    assigns: bool = False
-    plain: str = ""  # letters with which it runs nothing
-    writes: str = ""  # letters whose value is a file it writes
-
-
-_SPECS = {
-    "sudo": _Spec(
-        "AbBEHinPsSkKN", "CDghpRrTtUu",
-        "--askpass --background --bell --preserve-env --set-home --login --non-interactive --preserve-groups --shell "
-        "--stdin --reset-timestamp --no-update",
-        "--chdir --group --host --prompt --chroot --command-timeout --user --close-from --role --type",
-        keep=True, assigns=True, plain="elvV",
-    ),
-    "doas": _Spec("ns", "uC", keep=True, plain="L"),
-    "timeout": _Spec(
-        "vfp", "ks", "--foreground --preserve-status --verbose", "--kill-after --signal", operands=1
-    ),
-    "nice": _Spec("0123456789", "n", "", "--adjustment"),
-    "ionice": _Spec("t", "cn", "--ignore", "--class --classdata", plain="pPu"),
-    "nohup": _Spec(),
-    "setsid": _Spec("cfw", "", "--ctty --fork --wait"),
-    "stdbuf": _Spec("", "ioe", "", "--input --output --error"),
-    "time": _Spec(
-        "pvqa", "fo", "--portability --verbose --quiet --append", "--format --output", writes="o"
-    ),
-    "command": _Spec("p", plain="vV"),
-    "builtin": _Spec(),
-    "exec": _Spec("cl", "a"),
-    "coproc": _Spec(),
-    "xargs": _Spec(
-        "0rtpxo", "ILnPsEda",
-        "--null --no-run-if-empty --verbose --interactive --exit --open-tty --show-limits",
-        "--max-args --max-procs --max-chars --delimiter --arg-file --process-slot-var --max-lines --eof",
-    ),
-    "env": _Spec(
-        "i0v", "u", "--ignore-environment --null --debug --default-signal --ignore-signal --block-signal",
-        "--unset", assigns=True,
-    ),
-    "watch": _Spec(
-        "bcdegprtwx", "nq", "--beep --color --differences --errexit --chgexit --no-title --precise --exec --no-wrap",
-        "--interval --equexit",
-    ),
-}  # fmt: skip
+    hides: bool = True
 
 
 def base_name(name: str) -> str:
@@ -115,54 +64,80 @@ def peel(words: Sequence[Word], fed: str | None = None) -> Peeled | None:
         found = _shell(name, words, fed)
     elif special := _SPECIAL.get(name):
         found = special(words)
-    elif name in _REDEFINE:
-        found = Peeled(keep=True, opaque=f"it changes what commands mean: {name}")
-    elif name in _CARRIERS:
-        found = Peeled(keep=True, opaque=f"it hands a command to {name}")
-    elif spec := _SPECS.get(name):
+    elif name in REDEFINE:
+        found = Peeled(keep=True, opaque=f"it changes what commands mean: {name}", hides=_obscure(words))
+    elif name in CARRIERS:
+        hides = name in READING or _obscure(words)
+        found = Peeled(keep=True, opaque=f"it hands a command to {name}", hides=hides)
+    elif spec := SPECS.get(name):
         found = _wrapped(name, spec, words)
     return found._replace(keep=True) if found is not None and not is_bare(words[0].text) else found
 
 
-def _unclear(name: str, *, keep: bool = True) -> Peeled:
-    return Peeled(keep=keep, opaque=f"what {name} would run is not understood")
+def _obscure(words: Sequence[Word]) -> bool:
+    """Whether a command that is not taken apart may run what its words, read as text, do not name."""
+    return any(
+        not word.known
+        or base_name(word.text) in WRAPPERS
+        or re.search(r"[$`*?\[{\\]|\b(?:eval|source|(?:ba|da|z|k)?sh)\b", word.text)
+        for word in words[1:]
+    )
 
 
-def _run_time(name: str) -> Peeled:
-    return Peeled(keep=True, opaque=f"it runs text that is only known at run time: {name}")
+def _unclear(words: Sequence[Word]) -> Peeled:
+    name = base_name(words[0].text)
+    hides = name in SHELLS or _obscure(words)
+    return Peeled(keep=True, opaque=f"what {name} would run is not understood", hides=hides)
 
 
-def _wrapped(name: str, spec: _Spec, words: Sequence[Word]) -> Peeled | None:
+def _run_time(name: str, *, hides: bool = True) -> Peeled:
+    return Peeled(keep=True, opaque=f"it runs text that is only known at run time: {name}", hides=hides)
+
+
+def _wrapped(name: str, spec: Spec, words: Sequence[Word]) -> Peeled | None:
     at, writes, plain = _skip(words, spec)
     if plain:
         return None
     if at < 0:
-        return _unclear(name)
+        return _unclear(words)
     for _ in range(spec.operands):
         if at < len(words) and not words[at].known:
-            return _unclear(name)
+            return _unclear(words)
         at += 1
     assignments: list[str] = []
-    while spec.assigns and at < len(words) and _NAME.match(words[at].text):
+    while spec.assigns and at < len(words) and _assigns(words[at]):
         if words[at].loose:
-            return _unclear(name)
+            return _unclear(words)
         assignments.append(words[at].text)
         at += 1
     if at >= len(words):
         # `sudo -i` and `sudo -s` start a shell that reads its commands; the others have nothing to run.
         return _run_time(name) if name in ("sudo", "doas") and len(words) > 1 else None
     if name in ("time", "coproc") and _NAME.match(words[at].text):
-        return _unclear(name)  # an assignment or a command, by the quotes, which are gone
+        return _unclear(words)  # an assignment or a command, by the quotes, which are gone
     return Peeled((tuple(words[at:]),), assignments=tuple(assignments), writes=writes, keep=spec.keep)
 
 
-def _skip(words: Sequence[Word], spec: _Spec) -> tuple[int, tuple[str, ...], bool]:
+def _is_operand(word: Word) -> bool:
+    """Whether an unknown word cannot turn out to be an option: its beginning is a letter that stands there."""
+    return re.match(rb"[\w./]", word.value) is not None and GLUED not in word.value and SPLIT not in word.value
+
+
+def _assigns(word: Word) -> bool:
+    """To `env` and `sudo` whatever has a `=` in it is an assignment."""
+    if word.known:
+        return "=" in word.text[1:]
+    return _NAME.match(word.text) is not None
+
+
+def _skip(words: Sequence[Word], spec: Spec) -> tuple[int, tuple[str, ...], bool]:
     """Where the inner command begins (-1: unknown), what the options write, and whether nothing is run."""
     at, writes = 1, ()
     while at < len(words):
         word = words[at]
         if not word.known:
-            return (at if spec.assigns and _NAME.match(word.text) else -1), writes, False
+            operand = _assigns(word) if spec.assigns else _is_operand(word)
+            return (at if operand else -1), writes, False
         text = word.text
         if text == "--":
             return at + 1, writes, False
@@ -178,7 +153,7 @@ def _skip(words: Sequence[Word], spec: _Spec) -> tuple[int, tuple[str, ...], boo
     return at, writes, False
 
 
-def _option(words: Sequence[Word], at: int, spec: _Spec) -> tuple[int, tuple[str, ...], bool]:
+def _option(words: Sequence[Word], at: int, spec: Spec) -> tuple[int, tuple[str, ...], bool]:
     """How many words an option takes (0: unknown), the file it writes, and whether nothing is run with it."""
     text = words[at].text
     following = words[at + 1] if at + 1 < len(words) else None
@@ -222,21 +197,21 @@ def _env(words: Sequence[Word]) -> Peeled | None:
         try:
             parts = [Word(part) for part in shlex.split(value.text)]
         except ValueError:
-            return _unclear("env")
+            return _unclear(words)
         return Peeled(((*words[:at], *parts, *rest),))
     if any(word.text == "-" for word in words[1:2]):
         words = (words[0], Word("-i"), *words[2:])
-    return _wrapped("env", _SPECS["env"], words)
+    return _wrapped("env", SPECS["env"], words)
 
 
 def _xargs(words: Sequence[Word]) -> Peeled | None:
     """The inner command gets further arguments, or has a placeholder replaced, that nobody can know."""
-    spec = _SPECS["xargs"]
+    spec = SPECS["xargs"]
     at, _, plain = _skip(words, spec)
     if plain:
         return None
     if at < 0 or at >= len(words):
-        return _unclear("xargs") if at < 0 else None
+        return _unclear(words) if at < 0 else None
     placeholder = _placeholder(words[1:at])
     if placeholder is None:
         return Peeled(((*words[at:], REST),))
@@ -269,7 +244,7 @@ def _find(words: Sequence[Word]) -> Peeled | None:
         if text in ("-exec", "-execdir", "-ok", "-okdir"):
             end = next((i for i in range(at + 1, len(words)) if _ends_exec(words, i)), -1)
             if end <= at + 1:
-                return _unclear("find")
+                return _unclear(words)
             inner.append(tuple(_replaced(word, "{}") for word in words[at + 1 : end]))
             at = end
         elif text == "-delete":
@@ -302,7 +277,7 @@ def _shell(name: str, words: Sequence[Word], fed: str | None) -> Peeled | None:
             break
         # Not: -O and -k, which change how the text is read, nor -i, with which aliases count.
         if not re.fullmatch(r"-[abcefhlmnoptuvxBCEPTsr]+|\+[aefhmnotuvxBCEPT]+", word.text):
-            return _unclear(name)
+            return _unclear(words)
         letters = word.text[1:]
         if "s" in letters and "c" not in letters:
             return _text(name, fed) if fed is not None else _run_time(name)
@@ -319,15 +294,19 @@ def _shell(name: str, words: Sequence[Word], fed: str | None) -> Peeled | None:
 
 def _text(name: str, text: str) -> Peeled:
     """Shell text. It is parsed as bash, so it must not be such that another shell reads it in another way."""
-    if name not in ("bash", "rbash") and _ONLY_BASH.search(text):
-        return Peeled(keep=True, opaque=f"{name} may read it in another way than bash")
+    if name not in ("bash", "rbash") and ONLY_BASH.search(text):
+        opaque = f"{name} may read it in another way than bash"
+        return Peeled(texts=(text,), keep=True, opaque=opaque, hides=False)
     return Peeled(texts=(text,))
 
 
 def _script(name: str, word: Word) -> Peeled | None:
-    if not word.known or word.text.startswith(("/dev/", "/proc/")) or word.text == "-":
-        return _run_time(name)
-    return None
+    if word.known and not word.text.startswith(("/dev/", "/proc/")) and word.text != "-":
+        return None
+    # "$dir/env.sh" is a file, whatever the folder; "$dir/stdin" need not be one.
+    base = named(word)
+    plain = base is not None and not base[1] and "/" in word.text and re.search(r"[A-Za-z]", base_name(base[0]))
+    return _run_time(name, hides=word.known or not plain or base_name(base[0] if base else "") == "stdin")
 
 
 def _operands(words: Sequence[Word]) -> Sequence[Word]:
@@ -349,10 +328,10 @@ def _joined(words: Sequence[Word]) -> Peeled | None:
 
 
 def _watch(words: Sequence[Word]) -> Peeled | None:
-    at, _, plain = _skip(words, _SPECS["watch"])
+    at, _, plain = _skip(words, SPECS["watch"])
     if plain or at >= len(words):
         return None
-    return _unclear("watch") if at < 0 else _joined((words[0], Word("--"), *words[at:]))
+    return _unclear(words) if at < 0 else _joined((words[0], Word("--"), *words[at:]))
 
 
 def _trap(words: Sequence[Word]) -> Peeled | None:
@@ -387,3 +366,6 @@ _SPECIAL: dict[str, Callable[[Sequence[Word]], Peeled | None]] = {
     "trap": _trap, "busybox": _busybox, "toybox": _busybox, "su": _su, "mapfile": _callback, "readarray": _callback,
     "jobs": _callback,
 }  # fmt: skip
+
+WRAPPERS = frozenset((*SHELLS, *REDEFINE, *CARRIERS, *SPECS, *_SPECIAL, "git"))
+"""Names of programs behind which another one may stand."""

@@ -11,6 +11,8 @@ import itertools
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from lmagent.engine.shellline.meter import Meter
+
 if TYPE_CHECKING:
     from tree_sitter import Node
 
@@ -25,14 +27,21 @@ class Word(NamedTuple):
 
     `loose`: what it becomes may begin with a dash, or may be several words. A word that is unknown and empty stands
     for any number of further arguments.
+
+    `value` and `sketch` are of an unknown word only: what is certain of it, byte by byte, and which bytes of that stand
+    there unquoted; in the sketch a quoted byte is 1, an expansion GLUED or SPLIT.
     """
 
     text: str
     known: bool = True
     loose: bool = False
+    value: bytes = b""
+    sketch: bytes = b""
 
 
 REST = Word("", known=False, loose=True)
+GLUED, SPLIT = b"\x02", b"\x03"
+"""What an expansion is in a sketch: one that stays one word, and one that may be several, or none."""
 
 
 # Reserved words are no commands: where a wrapper is followed by one, the shell reads the line in another way.
@@ -97,7 +106,7 @@ _ESCAPE = re.compile(
 _SIMPLE = dict(zip(b"abeEfnrtv\\'\"?", b"\a\b\x1b\x1b\f\n\r\t\v\\'\"?", strict=True))
 
 
-def doubt(root: Node, source: bytes) -> str:
+def doubt(root: Node, source: bytes, meter: Meter) -> str:
     """Why the tree cannot be trusted to be what bash reads, or nothing."""
     if not _BLANK.fullmatch(source, 0, root.start_byte) or not _BLANK.fullmatch(source, root.end_byte):
         return "it cannot be parsed"
@@ -106,8 +115,11 @@ def doubt(root: Node, source: bytes) -> str:
         node, depth, parent = stack.pop()
         if depth > MAX_NESTING:
             return "it is nested too deeply"
+        if _names_descriptor(node, source):
+            return "it cannot be parsed with certainty"
         if node.child_count:
             kids = node.children
+            meter.spend(len(kids))
             if not _gaps_are_blank(node, kids, source):
                 return "it cannot be parsed with certainty"
             stack.extend((kid, depth + 1, node.type) for kid in kids)
@@ -116,7 +128,17 @@ def doubt(root: Node, source: bytes) -> str:
     return ""
 
 
-def run_over(root: Node, source: bytes) -> list[int]:
+def _names_descriptor(node: Node, source: bytes) -> bool:
+    """`{name}>file` opens a descriptor; to the tree the name is a word of the command."""
+    return (
+        node.type in _WORDISH
+        and source[node.end_byte : node.end_byte + 1] in (b"<", b">")
+        and re.match(rb"\{[A-Za-z_]", source[node.start_byte : node.start_byte + 2]) is not None
+        and source[node.end_byte - 1 : node.end_byte] == b"}"
+    )
+
+
+def run_over(root: Node, source: bytes, meter: Meter) -> list[int]:
     """Where tree-sitter-bash runs over the end of a line within a command, as it does after `a | b | c`.
 
     To bash a `;` in that place is the same, save that a line's end begins a here-document. Whoever puts one there has
@@ -127,6 +149,7 @@ def run_over(root: Node, source: bytes) -> list[int]:
     while stack:
         node = stack.pop()
         kids = node.children
+        meter.spend(len(kids))
         stack.extend(kids)
         if node.type in _ONE_LINE:
             for kid, following in itertools.pairwise(kids):
@@ -229,9 +252,11 @@ class _Pieces:
 
     def expansion(self, raw: bytes, *, quoted: bool) -> None:
         self.unknown = True
-        self.sketch += b"\x02"
         # "$@" and "${a[@]}" are several words even in quotes.
-        self.splits = self.splits or not quoted or b"@" in raw
+        mark = SPLIT if not quoted or b"@" in raw else GLUED
+        self.value += mark
+        self.sketch += mark
+        self.splits = self.splits or mark == SPLIT
 
     def word(self, source: bytes) -> Word:
         sketch = bytes(self.sketch)
@@ -241,8 +266,11 @@ class _Pieces:
         tilde = re.search(rb"^~|[:=]~", sketch) is not None
         if not (self.unknown or braces or globs or tilde):
             return Word(bytes(self.value).decode("utf-8", "surrogateescape"))
-        dashed = sketch[:1] in (b"\x02", b"*", b"?", b"[") or self.value.startswith(b"-")
-        return Word(source.decode("utf-8", "surrogateescape"), known=False, loose=self.splits or braces or dashed)
+        dashed = sketch[:1] in (GLUED, SPLIT, b"*", b"?", b"[") or self.value.startswith(b"-")
+        loose = self.splits or braces or dashed
+        return Word(
+            source.decode("utf-8", "surrogateescape"), known=False, loose=loose, value=bytes(self.value), sketch=sketch
+        )
 
 
 def read_word(node: Node, source: bytes) -> Word | None:
