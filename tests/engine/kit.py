@@ -220,7 +220,7 @@ async def bench(
     attended: bool = False,
     notes: Sequence[Callable[[], str]] = (),
     secrets: Sequence[str] = (),
-    keep_thinking: bool = False,
+    keep_thinking: bool | None = False,
 ) -> Bench:
     """A new session whose model gives `answers`."""
     world, model, log = World(), Model(list(answers)), MemoryLog()

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from contextlib import aclosing, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
 from msgspec.json import encode
@@ -164,7 +164,7 @@ class Host(Struct):
             await self.settle()
             if (await self.served.facts(self.agent.model)).dialect not in WARMED:
                 return
-            async with aclosing(self.served.lane(0).stream(self._beginning())) as events:
+            async with aclosing(cast("Any", self.served.lane(0).stream(self._beginning()))) as events:
                 async for _ in events:
                     pass
 

@@ -182,7 +182,7 @@ def _agent(settings: Settings) -> Agent:
         model=settings.llm_model,
         temperature=settings.llm_temperature,
         max_tokens=settings.llm_max_tokens,
-        keep_thinking=not settings.thinking_model,
+        keep_thinking=None if settings.thinking_model is None else not settings.thinking_model,
         limits=settings.limits,
         window=settings.window(None),
     )

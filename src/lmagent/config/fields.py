@@ -144,7 +144,13 @@ FIELDS: tuple[Field, ...] = (
         low=0,
         high=3600,
     ),
-    Field("thinking_model", "switch", "Strip thoughts from what is fed back to the model.", "THINKING_MODEL"),
+    Field(
+        "thinking_model",
+        "switch",
+        "Strip thoughts from what is fed back to the model. None: what suits the model.",
+        "THINKING_MODEL",
+        optional=True,
+    ),
     Field(
         "prewarm",
         "switch",

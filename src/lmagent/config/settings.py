@@ -43,7 +43,7 @@ class Settings(Struct, frozen=True):
     llm_timeout: float = 560.0
     llm_max_retries: int = 3
     llm_retry_delay: float = 3.0
-    thinking_model: bool = True
+    thinking_model: bool | None = None
     prewarm: bool = True
     vision_enabled: Literal["auto", "true", "false"] = "auto"
 

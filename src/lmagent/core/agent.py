@@ -69,7 +69,7 @@ class Agent(Struct, frozen=True):
         model: the model's name; empty lets the server choose.
         temperature: sampling temperature; None leaves it to the server.
         max_tokens: cap on one reply; None leaves it to the server.
-        keep_thinking: send thoughts back to the model.
+        keep_thinking: send thoughts back to the model; None does what suits it.
         limits: when a turn has to stop.
         window: how the context is kept.
     """
@@ -79,6 +79,6 @@ class Agent(Struct, frozen=True):
     model: str = ""
     temperature: float | None = None
     max_tokens: int | None = None
-    keep_thinking: bool = False
+    keep_thinking: bool | None = None
     limits: Limits = Limits()
     window: Window = Window()

@@ -53,6 +53,7 @@ from lmagent.core.events import (
 )
 from lmagent.core.model import ModelRequest
 from lmagent.core.ports import Clock, ModelTraits, Provider, SessionLog, Snapshots
+from lmagent.core.thoughts import keeps_thoughts
 from lmagent.engine import undo
 from lmagent.engine.gate import Rules
 from lmagent.engine.redact import Redactor
@@ -339,14 +340,16 @@ class Session:
         state, agent = self.state, self.agent
         # A cap on the reply that fills the window leaves no room for the prompt; some servers refuse that outright.
         cap = agent.max_tokens and min(agent.max_tokens, self.window.tokens // 2)
+        model = state.model or agent.model
+        keeps = keeps_thoughts(model or state.served_model) if agent.keep_thinking is None else agent.keep_thinking
         return ModelRequest(
-            model=state.model or agent.model,
+            model=model,
             system=state.system,
             tools=state.tools,
             messages=state.messages,
             temperature=agent.temperature,
             max_tokens=cap,
-            keep_thinking=agent.keep_thinking,
+            keep_thinking=keeps,
             constrain=state.constrained,
         )
 
