@@ -4,8 +4,9 @@
 
 `small` is a repository of 300 files, `large` one of 50,000 (40,000 of them in `node_modules`); between two snapshots
 ten files change. `cold` is the first snapshot of all, which reads everything; `reopened` the first of a new process.
-`edit` is what a write or edit tool pays: before and after of one file. `undo` takes back `rm -rf` of 10,000 files,
-`redo` does it again. Exit code 1 if a bar does not hold, or what comes back is not what was there.
+`edit` is what a write or edit tool pays: before and after of one file. As in a session, a state outlives the process
+until it is let go of. `undo` takes back `rm -rf` of 10,000 files, `redo` does it again. Exit code 1 if a bar does not
+hold, or what comes back is not what was there.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ import anyio
 
 from lmagent.undo import WorkspaceSnapshots
 
+CALL = "session/call"
 SMALL_BAR_MS, LARGE_BAR_MS = 50.0, 1000.0
 
 
@@ -74,10 +76,10 @@ async def snapshots(folder: Path, own: int, foreign: int, turns: int) -> dict[st
     await undo.after()
     warm, after = list[float](), list[float]()
     for turn in range(turns):
-        warm.append((await timed(undo.before))[0])
+        warm.append((await timed(undo.before, None, CALL))[0])
         change(workspace, turn)
-        took, changes = await timed(undo.after)
-        after.append(took)
+        took, changes = await timed(undo.after, None, CALL)
+        after.append(took + (await timed(undo.forget, CALL))[0])
         if len(changes) != 10:
             raise SystemExit(f"{len(changes)} changes were found where 10 were made")
     undo.close()
@@ -101,9 +103,10 @@ async def edit(folder: Path) -> dict[str, float]:
     await undo.before([path])
     took = list[float]()
     for turn in range(100):
-        before, _ = await timed(undo.before, [path])
+        before, _ = await timed(undo.before, [path], CALL)
         (workspace / path).write_text(f"turn {turn}")
-        after, changes = await timed(undo.after, [path])
+        after, changes = await timed(undo.after, [path], CALL)
+        after += (await timed(undo.forget, CALL))[0]
         if [change.path for change in changes] != [path]:
             raise SystemExit("an edit was not found")
         took.append(before + after)

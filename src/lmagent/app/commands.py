@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, get_args
 
@@ -23,7 +23,7 @@ from lmagent.core.view import View, reduce
 from lmagent.engine.aside import ask_aside
 from lmagent.engine.session import Session
 from lmagent.engine.state import SessionState, message_bytes
-from lmagent.engine.undo import diff
+from lmagent.engine.undo import chosen, diff, shared_with
 
 if TYPE_CHECKING:
     from lmagent.app.host import Host
@@ -115,7 +115,10 @@ async def _session(context: SlashContext, _: str) -> SlashResult:
 
 
 async def _undo(context: SlashContext, wish: str) -> SlashResult:
-    return await _restore(context, Undo(count=_count(wish, "/undo"), turn=wish == "turn", by="slash"))
+    command = Undo(count=_count(wish, "/undo"), turn=wish == "turn", by="slash")
+    shared = shared_with(chosen(_need(context), command))
+    result = await _restore(context, command)
+    return SlashResult(f"{result.text}\n{shared[0].upper()}{shared[1:]}; /redo brings it back.") if shared else result
 
 
 async def _redo(context: SlashContext, wish: str) -> SlashResult:
@@ -136,17 +139,27 @@ async def _restore(context: SlashContext, command: Undo | Redo) -> SlashResult:
     event = await _need(context).send(command)
     assert isinstance(event, FilesRestored)
     did = "taken back" if event.to == "before" else "done again"
-    lines = [f"{did}: {', '.join(event.paths[:PATHS_SHOWN]) or 'nothing'}"]
-    if len(event.paths) > PATHS_SHOWN:
-        lines[0] += f" and {len(event.paths) - PATHS_SHOWN} more"
-    lines += [f"left alone: {refusal.path}: {refusal.reason}" for refusal in event.refused[:PATHS_SHOWN]]
+    lines = [f"{did}: {_listed(event.paths) or 'nothing'}"]
+    lines += [
+        f"{'in part' if refusal.path in event.paths else 'left alone'}: {refusal.path}: {refusal.reason}"
+        for refusal in event.refused[:PATHS_SHOWN]
+    ]
     if len(event.refused) > PATHS_SHOWN:
         lines.append(f"left alone: {len(event.refused) - PATHS_SHOWN} more")
     return SlashResult("\n".join(lines))
 
 
+def _listed(paths: Sequence[str]) -> str:
+    more = f" and {len(paths) - PATHS_SHOWN} more" if len(paths) > PATHS_SHOWN else ""
+    return ", ".join(paths[:PATHS_SHOWN]) + more
+
+
 async def _diff(context: SlashContext, _: str) -> SlashResult:
-    return SlashResult(await diff(_need(context)) or "The agent has changed nothing in this session.")
+    text = await diff(_need(context))
+    shared = shared_with(_need(context).state.changes)
+    if not text:
+        return SlashResult("The agent has changed nothing in this session.")
+    return SlashResult(f"{shared[0].upper()}{shared[1:]}:\n{text}" if shared else text)
 
 
 async def _rename(context: SlashContext, title: str) -> SlashResult:

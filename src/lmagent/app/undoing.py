@@ -42,13 +42,21 @@ class KeptChanges:
             self._opened = WorkspaceSnapshots(self._workspace, data / "undo" / key, limits, exclude=(data,))
         return self._opened
 
-    async def before(self, paths: Sequence[str] | None = None) -> Sequence[Refusal]:
+    async def before(self, paths: Sequence[str] | None = None, call: str = "") -> Sequence[Refusal]:
         """Keep the state before a call."""
-        return await self._store.before(paths)
+        return await self._store.before(paths, call)
 
-    async def after(self, paths: Sequence[str] | None = None) -> Sequence[Change]:
+    async def after(self, paths: Sequence[str] | None = None, call: str = "") -> Sequence[Change]:
         """What the call changed."""
-        return await self._store.after(paths)
+        return await self._store.after(paths, call)
+
+    async def interrupted(self, call: str) -> Sequence[Change]:
+        """What changed since a call whose process died."""
+        return await self._store.interrupted(call)
+
+    async def forget(self, call: str) -> None:
+        """Drop the state before a call."""
+        await self._store.forget(call)
 
     async def restore(self, changes: Sequence[Change], to: Literal["before", "after"]) -> Restored:
         """Bring paths to one side of their changes."""

@@ -20,6 +20,8 @@ class PathState(Struct, frozen=True, omit_defaults=True):
         size: bytes of a file.
         mtime: modification time, nanoseconds.
         target: of a link.
+        uid: number of the user it belongs to; -1 where that was not recorded.
+        gid: number of the group.
     """
 
     kind: Kind
@@ -28,6 +30,8 @@ class PathState(Struct, frozen=True, omit_defaults=True):
     size: int = 0
     mtime: int = 0
     target: str = ""
+    uid: int = -1
+    gid: int = -1
 
 
 class Change(Struct, frozen=True, omit_defaults=True):
@@ -37,7 +41,7 @@ class Change(Struct, frozen=True, omit_defaults=True):
         path: relative to the workspace, "/" separated; bytes that are no UTF-8 as `\xff`, and a backslash doubled.
         before: before the call.
         after: after it.
-        lost: the earlier content was not kept, so that it cannot be restored; why.
+        lost: the earlier content, or what was in the folder, was not kept, so that it cannot be restored; why.
     """
 
     path: str
@@ -58,7 +62,7 @@ class Restored(Struct, frozen=True):
 
     Attributes:
         paths: brought to the wished state.
-        refused: left alone: somebody changed them since, or their content was not kept.
+        refused: left alone, wholly or in what is named: somebody changed them since, or they were not kept.
     """
 
     paths: tuple[str, ...] = ()
@@ -68,8 +72,13 @@ class Restored(Struct, frozen=True):
 class Snapshots(Protocol):
     """Keeps what calls change in a workspace."""
 
-    async def before(self, paths: Sequence[str] | None = None) -> Sequence[Refusal]:
+    async def before(self, paths: Sequence[str] | None = None, call: str = "") -> Sequence[Refusal]:
         """Keep the state of the workspace, or of these paths and what is under them, before a call.
+
+        Args:
+            paths: None for the whole workspace.
+            call: names the call among all that are ever made in the workspace: its state then outlives the process,
+                until `forget`.
 
         Returns:
             Files whose content could not be kept (too large, not readable).
@@ -79,8 +88,19 @@ class Snapshots(Protocol):
         """
         ...
 
-    async def after(self, paths: Sequence[str] | None = None) -> Sequence[Change]:
-        """What changed since the last `before` with the same paths, in path order; new contents are kept too."""
+    async def after(self, paths: Sequence[str] | None = None, call: str = "") -> Sequence[Change]:
+        """What changed since the last `before` of this call, in path order; new contents are kept too."""
+        ...
+
+    async def interrupted(self, call: str) -> Sequence[Change]:
+        """What changed since the `before` of a call whose process has died; nothing where none is known.
+
+        Everything that happened since is in it, whoever did it.
+        """
+        ...
+
+    async def forget(self, call: str) -> None:
+        """What the call changed is recorded: its state is not needed any more."""
         ...
 
     async def restore(self, changes: Sequence[Change], to: Literal["before", "after"]) -> Restored:

@@ -1,8 +1,7 @@
 """Event: an immutable fact about a session.
 
-Durable events have a `seq` (1, 2, 3 … without gaps) and stand in the log; ephemeral ones (`*.delta`,
-`tool.output`, `progress`, `retrying`) have `seq` 0 and exist only while somebody watches. The union is closed and
-tagged by `type`; golden files in `tests/golden/` hold every version that was ever written.
+Durable events have a `seq` (1, 2, 3 … without gaps) and stand in the log; ephemeral ones (`*.delta`, `progress` …) have
+0 and exist only while somebody watches. `tests/golden/` holds every version of the union that was ever written.
 
 Order within a session:
 
@@ -12,8 +11,7 @@ Order within a session:
           → ( approval.requested → approval.resolved )? → tool.started → files.changed? → tool.finished  … ]*
     → turn.finished
 
-`message.added` and `tool.finished` are the only events that add to what the model sees; `compaction.done` is the
-only one that takes away.
+Only `message.added` and `tool.finished` add to what the model sees; only `compaction.done` takes away.
 """
 
 from __future__ import annotations
@@ -279,6 +277,8 @@ class FilesChanged(Envelope, frozen=True, tag="files.changed"):
         changes: the changes, in path order; empty where they are in `blob`.
         blob: SHA-256 of a blob with all changes as JSON, where they are many.
         unkept: paths whose earlier content could not be kept.
+        seconds: for how long anybody's changes in the whole workspace counted as the call's.
+        interrupted: the call's process died; what anybody changed until this was recorded is in it.
     """
 
     call_id: str
@@ -287,6 +287,8 @@ class FilesChanged(Envelope, frozen=True, tag="files.changed"):
     changes: tuple[Change, ...] = ()
     blob: str = ""
     unkept: tuple[str, ...] = ()
+    seconds: float = 0.0
+    interrupted: bool = False
 
 
 class FilesRestored(Envelope, frozen=True, tag="files.restored"):

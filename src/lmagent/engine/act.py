@@ -15,9 +15,8 @@ import anyio
 from msgspec import Struct
 from msgspec.structs import replace
 
-from lmagent.core.changes import Refusal
 from lmagent.core.errors import LmagentError, StoreError, ToolError, ungrouped
-from lmagent.core.events import ApprovalRequested, Notice, ToolFinished, ToolStarted
+from lmagent.core.events import ApprovalRequested, ToolFinished, ToolStarted
 from lmagent.core.events import ToolOutput as OutputEvent
 from lmagent.core.messages import ToolCall, ToolStatus
 from lmagent.core.tool import ToolContext, ToolOutput
@@ -26,7 +25,7 @@ from lmagent.engine.loopguard import Alarm, LoopGuard
 from lmagent.engine.session import Session
 from lmagent.engine.state import BYTES_PER_TOKEN
 from lmagent.engine.toolbox import Invocation
-from lmagent.engine.undo import record_changes
+from lmagent.engine.undo import keep_before, record_changes
 
 CUT_OFF = (
     "Your reply was cut off at the token limit inside this call, so it was not run. "
@@ -170,7 +169,10 @@ async def _run(session: Session, invocation: Invocation, asked: Asked) -> Result
         summary=invocation.summary,
         replay_safe=tool.replay_safe or not durable,
     )
-    touched = await _keep_before(session, invocation)
+    try:
+        watch = await keep_before(session, invocation)
+    except ToolError as refusal:
+        return Result(tool.name, "error", ToolOutput(refusal.message, refusal.data))
     await session.record(started, sync=durable)
     clock = session.wiring.clock
     begun = clock.monotonic()
@@ -189,28 +191,12 @@ async def _run(session: Session, invocation: Invocation, asked: Asked) -> Result
     except anyio.get_cancelled_exc_class():
         if durable:
             with anyio.CancelScope(shield=True):  # what it did till then can be taken back too
-                await record_changes(session, call.id, tool.name, touched)
+                await record_changes(session, watch)
         raise
     duration = round(clock.monotonic() - begun, 4)
     if durable:
-        await record_changes(session, call.id, tool.name, touched)
+        await record_changes(session, watch)
     return Result(tool.name, status, output, duration, durable)
-
-
-async def _keep_before(session: Session, invocation: Invocation) -> tuple[str, ...] | None:
-    """Keep what the call may change: the paths that a writing tool names, everything for a command."""
-    touched = invocation.targets if invocation.tool.effect == "write" and invocation.targets else None
-    if session.wiring.snapshots is not None and invocation.tool.effect in ("write", "exec"):
-        for refusal in await session.wiring.snapshots.before(touched):
-            await _warn_unkept(session, refusal)
-    return touched
-
-
-async def _warn_unkept(session: Session, refusal: Refusal) -> None:
-    text = f"{refusal.path} cannot be brought back by /undo: {refusal.reason}"
-    if text not in session.warned:
-        session.warned.add(text)
-        await session.record(Notice(level="info", code="not_kept", text=text))
 
 
 def _crashed(tool: str, bug: Exception) -> ToolOutput:

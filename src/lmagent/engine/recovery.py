@@ -10,6 +10,7 @@ from typing import Literal
 
 from lmagent.core.events import ApprovalResolved, MessageAdded, ToolFinished, TurnFinished
 from lmagent.core.messages import ToolCall, assistant
+from lmagent.engine import undo
 from lmagent.engine.session import Session
 
 OUTCOME_UNKNOWN = (
@@ -21,7 +22,11 @@ NO_REPLY = "[no reply: the turn ended here]"
 
 
 async def report_interrupted_calls(session: Session) -> None:
-    """Give a result to every open call that had started; a call that is safe to repeat is left to be repeated."""
+    """Give a result to every open call that had started; a call that is safe to repeat is left to be repeated.
+
+    What they changed is recorded first, so that it can be taken back.
+    """
+    await undo.record_interrupted(session)
     for call in session.state.open_calls:
         started = session.state.started.get(call.id)
         if started is not None and not started.replay_safe:

@@ -1,4 +1,9 @@
-"""Undo: what calls changed in the workspace is recorded with them, can be taken back and done again, and shown."""
+"""Undo: what calls changed in the workspace is recorded with them, can be taken back and done again, and shown.
+
+Nothing tells who changed a path: what changed between the look before a call and the look after it counts as the
+call's. A call that names its paths leaves no room for others. A command that ran for a while does, and so does one
+whose process died: `is_shared` says so.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +12,23 @@ from typing import TYPE_CHECKING, Literal
 
 import anyio
 import msgspec
+from msgspec import Struct
 
 from lmagent.core.changes import Change, PathState, Snapshots
 from lmagent.core.commands import Redo, Undo
-from lmagent.core.errors import LmagentError
-from lmagent.core.events import FilesChanged, FilesRestored, MessageAdded
+from lmagent.core.errors import LmagentError, StoreError, ToolError
+from lmagent.core.events import DurableEvent, FilesChanged, FilesRestored, MessageAdded, Notice, ToolStarted
 from lmagent.core.messages import user
 
 if TYPE_CHECKING:
     from lmagent.engine.session import Session
+    from lmagent.engine.toolbox import Invocation
+
+EFFECTS = ("write", "exec")
+"""Effects of calls whose changes are kept."""
+
+SOON = 1.0
+"""Seconds of a command in which nobody else is taken to have changed anything."""
 
 INLINE = 100
 """Changes up to which they stand in the event itself."""
@@ -27,22 +40,134 @@ LARGEST_DIFF = 200_000
 """Bytes of a file up to which /diff shows its lines."""
 
 
-async def record_changes(session: Session, call_id: str, tool: str, paths: Sequence[str] | None) -> None:
-    """Record what a call has changed since `Snapshots.before`, if it has changed anything."""
+class Watch(Struct, frozen=True):
+    """A call whose changes are looked for.
+
+    Attributes:
+        call_id: the call.
+        tool: its tool.
+        paths: what it may change; None for everything.
+        began: when its state before was kept.
+    """
+
+    call_id: str
+    tool: str
+    paths: tuple[str, ...] | None
+    began: float
+
+
+async def keep_before(session: Session, invocation: Invocation) -> Watch | None:
+    """Keep what a call may change: the paths that a writing tool names, everything for a command.
+
+    Raises:
+        ToolError: it cannot be kept, so the call must not be made.
+    """
+    tool, call, snapshots = invocation.tool, invocation.call, session.wiring.snapshots
+    if snapshots is None or tool.effect not in EFFECTS:
+        return None
+    paths = invocation.targets if tool.effect == "write" and invocation.targets else None
+    try:
+        refusals = await snapshots.before(paths, _name(session, call.id))
+    except StoreError as trouble:
+        text = f"{tool.name} was not run: {trouble.message}"
+        await _warn(session, Notice(level="warning", code="undo_failed", text=text, fix=trouble.fix))
+        words = f"Not run: {trouble.message}. Only the user can change that: {trouble.fix}."
+        raise ToolError(words, data={"code": "undo_failed"}) from trouble
+    for refusal in refusals:
+        text = f"{refusal.path} cannot be brought back by /undo: {refusal.reason}"
+        await _warn(session, Notice(level="info", code="not_kept", text=text))
+    return Watch(call.id, tool.name, paths, session.wiring.clock.monotonic())
+
+
+async def record_changes(session: Session, watch: Watch | None) -> None:
+    """Record what a call has changed since `keep_before`, if it has changed anything."""
     snapshots = session.wiring.snapshots
-    if snapshots is None:
+    if snapshots is None or watch is None:
         return
-    changes = tuple(await snapshots.after(paths))
+    name = _name(session, watch.call_id)
+    changes = await snapshots.after(watch.paths, name)
+    seconds = session.wiring.clock.monotonic() - watch.began
+    event = FilesChanged(call_id=watch.call_id, tool=watch.tool, count=len(changes))
+    if watch.paths is None:
+        event = msgspec.structs.replace(event, seconds=round(seconds, 1))
+    await _record(session, event, changes)
+    await snapshots.forget(name)
+
+
+async def record_interrupted(session: Session) -> list[DurableEvent]:
+    """Record what calls have changed whose process died before it could record that; returns what is to be told."""
+    snapshots, told = session.wiring.snapshots, list[DurableEvent]()
+    if snapshots is None:
+        return told
+    for started in [one for one in session.state.started.values() if one.effect in EFFECTS]:
+        name = _name(session, started.call_id)
+        try:
+            changes = () if _is_recorded(session, started) else await snapshots.interrupted(name)
+        except LmagentError as trouble:
+            text = f"what {_title(started)} changed before it was cut off cannot be looked for: {trouble.message}"
+            told += await _warn(session, Notice(level="warning", code="undo_failed", text=text, fix=trouble.fix))
+            continue
+        if changes:
+            event = FilesChanged(call_id=started.call_id, tool=started.tool, count=len(changes), interrupted=True)
+            await _record(session, event, changes)
+            text = (
+                f"{_title(started)} was cut off; {len(changes)} paths changed since it began, "
+                "perhaps some of them by others: /diff shows them, /undo takes them back"
+            )
+            told += await _warn(session, Notice(level="warning", code="interrupted_changes", text=text))
+        await snapshots.forget(name)
+    return told
+
+
+def is_shared(event: FilesChanged) -> bool:
+    """Whether changes that others made may be among those of a call."""
+    return event.interrupted or event.seconds > SOON
+
+
+def shared_with(events: Sequence[FilesChanged]) -> str:
+    """What a person has to know of these changes before they are taken back; empty where there is nothing."""
+    shared = [event for event in events if is_shared(event)]
+    if not shared:
+        return ""
+    if len(shared) > 1:
+        what, time = f"{len(shared)} commands ran for longer than a second or were cut off", "meanwhile"
+    elif shared[0].interrupted:
+        what, time = "the call was cut off", "until the session was opened again"
+    else:
+        what, time = f"the command ran for {shared[0].seconds:.0f} s", "meanwhile"
+    return f"{what}, so what you or another program changed {time} is among these paths"
+
+
+def _name(session: Session, call_id: str) -> str:
+    """The name of a call among all that are ever made in the workspace."""
+    return f"{session.state.session}/{call_id}"
+
+
+def _title(started: ToolStarted) -> str:
+    return started.summary or started.tool
+
+
+def _is_recorded(session: Session, started: ToolStarted) -> bool:
+    events = (*session.state.changes, *session.state.undone)
+    return any(event.call_id == started.call_id and event.seq > started.seq for event in events)
+
+
+async def _warn(session: Session, notice: Notice) -> list[DurableEvent]:
+    """Tell a person, once; returns what was recorded."""
+    if notice.text in session.warned:
+        return []
+    session.warned.add(notice.text)
+    return [await session.record(notice)]
+
+
+async def _record(session: Session, event: FilesChanged, changes: Sequence[Change]) -> None:
     if not changes:
         return
-    blob = ""
+    inline, blob = tuple(changes), ""
     if len(changes) > INLINE:
-        blob = await session.log.put_blob(msgspec.json.encode(changes))
+        inline, blob = (), await session.log.put_blob(msgspec.json.encode(inline))
     unkept = tuple(change.path for change in changes if change.lost)[:INLINE]
-    inline = () if blob else changes
-    await session.record(
-        FilesChanged(call_id=call_id, tool=tool, count=len(changes), changes=inline, blob=blob, unkept=unkept)
-    )
+    await session.record(msgspec.structs.replace(event, changes=inline, blob=blob, unkept=unkept))
 
 
 async def restore(session: Session, command: Undo | Redo) -> FilesRestored:
@@ -57,7 +182,7 @@ async def restore(session: Session, command: Undo | Redo) -> FilesRestored:
         raise LmagentError("changes are not kept in this session, so nothing can be taken back")
     if session.running:
         raise LmagentError("the agent is at work", fix="interrupt it first")
-    events = _chosen(session, command)
+    events = chosen(session, command)
     to: Literal["before", "after"] = "before" if isinstance(command, Undo) else "after"
     if not events:
         raise LmagentError("there is nothing to undo" if to == "before" else "there is nothing to redo")
@@ -75,6 +200,17 @@ async def restore(session: Session, command: Undo | Redo) -> FilesRestored:
     if restored.paths:
         await session.record(MessageAdded(message=user(_told(stored)), origin="note"))
     return stored
+
+
+def chosen(session: Session, command: Undo | Redo) -> list[FilesChanged]:
+    """The changes that a command is about, oldest first."""
+    state = session.state
+    stack = state.changes if isinstance(command, Undo) else state.undone
+    if isinstance(command, Undo):
+        if command.turn and stack:
+            return [event for event in stack if event.turn == stack[-1].turn]
+        return stack[-command.count :] if command.count else list(stack)
+    return stack[: command.count] if command.count else list(stack)
 
 
 def changes_of(session: Session, event: FilesChanged) -> tuple[Change, ...]:
@@ -110,16 +246,6 @@ async def diff(session: Session) -> str:
         return [_difference(snapshots, path, first[path], last[path]) for path in paths]
 
     return "".join(await anyio.to_thread.run_sync(show))
-
-
-def _chosen(session: Session, command: Undo | Redo) -> list[FilesChanged]:
-    state = session.state
-    stack = state.changes if isinstance(command, Undo) else state.undone
-    if isinstance(command, Undo):
-        if command.turn and stack:
-            return [event for event in stack if event.turn == stack[-1].turn]
-        return stack[-command.count :] if command.count else list(stack)
-    return stack[: command.count] if command.count else list(stack)
 
 
 def _told(event: FilesRestored) -> str:

@@ -10,6 +10,7 @@ import anyio
 from msgspec import Struct
 
 from lmagent.app.host import Host
+from lmagent.app.signals import ending
 from lmagent.core import events as ev
 from lmagent.core.commands import Continue, Interrupt, Submit
 from lmagent.core.errors import ConfigError, ungrouped
@@ -102,7 +103,7 @@ async def _run(session: Session, task: str) -> ev.TurnFinished | None:
 
 
 async def _watch_signals(session: Session) -> None:
-    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+    with anyio.open_signal_receiver(signal.SIGINT, *ending()) as signals:
         async for _ in signals:
             if not session.running:
                 raise KeyboardInterrupt

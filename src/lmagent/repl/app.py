@@ -10,6 +10,7 @@ import anyio
 
 from lmagent import __version__
 from lmagent.app.host import Host
+from lmagent.app.signals import ending
 from lmagent.core.commands import Close
 from lmagent.core.errors import ungrouped
 from lmagent.repl import plain as plain_loop
@@ -21,36 +22,49 @@ SHOWN_ON_RESUME = 4
 
 
 async def run_repl(host: Host, *, resume: str = "", plain: bool = False) -> int:
-    """Talk until the person leaves; returns the exit code.
+    """Talk until the person leaves, or the terminal does; returns the exit code.
 
     Args:
         host: the sessions; attended.
         resume: id or prefix of the session to go on with; empty for a new one.
         plain: plain lines, nothing redrawn. So it is without a terminal, too.
     """
+    signals = list[int]()
+    conversation: Conversation | None = None
     plain = plain or not sys.stdin.isatty() or not sys.stdout.isatty() or os.environ.get("TERM") == "dumb"
     with ungrouped():
         async with anyio.create_task_group() as tasks:
-            if plain:
-                renderer = Renderer(PlainStyle(), plain_loop.write)
-                conversation = Conversation(host, renderer, tasks, lambda: None)
-                await _open(conversation, resume)
-                await plain_loop.run(conversation)
-            else:
-                from lmagent.repl.screen import Screen  # prompt_toolkit
+            with anyio.CancelScope() as talk:
+                if sys.platform != "win32":
+                    tasks.start_soon(_watch_signals, talk, signals)
+                if plain:
+                    renderer = Renderer(PlainStyle(), plain_loop.write)
+                    conversation = Conversation(host, renderer, tasks, lambda: None)
+                    await _open(conversation, resume)
+                    await plain_loop.run(conversation)
+                else:
+                    from lmagent.repl.screen import Screen  # prompt_toolkit
 
-                screen = Screen(_history(host))
-                renderer = Renderer(RichStyle(screen.width), screen.write)
-                conversation = Conversation(host, renderer, tasks, screen.changed)
-                await _open(conversation, resume)
-                if not resume:
-                    conversation.prewarm()
-                await screen.run(conversation)
-            if conversation.session is not None:
+                    screen = Screen(_history(host))
+                    renderer = Renderer(RichStyle(screen.width), screen.write)
+                    conversation = Conversation(host, renderer, tasks, screen.changed)
+                    await _open(conversation, resume)
+                    if not resume:
+                        conversation.prewarm()
+                    await screen.run(conversation)
+            if conversation is not None and conversation.session is not None:
                 await conversation.session.send(Close(by="repl"))
                 await conversation.until(lambda: not conversation.working)
             tasks.cancel_scope.cancel()
-    return 0
+    return 128 + signals[0] if signals else 0
+
+
+async def _watch_signals(talk: anyio.CancelScope, signals: list[int]) -> None:
+    """End the conversation when the program is told to go, or the terminal is closed."""
+    with anyio.open_signal_receiver(*ending()) as received:
+        async for number in received:
+            signals.append(number)
+            talk.cancel()
 
 
 async def _open(conversation: Conversation, resume: str) -> None:

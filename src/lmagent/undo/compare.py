@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
+
+from msgspec.structs import replace
 
 from lmagent.core.changes import Change, PathState
 from lmagent.undo.names import join
-from lmagent.undo.records import Record, Tree, state
+from lmagent.undo.records import Record, Tree, equal_contents, state
 from lmagent.undo.scan import Taken
 
 NOT_KEPT = "its content was not kept before the call"
-_IN_PLACE = "it was changed in place, and only a hard link to it was kept"
 _NOTHING = dict[str, Record]()
 
 
-def differences(before: Taken, after: Taken, has: Callable[[str, int], bool]) -> list[Change]:
-    """What changed, in path order; what one of the walks could not look at is left out.
+Loss = Callable[[Record, Record | None], str]
+"""(before, after) of a file whose content changed -> why the earlier content is lost; empty where it is not."""
+
+
+def differences(before: Taken, after: Taken, loss: Loss) -> list[Change]:
+    """What changed, in path order; what is below a folder that one of the walks could not look into is left out.
 
     Args:
         before: one state.
         after: a later one.
-        has: whether a content (id, size) can be restored.
+        loss: whether an earlier content can be restored.
     """
     blind = before.blind | after.blind
     found = list[Change]()
@@ -30,8 +35,8 @@ def differences(before: Taken, after: Taken, has: Callable[[str, int], bool]) ->
             continue
         for name in old.keys() | new.keys():
             was, now = old.get(name), new.get(name)
-            if was != now and (change := _change(join(folder, name), state(was), state(now), has)) is not None:
-                found.append(change)
+            if was != now and (change := _change(join(folder, name), was, now, loss)) is not None:
+                found.append(_with_loss(change, before.blind.get(change.path, "")))
     return sorted(found, key=lambda change: change.path)
 
 
@@ -40,28 +45,31 @@ def same_tree(one: Tree, other: Tree) -> bool:
     return one.keys() == other.keys() and all(other[folder] is names for folder, names in one.items())
 
 
-def _change(path: str, was: PathState | None, now: PathState | None, has: Callable[[str, int], bool]) -> Change | None:
+def _change(path: str, before: Record | None, after: Record | None, loss: Loss) -> Change | None:
+    was, now = state(before), state(after)
     if was == now:  # another inode, or a link more
         return None
     lost = ""
-    if was is not None and was.kind == "file" and not _is_same_content(was, now):
-        if not was.sha256:
-            lost = NOT_KEPT
-        elif was.sha256.startswith("link:") and not has(was.sha256, was.size):
-            lost = _IN_PLACE
+    if before is not None and was is not None and was.kind == "file" and not _is_same_content(was, now):
+        lost = loss(before, after)
     return Change(path, was, now, lost)
 
 
+def _with_loss(change: Change, unseen: str) -> Change:
+    """A folder that is gone, and that could not be looked into: no more than the folder itself can be restored."""
+    if not unseen or (change.after is not None and change.after.kind == "folder"):
+        return change
+    return replace(change, lost=f"what was in it was not kept: {unseen}")
+
+
 def _is_same_content(was: PathState, now: PathState | None) -> bool:
-    return now is not None and (was.kind, was.sha256, was.size, was.mtime) == (
-        now.kind,
-        now.sha256,
-        now.size,
-        now.mtime,
-    )
+    if now is None or (was.kind, was.size) != (now.kind, now.size):
+        return False
+    equal = equal_contents(was.sha256, now.sha256)
+    return was.mtime == now.mtime and was.sha256 == now.sha256 if equal is None else equal
 
 
-def _is_below(folder: str, blind: set[str]) -> bool:
+def _is_below(folder: str, blind: Container[str]) -> bool:
     if folder in blind or "" in blind:
         return True
     end = folder.find("/")

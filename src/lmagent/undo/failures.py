@@ -26,4 +26,5 @@ def store_error(error: OSError, folder: Path | str) -> StoreError:
     why = _REASONS.get(error.errno or 0, error.strerror or str(error))
     full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     fix = f"free some space on the disk that holds {folder}" if full else f"make {folder} writable for you"
+    fix += ", or let less be kept (LMAGENT_UNDO_MB; 0 switches undo off)"
     return StoreError(f"what the next call changes could not be kept for undo: {why}", fix=fix)

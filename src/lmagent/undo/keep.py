@@ -11,7 +11,20 @@ from lmagent.undo.copies import Full, Unreadable, copy_descriptor
 from lmagent.undo.limits import Bulk, Limits
 from lmagent.undo.names import escaped
 from lmagent.undo.objects import Objects
-from lmagent.undo.records import HEAD, LINKED, SEALED, WIDTH, Record, bare, same_content, signature, unsettled
+from lmagent.undo.records import (
+    HEAD,
+    LINKED,
+    MARK,
+    SEALED,
+    WIDTH,
+    Record,
+    bare,
+    content_id,
+    is_unread,
+    same_content,
+    signature,
+    unsettled,
+)
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC  # a FIFO must not block the open
 _TICK = 20_000_000
@@ -37,7 +50,14 @@ class Keeper:
         self._limits = limits
         self._strict = strict
         self._small_copies = limits.small_copies
+        self._left = limits.read_max
+        self._linked_some = False
         self._now = time.time_ns()
+
+    def settle(self) -> None:
+        """Wait until no change can have the ctime that the last link has given to its file."""
+        if self._linked_some:
+            time.sleep(_TICK / _SECOND)
 
     def keep(
         self, folder: int, name: str, seen: os.stat_result, known: Record | None, bulk: Bulk
@@ -62,7 +82,7 @@ class Keeper:
                 return self._file(folder, name, seen, known, bulk)
             if modes.S_ISLNK(seen.st_mode):
                 return signature(seen) + escaped(os.readlink(name, dir_fd=folder)).encode(), ""
-            return bare(seen.st_mode), ""
+            return bare(seen), ""
         except FileNotFoundError:
             return None, ""
         except StoreError:
@@ -77,7 +97,7 @@ class Keeper:
     ) -> tuple[Record, str]:
         large = seen.st_size > self._limits.copy_max
         if link_first := large or (bulk != "" and not self._is_small(seen, bulk)):
-            kept = self._linked(folder, name, seen, bulk)
+            kept = self._linked(folder, name, seen, known, bulk)
             if kept is not None:
                 return kept, ""
         try:
@@ -87,8 +107,8 @@ class Keeper:
         except Full:
             kept = self._again(folder, name, seen, known) if large else None
             if kept is None and not link_first:
-                kept = self._linked(folder, name, seen, bulk)
-            return (kept, "") if kept is not None else (signature(seen), "the undo store is full")
+                kept = self._linked(folder, name, seen, known, bulk)
+            return (kept, "") if kept is not None else (signature(seen), "the undo store is full (LMAGENT_UNDO_MB)")
 
     def _again(self, folder: int, name: str, seen: os.stat_result, known: Record | None) -> Record | None:
         """The record of a large file whose content is in the store already; None if that is not certain."""
@@ -115,7 +135,7 @@ class Keeper:
         try:
             found = os.fstat(descriptor)
             if not modes.S_ISREG(found.st_mode):
-                return bare(found.st_mode), ""
+                return bare(found), ""
             digest, size = b"", 0
             for _ in range(_ATTEMPTS):
                 before = found
@@ -128,7 +148,8 @@ class Keeper:
         if not digest or large:
             return signature(found), "it was written to while it was copied"
         # Somebody writes to it all the time: what was read is one of the states it had.
-        return HEAD.pack(found.st_mode, size, found.st_mtime_ns, 0, found.st_ino) + digest, ""
+        head = HEAD.pack(found.st_mode, size, found.st_mtime_ns, 0, found.st_ino, found.st_uid, found.st_gid)
+        return head + digest, ""
 
     def _copy(self, descriptor: int, size: int, *, large: bool) -> tuple[bytes, int]:
         """Digest and size; no digest of a file that has grown too large to be held in memory."""
@@ -137,8 +158,8 @@ class Keeper:
         data = _read_all(descriptor, self._limits.copy_max)
         return (self._objects.copies.put(data) if len(data) <= self._limits.copy_max else b""), len(data)
 
-    def _linked(self, folder: int, name: str, seen: os.stat_result, bulk: Bulk) -> Record | None:
-        """Keep a file without reading it, where it has an mtime that the next change cannot have too."""
+    def _linked(self, folder: int, name: str, seen: os.stat_result, known: Record | None, bulk: Bulk) -> Record | None:
+        """Keep a file without copying it. One that was just written is rather copied: it may well be written again."""
         sealed = bulk == "sealed"
         if not sealed and self._is_recent(seen.st_mtime_ns):
             if seen.st_size <= self._limits.copy_max and self._objects.copies.has_room(seen.st_size):
@@ -147,8 +168,37 @@ class Keeper:
             now = os.stat(name, dir_fd=folder, follow_symlinks=False)
             if _differ(now, seen):
                 return None
-        made = self._objects.links.keep(folder, name, seen, sealed=sealed)
-        return None if made is None else signature(made) + (SEALED if sealed else LINKED)
+        tail = self._identify(folder, name, seen, known, sealed=sealed)
+        return None if tail is None else self._link(folder, name, seen, tail)
+
+    def _link(self, folder: int, name: str, seen: os.stat_result, tail: bytes) -> Record | None:
+        made = self._objects.links.keep(folder, name, seen, content_id(signature(seen) + tail))
+        if made is None:
+            return None
+        self._linked_some = self._linked_some or made is not seen
+        return signature(made) + tail
+
+    def _identify(
+        self, folder: int, name: str, seen: os.stat_result, known: Record | None, *, sealed: bool
+    ) -> bytes | None:
+        """What names the content of a file that is linked; None if the file changes meanwhile."""
+        tail = b"" if known is None else known[WIDTH:]
+        if known is not None and is_unread(tail) and _is_continued(known, seen, sealed=tail[:1] == SEALED):
+            if not _is_suspect(known, seen):
+                return tail
+            self._objects.links.drop(content_id(known))
+            return tail[:1] + seen.st_ctime_ns.to_bytes(8, "big", signed=True)
+        if seen.st_size > self._left:
+            return SEALED if sealed else LINKED
+        self._left -= seen.st_size
+        descriptor = os.open(name, _READ, dir_fd=folder)
+        try:
+            digest = copy_descriptor(descriptor, None) or ""
+            if _differ(os.fstat(descriptor), seen):
+                return None
+        finally:
+            os.close(descriptor)
+        return LINKED + bytes.fromhex(digest)[:MARK]
 
     def _unreadable(
         self, folder: int, name: str, seen: os.stat_result, known: Record | None, error: OSError | Unreadable
@@ -156,15 +206,15 @@ class Keeper:
         """A file that may not be read can be linked by its owner, and is what it was if it was not written to."""
         head = signature(seen)
         if not modes.S_ISREG(seen.st_mode):
-            return bare(seen.st_mode), ""
+            return bare(seen), ""
         if known is not None and len(known) > WIDTH and same_content(known, head):
             return head + known[WIDTH:], ""
         try:
-            made = self._objects.links.keep(folder, name, seen)
+            made = self._link(folder, name, seen, LINKED)
         except StoreError:
             made = None
         if made is not None:
-            return signature(made) + LINKED, ""
+            return made, ""
         return head, (error.strerror or "it cannot be read") if isinstance(error, OSError) else str(error)
 
     def _settled(self, found: os.stat_result) -> bytes:
@@ -174,6 +224,19 @@ class Keeper:
     def _is_recent(self, moment: int) -> bool:
         coarse = moment % _SECOND == 0
         return moment >= self._now - (_COARSE if coarse else _TICK)
+
+
+def _is_continued(known: Record, seen: os.stat_result, *, sealed: bool) -> bool:
+    """Whether it is the file that was linked, with the size and, where that says something, the mtime it had."""
+    _, size, mtime, _, inode, _, _ = HEAD.unpack(known[:WIDTH])
+    return (size, inode) == (seen.st_size, seen.st_ino) and (sealed or mtime == seen.st_mtime_ns)
+
+
+def _is_suspect(known: Record, seen: os.stat_result) -> bool:
+    """Whether the ctime of a file that was not read has moved though nothing else did: perhaps its content has."""
+    mode, _, mtime, ctime, _, user, group = HEAD.unpack(known[:WIDTH])
+    same = (mode, mtime, user, group) == (seen.st_mode, seen.st_mtime_ns, seen.st_uid, seen.st_gid)
+    return same and ctime != seen.st_ctime_ns
 
 
 def _differ(one: os.stat_result, other: os.stat_result) -> bool:

@@ -12,19 +12,30 @@ from contextlib import suppress
 from pathlib import Path
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from lmagent.undo.copies import CREATE, write_all
 from lmagent.undo.failures import store_error
-from lmagent.undo.records import HEAD, LINKED, SEALED, WIDTH, Tree, content_id
+from lmagent.undo.records import HEAD, WIDTH, Record, Tree, content_id, is_link
 
-VERSION = 1
+VERSION = 2
 _CRC = 4
 
 
-class _Content(Struct, frozen=True):
-    version: int
-    tree: Tree
+class State(Struct, frozen=True):
+    """What one walk found.
+
+    Attributes:
+        tree: the records.
+        paths: what was looked at; None for the whole workspace.
+        blind: folders that could not be looked into, and why.
+        version: of the form of all this.
+    """
+
+    tree: Tree = field(default_factory=dict[str, dict[str, Record]])
+    paths: tuple[str, ...] | None = None
+    blind: dict[str, str] = field(default_factory=dict[str, str])
+    version: int = VERSION
 
 
 Mark = tuple[int, int, int]
@@ -43,47 +54,66 @@ class Manifest:
 
     def mark(self) -> Mark | None:
         """Which file is there now; None if there is none."""
-        try:
-            found = os.stat(self._path)
-        except OSError:
-            return None
-        return found.st_ino, found.st_size, found.st_mtime_ns
+        return mark_of(self._path)
 
-    def load(self) -> Tree:
-        """The tree, or an empty one."""
-        try:
-            data = self._path.read_bytes()
-            if int.from_bytes(data[:_CRC], "big") != zlib.crc32(data[_CRC:]):
-                return {}
-            content = msgspec.msgpack.decode(memoryview(data)[_CRC:], type=_Content)
-        except (OSError, ValueError):
-            return {}
-        if content.version != VERSION or not all(
-            len(record) >= WIDTH for names in content.tree.values() for record in names.values()
-        ):
-            return {}
-        return content.tree
+    def load(self) -> State:
+        """What was saved, or nothing."""
+        return read_state(self._path) or State()
 
-    def save(self, tree: Tree) -> None:
+    def save(self, state: State) -> None:
         """Replace the manifest; the caller holds the lock.
 
         Raises:
             StoreError: it cannot be written; the old one is still there.
         """
-        body = msgspec.msgpack.encode(_Content(VERSION, tree))
         beside = self._path.with_name(f"manifest.{os.urandom(6).hex()}.new")
         try:
-            descriptor = os.open(beside, CREATE, 0o600)
-            try:
-                write_all(descriptor, zlib.crc32(body).to_bytes(_CRC, "big"))
-                write_all(descriptor, body)
-            finally:
-                os.close(descriptor)
+            write_state(beside, state)
             os.replace(beside, self._path)
         except OSError as error:
             with suppress(OSError):
                 os.unlink(beside)
             raise store_error(error, self._path.parent) from error
+
+
+def mark_of(path: Path) -> Mark | None:
+    """Which file is at a path."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def read_state(path: Path) -> State | None:
+    """A state from its file; None where there is none that is whole and of this version."""
+    try:
+        data = path.read_bytes()
+        if int.from_bytes(data[:_CRC], "big") != zlib.crc32(data[_CRC:]):
+            return None
+        state = msgspec.msgpack.decode(memoryview(data)[_CRC:], type=State)
+    except (OSError, ValueError):
+        return None
+    if state.version != VERSION or not all(
+        len(record) >= WIDTH for names in state.tree.values() for record in names.values()
+    ):
+        return None
+    return state
+
+
+def write_state(path: Path, state: State) -> None:
+    """Write a new file.
+
+    Raises:
+        OSError: it cannot be written; a part of it may be there.
+    """
+    body = msgspec.msgpack.encode(state)
+    descriptor = os.open(path, CREATE, 0o600)
+    try:
+        write_all(descriptor, zlib.crc32(body).to_bytes(_CRC, "big"))
+        write_all(descriptor, body)
+    finally:
+        os.close(descriptor)
 
 
 def without_missing(tree: Tree, there: dict[str, int]) -> Tree:
@@ -93,9 +123,7 @@ def without_missing(tree: Tree, there: dict[str, int]) -> Tree:
         missing = dict[str, bytes]()
         for name, record in names.items():
             content = content_id(record) if len(record) > WIDTH else ""
-            if content and there.get(content) != (
-                -1 if record[WIDTH:] in (LINKED, SEALED) else HEAD.unpack(record[:WIDTH])[1]
-            ):
+            if content and there.get(content) != (-1 if is_link(record[WIDTH:]) else HEAD.unpack(record[:WIDTH])[1]):
                 missing[name] = record[:WIDTH]
         checked[folder] = names | missing if missing else names
     return checked

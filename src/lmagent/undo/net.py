@@ -10,10 +10,13 @@ from msgspec import Struct
 
 from lmagent.core.changes import Change, PathState, Refusal
 from lmagent.undo.compare import NOT_KEPT
+from lmagent.undo.links import LINK
 from lmagent.undo.names import is_path
+from lmagent.undo.records import equal_contents
 
 CHANGED_SINCE = "it was changed since by somebody else"
-_ID = re.compile("([0-9a-f]{64}|link:[0-9a-f]{1,16}-[0-9a-f]{1,16}-([0-9a-f]{1,16}|any))?")
+_ID = re.compile(f"([0-9a-f]{{64}}|{LINK})?")
+_LAST = 0xFFFF_FFFF
 
 
 class Wish(Struct, frozen=True):
@@ -24,12 +27,14 @@ class Wish(Struct, frozen=True):
         have: what it should be now.
         want: what it should be afterwards.
         lost: what to say when the wished content is not there.
+        hollow: what was in the folder cannot be restored, and why; else empty.
     """
 
     path: str
     have: PathState | None
     want: PathState | None
     lost: str = NOT_KEPT
+    hollow: str = ""
 
 
 def net(
@@ -66,27 +71,31 @@ def same(one: PathState | None, other: PathState | None) -> bool:
         return one is other
     if (one.kind, one.mode, one.target) != (other.kind, other.mode, other.target):
         return False
-    if one.kind != "file" or (one.sha256 and one.sha256 == other.sha256):
-        return True
-    hashes = one.sha256 and other.sha256 and not (one.sha256 + other.sha256).count("link:")
-    return not hashes and (one.size, one.mtime) == (other.size, other.mtime)
+    if any(-1 not in pair and pair[0] != pair[1] for pair in ((one.uid, other.uid), (one.gid, other.gid))):
+        return False
+    equal = True if one.kind != "file" else equal_contents(one.sha256, other.sha256)
+    return (one.size, one.mtime) == (other.size, other.mtime) if equal is None else equal
 
 
 def _fold(path: str, changes: Sequence[Change], to: Literal["before", "after"]) -> tuple[Wish, bool]:
     """The changes are in the order in which they are gone through: newest first to take back."""
-    have, want, lost = _sides(changes[0], to)
+    have, want, reason = _sides(changes[0], to)
+    broken = False
     for change in changes[1:]:
-        near, far, reason = _sides(change, to)
-        if not same(near, want):
-            return Wish(path, have, want, lost), True
-        want, lost = far, reason
-    return Wish(path, have, want, lost), False
+        near, far, other = _sides(change, to)
+        if broken := not same(near, want):
+            break
+        want, reason = far, other
+    if want is not None and want.kind == "folder":
+        return Wish(path, have, want, hollow=reason), broken
+    fallback = NOT_KEPT if to == "before" else "its later content was not kept"
+    return Wish(path, have, want, reason or fallback), broken
 
 
 def _sides(change: Change, to: Literal["before", "after"]) -> tuple[PathState | None, PathState | None, str]:
     if to == "before":
-        return change.after, change.before, change.lost or NOT_KEPT
-    return change.before, change.after, "its later content was not kept"
+        return change.after, change.before, change.lost
+    return change.before, change.after, ""
 
 
 def _is_sound(path: str, changes: Sequence[Change], hidden: Collection[str]) -> bool:
@@ -95,5 +104,9 @@ def _is_sound(path: str, changes: Sequence[Change], hidden: Collection[str]) -> 
         return False
     states = [state for change in changes for state in (change.before, change.after) if state is not None]
     return all(
-        _ID.fullmatch(state.sha256) and 0 <= state.mode <= 0o7777 and "\0" not in state.target for state in states
+        _ID.fullmatch(state.sha256)
+        and 0 <= state.mode <= 0o7777
+        and all(-1 <= number <= _LAST for number in (state.uid, state.gid))
+        and "\0" not in state.target
+        for state in states
     )

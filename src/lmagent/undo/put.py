@@ -6,6 +6,7 @@ over it. That name is made from its own, so that what a crash left behind is fou
 
 from __future__ import annotations
 
+import errno
 import os
 import stat as modes
 import time
@@ -22,6 +23,8 @@ Source = Callable[[int, str], None]
 """(folder, name) -> makes a new file of that name there; FileExistsError if there is one."""
 
 _OWN = 0o700
+_NOT_ALLOWED = (errno.EPERM, errno.EACCES, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS)
+"""What chown says where it is not allowed; EINVAL of a number that a user namespace does not know."""
 TEMPORARY = ".lmagent-undo-"
 
 
@@ -29,13 +32,13 @@ class Changed(Exception):
     """Somebody changed the path between the look at it and now."""
 
 
-def put_file(folder: int, name: str, want: PathState, found: os.stat_result | None, source: Source) -> None:
-    """Put a file in its place, whole or not at all.
+def put_file(folder: int, name: str, want: PathState, found: os.stat_result | None, source: Source) -> str:
+    """Put a file in its place, whole or not at all. Returns what `set_owner` does.
 
     Args:
         folder: descriptor of its folder.
         name: its name.
-        want: its mode and time.
+        want: its mode, time and owner.
         found: what is there and may be replaced.
         source: writes its content.
 
@@ -45,23 +48,27 @@ def put_file(folder: int, name: str, want: PathState, found: os.stat_result | No
     """
     with _beside(folder, name) as temporary:
         _anew(folder, temporary, lambda: source(folder, temporary))
+        missing = set_owner(folder, temporary, want)
         set_times(folder, temporary, want.mtime)
         set_mode(folder, temporary, want.mode)
         _confirm(folder, name, found)
         os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    return missing
 
 
-def put_link(folder: int, name: str, want: PathState, found: os.stat_result | None) -> None:
-    """Put a symbolic link in its place; arguments and errors as `put_file`."""
+def put_link(folder: int, name: str, want: PathState, found: os.stat_result | None) -> str:
+    """Put a symbolic link in its place; arguments, result and errors as `put_file`."""
     with _beside(folder, name) as temporary:
         _anew(folder, temporary, lambda: os.symlink(unescaped(want.target), temporary, dir_fd=folder))
+        missing = set_owner(folder, temporary, want)
         set_times(folder, temporary, want.mtime)
         _confirm(folder, name, found)
         os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    return missing
 
 
 def make_folder(folder: int, name: str, want: PathState) -> None:
-    """Make a folder that can be worked in; it gets its mode when its content is there.
+    """Make a folder that can be worked in; it gets its mode and its owner when its content is there.
 
     Raises:
         OSError: it cannot be made, or something is there.
@@ -90,6 +97,38 @@ def remove(folder: int, name: str, found: os.stat_result) -> None:
 def set_times(folder: int, name: str, mtime: int) -> None:
     """Set the modification time, in nanoseconds; of a link its own."""
     os.utime(name, ns=(time.time_ns(), mtime), dir_fd=folder, follow_symlinks=False)
+
+
+def set_owner(folder: int, name: str, want: PathState) -> str:
+    """Give a path to whom it belongs, before its mode is set: that clears the set-user-id bit.
+
+    Returns:
+        Whom it cannot be given to, in words; empty where it belongs to them now.
+    """
+    found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    missing = list[str]()
+    for what, number, now in (("user", want.uid, found.st_uid), ("group", want.gid, found.st_gid)):
+        if number in (-1, now):
+            continue
+        user, group = (number, -1) if what == "user" else (-1, number)
+        try:
+            os.chown(name, user, group, dir_fd=folder, follow_symlinks=False)
+        except OSError as error:
+            if error.errno not in _NOT_ALLOWED:
+                raise
+            missing.append(f"{what} {number}")
+    return " and ".join(missing)
+
+
+def is_owned(found: os.stat_result, have: PathState, want: PathState | None) -> bool:
+    """Whether a path belongs to one of the two sides, as far as this user could tell: what he may not give away comes
+    back as his own."""
+    sides = [have] if want is None else [have, want]
+    root, groups = os.geteuid() == 0, {os.getegid(), *os.getgroups()}
+    users, owning = {side.uid for side in sides}, {side.gid for side in sides}
+    if root and -1 not in users and found.st_uid not in users:
+        return False
+    return -1 in owning or found.st_gid in owning or not (root or owning <= groups)
 
 
 def _confirm(folder: int, name: str, found: os.stat_result | None) -> None:

@@ -21,9 +21,9 @@ from lmagent.core.changes import PathState, Refusal, Restored
 from lmagent.undo.names import escaped
 from lmagent.undo.net import CHANGED_SINCE, Wish
 from lmagent.undo.objects import Damaged, Objects
-from lmagent.undo.put import Changed, make_folder, put_file, put_link, remove, set_times
+from lmagent.undo.put import Changed, is_owned, make_folder, put_file, put_link, remove, set_owner, set_times
 from lmagent.undo.reach import Reach, set_mode
-from lmagent.undo.records import kind_of, link_id
+from lmagent.undo.records import equal_contents, kind_of, link_id
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _OWN = 0o700
@@ -99,6 +99,8 @@ class Restore:
             with self._told(step.wish):
                 self._settle(step)
                 self._done.append(step.wish.path)
+                if step.wish.hollow:
+                    self._refused.append(Refusal(step.wish.path, step.wish.hollow))
         return Restored(tuple(sorted(self._done)), tuple(sorted(self._refused, key=lambda one: one.path)))
 
     @contextmanager
@@ -126,12 +128,14 @@ class Restore:
             if have is not None and not _is_retyped(have, want):
                 raise _Refused(CHANGED_SINCE)
             return self._able(_Step(wish, None))
-        if have is not None and self._is(wish.path, found, have):
+        if have is not None and self._is(wish.path, found, have, want):
             return self._able(_Step(wish, found, not _is_same_content(have, want)))
-        if want is None or not self._is(wish.path, found, want):
+        if want is None or not self._is(wish.path, found, want, have):
             raise _Refused(CHANGED_SINCE)
         if want.kind == "folder" and self._reach.mode(wish.path, found) != want.mode:  # of a restore that was cut off
             return _Step(wish, found)
+        if wish.hollow:
+            self._refused.append(Refusal(wish.path, wish.hollow))
         return None
 
     def _able(self, step: _Step) -> _Step:
@@ -148,9 +152,10 @@ class Restore:
                 raise
             return None
 
-    def _is(self, path: str, found: os.stat_result, state: PathState) -> bool:
-        """Whether what was found is in a state. Its time does not matter where the content can be compared."""
-        if kind_of(found.st_mode) != state.kind:
+    def _is(self, path: str, found: os.stat_result, state: PathState, other: PathState | None) -> bool:
+        """Whether what was found is in a state. Its time does not matter where the content can be compared, nor on
+        which side its owner is, which is set first."""
+        if kind_of(found.st_mode) != state.kind or not is_owned(found, state, other):
             return False
         if state.kind == "link":
             target = self._reach.at(path, lambda folder, name: os.readlink(name, dir_fd=folder))
@@ -194,11 +199,15 @@ class Restore:
             if found is None:
                 self._reach.at(path, lambda folder, name: make_folder(folder, name, want))
         elif want.kind == "link":
-            self._reach.at(path, lambda folder, name: put_link(folder, name, want, found))
+            self._tell(path, self._reach.at(path, lambda folder, name: put_link(folder, name, want, found)))
         elif step.content or found is None or not self._is_only_ours(found, want):
             self._put_file(path, want, found)
         else:
-            self._reach.at(path, lambda folder, name: _set_meta(folder, name, want))
+            self._tell(path, self._reach.at(path, lambda folder, name: _set_meta(folder, name, want)))
+
+    def _tell(self, path: str, missing: str) -> None:
+        if missing:
+            self._refused.append(Refusal(path, f"it is back, but this user may not give it to {missing}"))
 
     def _is_only_ours(self, found: os.stat_result, want: PathState) -> bool:
         """Whether mode and time of a file may be set where it is: no other name of it must be left as it is."""
@@ -218,7 +227,7 @@ class Restore:
             def source(folder: int, name: str) -> None:
                 self._objects.write_to(want.sha256, folder, name)
 
-            self._reach.at(path, lambda folder, name: put_file(folder, name, want, found, source))
+            self._tell(path, self._reach.at(path, lambda folder, name: put_file(folder, name, want, found, source)))
         if key is not None:
             self._written.setdefault(key, path)
 
@@ -238,26 +247,31 @@ class Restore:
         return True
 
     def _settle(self, step: _Step) -> None:
-        """Give a folder its mode, now that nothing more is done in it."""
+        """Give a folder its owner and its mode, now that nothing more is done in it."""
         path, want = step.wish.path, step.wish.want
         if want is None or want.kind != "folder":
             return
         self._reach.opened.pop(path, None)
+        self._tell(path, self._reach.at(path, lambda folder, name: set_owner(folder, name, want)))
         self._reach.at(path, lambda folder, name: set_mode(folder, name, want.mode))
 
 
-def _set_meta(folder: int, name: str, want: PathState) -> None:
-    """Time first: with the old mode, a restore that is cut off here is known for what it is."""
+def _set_meta(folder: int, name: str, want: PathState) -> str:
+    """Mode last: with the old one, a restore that is cut off here is known for what it is. Returns what `set_owner`
+    does."""
+    missing = set_owner(folder, name, want)
     set_times(folder, name, want.mtime)
     set_mode(folder, name, want.mode)
+    return missing
 
 
 def _is_same_content(have: PathState, want: PathState | None) -> bool:
     if want is None or have.kind != "file" or want.kind != "file":
         return False
-    if (have.sha256, have.size) != (want.sha256, want.size):
+    if have.size != want.size:
         return False
-    return bool(have.sha256) or have.mtime == want.mtime
+    equal = equal_contents(have.sha256, want.sha256)
+    return have.sha256 == want.sha256 and have.mtime == want.mtime if equal is None else equal
 
 
 def _is_retyped(have: PathState, want: PathState) -> bool:

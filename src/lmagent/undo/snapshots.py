@@ -16,17 +16,18 @@ import anyio.to_thread
 from lmagent.core.changes import Change, Refusal, Restored
 from lmagent.core.errors import StoreError, WorkspaceError
 from lmagent.undo.collect import collect
-from lmagent.undo.compare import differences, same_tree
+from lmagent.undo.compare import NOT_KEPT, differences, same_tree
 from lmagent.undo.keep import Keeper
 from lmagent.undo.limits import Limits
 from lmagent.undo.lock import StoreLock
-from lmagent.undo.manifest import Manifest, Mark, without_missing
+from lmagent.undo.manifest import Manifest, Mark, State, without_missing
 from lmagent.undo.names import escaped
 from lmagent.undo.net import net
-from lmagent.undo.objects import Objects
+from lmagent.undo.objects import CHANGED, Objects
 from lmagent.undo.reach import Reach
-from lmagent.undo.records import WIDTH, Tree, content_id
+from lmagent.undo.records import WIDTH, Record, Tree, content_id
 from lmagent.undo.restore import Restore
+from lmagent.undo.running import Running
 from lmagent.undo.scan import Scan, Taken
 
 _DEFAULT = Limits()
@@ -35,6 +36,8 @@ _CALLS = 64
 _OURS = ".lmagent"
 
 _Paths = tuple[str, ...] | None
+_Key = tuple[_Paths, str]
+"""The paths as they were given, and the call."""
 
 
 class WorkspaceSnapshots:
@@ -71,30 +74,44 @@ class WorkspaceSnapshots:
         self._hidden = [_OURS, *(path for each in (folder, *exclude) if (path := self._inside(os.fspath(each))))]
         self._objects = Objects(folder, limits.total_max)
         self._manifest = Manifest(folder / "manifest")
+        self._running = Running(folder / "running", folder / "manifest")
         self._lock = StoreLock(folder)
         self._busy = threading.Lock()
         self._known = Tree()
-        self._saved: Tree | None = None
+        self._saved: State | None = None
         self._mark: Mark | None = None
-        self._states = OrderedDict[_Paths, tuple[_Paths, Taken]]()
+        self._states = OrderedDict[_Key, tuple[_Paths, Taken]]()
 
-    async def before(self, paths: Sequence[str] | None = None) -> Sequence[Refusal]:
+    async def before(self, paths: Sequence[str] | None = None, call: str = "") -> Sequence[Refusal]:
         """Keep a state; see the port. A path outside the workspace is refused.
 
         Raises:
             StoreError: nothing can be kept; nothing was recorded.
             WorkspaceError: the workspace cannot be opened.
         """
-        return await anyio.to_thread.run_sync(self._before, _key(paths))
+        return await anyio.to_thread.run_sync(self._before, _key(paths), call)
 
-    async def after(self, paths: Sequence[str] | None = None) -> Sequence[Change]:
+    async def after(self, paths: Sequence[str] | None = None, call: str = "") -> Sequence[Change]:
         """What changed; see the port. New contents that cannot be kept make no error: they cannot be done again.
 
         Raises:
             ValueError: there was no `before` with these paths.
             WorkspaceError: the workspace cannot be opened.
         """
-        return await anyio.to_thread.run_sync(self._after, _key(paths))
+        return await anyio.to_thread.run_sync(self._after, _key(paths), call)
+
+    async def interrupted(self, call: str) -> Sequence[Change]:
+        """What changed since the `before` of a call whose process died; see the port.
+
+        Raises:
+            StoreError: the store cannot be opened.
+            WorkspaceError: the workspace cannot be opened.
+        """
+        return await anyio.to_thread.run_sync(self._interrupted, call)
+
+    async def forget(self, call: str) -> None:
+        """Drop the state before a call; see the port."""
+        await anyio.to_thread.run_sync(self._forget, call)
 
     async def restore(self, changes: Sequence[Change], to: Literal["before", "after"]) -> Restored:
         """Bring paths to one side; see the port.
@@ -130,24 +147,50 @@ class WorkspaceSnapshots:
             self._states.clear()
             self._lock.leave()
 
-    def _before(self, paths: _Paths) -> Sequence[Refusal]:
+    def _before(self, paths: _Paths, call: str) -> Sequence[Refusal]:
         with self._busy:
             self._lock.enter()
             resolved, outside = self._resolve(paths)
             taken = self._take(resolved, None)
-            self._states[paths] = resolved, taken
-            self._states.move_to_end(paths)
+            if call:
+                self._running.keep(
+                    call, State(taken.tree, resolved, taken.blind), self._mark if resolved is None else None
+                )
+            self._states[paths, call] = resolved, taken
+            self._states.move_to_end((paths, call))
             while len(self._states) > _CALLS:
                 self._states.popitem(last=False)
             return [*outside, *taken.refusals]
 
-    def _after(self, paths: _Paths) -> Sequence[Change]:
+    def _after(self, paths: _Paths, call: str) -> Sequence[Change]:
         with self._busy:
-            if paths not in self._states:
+            if (paths, call) not in self._states:
                 raise ValueError("after() without before() of the same paths")
-            resolved, before = self._states[paths]
+            resolved, before = self._states[paths, call]
             taken = self._take(resolved, before)
-            return differences(before, taken, self._objects.has)
+            return differences(before, taken, self._loss)
+
+    def _interrupted(self, call: str) -> Sequence[Change]:
+        with self._busy:
+            self._lock.enter()
+            state = self._running.load(call)
+            if state is None:
+                return []
+            before = Taken(state.tree, state.blind)
+            return differences(before, self._take(state.paths, before), self._loss)
+
+    def _forget(self, call: str) -> None:
+        with self._busy:
+            self._running.forget(call)
+            for key in [key for key in self._states if key[1] == call]:
+                del self._states[key]
+
+    def _loss(self, was: Record, now: Record | None) -> str:
+        """Why what a file held is lost; empty where it is not."""
+        content = content_id(was)
+        if not content:
+            return NOT_KEPT
+        return CHANGED if content.startswith("link:") and self._objects.links.is_lost(was, now) else ""
 
     def _restore(self, changes: Sequence[Change], to: Literal["before", "after"]) -> Restored:
         with self._busy:
@@ -168,7 +211,8 @@ class WorkspaceSnapshots:
             with self._lock.only_user() as only:
                 if not only:
                     return 0
-                trees = [self._known, self._manifest.load(), *(taken.tree for _, taken in self._states.values())]
+                trees = [self._known, self._manifest.load().tree, *(taken.tree for _, taken in self._states.values())]
+                trees += [state.tree for state in self._running.states()]
                 held = {content for tree in trees for content in _contents(tree)}
                 return collect(self._objects, keep | held, self._limits.total_max)
 
@@ -180,11 +224,12 @@ class WorkspaceSnapshots:
         keeper = Keeper(self._objects, self._limits, strict=first)
         shut, breathe = (None, anyio.from_thread.check_cancelled) if before is None else (before.blind, _nothing)
         scan = Scan(self._workspace, keeper, self._known, self._limits, self._hidden, shut, breathe)
-        if paths is not None:
-            return scan.some(paths)
-        taken = scan.everything()
-        self._known = taken.tree
-        self._save(first)
+        taken = scan.everything() if paths is None else scan.some(paths)
+        if first:
+            keeper.settle()
+        if paths is None:
+            self._known = taken.tree
+            self._save(State(taken.tree, None, taken.blind), strict=first)
         return taken
 
     def _load(self) -> None:
@@ -192,18 +237,22 @@ class WorkspaceSnapshots:
         mark = self._manifest.mark()
         if self._saved is not None and mark == self._mark:
             return
-        tree = self._manifest.load()
+        state = self._manifest.load()
         there = self._objects.survey()
-        self._known, self._saved, self._mark = without_missing(tree, there), tree, mark
+        self._known, self._saved, self._mark = without_missing(state.tree, there), state, mark
 
-    def _save(self, strict: bool) -> None:
-        if self._saved is not None and self._mark is not None and same_tree(self._known, self._saved):
+    def _save(self, state: State, *, strict: bool) -> None:
+        """Write the manifest, unless it is the same; `_mark` is that of the file that holds this state, or None."""
+        saved = self._saved
+        known = saved is not None and self._mark is not None and state.blind == saved.blind
+        if known and saved is not None and same_tree(state.tree, saved.tree):
             return
+        self._mark = None
         try:
             with self._lock.alone():
-                self._manifest.save(self._known)
+                self._manifest.save(state)
                 self._mark = self._manifest.mark()
-            self._saved = self._known
+            self._saved = state
         except StoreError:
             if strict:
                 raise
