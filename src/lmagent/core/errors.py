@@ -125,6 +125,10 @@ class ServerFailure(ProviderError):
     """429, 5xx, or an error reported inside a stream."""
 
 
+class ModelLoading(ServerFailure):
+    """The server is up and loads the model: it answers as soon as that is done, and not before."""
+
+
 class SandboxError(LmagentError):
     """There is no sandbox that holds, or it failed; nothing was run."""
 

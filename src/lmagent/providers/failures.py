@@ -11,6 +11,7 @@ from lmagent.core.errors import (
     AuthError,
     BadReply,
     ContextOverflow,
+    ModelLoading,
     ModelNotFound,
     ProviderError,
     ServerFailure,
@@ -29,6 +30,9 @@ _NO_MODEL = re.compile(
     r"|no models? (is |are )?loaded|invalid model|unknown model|no such model|not a valid model|model_not_found"
     r"|pull(ing)? it first|model is required",
     re.IGNORECASE,
+)
+_LOADING = re.compile(
+    r"\bloading\b.{0,40}\bmodel|\bmodel\b.{0,40}\b(is )?(still )?(being )?load(ing|ed)\b", re.IGNORECASE
 )
 _SECRET = re.compile(r"\b(sk-|Bearer\s+)[A-Za-z0-9_\-.*]{6,}")
 _LOOK_AT_URL = "check LLM_URL: it should be the server's base URL, for example http://localhost:1234/v1"
@@ -198,6 +202,8 @@ def _by_code(code: int, text: str, url: str, wait: float | None) -> ProviderErro
         )
     if code == 402:
         return ProviderError(f"{host} wants payment: {text}", fix="add credit to the account, or use another model")
+    if code == 503 and _LOADING.search(text):
+        return ModelLoading(f"{host} is still loading the model: {text}", fix="wait until it is loaded", retryable=True)
     if code in RETRYABLE or code >= 500:
         return ServerFailure(
             f"{host} failed (HTTP {code}): {text}",

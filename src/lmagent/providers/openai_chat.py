@@ -9,8 +9,8 @@ from contextlib import aclosing
 
 import anyio
 
-from lmagent.core.errors import BadReply, ProviderError, ServerFailure
-from lmagent.core.model import ModelEvent, ModelRequest, Retrying, TextChunk, ThinkingChunk, ToolSpec
+from lmagent.core.errors import BadReply, ModelLoading, ProviderError, ServerFailure
+from lmagent.core.model import ModelEvent, ModelRequest, Progress, Retrying, TextChunk, ThinkingChunk, ToolSpec
 from lmagent.core.ports import Clock
 from lmagent.providers import jsontext
 from lmagent.providers.assemble import Assembler, ErrorChunk
@@ -30,6 +30,9 @@ LONG_TAIL = 30.0
 """The same where the finish reason came along with content: some servers send one with every chunk."""
 DRAIN = 0.25
 """The same after `[DONE]`: read to its end, a connection can be used again."""
+
+LOADING = 2.0
+"""Seconds between two tries while the server loads the model, which may take as long as the first byte may."""
 
 _ERROR_BODY = 256 * 1024
 _PLAIN_BODY = 64 * 1024 * 1024
@@ -94,7 +97,7 @@ class OpenAIChat:
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """See `lmagent.core.ports.Provider`."""
-        attempt = 1
+        attempt, begun, loads = 1, self._clock.monotonic(), False
         while True:
             shown = False
             try:
@@ -104,6 +107,13 @@ class OpenAIChat:
                         yield event
                 return
             except _Adapted:
+                continue
+            except ModelLoading as failure:
+                if self._clock.monotonic() - begun >= self._timeouts.first_byte:
+                    raise
+                yield Progress() if loads else Retrying(reason=failure.message, attempt=attempt, delay=LOADING)
+                loads = True
+                await self._clock.sleep(LOADING)
                 continue
             except ProviderError as failure:
                 failure.partial = shown
