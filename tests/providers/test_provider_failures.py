@@ -15,6 +15,7 @@ from lmagent.core.errors import (
     AuthError,
     BadReply,
     ContextOverflow,
+    ModelLoading,
     ModelNotFound,
     ProviderError,
     ServerFailure,
@@ -111,7 +112,7 @@ CASES: dict[str, tuple[int, Any, type[ProviderError], str, bool]] = {
     "timeout": (408, b"", ServerFailure, "408", True),
     "conflict": (409, {"error": "loading"}, ServerFailure, "loading", True),
     "internal": (500, {"error": {"message": "CUDA out of memory"}}, ServerFailure, "CUDA out of memory", True),
-    "loading": (503, {"error": {"message": "Loading model", "type": "unavailable_error", "code": 503}}, ServerFailure, "Loading model", True),
+    "loading": (503, {"error": {"message": "Loading model", "type": "unavailable_error", "code": 503}}, ModelLoading, "Loading model", True),
     "gateway page": (502, b"<html><title>502 Bad Gateway</title></html>", ServerFailure, "502 Bad Gateway", True),
     "not implemented": (501, b"", ServerFailure, "501", False),
 }  # fmt: skip
