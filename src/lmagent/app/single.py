@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -50,6 +49,8 @@ class AllSeen(Mapping[str, FileMark]):
         target = self._workspace / path
         if not target.is_file():
             raise KeyError(path)
+        import hashlib
+
         return FileMark(hashlib.sha256(target.read_bytes()).hexdigest(), False)
 
     def __iter__(self) -> Iterator[str]:

@@ -85,6 +85,7 @@ def _one_shot(
 
     async def do() -> int:
         host = await open_host(host_options, say=_say)
+        gc.freeze()  # what was loaded stays: no collection needs to look at it again
         gc.enable()
         try:
             session = resume or (host.latest() if latest else "")
@@ -110,6 +111,7 @@ def _chat(workspace: Path | None, resume: str, options: dict[str, Any], *, plain
 
     async def do() -> int:
         host = await open_host(host_options, say=_say)
+        gc.freeze()  # what was loaded stays: no collection needs to look at it again
         gc.enable()
         try:
             return await run_repl(host, resume=resume, plain=plain or bool(os.environ.get("NO_COLOR")))

@@ -7,7 +7,6 @@ result is new is progress.
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from typing import Literal
 
@@ -99,4 +98,6 @@ def _call_key(call: ToolCall) -> str:
 
 
 def _digest(content: str) -> str:
+    import hashlib  # it loads OpenSSL: not before the first request
+
     return hashlib.blake2b(content.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()

@@ -15,7 +15,7 @@ from lmagent.core.errors import ProviderError
 from lmagent.core.events import MessageAdded, Outcome, TurnFinished, TurnStarted
 from lmagent.core.messages import Message, Text, user
 from lmagent.core.model import Reply
-from lmagent.engine import compaction, constrain, endings, recovery
+from lmagent.engine import compaction, constrain, recovery
 from lmagent.engine.act import act
 from lmagent.engine.loopguard import Alarm, LoopGuard
 from lmagent.engine.session import Session
@@ -176,6 +176,8 @@ async def _judge(session: Session, reply: Reply, progress: Progress) -> End | No
 
 
 async def _conclude(session: Session, answer: str, progress: Progress) -> End | None:
+    from lmagent.engine import endings  # its patterns take 2 ms, which the first request need not wait for
+
     ending = endings.classify(answer, acted=progress.acted)
     match ending.kind:
         case "narration":

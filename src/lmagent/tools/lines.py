@@ -6,7 +6,6 @@ read at once; bigger ones flow through in one pass that hashes, counts and keeps
 
 from __future__ import annotations
 
-import hashlib
 import io
 import os
 from collections import deque
@@ -92,6 +91,8 @@ def _at_once(descriptor: int, offset: int, count: int) -> Window | None:
         lines.pop()
     first = _first(offset, len(lines))
     kept = [Line(line[:KEPT], len(line)) for line in lines[max(0, first - 1) : first - 1 + count]]
+    import hashlib  # it loads OpenSSL: not before the first request
+
     digest = hashlib.sha256(data).hexdigest()
     crlf = bool(lines) and ended and lines[0].endswith("\r")
     return Window(first, kept, len(lines), digest, encoding, crlf, ended)
@@ -139,6 +140,8 @@ class _Hashing(io.RawIOBase):
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
+        import hashlib
+
         self._hash = hashlib.sha256()
 
     def readable(self) -> bool:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-
 from lmagent.core.errors import ToolError
 from lmagent.core.tool import ToolContext
 from lmagent.tools.sanitize import one_line
@@ -11,6 +9,8 @@ from lmagent.tools.sanitize import one_line
 
 def sha256(data: bytes) -> str:
     """The SHA-256 of a content in hexadecimal."""
+    import hashlib  # it loads OpenSSL: not before the first request
+
     return hashlib.sha256(data).hexdigest()
 
 

@@ -17,7 +17,6 @@ from lmagent.core.tool import Tool, ToolContext, ToolOutput
 from lmagent.tools.collect import Collector
 from lmagent.tools.jobs import Jobs
 from lmagent.tools.sanitize import one_line
-from lmagent.tools.shell_script import command_line
 from lmagent.tools.shell_state import Learned, ShellState, learn, restore, settle
 
 LONGEST = 600
@@ -69,6 +68,8 @@ class ShellRunner:
 
     async def run(self, arguments: Shell, ctx: ToolContext) -> ToolOutput:
         """The tool."""
+        from lmagent.tools.shell_script import command_line  # its patterns are compiled with the first command
+
         _check(arguments)
         sandbox = await self._sandbox()
         state = self._state(ctx.session)

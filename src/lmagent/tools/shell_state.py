@@ -15,9 +15,8 @@ from msgspec import Struct, field
 
 from lmagent.core.events import DurableEvent, ToolFinished
 from lmagent.tools.sanitize import one_line
-from lmagent.tools.shell_script import MARK, command_line, exported
 
-__all__ = ["MOST", "Learned", "ShellState", "command_line", "learn", "restore", "settle"]
+__all__ = ["MOST", "Learned", "ShellState", "learn", "restore", "settle"]
 
 LIMIT = 64 << 10
 """Bytes of exported variables that are carried on; with more, the earlier ones stay."""
@@ -69,6 +68,8 @@ def learn(state: ShellState, report: bytes, root: str, base: Mapping[str, str]) 
         root: the workspace's path inside.
         base: the environment that it was given without exports.
     """
+    from lmagent.tools.shell_script import exported
+
     fields = report.split(b"\0", 4)  # what comes after is a second report, of the same
     if len(fields) < 4:
         return Learned()
@@ -96,6 +97,8 @@ def _move(state: ShellState, logical: str, real: str, root: str) -> str:
 
 def _take(state: ShellState, found: Mapping[bytes, bytes] | None, base: Mapping[str, str]) -> str:
     """Take over the variables; a remark about those that cannot be."""
+    from lmagent.tools.shell_script import MARK
+
     if found is None:
         return "the exported variables of this command are too long: the earlier ones were kept"
     names = {os.fsdecode(name): os.fsdecode(value) for name, value in found.items()}
