@@ -9,6 +9,7 @@ run        gets decoded arguments and a context; returns a ToolOutput or raises 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -124,8 +125,11 @@ class Tool(Struct, frozen=True):
 
 def argument_schema(arguments: type[msgspec.Struct] | dict[str, Any]) -> dict[str, Any]:
     """The JSON schema of a tool's arguments, flat and short: no titles, no references, no defaults."""
-    if isinstance(arguments, dict):
-        return arguments
+    return arguments if isinstance(arguments, dict) else _struct_schema(arguments)
+
+
+@lru_cache(maxsize=256)  # the catalogue is put together anew before every step, to see whether it has changed
+def _struct_schema(arguments: type[msgspec.Struct]) -> dict[str, Any]:
     (schema,), components = msgspec.json.schema_components([arguments], ref_template="{name}")
     resolved: Any = _inline(schema, components)
     resolved.setdefault("properties", {})
