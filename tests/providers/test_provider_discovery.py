@@ -5,10 +5,11 @@ from typing import Any
 
 import anyio
 import pytest
-from provider_loopback import Answer, loopback
+from provider_loopback import Answer, TestClock, loopback
 
 from lmagent.core.errors import BadReply, Unreachable
-from lmagent.providers.discovery import Candidate, FoundServer, discover, models, served_window
+from lmagent.providers.discovery import Candidate, FoundServer, discover, models
+from lmagent.providers.served import Endpoint, Served
 from lmagent.providers.transport import HttpTransport, Timeouts
 
 QUICK = Timeouts(connect=1.0, first_byte=0.5, idle=0.5)
@@ -102,9 +103,9 @@ def test_the_window_that_is_really_served_is_read(name: str) -> None:
     async def go() -> tuple[int | None, int]:
         async with loopback(otherwise, routes=routes) as server:
             transport = HttpTransport({})
-            found = await served_window(server.url, "m", transport=transport, timeouts=QUICK)
+            model = (await Served(Endpoint(server.url), transport, TestClock()).facts("m", deep=True)).model
             await transport.aclose()
-            return found, server.connections
+            return model.window if model is not None and model.trusted else None, server.connections
 
     assert anyio.run(go) == (window, 1)
 

@@ -83,6 +83,7 @@ class Generic:
 
 def _facts(entry: dict[str, Any], *, local: bool) -> ModelFacts:
     served = next((found for key in _SERVED if (found := window(entry, key))), None)
+    served = served or window(entry, "top_provider", "context_length")  # a gateway that lists as OpenRouter does
     possible = next((found for key in _POSSIBLE if (found := window(entry, key))), None)
     proof: Proof = "none"
     if served:

@@ -36,6 +36,7 @@ class LlamaCpp:
         return (
             seen.owner() == "llamacpp"
             or isinstance(props.get("default_generation_settings"), dict)
+            or isinstance(props.get("total_slots"), int)
             or (props.get("role") == "router" and "build_info" in props)
         )
 

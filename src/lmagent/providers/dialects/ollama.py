@@ -35,11 +35,12 @@ class Ollama:
     routes = (VERSION, PS, TAGS)
 
     def claims(self, seen: Seen) -> bool:
-        """By its version beside its lists; KoboldCpp imitates both and says who it is elsewhere."""
+        """By its version, or its models' owner, beside its lists; KoboldCpp imitates it and names itself elsewhere."""
         if text(seen.answers.get("/api/extra/version"), "result"):
             return False
         lists = [mapping(seen.answers.get(path)).get("models") for path in (PS, TAGS)]
-        return bool(text(seen.answers.get(VERSION), "version")) and any(isinstance(found, list) for found in lists)
+        told = text(seen.answers.get(VERSION), "version") or seen.owner() == "library"
+        return bool(told) and any(isinstance(found, list) for found in lists)
 
     async def read(self, seen: Seen, ask: Ask, model: str) -> ServerFacts:
         """The chosen model is asked about once more."""
