@@ -151,7 +151,7 @@ class OpenAIChat:
     ) -> AsyncGenerator[ModelEvent]:
         assembler = Assembler(lambda: self._clock.monotonic() - begun, callable_tools(request))
         first: float | None = None
-        payloads = _payloads(response, assembler, self.url)
+        payloads = self._batches(response, assembler)
         async with aclosing(payloads):
             async for batch in payloads:
                 for payload in batch:
@@ -174,6 +174,10 @@ class OpenAIChat:
             total_s=total,
         )
         yield understood(reply) if request.constrain else reply
+
+    def _batches(self, response: Response, assembler: Assembler) -> AsyncGenerator[list[bytes]]:
+        """The chunks of a completion, in the batches in which they come."""
+        return _payloads(response, assembler, self.url)
 
     async def _refused(self, request: ModelRequest, response: Response) -> None:
         """Raise what a status other than 2xx stands for, or `_Adapted` if the request can be put differently."""

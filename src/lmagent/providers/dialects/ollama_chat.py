@@ -13,23 +13,24 @@ calls and usage are assembled by the same code. What differs from the common API
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence, Set
+from contextlib import aclosing
 from typing import Any
 
 import anyio
 
-from lmagent.core.errors import BadReply, ContextOverflow, ServerFailure
+from lmagent.core.errors import BadReply, ContextOverflow
 from lmagent.core.messages import Image, Message, Thinking, ToolCall, ToolResult
-from lmagent.core.model import ModelEvent, ModelRequest, TextChunk
+from lmagent.core.model import ModelRequest
 from lmagent.core.ports import Clock
 from lmagent.providers import jsontext
 from lmagent.providers.assemble import Assembler, ErrorChunk
-from lmagent.providers.constrain import schema_for, thinks, understood
+from lmagent.providers.constrain import schema_for, thinks
 from lmagent.providers.dialects.base import ServerFacts, Wishes
 from lmagent.providers.dialects.fields import entries, mapping, number, text
 from lmagent.providers.dialects.ollama import choose_window, native_extras
 from lmagent.providers.dialects.wirebody import tool_block
 from lmagent.providers.encode import BodyEncoder
-from lmagent.providers.openai_chat import DRAIN, OpenAIChat, callable_tools
+from lmagent.providers.openai_chat import DRAIN, OpenAIChat
 from lmagent.providers.retry import RetryPolicy
 from lmagent.providers.transport import Response, Timeouts, Transport, TransportError
 from lmagent.providers.urls import server_root
@@ -86,34 +87,8 @@ class OllamaChat(OpenAIChat):
             overflow.window = overflow.window or self.num_ctx  # one of the two refusals names no figure
             raise
 
-    async def _read(
-        self, request: ModelRequest, response: Response, prompt_bytes: int, begun: float
-    ) -> AsyncGenerator[ModelEvent]:
-        assembler = Assembler(lambda: self._clock.monotonic() - begun, callable_tools(request))
-        reader = NativeReader()
-        first: float | None = None
-        chunks = _prompt(response.chunks, assembler)
-        async for lines in _lines(chunks, self.url, response.headers.get("content-type", "")):
-            for line in lines:
-                events = [event for chunk in reader.chunks(line) for event in assembler.feed(chunk)]
-                if first is None and assembler.started:
-                    first = self._clock.monotonic() - begun
-                for event in events:
-                    if not (request.constrain and isinstance(event, TextChunk)):  # nobody wants to read JSON
-                        yield event
-        if not assembler.ended:
-            raise _unfinished(assembler)
-        for event in assembler.flush():
-            if not request.constrain:
-                yield event
-        total = self._clock.monotonic() - begun
-        reply = assembler.reply(
-            taken=self._encoder.call_ids(request),
-            prompt_bytes=prompt_bytes,
-            first_token_s=total if first is None else first,
-            total_s=total,
-        )
-        yield understood(reply) if request.constrain else reply
+    def _batches(self, response: Response, assembler: Assembler) -> AsyncGenerator[list[bytes]]:
+        return _chunks(response, assembler, self.url)
 
 
 # --- the request --------------------------------------------------------------------------------------------------
@@ -288,6 +263,16 @@ def _unwrapped(error: Any) -> Any:
     return error
 
 
+async def _chunks(response: Response, assembler: Assembler, url: str) -> AsyncGenerator[list[bytes]]:
+    """Each line as chunks of the common API."""
+    reader = NativeReader()
+    prompt = _prompt(response.chunks, assembler)
+    async with aclosing(_lines(prompt, url, response.headers.get("content-type", ""))) as batches:
+        async for lines in batches:
+            for line in lines:
+                yield reader.chunks(line)
+
+
 async def _prompt(chunks: AsyncIterator[bytes], assembler: Assembler) -> AsyncGenerator[bytes]:
     """The body; once the reply is complete, only what of it comes promptly."""
     while True:
@@ -327,13 +312,3 @@ def _no_reply(body: bytes, content_type: str, url: str) -> BadReply:
     from lmagent.providers import failures
 
     return failures.not_a_reply(body, content_type, url=url)
-
-
-def _unfinished(assembler: Assembler) -> BadReply | ServerFailure:
-    if assembler.chunks == 0:
-        return BadReply("the model server answered with an empty stream", fix="look at the server's log")
-    return ServerFailure(
-        "the model server's stream ended in the middle of the reply",
-        fix="look at the server's log: it may have run out of memory",
-        retryable=True,
-    )
