@@ -6,6 +6,10 @@ The server is the fake llama.cpp, which keeps prompts in its slots byte by byte 
 reads (`lmagent.testing.servers`). The main conversation has 60 steps; every tenth is followed by a question on the side
 and a turn of a second session, the thirtieth by a fork of it that works for a turn. `naive` is a client that begins
 each prompt with something that changes (the time), as many do: it is read whole at every call.
+
+With one slot, the second session's turns come while the main one's turn is running (`slots_1`): it then waits for the
+turn's end. `slots_1_between` lets it work between the turns, where one of the two must go; `slots_1_files` does the
+same on a server that can save what a slot holds (`--slot-save-path`).
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ import argparse
 import json
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +26,7 @@ import anyio
 
 from lmagent.app.wiring import HostOptions, open_host
 from lmagent.core.commands import Submit
+from lmagent.core.events import Event, StepFinished
 from lmagent.core.messages import user
 from lmagent.core.model import Reply
 from lmagent.engine.aside import ask_aside
@@ -43,7 +49,7 @@ def answer(received: Received) -> Behaviour:
         return say("Forty-two.")
     wanted = int(task.split("files ")[1].split()[0])
     done = sum(message["role"] == "tool" for message in messages[last:])
-    return call("read", path=f"{(done * 7 + len(messages)) % 60}.txt") if done < wanted else say("Read.")
+    return call("read", path=f"{(done * 7 + last) % 60}.txt") if done < wanted else say("Read.")
 
 
 async def turn(session: Session, files: int) -> None:
@@ -52,15 +58,27 @@ async def turn(session: Session, files: int) -> None:
     await run_until_idle(session)
 
 
-async def play(slots: int, steps: int, workspace: Path) -> dict[str, Any]:
-    """The whole script against a server with so many slots."""
-    with LlamaCppServer(answer, context=65536 * slots, slots=slots) as server:
+async def play(slots: int, steps: int, workspace: Path, *, files: bool = False, during: bool = False) -> dict[str, Any]:
+    """The whole script against a server with so many slots.
+
+    Args:
+        slots: how many.
+        steps: of the main conversation.
+        workspace: what is read.
+        files: the server can save what a slot holds.
+        during: the main conversation is one long turn; the second session begins to work in the middle of it.
+    """
+    with LlamaCppServer(answer, context=65536 * slots, slots=slots, slot_files=files) as server:
         host = await open_host(
             HostOptions(workspace, {"llm_url": server.base_url, "permission_mode": "auto"}), say=print
         )
         main = await host.new_session()
         second = await host.new_session()
-        for done in range(0, steps, EVERY):
+        if during:
+            await _all_at_once(main, second, steps)
+            fork = await host.fork_session(main.state.session)
+            await turn(fork, 2)
+        for done in range(0, 0 if during else steps, EVERY):
             await turn(main, EVERY - 1)
             async for event in ask_aside(main, "What is the answer?"):
                 assert isinstance(event, Reply) or event
@@ -71,13 +89,39 @@ async def play(slots: int, steps: int, workspace: Path) -> dict[str, Any]:
         await host.aclose()
         log = server.kv.log
         main_rows = [row for row in log if row.slot == 0]
+        if during:
+            main_rows = main_rows[
+                : steps + steps // EVERY
+            ]  # behind its last step and question the others had their turn
         return {
             "calls": len(log),
             "read": server.kv.read,
             "naive": sum(row.tokens for row in log),
             "ratio": round(sum(row.tokens for row in log) / server.kv.read, 1),
-            "main_evicted": sum(row.evicted > 0 for row in main_rows) if slots > 1 else server.kv.evictions,
+            "main_evicted": sum(row.evicted > 0 for row in main_rows),
         }
+
+
+async def _all_at_once(main: Session, second: Session, steps: int) -> None:
+    """The main conversation's turn, with questions on the side at every tenth step, and a second session meanwhile."""
+    reached = [anyio.Event() for _ in range(steps // EVERY)]
+
+    def watch(event: Event) -> None:
+        if isinstance(event, StepFinished) and event.step % EVERY == 0:
+            reached[event.step // EVERY - 1].set()
+
+    async def questions() -> None:
+        for number, step in enumerate(reached):
+            await step.wait()
+            if number == 0:
+                tasks.start_soon(turn, second, 2)
+            async for event in ask_aside(main, "What is the answer?"):
+                assert isinstance(event, Reply) or event
+
+    main.listen(watch)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(questions)
+        await turn(main, steps - 1)
 
 
 def main() -> int:
@@ -89,9 +133,13 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         for number in range(60):
             (Path(folder) / f"{number}.txt").write_text(f"line {number} of a file\n" * 60)
-        for slots in (1, 2, 3, 4):
-            figures[f"slots_{slots}"] = anyio.run(play, slots, steps, Path(folder))
-    shared = [figures[f"slots_{slots}"] for slots in (2, 3, 4)]
+        workspace = Path(folder)
+        figures["slots_1"] = anyio.run(partial(play, 1, steps, workspace, during=True))
+        figures["slots_1_between"] = anyio.run(play, 1, steps, workspace)
+        figures["slots_1_files"] = anyio.run(partial(play, 1, steps, workspace, files=True))
+        for slots in (2, 3, 4):
+            figures[f"slots_{slots}"] = anyio.run(play, slots, steps, workspace)
+    shared = [row for name, row in figures.items() if name != "slots_1_between"]
     figures["ok"] = all(row["ratio"] >= BAR and row["main_evicted"] == 0 for row in shared)
     print(json.dumps(figures))
     return 0 if figures["ok"] else 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import anyio
@@ -9,11 +10,15 @@ import pytest
 
 from lmagent.app.wiring import HostOptions, open_host
 from lmagent.core.commands import Submit
+from lmagent.core.events import PrefillProgress, StepFinished
 from lmagent.core.messages import user
 from lmagent.engine.aside import ask_aside
 from lmagent.engine.lane import run_until_idle
 from lmagent.engine.session import Session
-from lmagent.testing.script import say
+from lmagent.testing.engine import EngineServer
+from lmagent.testing.gguf import build_tiny_gguf
+from lmagent.testing.loopback import Received
+from lmagent.testing.script import Behaviour, call, say
 from lmagent.testing.servers.llamacpp import LlamaCppServer
 
 
@@ -42,3 +47,91 @@ def test_side_calls_forks_and_other_sessions_never_evict_the_main_conversation(t
             assert all(row.read < 400 for row in of_main[1:]), "only what is new is read"
 
     anyio.run(main)
+
+
+def reads(steps: int) -> Callable[[Received], Behaviour]:
+    """Each turn reads files one a step; a question on the side is answered at once."""
+
+    def answer(received: Received) -> Behaviour:
+        messages = received.body["messages"]
+        last = max(at for at, message in enumerate(messages) if message["role"] == "user")
+        done = sum(message["role"] == "tool" for message in messages[last:])
+        return call("read", path=f"{done}.txt") if done < steps else say("Read.")
+
+    return answer
+
+
+def test_on_one_slot_a_second_session_waits_for_the_end_of_the_turn_instead_of_evicting_it(tmp_path: Path) -> None:
+    for number in range(8):
+        (tmp_path / f"{number}.txt").write_text("a line of a file\n" * 40)
+
+    async def main() -> None:
+        with LlamaCppServer(reads(8), context=32768, slots=1) as server:
+            host = await open_host(HostOptions(tmp_path, {"llm_url": server.base_url}), say=print)
+            first, second = await host.new_session(), await host.new_session()
+            states: list[bool] = []
+            second.listen(lambda event: states.append(event.waits) if isinstance(event, PrefillProgress) else None)
+            async with anyio.create_task_group() as both:
+                both.start_soon(turn, first, "read them")
+                both.start_soon(turn, second, "read them too")
+            await host.aclose()
+            assert len(server.kv.log) == 18
+            assert server.kv.evictions == 1, "once, when the second one's turn came"
+            assert states[:2] == [True, False], "and it was told that it waits, and that it no longer does"
+
+    anyio.run(main)
+
+
+def test_on_one_slot_whose_state_can_be_saved_conversations_take_turns_without_reading_anything_again(
+    tmp_path: Path,
+) -> None:
+    async def main() -> None:
+        with LlamaCppServer(lambda _: say("A word. " * 50), context=32768, slots=1, slot_files=True) as server:
+            host = await open_host(HostOptions(tmp_path, {"llm_url": server.base_url}), say=print)
+            first, second = await host.new_session(), await host.new_session()
+            for number in range(4):
+                await turn(first, f"task {number}")
+                await turn(second, f"another {number}")
+            await host.aclose()
+            assert server.kv.evictions == 0
+            assert all(row.read < 400 for row in server.kv.log[2:]), "only what is new is read"
+
+    anyio.run(main)
+
+
+def test_a_server_that_saves_no_slots_is_asked_once(tmp_path: Path) -> None:
+    async def main() -> None:
+        with LlamaCppServer(lambda _: say("A word. " * 50), context=32768, slots=1) as server:
+            host = await open_host(HostOptions(tmp_path, {"llm_url": server.base_url}), say=print)
+            first, second = await host.new_session(), await host.new_session()
+            for number in range(3):
+                await turn(first, f"task {number}")
+                await turn(second, f"another {number}")
+            await host.aclose()
+            assert sum(received.path == "/slots/0" for received in server.requests) == 1
+
+    anyio.run(main)
+
+
+@pytest.mark.engine
+def test_the_real_engine_saves_and_restores_what_its_slot_holds(tmp_path: Path) -> None:
+    for package in ("xllamacpp", "gguf"):
+        pytest.importorskip(package, reason=f"the real engine was NOT tested: the package {package} is missing")
+    for folder in ("model", "slots", "ws"):
+        (tmp_path / folder).mkdir()
+    model = build_tiny_gguf(tmp_path / "model" / "tiny.gguf")
+
+    async def main(url: str) -> None:
+        host = await open_host(HostOptions(tmp_path / "ws", {"llm_url": url, "llm_max_tokens": 8}), say=print)
+        first, second = await host.new_session(), await host.new_session()
+        for number in range(3):
+            await turn(first, f"task {number}")
+            await turn(second, f"another {number}")
+        await host.aclose()
+        steps = [event for event in host.store.read(first.state.session) if isinstance(event, StepFinished)]
+        for step in steps[1:]:
+            assert step.usage.prompt_tokens - step.usage.cached_tokens < 200, step.usage
+
+    with EngineServer(model, slot_files=tmp_path / "slots") as engine:
+        anyio.run(main, engine.base_url)
+    assert (tmp_path / "slots" / "lmagent-0.kv").exists()

@@ -127,7 +127,7 @@ class Host(Struct):
         if wish == "true" or (model is not None and model.vision):
             from lmagent.tools.vision import vision_tool  # few models can see
 
-            self.toolbox.add(vision_tool(self.served.lane(1).stream, lambda: self.agent.model))
+            self.toolbox.add(vision_tool(self.served.lane(1, aside=True).stream, lambda: self.agent.model))
 
     def use_model(self, model: str) -> None:
         """Let new sessions begin with another model."""
@@ -249,7 +249,7 @@ class Host(Struct):
 
     def _wiring(self, session: str) -> Wiring:
         return Wiring(
-            provider=self.served.lane(len(self.sessions)),
+            provider=self.served.lane(len(self.sessions), partial(self._in_turn, session)),
             toolbox=self.toolbox,
             clock=self.clock,
             agent=self.agent,
@@ -262,6 +262,9 @@ class Host(Struct):
             traits=KeptTraits(self.settings.agent_data_dir, self.settings.endpoint),
             served_window=None if self.settings.context_window else self.served.window,
         )
+
+    def _in_turn(self, session: str) -> bool:
+        return session in self.sessions and self.sessions[session].state.turn_open
 
     def _catalogue(self, session: str) -> str:
         """The tools that are called through use_tool, for the tail: it may grow without changing the tool block."""

@@ -53,10 +53,12 @@ class PrefillProgress(Envelope, frozen=True, tag="progress"):
     Attributes:
         fraction: how much of it has been read, 0 to 1, where known.
         seconds_left: how long the rest will take, where that can be told.
+        waits: it does not yet: it is at work for another session.
     """
 
     fraction: float | None = None
     seconds_left: float | None = None
+    waits: bool = False
 
 
 class RetryScheduled(Envelope, frozen=True, tag="retrying"):

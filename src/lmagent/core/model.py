@@ -83,10 +83,12 @@ class Progress(Struct, frozen=True):
     Attributes:
         fraction: how much of the prompt has been read, 0 to 1, where known.
         seconds_left: how long the rest will take, where that can be told.
+        waits: the request is not sent yet: the server is at work for another session.
     """
 
     fraction: float | None = None
     seconds_left: float | None = None
+    waits: bool = False
 
 
 class Retrying(Struct, frozen=True):

@@ -15,7 +15,7 @@ from lmagent.core import events as ev
 from lmagent.core.messages import Text, Thinking, ToolStatus
 from lmagent.core.pace import Pace
 
-State = Literal["idle", "thinking", "running", "waiting", "retrying"]
+State = Literal["idle", "queued", "thinking", "running", "waiting", "retrying"]
 
 
 class UserBlock(Struct, frozen=True, tag_field="kind", tag="user"):
@@ -110,8 +110,11 @@ def reduce(view: View, event: ev.Event) -> View:
             return _with(view, draft=view.draft + text, state="running", progress=None)
         case ev.ThinkingDelta(text=text):
             return _with(view, thinking=view.thinking + text, state="thinking", progress=None)
+        case ev.PrefillProgress(waits=True):
+            return _with(view, state="queued", progress=None, seconds_left=None)
         case ev.PrefillProgress(fraction=fraction, seconds_left=left):
-            return _with(view, progress=fraction, seconds_left=left)
+            state = "thinking" if view.state == "queued" else view.state
+            return _with(view, state=state, progress=fraction, seconds_left=left)
         case ev.RetryScheduled():
             return _with(view, draft="", thinking="", state="retrying")
         case ev.ToolOutput():

@@ -85,8 +85,9 @@ def _show(session: Session, event: ModelEvent) -> None:
             session.emit_live(TextDelta(text=text, turn=session.state.turn))
         case ThinkingChunk(text=text):
             session.emit_live(ThinkingDelta(text=text, turn=session.state.turn))
-        case Progress(fraction=fraction, seconds_left=left):
-            session.emit_live(PrefillProgress(fraction=fraction, seconds_left=left, turn=session.state.turn))
+        case Progress(fraction=fraction, seconds_left=left, waits=waits):
+            turn = session.state.turn
+            session.emit_live(PrefillProgress(fraction=fraction, seconds_left=left, waits=waits, turn=turn))
         case Retrying(reason=reason, attempt=attempt, delay=delay):
             session.emit_live(RetryScheduled(reason=reason, attempt=attempt, delay=delay))
         case Reply():

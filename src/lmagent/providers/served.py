@@ -7,7 +7,7 @@ compared with what was sent: a reply to a prompt that was cut in silence is neve
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,21 +16,26 @@ from msgspec import Struct
 
 from lmagent.core.errors import ContextOverflow
 from lmagent.core.messages import Message, Text, Thinking, ToolCall, ToolResult
-from lmagent.core.model import ModelEvent, ModelRequest, Reply, Usage
+from lmagent.core.model import ModelEvent, ModelRequest, Progress, Reply, Usage
 from lmagent.core.ports import Clock
 from lmagent.providers.openai_chat import OpenAIChat
 from lmagent.providers.retry import RetryPolicy
 from lmagent.providers.transport import Timeouts, Transport
+from lmagent.providers.urls import is_near
 
 if TYPE_CHECKING:
     from lmagent.providers.dialects.base import ServerFacts
     from lmagent.providers.dialects.truth import Cut, TruthMeter
+    from lmagent.providers.floor import Conversation, Floor
 
 COMFORTABLE = 16_384
 """Tokens with which a model is loaded where the request decides it and nobody said how many."""
 
 MATTERS = 2500
 """Prompt tokens from which the window matters: the smallest one in use is 4,096, and the reply needs room too."""
+
+WORTH_KEEPING = 1000
+"""Prompt tokens from which the state of a slot is saved to a file when another conversation needs the slot."""
 
 _KEPT = 8
 """Conversations whose counts are watched in a lane."""
@@ -73,6 +78,8 @@ class Served:
         self._facts: dict[str, ServerFacts] = {}
         self._deep: set[str] = set()
         self._chats: dict[tuple[str, int], OpenAIChat] = {}
+        self._floors: dict[tuple[str, int], Floor] = {}
+        self._no_files: set[str] = set()
         self._lock = anyio.Lock()
         OpenAIChat(endpoint.url, transport=transport, clock=clock)  # says at once if that is no URL
 
@@ -146,15 +153,56 @@ class Served:
             self._transport, endpoint.url, facts, request, endpoint.key, model=request.model, timeouts=endpoint.timeouts
         )
 
+    async def floor(self, model: str, lane: int) -> Floor | None:
+        """What a conversation shares its prompt cache by; None where it has one to itself."""
+        from lmagent.providers.floor import Floor, caches
+
+        facts = await self.facts(model)
+        kept = caches(facts, near=is_near(self._endpoint.url))
+        if kept is None:
+            return None
+        place = 0 if kept == 1 or lane <= 0 else 1 + (lane - 1) % (kept - 1)
+        return self._floors.setdefault((model, place), Floor(self._clock))
+
+    async def move_in(self, floor: Floor, coming: Conversation, model: str) -> None:
+        """Let a conversation use the cache: the state of the other one is kept in a file, where the server does that,
+        and its own brought back."""
+        leaving, floor.resident = floor.resident, coming
+        facts = await self.facts(model)
+        if leaving is coming or not facts.slot_files or model in self._no_files:
+            return
+        if leaving is not None and leaving.tokens >= WORTH_KEEPING:
+            leaving.saved = await self._slot_file(facts, "save", coming, leaving.number)
+            if not leaving.saved:
+                self._no_files.add(model)
+        if coming.saved:
+            coming.saved = await self._slot_file(facts, "restore", coming, coming.number)
+
+    async def _slot_file(self, facts: ServerFacts, action: str, coming: Conversation, lane: int) -> bool:
+        from lmagent.providers.dialects.base import slot_of
+        from lmagent.providers.dialects.probe import slot_file
+
+        endpoint, slot = self._endpoint, slot_of(facts, coming.number) or 0
+        return await slot_file(self._transport, endpoint.url, slot, action, f"lmagent-{lane}.kv", endpoint.key)
+
     def forget(self, model: str) -> None:
         """Ask anew: it was loaded otherwise than it said, or has been loaded anew."""
+        self._no_files.discard(model)
         self._facts.pop(model, None)
         self._deep.discard(model)
         self._chats = {key: chat for key, chat in self._chats.items() if key[0] != model}
 
-    def lane(self, number: int) -> Lane:
-        """The server for one session; 0 is the main one."""
-        return Lane(self, number)
+    def lane(self, number: int, in_turn: Callable[[], bool] = lambda: False, *, aside: bool = False) -> Lane:
+        """The server for one session.
+
+        Args:
+            number: 0 is the main one.
+            in_turn: whether the session is in the middle of a turn.
+            aside: it asks on behalf of another session that is in its turn.
+        """
+        from lmagent.providers.floor import Conversation
+
+        return Lane(self, Conversation(number, in_turn, aside))
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """A call that belongs to no session: see `lmagent.core.ports.Provider`."""
@@ -172,22 +220,45 @@ class Lane:
 
     Args:
         served: the server.
-        number: which of its lanes; 0 is the main one.
+        conversation: the session, as the server's prompt caches see it.
     """
 
-    def __init__(self, served: Served, number: int) -> None:
+    def __init__(self, served: Served, conversation: Conversation) -> None:
         self._served = served
-        self._number = number
+        self._conversation = conversation
         self._watches: list[_Watch] = []
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """See `lmagent.core.ports.Provider`."""
-        chat = await self._served.chat(request.model, self._number)
+        conversation = self._conversation
+        floor = await self._served.floor(request.model, conversation.number)
+        if floor is None:
+            async with aclosing(self._ask(request)) as events:
+                async for event in events:
+                    yield event
+            return
+        waits = not floor.is_free(conversation)
+        if waits:
+            yield Progress(waits=True)
+        await floor.take(conversation)
+        try:
+            if waits:
+                yield Progress()
+            await self._served.move_in(floor, conversation, request.model)
+            async with aclosing(self._ask(request)) as events:
+                async for event in events:
+                    yield event
+        finally:
+            floor.leave()
+
+    async def _ask(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
+        chat = await self._served.chat(request.model, self._conversation.number)
         try:
             async with aclosing(cast("Any", chat.stream(request))) as events:
                 async for event in events:
                     if isinstance(event, Reply):
                         await self._believe(request, event.usage)
+                        self._conversation.tokens = event.usage.prompt_tokens
                     yield event
         except ContextOverflow:
             self._served.forget(request.model)

@@ -41,6 +41,8 @@ def _state(view: View, elapsed: float, running: str) -> str:
         return f"{running} {elapsed:.0f} s"
     if view.state == "idle":
         return "idle"
+    if view.state == "queued":
+        return f"waiting for another session's turn {elapsed:.0f} s"
     if view.state == "thinking" and not view.thinking:
         return _waiting(view, elapsed)
     return f"{view.state} {elapsed:.0f} s"

@@ -58,7 +58,8 @@ def talk(*steps: tuple[Provider, ModelRequest]) -> list[list[ModelEvent]]:
             with anyio.fail_after(20):
                 return [[event async for event in client.stream(wanted)] for client, wanted in steps]
         finally:
-            await steps[0][0].aclose()  # the transport is shared
+            for client in {id(client): client for client, _ in steps}.values():
+                await client.aclose()
 
     return anyio.run(main)
 
@@ -132,8 +133,7 @@ def test_side_conversations_in_slots_of_their_own_never_evict_the_main_one() -> 
     with LlamaCppServer(lambda _: say("hi"), context=3 * 65_536, slots=3) as server:
         facts = ask(server.base_url)
         main = fitting(server, facts, slot=slot_of(facts, 0))
-        assert isinstance(main, DialectChat)
-        sides = [main.wishing(Wishes(slot=slot_of(facts, lane))) for lane in (1, 2, 3)]
+        sides = [fitting(server, facts, slot=slot_of(facts, lane)) for lane in (1, 2, 3)]
         history = [user("x" * 40_000)]
         steps: list[tuple[Provider, ModelRequest]] = []
         for turn in range(3):

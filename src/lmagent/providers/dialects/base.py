@@ -79,6 +79,7 @@ class ServerFacts(Struct, frozen=True, kw_only=True):
         grammar: it enforces a GBNF grammar.
         tokenizer: it counts tokens of a text or a conversation.
         id_slot: a request can be bound to a slot.
+        slot_files: it may be able to keep what a slot holds in a file; it can be tried.
         cache_prompt: `cache_prompt` is understood.
         native_chat: it has a chat route of its own that obeys what the common one ignores.
         cuts: it is known to cut a prompt that does not fit, without a word, on the common chat route.
@@ -100,6 +101,7 @@ class ServerFacts(Struct, frozen=True, kw_only=True):
     grammar: bool = False
     tokenizer: bool = False
     id_slot: bool = False
+    slot_files: bool = False
     cache_prompt: bool = False
     native_chat: bool = False
     cuts: bool | None = None

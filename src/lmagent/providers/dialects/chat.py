@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Set
-from copy import copy
-from typing import Any, Self
+from typing import Any
 
 from lmagent.core.errors import ProviderError
 from lmagent.core.model import ModelRequest
@@ -86,15 +85,6 @@ class DialectChat(OpenAIChat):
         super().__init__(base_url, api_key, transport=transport, clock=clock, timeouts=timeouts, retries=retries)
         self._facts = facts
         self._encoder: DialectEncoder = DialectEncoder(facts, wishes)
-
-    def wishing(self, wishes: Wishes) -> Self:
-        """The same server on the same transport with other wishes: another slot, a schema.
-
-        What the server refused is known to both. Close only one of them.
-        """
-        other = copy(self)
-        other._encoder = DialectEncoder(self._facts, wishes)
-        return other
 
     def _unknown_field(self, request: ModelRequest, failure: ProviderError) -> str | None:
         field = super()._unknown_field(request, failure)

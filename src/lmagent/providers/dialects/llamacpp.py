@@ -74,6 +74,7 @@ class LlamaCpp:
             grammar=True,
             tokenizer=not router,
             id_slot=bool(slots),
+            slot_files=bool(slots) and not router,
             cache_prompt=True,
             cuts=False,
         )

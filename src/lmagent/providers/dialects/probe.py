@@ -37,6 +37,8 @@ BUDGET = 3.0
 FAR_BUDGET = 10.0
 COUNTING = Timeouts(connect=1.0, first_byte=10.0, idle=5.0)
 """Patience with a server that counts tokens: it may be busy, and the text is long."""
+MOVING = Timeouts(connect=1.0, first_byte=60.0, idle=5.0)
+"""Patience with a server that writes the state of a slot to a file: up to gigabytes."""
 
 
 async def probe(
@@ -131,6 +133,23 @@ async def count_tokens(
     ask = Ask(transport, server_root(base_url), api_root(base_url), key, timeouts=timeouts)
     name = model or (subject.model if isinstance(subject, ModelRequest) else "")
     return await dialect_of(facts).count(ask, facts, subject, name)
+
+
+async def slot_file(transport: Transport, base_url: str, slot: int, action: str, name: str, key: str = "") -> bool:
+    """Save what a slot of llama.cpp's server holds to a file of the server, or restore it; whether that was done.
+
+    It is offered by servers that were started with `--slot-save-path`; the others answer 501.
+
+    Args:
+        transport: carries the bytes.
+        base_url: base URL or full chat URL.
+        slot: number of the slot.
+        action: "save" or "restore".
+        name: the file's name, without a folder.
+        key: sent as a bearer token.
+    """
+    ask = Ask(transport, server_root(base_url), api_root(base_url), key, timeouts=MOVING)
+    return isinstance(await ask.post(f"/slots/{slot}?action={action}", {"filename": name}), dict)
 
 
 async def _look(seen: Seen, ask: Ask, dialects: Sequence[Dialect], *, asked: bool) -> Seen:

@@ -74,6 +74,7 @@ class SlotCache:
     bytes_per_token: int = 4
     log: list[Admission] = field(default_factory=list[Admission])
     _kept: list[bytes] = field(default_factory=list[bytes])
+    _files: dict[str, bytes] = field(default_factory=dict[str, bytes])
 
     @classmethod
     def of(cls, slots: int, *, similarity: float = 0.1, host: int = 0, bytes_per_token: int = 4) -> SlotCache:
@@ -120,7 +121,7 @@ class SlotCache:
         evicted, restored = 0, False
         if len(slot.held) > 2 * shared:  # more than half of what it holds is lost
             shared, restored = self._swap(slot, prompt, shared)
-            evicted = 0 if self.host else len(slot.held) - shared
+            evicted = 0 if self.host or slot.held in self._files.values() else len(slot.held) - shared
         tokens = self._tokens(len(prompt))
         cached = min(self._tokens(shared), max(0, tokens - 1)) if cache else 0
         row = Admission(number, why, tokens, cached, tokens - cached, self._tokens(evicted), restored)
@@ -131,6 +132,19 @@ class SlotCache:
     def release(self, number: int) -> None:
         """The request of a slot is done."""
         self.slots[number].busy = False
+
+    def save(self, number: int, name: str) -> int:
+        """Keep what a slot holds under a name; how many tokens that are."""
+        self._files[name] = self.slots[number].held
+        return self._tokens(len(self._files[name]))
+
+    def restore(self, number: int, name: str) -> int | None:
+        """Bring back what was kept under a name; None where nothing was. What the slot held is gone, unless saved."""
+        kept = self._files.get(name)
+        if kept is None:
+            return None
+        self.slots[number].held = kept
+        return self._tokens(len(kept))
 
     def _choose(self, prompt: bytes, wanted: int) -> tuple[int, Literal["id", "prefix", "lru"]]:
         if wanted >= 0:

@@ -1,0 +1,126 @@
+"""Who may use a prompt cache that several conversations share, and when."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from lmagent.providers.dialects.base import ServerFacts
+from lmagent.providers.floor import IDLE, SHARE, Conversation, Floor, caches
+from lmagent.testing.fakes.clock import FakeClock
+
+
+def test_a_conversation_keeps_the_floor_between_the_steps_of_its_turn() -> None:
+    async def main() -> None:
+        floor, first, second = Floor(FakeClock(auto=True)), Conversation(0, lambda: True), Conversation(1)
+        await floor.take(first)
+        assert not floor.is_free(second)
+        floor.leave()
+        assert not floor.is_free(second), "its tools run now"
+        assert floor.is_free(first)
+
+    anyio.run(main)
+
+
+def test_a_conversation_whose_turn_is_over_lets_the_next_one_in() -> None:
+    async def main() -> None:
+        floor, first, second = Floor(FakeClock(auto=True)), Conversation(0), Conversation(1)
+        await floor.take(first)
+        assert not floor.is_free(second), "its request is still running"
+        floor.leave()
+        assert floor.is_free(second)
+
+    anyio.run(main)
+
+
+def test_a_turn_that_needs_no_model_for_long_lets_the_next_one_in() -> None:
+    async def main() -> None:
+        clock = FakeClock(auto=True)
+        floor, first, second = Floor(clock), Conversation(0, lambda: True), Conversation(1)
+        await floor.take(first)
+        await clock.sleep(IDLE + 1)
+        assert not floor.is_free(second), "its request is still running, however long"
+        floor.leave()
+        await clock.sleep(IDLE - 1)
+        assert not floor.is_free(second)
+        await clock.sleep(1)
+        assert floor.is_free(second)
+
+    anyio.run(main)
+
+
+def test_a_long_turn_gives_way_between_two_steps_to_one_that_waits_and_gets_the_floor_back() -> None:
+    async def main() -> None:
+        clock = FakeClock(auto=True)
+        floor, first, second = Floor(clock), Conversation(0, lambda: True), Conversation(1)
+        order: list[str] = []
+
+        async def step(who: Conversation, name: str) -> None:
+            await floor.take(who)
+            order.append(name)
+            floor.leave()
+
+        async with anyio.create_task_group() as tasks:
+            await floor.take(first)
+            tasks.start_soon(step, second, "second")
+            await anyio.sleep(0.06)
+            await clock.sleep(SHARE)
+            floor.leave()
+            tasks.start_soon(step, first, "first")
+        assert order == ["second", "first"]
+
+    anyio.run(main)
+
+
+def test_a_long_turn_goes_on_when_nobody_waits() -> None:
+    async def main() -> None:
+        clock = FakeClock(auto=True)
+        floor, first = Floor(clock), Conversation(0, lambda: True)
+        await floor.take(first)
+        await clock.sleep(2 * SHARE)
+        floor.leave()
+        assert floor.is_free(first)
+
+    anyio.run(main)
+
+
+def test_what_is_asked_on_behalf_of_a_turn_does_not_wait_for_it() -> None:
+    async def main() -> None:
+        floor, first = Floor(FakeClock(auto=True)), Conversation(0, lambda: True)
+        await floor.take(first)
+        floor.leave()
+        with anyio.fail_after(1):
+            await floor.take(Conversation(1, aside=True))
+        floor.leave()
+        assert floor.is_free(first)
+        assert not floor.is_free(Conversation(2)), "the turn still has the floor"
+
+    anyio.run(main)
+
+
+def test_one_that_gives_up_waiting_holds_up_nobody() -> None:
+    async def main() -> None:
+        floor, first, third = Floor(FakeClock(auto=True)), Conversation(0), Conversation(2)
+        await floor.take(first)
+        with anyio.move_on_after(0.06):
+            await floor.take(Conversation(1))
+        floor.leave()
+        assert floor.is_free(third)
+
+    anyio.run(main)
+
+
+@pytest.mark.parametrize(
+    ("facts", "near", "kept"),
+    [
+        (ServerFacts(reached=True, dialect="llamacpp", slots=4), True, 4),
+        (ServerFacts(reached=True, dialect="ollama"), True, 1),
+        (ServerFacts(reached=True, dialect="vllm"), True, None),
+        (ServerFacts(reached=True, dialect="generic"), True, 1),
+        (ServerFacts(reached=True, dialect="generic"), False, None),
+        (ServerFacts(reached=True, dialect="openrouter"), False, None),
+        (ServerFacts(), True, None),
+    ],
+)
+def test_how_many_conversations_a_server_keeps(facts: ServerFacts, near: bool, kept: int | None) -> None:
+    assert caches(facts, near=near) == kept
