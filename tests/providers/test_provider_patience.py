@@ -13,12 +13,12 @@ from typing import Any
 import anyio
 import pytest
 
-from lmagent.core.errors import LmagentError, ModelLoading, ServerFailure
+from lmagent.core.errors import LmagentError, ModelLoading, ServerFailure, Unreachable
 from lmagent.core.messages import user
 from lmagent.core.model import ModelRequest, Progress, Reply, Retrying
 from lmagent.providers.openai_chat import OpenAIChat
 from lmagent.providers.retry import RetryPolicy
-from lmagent.providers.transport import Response, Timeouts, TransportError
+from lmagent.providers.transport import SLOWEST, Response, Timeouts, TransportError
 
 LIMIT = 560.0
 
@@ -86,7 +86,9 @@ def reading(done: int, total: int, seconds: float) -> bytes:
 END: list[tuple[float, bytes]] = [(0.0, word("done", "stop")), (0.0, b"data: [DONE]\n\n")]
 
 
-def play(*answers: tuple[int, list[tuple[float, bytes]]]) -> tuple[list[Any], LmagentError | None, Clock]:
+def play(
+    *answers: tuple[int, list[tuple[float, bytes]]], limits: Timeouts | None = None, task: str = "hi"
+) -> tuple[list[Any], LmagentError | None, Clock]:
     clock = Clock()
     events: list[Any] = []
 
@@ -95,11 +97,11 @@ def play(*answers: tuple[int, list[tuple[float, bytes]]]) -> tuple[list[Any], Lm
             "http://model.example/v1",
             transport=Slow(clock, *answers),
             clock=clock,
-            timeouts=Timeouts(first_byte=LIMIT, idle=LIMIT),
+            timeouts=limits or Timeouts(first_byte=LIMIT, idle=LIMIT),
             retries=RetryPolicy(tries=1),
         )
         try:
-            async for one in chat.stream(ModelRequest("m", "", (), (user("hi"),))):
+            async for one in chat.stream(ModelRequest("m", "", (), (user(task),))):
                 events.append(one)  # noqa: PERF401  # those before a failure count
         except LmagentError as failure:
             return failure
@@ -161,3 +163,26 @@ def test_a_stall_is_noticed_within_its_limit(pieces, spent):
     assert isinstance(failure, LmagentError)
     assert not isinstance(failure, ServerFailure) or failure.message
     assert clock.time == pytest.approx(spent)
+
+
+LONG = "word " * 24_000  # 30,000 tokens
+PATIENT = Timeouts(first_byte=LIMIT, idle=LIMIT, per_token=SLOWEST)
+
+
+def test_a_server_that_reads_a_long_prompt_in_silence_is_waited_for_as_long_as_that_may_take():
+    _, failure, clock = play((200, [(2900.0, word("At last.")), *END]), limits=PATIENT, task=LONG)
+    assert failure is None
+    assert clock.time == pytest.approx(2900.0)
+
+
+def test_a_short_prompt_gets_no_more_patience_for_that():
+    _, failure, clock = play((200, [(600.0, word("At last.")), *END]), limits=PATIENT)
+    assert isinstance(failure, Unreachable)
+    assert "560" in failure.message
+    assert clock.time == pytest.approx(LIMIT)
+
+
+def test_behind_the_first_byte_a_long_prompt_is_no_excuse():
+    _, failure, clock = play((200, [(5.0, word("Well ")), (600.0, word("then.")), *END]), limits=PATIENT, task=LONG)
+    assert isinstance(failure, Unreachable)
+    assert clock.time == pytest.approx(5.0 + LIMIT)

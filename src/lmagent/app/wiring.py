@@ -29,7 +29,7 @@ from lmagent.engine.session import Session
 from lmagent.engine.toolbox import Toolbox
 from lmagent.providers.retry import RetryPolicy
 from lmagent.providers.served import Endpoint, Served
-from lmagent.providers.transport import HttpTransport, Timeouts, Transport
+from lmagent.providers.transport import SLOWEST, HttpTransport, Timeouts, Transport
 from lmagent.store.jsonl import JsonlStore
 from lmagent.tools.artifact import read_artifact_tool
 from lmagent.tools.git import git_tools
@@ -218,11 +218,13 @@ def _replay(options: HostOptions) -> ReplayTransport | None:
 
 
 def _served(settings: Settings, transport: Transport, clock: SystemClock) -> Served:
+    limit = settings.llm_timeout
+    per_token = SLOWEST if limit >= Timeouts().first_byte else 0.0  # who wants less patience gets less
     endpoint = Endpoint(
         settings.endpoint,
         settings.key,
         window=settings.context_window,
-        timeouts=Timeouts(first_byte=settings.llm_timeout, idle=settings.llm_timeout),
+        timeouts=Timeouts(first_byte=limit, idle=limit, per_token=per_token),
         retries=RetryPolicy(tries=max(1, settings.llm_max_retries), delay=settings.llm_retry_delay),
     )
     return Served(endpoint, transport, clock)

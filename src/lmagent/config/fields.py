@@ -128,7 +128,8 @@ FIELDS: tuple[Field, ...] = (
     Field(
         "llm_timeout",
         "number",
-        "Seconds without any sign of life from the model server before a request is given up.",
+        "Seconds without any sign of life from the model server before a request is given up; from the default on, a "
+        "long prompt is given 0.1 s a token to be read in silence.",
         "LLM_TIMEOUT",
         low=0.1,
         high=86400,

@@ -127,10 +127,10 @@ class OpenAIChat:
 
     async def _attempt(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
         body = self._encoder.encode(request, self._omit, model=self._model)
-        begun = self._clock.monotonic()
+        begun, timeouts = self._clock.monotonic(), self._timeouts.reading(len(body))
         response: Response | None = None
         try:
-            response = await self._transport.send("POST", self.url, self._headers, body, self._timeouts)
+            response = await self._transport.send("POST", self.url, self._headers, body, timeouts)
             if response.status // 100 != 2:
                 await self._refused(request, response)
             async for event in self._read(request, response, len(body), begun):
@@ -139,7 +139,7 @@ class OpenAIChat:
             from lmagent.providers import failures  # a run that goes well never needs it
 
             if isinstance(error, TransportError):
-                raise failures.from_transport(error, url=self.url, timeouts=self._timeouts) from error
+                raise failures.from_transport(error, url=self.url, timeouts=timeouts) from error
             raise failures.from_error(error.error, url=self.url, model=request.model) from error
         finally:
             if response is not None:

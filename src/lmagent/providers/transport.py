@@ -9,11 +9,18 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 import anyio
 from msgspec import Struct
+from msgspec.structs import replace
 
 from lmagent.providers.proxy import proxy_for
 
 if TYPE_CHECKING:
     import httpcore
+
+SLOWEST = 0.1
+"""Seconds a token of the prompt: what a processor without a graphics card takes for a model of 30B."""
+
+BYTES_PER_TOKEN = 4
+"""Rather too few, so that the limit errs to the patient side."""
 
 Failure = Literal["refused", "dns", "tls", "connect", "connect_timeout", "first_byte", "idle", "lost", "protocol"]
 
@@ -25,11 +32,19 @@ class Timeouts(Struct, frozen=True):
         connect: seconds to open a connection.
         first_byte: seconds from the request to the first byte of the answer's body (`LLM_TIMEOUT`).
         idle: seconds between two bytes (`LLM_TIMEOUT`); keep-alive comments count as bytes.
+        per_token: seconds that a token of the prompt may take; a server that says nothing while it reads a long prompt
+            gets the longer of this and `first_byte`.
     """
 
     connect: float = 10.0
     first_byte: float = 560.0
     idle: float = 560.0
+    per_token: float = 0.0
+
+    def reading(self, prompt_bytes: int) -> Timeouts:
+        """These limits, for a prompt of that size."""
+        seconds = prompt_bytes // BYTES_PER_TOKEN * self.per_token
+        return self if seconds <= self.first_byte else replace(self, first_byte=seconds)
 
 
 class TransportError(Exception):
