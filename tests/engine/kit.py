@@ -221,13 +221,12 @@ async def bench(
     notes: Sequence[Callable[[], str]] = (),
     secrets: Sequence[str] = (),
     keep_thinking: bool | None = False,
+    system: str = "the system text",
 ) -> Bench:
     """A new session whose model gives `answers`."""
     world, model, log = World(), Model(list(answers)), MemoryLog()
     toolbox = world.toolbox()
-    agent = Agent(
-        "test", "the system text", limits=limits or Limits(), window=window or Window(), keep_thinking=keep_thinking
-    )
+    agent = Agent("test", system, limits=limits or Limits(), window=window or Window(), keep_thinking=keep_thinking)
     wiring = Wiring(
         provider=model,
         toolbox=toolbox,

@@ -57,3 +57,35 @@ def test_another_model_is_measured_anew():
         assert made.session.state.bytes_per_token == BYTES_PER_TOKEN
 
     anyio.run(check)
+
+
+def test_a_prompt_that_no_cut_makes_fit_is_refused_unsent_and_says_why():
+    async def check():
+        made = await bench(system="Rules. " * 2000)
+
+        async def stated(model: str, tokens: int) -> int:
+            return 2048
+
+        made.session.wiring.served_window = stated
+        finished = await made.submit()
+        assert finished.outcome == "error"
+        assert finished.cause == "ContextOverflow"
+        assert "it was not sent" in finished.reason
+        assert "2,048" in finished.reason
+        assert not made.model.requests
+
+    anyio.run(check)
+
+
+def test_a_prompt_that_is_only_a_little_too_large_by_estimate_is_left_to_the_server():
+    async def check():
+        made = await bench(system="Rules. " * 2000)
+
+        async def stated(model: str, tokens: int) -> int:
+            return 3300
+
+        made.session.wiring.served_window = stated
+        made.model.answers = [say("done")]
+        assert (await made.submit()).outcome == "done"
+
+    anyio.run(check)

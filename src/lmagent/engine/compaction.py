@@ -14,7 +14,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from lmagent.core.errors import ProviderError
+from lmagent.core.errors import ContextOverflow, ProviderError
 from lmagent.core.events import CompactionDone, Notice
 from lmagent.core.messages import Message, Text, ToolResult, user
 from lmagent.core.model import Reply
@@ -45,6 +45,9 @@ ASKED_FOR_RECENT_SHARE = 0.02
 WORTH_A_SUMMARY = 5
 """A summary is asked for when it replaces at least this many times its own size: it costs a model call."""
 
+SURELY = 1.25
+"""How much too large a prompt must be by estimate to be refused unsent; the server judges what is closer."""
+
 
 async def compact_if_needed(session: Session) -> None:
     """Compact when a person asked for it, or when the next prompt would pass the trigger."""
@@ -53,6 +56,23 @@ async def compact_if_needed(session: Session) -> None:
         await compact(session, "command")
     elif session.state.estimate_tokens() > session.window.trigger and not _just_compacted(session.state):
         await compact(session, "window")
+
+
+def refuse_hopeless(session: Session) -> None:
+    """Refuse a prompt that surely does not fit, instead of having it read for minutes, or cut.
+
+    Raises:
+        ContextOverflow: the window that the server states is too small for it.
+    """
+    window, tokens = session.stated_window, session.state.estimate_tokens()
+    if window and tokens > window * SURELY:
+        fixed = session.state.tokens(session.state.fixed_bytes)
+        raise ContextOverflow(
+            f"the prompt has about {tokens:,} tokens ({fixed:,} of them instructions and tools) and the model server's "
+            f"window {window:,}: it was not sent",
+            window=window,
+            fix="load the model with a larger context, or give it less at once",
+        )
 
 
 async def _ask_window(session: Session) -> None:

@@ -34,6 +34,7 @@ async def take_step(session: Session) -> Reply:
     broken = 0
     while True:
         try:
+            compaction.refuse_hopeless(session)
             return await _call(session)
         except ContextOverflow as overflow:
             if overflowed:
