@@ -1,6 +1,7 @@
 """How many tokens a prompt has: learned from what the server counts."""
 
 import anyio
+import msgspec
 from kit import Bench, bench, call, say
 
 from lmagent.core import events as ev
@@ -87,5 +88,17 @@ def test_a_prompt_that_is_only_a_little_too_large_by_estimate_is_left_to_the_ser
         made.session.wiring.served_window = stated
         made.model.answers = [say("done")]
         assert (await made.submit()).outcome == "done"
+
+    anyio.run(check)
+
+
+def test_prompt_and_cap_on_the_reply_together_fit_the_window():
+    async def check():
+        made = await bench(say("done"), system="Rules. " * 2000, window=Window(tokens=6000))
+        made.session.agent = msgspec.structs.replace(made.session.agent, max_tokens=3000)
+        await made.submit()
+        cap = made.model.requests[0].max_tokens
+        assert 256 <= cap < 3000
+        assert made.session.state.estimate_tokens() + cap <= 6000
 
     anyio.run(check)

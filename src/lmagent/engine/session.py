@@ -66,6 +66,9 @@ Listener = Callable[[Event], None]
 NoteSource = Callable[[], str]
 """Gives a note for the tail, as `<name>text</name>`; it is sent when its text changes. Empty for nothing."""
 
+SMALLEST_REPLY = 256
+"""Tokens that a reply may have however full the window is."""
+
 
 class NoTraits:
     """Nothing is known of any model, and nothing is kept."""
@@ -339,8 +342,9 @@ class Session:
     def request(self) -> ModelRequest:
         """The next model call: the fixed block, then the conversation as it stands."""
         state, agent = self.state, self.agent
-        # A cap on the reply that fills the window leaves no room for the prompt; some servers refuse that outright.
-        cap = agent.max_tokens and min(agent.max_tokens, self.window.tokens // 2)
+        # Some servers (vLLM) refuse a request whose prompt and cap together exceed the window; estimates err.
+        room = max(SMALLEST_REPLY, self.window.tokens - int(state.estimate_tokens() * 1.1))
+        cap = agent.max_tokens and min(agent.max_tokens, self.window.tokens // 2, room)
         model = state.model or agent.model
         keeps = keeps_thoughts(model or state.served_model) if agent.keep_thinking is None else agent.keep_thinking
         return ModelRequest(
