@@ -23,6 +23,31 @@ def test_it_holds_at_once_for_the_process_that_learned_it(tmp_path):
     assert traits.is_constrained("m")
 
 
+def profiled(tmp_path, **profile):
+    traits = KeptTraits(tmp_path, "http://a")
+    traits.profile("m", profile)
+    return traits
+
+
+def test_a_model_that_called_nothing_when_examined_is_constrained_from_the_start(tmp_path):
+    assert profiled(tmp_path, **{"tool calls": "none", "JSON schema": True}).is_constrained("m")
+    assert not profiled(tmp_path, **{"tool calls": "structured", "JSON schema": True}).is_constrained("m")
+
+
+def test_nothing_is_constrained_where_schemas_are_not_enforced(tmp_path):
+    traits = profiled(tmp_path, **{"tool calls": "none", "JSON schema": False})
+    traits.constrain("m")
+    assert not traits.is_constrained("m")
+
+
+def test_sight_and_speed_are_known_only_from_an_examination(tmp_path):
+    traits = profiled(tmp_path, **{"vision": True, "reads tokens/s": 125.5})
+    assert (traits.sees("m"), traits.reading("m")) == (True, 125.5)
+    assert (traits.sees("n"), traits.reading("n")) == (None, None)
+    odd = profiled(tmp_path, **{"vision": "yes", "reads tokens/s": "fast"})
+    assert (odd.sees("m"), odd.reading("m")) == (None, None)
+
+
 def test_a_damaged_file_and_a_folder_that_cannot_be_written_do_no_harm(tmp_path):
     (tmp_path / FILE).write_text("{ no json")
     traits = KeptTraits(tmp_path, "http://a")

@@ -17,6 +17,7 @@ from typing import Any, Literal, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
+from lmagent.app.traits import CALLS, NO_CALLS, READS, SCHEMA, VISION
 from lmagent.core.errors import ProviderError
 from lmagent.core.messages import Image, Message, Text, user
 from lmagent.core.model import ModelRequest, Reply, ToolSpec
@@ -73,10 +74,10 @@ class Battery:
         yield self._server(facts)
         yield await self._window(facts)
         for name, examine in (
-            ("tool calls", self._calls),
+            (CALLS, self._calls),
             ("parallel calls", self._parallel),
-            ("JSON schema", self._schema),
-            ("vision", self._vision),
+            (SCHEMA, self._schema),
+            (VISION, self._vision),
             ("speed", self._speed),
         ):
             try:
@@ -112,7 +113,7 @@ class Battery:
         reply = await self._ask(replace(self._request, tools=(PROBE,), messages=(asked,), max_tokens=600))
         called = [call for call in reply.message.tool_calls if call.name == PROBE.name]
         how = f"as text ({reply.text_format})" if reply.text_format else "structured"
-        self.measured["tool calls"] = how if called else "none"
+        self.measured[CALLS] = how if called else NO_CALLS
         usage = "estimated by us" if reply.usage.estimated else "reported"
         if called:
             took = f"the model called a tool in {reply.total_s:.1f} s, {how}; token counts are {usage}"
@@ -140,7 +141,7 @@ class Battery:
         except ValueError:
             value = None
         enforced = isinstance(value, dict) and isinstance(cast("dict[str, Any]", value).get("number"), int)
-        self.measured["JSON schema"] = enforced
+        self.measured[SCHEMA] = enforced
         if enforced:
             return Finding("JSON schema", "ok", "enforced: calls can be constrained")
         return Finding("JSON schema", "warning", "not enforced: a model that fails to call cannot be helped by it")
@@ -148,17 +149,17 @@ class Battery:
     async def _vision(self, facts: ServerFacts) -> Finding:
         said = facts.model.vision if facts.model else None
         if said is False:
-            self.measured["vision"] = False
+            self.measured[VISION] = False
             return Finding("vision", "ok", "the model takes no images")
         image = Image("image/png", base64.b64encode(_square()).decode())
         asked = Message("user", (Text("What colour is this? One word."), image))
         try:
             reply = await self._ask(replace(self._request, messages=(asked,), max_tokens=300))
         except ProviderError:
-            self.measured["vision"] = False
+            self.measured[VISION] = False
             return Finding("vision", "ok", "the model takes no images")
         sees = "red" in reply.message.text.lower()
-        self.measured["vision"] = sees
+        self.measured[VISION] = sees
         if sees:
             return Finding("vision", "ok", "the model sees: it named the colour of a picture")
         return Finding("vision", "ok", "a picture is accepted, and not seen")
@@ -173,7 +174,7 @@ class Battery:
         counted = again.usage.cached_tokens >= KEPT * again.usage.prompt_tokens
         kept = counted or again.first_token_s < (1 - KEPT) * first.first_token_s
         self.measured |= {
-            "reads tokens/s": round(reading, 1),
+            READS: round(reading, 1),
             "writes tokens/s": round(writing, 1) if first.usage.completion_tokens > 1 else None,
             "keeps its cache": kept,
         }

@@ -188,13 +188,29 @@ async def _model(context: SlashContext, name: str) -> SlashResult:
     if not name:
         listed = await host.models()
         current = (context.session.state.model if context.session else host.agent.model) or "(the server's choice)"
-        return SlashResult("\n".join([f"model {current}", *(f"- {item}" for item in listed)]))
+        cost = f"Another one {await _switch_cost(context, '')}" if context.session and listed else ""
+        return SlashResult("\n".join([f"model {current}", *(f"- {item}" for item in listed), cost]).rstrip())
     host.use_model(name)
     if context.session is None:
         return SlashResult(f"model {name}")
+    cost = await _switch_cost(context, name)
     await context.session.send(SetModel(model=name, by="slash"))
+    return SlashResult(f"model {name}; with your next message it {cost}")
+
+
+async def _switch_cost(context: SlashContext, name: str) -> str:
+    """What another model costs: it has read nothing of the conversation. Empty for one that is not chosen yet."""
+    assert context.session is not None
     tokens = context.session.state.estimate_tokens()
-    return SlashResult(f"model {name}; it has to read the conversation anew, about {tokens:,} tokens")
+    speed = context.host.traits().reading(name) or context.view.pace.read_per_s
+    seconds = f", {tokens / speed:,.0f} s at {speed:,.0f} tokens/s" if speed else ""
+    text = f"has to read the conversation anew: about {tokens:,} tokens{seconds}"
+    window = await context.host.served.window(name) if name else None
+    return (
+        f"{text}; its window is {window:,}, so the conversation is shortened first"
+        if window and window < tokens
+        else text
+    )
 
 
 async def _status(context: SlashContext, _: str) -> SlashResult:

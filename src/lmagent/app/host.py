@@ -124,10 +124,15 @@ class Host(Struct):
         if self.toolbox.get("vision") is not None or wish == "false":
             return
         model = (await self.served.facts(self.agent.model)).model
-        if wish == "true" or (model is not None and model.vision):
+        said = model.vision if model is not None else None
+        if wish == "true" or said or (said is None and self.traits().sees(self.agent.model)):
             from lmagent.tools.vision import vision_tool  # few models can see
 
             self.toolbox.add(vision_tool(self.served.lane(1, aside=True).stream, lambda: self.agent.model))
+
+    def traits(self) -> KeptTraits:
+        """What was learned of the models of this server."""
+        return KeptTraits(self.settings.agent_data_dir, self.settings.endpoint)
 
     def use_model(self, model: str) -> None:
         """Let new sessions begin with another model."""
@@ -259,7 +264,7 @@ class Host(Struct):
             notes=(*self.registry.notes_of(session), partial(self._catalogue, session)),
             secrets=self.settings.secrets,
             snapshots=self.snapshots,
-            traits=KeptTraits(self.settings.agent_data_dir, self.settings.endpoint),
+            traits=self.traits(),
             served_window=None if self.settings.context_window else self.served.window,
         )
 

@@ -16,6 +16,12 @@ from lmagent.core.errors import ConfigError
 
 FILE = "models.json"
 
+CALLS, SCHEMA, VISION, READS = "tool calls", "JSON schema", "vision", "reads tokens/s"
+"""Keys of a profile that are read back."""
+
+NO_CALLS = "none"
+"""What a profile says of calls where the model made none."""
+
 
 class Traits(msgspec.Struct, omit_defaults=True):
     """One model on one server.
@@ -54,8 +60,22 @@ class KeptTraits:
         return self._cached.models.get(self._key(model), Traits())
 
     def is_constrained(self, model: str) -> bool:
-        """Whether it failed to call by itself."""
-        return self.of(model).constrain
+        """Whether it failed to call by itself, here or when it was examined; not where that would be of no use."""
+        traits = self.of(model)
+        enforced = traits.profile.get(SCHEMA)
+        return enforced is not False and (
+            traits.constrain or (enforced is True and traits.profile.get(CALLS) == NO_CALLS)
+        )
+
+    def sees(self, model: str) -> bool | None:
+        """Whether it named what is in a picture; None where it was not examined."""
+        sees = self.of(model).profile.get(VISION)
+        return sees if isinstance(sees, bool) else None
+
+    def reading(self, model: str) -> float | None:
+        """Prompt tokens a second that it read when it was examined."""
+        speed = self.of(model).profile.get(READS)
+        return float(speed) if isinstance(speed, int | float) and speed > 0 else None
 
     def constrain(self, model: str) -> None:
         """It failed to call by itself."""
