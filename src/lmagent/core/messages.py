@@ -12,6 +12,9 @@ from msgspec import Struct
 Role = Literal["user", "assistant", "tool"]
 ToolStatus = Literal["ok", "error", "denied", "interrupted"]
 
+NO_WORDS = "(no reply)"
+"""Stands for a reply without a word: an empty assistant message is an error in many chat templates."""
+
 
 class Text(Struct, frozen=True, tag_field="type", tag="text"):
     """Text that a person or the model wrote."""

@@ -13,15 +13,13 @@ from lmagent.core.events import (
     TextDelta,
     ThinkingDelta,
 )
-from lmagent.core.messages import Message, Text, Thinking
+from lmagent.core.messages import NO_WORDS, Message, Text, Thinking
 from lmagent.core.model import ModelEvent, Progress, Reply, Retrying, TextChunk, ThinkingChunk
 from lmagent.engine import compaction
 from lmagent.engine.session import Session
 
 STREAM_RETRIES = 2
 """How often a stream that broke off is asked for again. Its connection is gone, so nothing still works on it."""
-
-NO_WORDS = "(no reply)"
 
 
 async def take_step(session: Session) -> Reply:

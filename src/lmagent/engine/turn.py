@@ -13,13 +13,13 @@ from msgspec import Struct, field
 
 from lmagent.core.errors import ProviderError
 from lmagent.core.events import MessageAdded, Outcome, TurnFinished, TurnStarted
-from lmagent.core.messages import Message, Text, user
+from lmagent.core.messages import NO_WORDS, Message, Text, user
 from lmagent.core.model import Reply
 from lmagent.engine import compaction, constrain, recovery
 from lmagent.engine.act import act
 from lmagent.engine.loopguard import Alarm, LoopGuard
 from lmagent.engine.session import Session
-from lmagent.engine.step import NO_WORDS, take_step
+from lmagent.engine.step import take_step
 
 NUDGE_ACT = (
     "You announced what you will do but called no tool. Call the tool now. "

@@ -8,6 +8,7 @@ import time
 from typing import TextIO
 
 from lmagent.core import events as ev
+from lmagent.core.messages import NO_WORDS
 from lmagent.core.view import command_end
 from lmagent.tools.sanitize import printable, visible
 
@@ -52,7 +53,10 @@ class TextPrinter:
         self._color = color
         self._answer = answer
         self._open_line = False
+        self._screen = self._out.isatty()
         self._streamed = False
+        self._shown: list[str] = []
+        self._again = _Again("")
         self._flushed = 0.0
         self._summaries: dict[str, str] = {}
         self._question = ""
@@ -61,17 +65,17 @@ class TextPrinter:
         """Print the event."""
         match event:
             case ev.TextDelta(text=text):
-                self._text(text)
+                self._text(self._again.take(text) if self._again.before else text)
             case ev.MessageAdded() if event.message.role == "assistant" and event.origin == "model":
-                if not self._streamed:
-                    self._text(event.message.text)
-                self._streamed = False
-                self._end_line()
+                self._message(event.message.text)
+            case ev.StepStarted() if self._streamed:
+                self._broke_off()
             case ev.ToolStarted():
                 self._summaries[event.call_id] = visible(event.summary)
             case ev.ToolFinished():
                 self._tool(event)
             case ev.RetryScheduled():
+                self._broke_off()
                 self._say("yellow", f"{event.reason}; trying again in {event.delay:.0f} s")
             case ev.CompactionDone():
                 self._say("dim", f"conversation shortened: {event.before_tokens:,} → {event.after_tokens:,} tokens")
@@ -109,12 +113,32 @@ class TextPrinter:
             self._err.write("\n")
             self._err.flush()
 
+    def _message(self, text: str) -> None:
+        if self._again.before:
+            self._text(self._again.finish(text))
+        elif not self._streamed and text != NO_WORDS:
+            self._text(text)
+        self._streamed = False
+        self._shown.clear()
+        self._end_line()
+
+    def _broke_off(self) -> None:
+        """The reply that is on its way will begin anew. On a screen that is seen; in a pipe what is the same does not
+        come twice."""
+        if self._screen:
+            self._end_line()
+        else:
+            self._again = _Again(self._again.before or "".join(self._shown).lstrip("\n"))
+        self._shown.clear()
+        self._streamed = False
+
     def _text(self, text: str) -> None:
-        if not self._answer:
+        if not self._answer or not text:
             return
+        self._shown.append(text)
         self._out.write(printable(text) if _UNSAFE.search(text) else text)
-        self._open_line = not text.endswith("\n") if text else self._open_line
-        self._streamed = self._streamed or bool(text)
+        self._open_line = not text.endswith("\n")
+        self._streamed = True
         now = time.monotonic()
         if now - self._flushed > FLUSH_EVERY:
             self._out.flush()
@@ -146,9 +170,39 @@ class TextPrinter:
         self._say(color, f"{words}{fix}")
 
     def _say(self, color: str, text: str) -> None:
-        self._end_line()
+        if self._screen:
+            self._end_line()
         codes = {"dim": "2", "red": "31", "yellow": "33"}
         safe = printable(text)
         line = f"\x1b[{codes[color]}m{safe}\x1b[0m" if self._color else safe
         self._err.write(f"\n{line}\n{self._question}" if self._question else f"{line}\n")
         self._err.flush()
+
+
+class _Again:
+    """A reply that comes a second time.
+
+    Args:
+        before: what was shown of the first.
+    """
+
+    def __init__(self, before: str) -> None:
+        self.before = before
+        self._now = ""
+
+    def take(self, text: str) -> str:
+        """What is to be shown for another piece: nothing as long as it repeats what was shown."""
+        self._now += text
+        if self.before.startswith(self._now):
+            return ""
+        return self._different()
+
+    def finish(self, text: str) -> str:
+        """What is to be shown at the end, given the whole text."""
+        self._now = self._now or text
+        return self._different() if self._now.strip() else ""
+
+    def _different(self) -> str:
+        before, now = self.before, self._now
+        self.before = ""
+        return now[len(before) :] if now.startswith(before) else f"\n{now}"

@@ -1,0 +1,61 @@
+"""What stands on standard output when a reply breaks off and is asked for again."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from lmagent.core import events as ev
+from lmagent.core.messages import NO_WORDS, assistant
+from lmagent.headless.printer import TextPrinter
+
+
+class Screen(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def said(text: str) -> ev.MessageAdded:
+    return ev.MessageAdded(message=assistant(text), origin="model")
+
+
+RETRY = ev.RetryScheduled(reason="it broke off", attempt=1, delay=1.0)
+
+
+def printed(*events: ev.Event | str, out: io.StringIO | None = None) -> str:
+    out = out or io.StringIO()
+    printer = TextPrinter(out, io.StringIO(), color=False)
+    for event in events:
+        printer(ev.TextDelta(text=event) if isinstance(event, str) else event)
+    printer.close()
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("pieces", [("Hello world",), ("Hel", "lo ", "world"), tuple("Hello world"), ()])
+def test_in_a_pipe_a_reply_that_comes_again_stands_there_once(pieces: tuple[str, ...]) -> None:
+    assert printed("Hello", " wor", RETRY, *pieces, said("Hello world")) == "Hello world\n"
+
+
+def test_in_a_pipe_another_reply_begins_on_a_line_of_its_own() -> None:
+    assert printed("Hello wor", RETRY, "Help ", "yourself", said("Help yourself")) == "Hello wor\nHelp yourself\n"
+    assert printed("Hello wor", RETRY, "Hello", said("Hello")) == "Hello wor\nHello\n"
+    assert printed("Hello wor", RETRY, said("")) == "Hello wor\n"
+
+
+def test_a_reply_may_break_off_several_times() -> None:
+    assert printed("Hello wor", RETRY, "Hel", RETRY, "Hello world", said("Hello world")) == "Hello world\n"
+    assert printed("One", RETRY, "Two t", RETRY, "Two three", said("Two three")) == "One\nTwo three\n"
+
+
+def test_on_a_screen_it_is_shown_as_it_comes() -> None:
+    out = printed("Hello wor", RETRY, "Hello", " world", said("Hello world"), out=Screen())
+    assert out == "Hello wor\nHello world\n"
+
+
+def test_a_reply_without_a_word_prints_none() -> None:
+    assert printed(said(NO_WORDS), "Done.", said("Done.")) == "Done.\n"
+
+
+def test_two_replies_are_two_lines() -> None:
+    assert printed("I look.", said("I look."), "It is there.", said("It is there.")) == "I look.\nIt is there.\n"
