@@ -13,6 +13,7 @@ from provider_loopback import QUICK, Answer, TestClock, ask, delta, loopback, re
 
 from lmagent.core.errors import AuthError, ProviderError, ServerFailure, Unreachable
 from lmagent.core.model import Retrying, TextChunk
+from lmagent.providers import openai_chat
 from lmagent.providers.openai_chat import OpenAIChat
 from lmagent.providers.retry import RetryPolicy, next_delay
 from lmagent.providers.transport import HttpTransport, Timeouts
@@ -145,6 +146,24 @@ def test_keep_alive_comments_count_as_life() -> None:
     alive = [piece for _ in range(6) for piece in (b": keep-alive\n\n", 0.08)]
     run = ask(Answer([*alive, sse(delta("stop", content="x"))]), timeouts=Timeouts(2, 0.25, 0.25))
     assert run.reply.message.text == "x"
+
+
+@pytest.mark.parametrize(
+    ("end", "after"),
+    [
+        (sse(delta("stop", content="x")), b": keep-alive\n\n"),
+        (sse(delta("stop", content="x"), done=False), b": keep-alive\n\n"),
+        (sse(delta("stop", content="x"), done=False), sse(delta(content=""), done=False)),
+    ],
+)
+def test_a_complete_reply_is_not_held_up_by_keep_alives_behind_it(
+    monkeypatch: pytest.MonkeyPatch, end: bytes, after: bytes
+) -> None:
+    monkeypatch.setattr(openai_chat, "TAIL", 0.3)
+    monkeypatch.setattr(openai_chat, "LONG_TAIL", 0.6)
+    run = ask(Answer([end, *[piece for _ in range(1200) for piece in (after, 0.05)]]))  # a minute
+    assert run.reply.message.text == "x"
+    assert run.reply.total_s < 30
 
 
 def test_a_slow_first_byte_is_borne_where_the_time_for_it_is_longer() -> None:

@@ -255,8 +255,8 @@ async def _payloads(response: Response, assembler: Assembler, url: str) -> Async
     """
     reader: SseReader | None = None
     head = b""
-    chunks = response.chunks
-    while (chunk := await _next(chunks, assembler)) is not None:
+    chunks, tail = response.chunks, _Tail(assembler)
+    while (chunk := await _next(chunks, assembler, tail)) is not None:
         if reader is None:
             head += chunk
             begin = head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
@@ -274,15 +274,35 @@ async def _payloads(response: Response, assembler: Assembler, url: str) -> Async
         raise _no_reply(head, response, url)
 
 
-async def _next(chunks: AsyncIterator[bytes], assembler: Assembler) -> bytes | None:
+async def _next(chunks: AsyncIterator[bytes], assembler: Assembler, tail: _Tail) -> bytes | None:
     if not assembler.ended:
         return await anext(chunks, None)
     try:
-        with anyio.move_on_after(DRAIN if assembler.done else LONG_TAIL if assembler.spoke else TAIL):
+        with anyio.move_on_after(tail.left()):
             return await anext(chunks, None)
     except TransportError:
         pass  # the reply is complete: how the connection ends no longer matters
     return None
+
+
+class _Tail:
+    """How long is still read behind the end of a reply. Keep-alives and empty chunks do not prolong it."""
+
+    def __init__(self, assembler: Assembler) -> None:
+        self._assembler = assembler
+        self._chunks = -1
+        self._until = 0.0
+        self._done = False
+
+    def left(self) -> float:
+        """Seconds."""
+        assembler, now = self._assembler, anyio.current_time()
+        if self._chunks < 0 or (assembler.spoke and assembler.chunks > self._chunks):
+            self._until = now + (LONG_TAIL if assembler.spoke else TAIL)
+        if assembler.done and not self._done:
+            self._until, self._done = now + DRAIN, True
+        self._chunks = assembler.chunks
+        return max(0.0, self._until - now)
 
 
 def _whole(payloads: list[bytes]) -> list[bytes]:
