@@ -2,6 +2,7 @@
 
 import anyio
 import anyio.lowlevel
+import msgspec
 from kit import bench, call, say
 
 from lmagent.core import events as ev
@@ -153,3 +154,39 @@ async def test_always_settles_the_same_question_of_the_calls_beside_it():
             await made.submit()
     same = [item for item in asked if item.grant == asked[0].grant]
     assert len(made.world.ran) == len(same) == 3
+
+
+@run
+async def test_a_message_that_would_fill_the_window_is_capped_and_kept_whole_and_both_are_told():
+    made = await bench(say("Many."), window=Window(tokens=4096))
+    whole = "\n".join(f"line {number} of a log" for number in range(6000))
+    await made.session.send(Submit(message=user(whole)))
+    await run_until_idle(made.session)
+    sent = made.model.requests[0].messages[0].text
+    assert len(sent) < 4096 * 4 / 2
+    assert sent.startswith("line 0 of a log\n")
+    assert sent.endswith("line 5999 of a log")
+    [notice] = [event for event in made.of(ev.Notice) if event.code == "input_capped"]
+    handle = notice.text.partition("artifact:")[2].rstrip(")")
+    assert f'read_artifact(id="{handle}"' in sent
+    assert made.log.get_blob(handle).decode() == whole
+    assert not made.of(ev.CompactionDone)
+
+
+@run
+async def test_that_another_model_answers_is_told_once():
+    for asked, answered, told in (
+        ("big-a", "tiny-1b", 1),
+        ("llama3", "llama3:latest", 0),
+        ("gpt-4o", "openai/gpt-4o-2024-08-06", 0),
+        ("qwen3-8b", "/models/Qwen3-8B.gguf", 0),
+        ("", "tiny-1b", 0),
+        ("big-a", "", 0),
+    ):
+        replies = [
+            msgspec.structs.replace(reply, model=answered) for reply in (call(("read", '{"path": "a"}')), say("."))
+        ]
+        made = await bench(*replies)
+        made.session.agent = msgspec.structs.replace(made.session.agent, model=asked)
+        await made.submit()
+        assert sum(event.code == "other_model" for event in made.of(ev.Notice)) == told, (asked, answered)

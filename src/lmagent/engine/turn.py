@@ -12,10 +12,10 @@ from __future__ import annotations
 from msgspec import Struct, field
 
 from lmagent.core.errors import ProviderError
-from lmagent.core.events import MessageAdded, Outcome, TurnFinished, TurnStarted
+from lmagent.core.events import MessageAdded, Notice, Outcome, TurnFinished, TurnStarted
 from lmagent.core.messages import NO_WORDS, Message, Text, user
 from lmagent.core.model import Reply
-from lmagent.engine import compaction, constrain, recovery
+from lmagent.engine import compaction, constrain, intake, recovery
 from lmagent.engine.act import act
 from lmagent.engine.loopguard import Alarm, LoopGuard
 from lmagent.engine.session import Session
@@ -27,6 +27,12 @@ NUDGE_ACT = (
 )
 NUDGE_EMPTY = "Your reply was empty. Call a tool, or give the final answer."
 NUDGE_CUT = "Your reply was cut off at the token limit. Go on exactly where it stopped."
+
+INPUT_SHARE = 0.5
+"""What one message of the user may take of the room between the fixed block and the trigger of a compaction."""
+
+SMALLEST_INPUT = 1000
+"""Tokens that count as room at least."""
 
 
 class Progress(Struct):
@@ -74,7 +80,27 @@ async def resume(session: Session) -> TurnFinished:
 async def _deliver_input(session: Session) -> None:
     await _notes(session)
     waiting = session.state.waiting("submit", "queue", "steer")
-    await session.record(MessageAdded(message=waiting[0].message, origin="input", input=waiting[0].id))
+    message = await _fitted(session, waiting[0].message)
+    await session.record(MessageAdded(message=message, origin="input", input=waiting[0].id))
+
+
+async def _fitted(session: Session, message: Message) -> Message:
+    """The message, capped like a tool's result where it would fill the window; the whole is kept as an artifact."""
+    state, window = session.state, session.window
+    cap = int(INPUT_SHARE * max(SMALLEST_INPUT, window.trigger - state.tokens(state.fixed_bytes)))
+    if intake.fits(message.text, cap):
+        return message
+    artifact = (await session.keep(message.text))[:12]
+    text = (
+        f"the message has about {state.tokens(len(message.text.encode('utf-8', 'replace'))):,} tokens, too many for a "
+        f"window of {window.tokens:,}: the model is shown its beginning and end, and can read the rest "
+        f"(artifact:{artifact})"
+    )
+    await session.record(
+        Notice(level="warning", code="input_capped", text=text, fix="load the model with more context")
+    )
+    others = (part for part in message.parts if not isinstance(part, Text))
+    return Message(message.role, (Text(intake.cap(message.text, cap, artifact)), *others))
 
 
 async def compact_only(session: Session) -> None:
@@ -206,7 +232,8 @@ async def _deliver_steering(session: Session) -> None:
     if session.state.awaits_reply:
         return  # after a crash: what was sent then is sent again first, unchanged
     for item in session.state.waiting("steer"):
-        message = Message("user", (Text("[The user adds, while you work:]\n"), *item.message.parts))
+        added = await _fitted(session, item.message)
+        message = Message("user", (Text("[The user adds, while you work:]\n"), *added.parts))
         await session.record(MessageAdded(message=message, origin="steer", input=item.id))
 
 
