@@ -12,7 +12,7 @@ import pytest
 
 from lmagent.app.wiring import HostOptions, open_host
 from lmagent.core import events as ev
-from lmagent.core.commands import Submit
+from lmagent.core.commands import SetModel, Submit
 from lmagent.core.errors import ServerFailure, ToolError
 from lmagent.core.messages import Image, Message, Text, user
 from lmagent.core.model import Reply, Usage
@@ -46,7 +46,7 @@ def look(workspace: Path, path: str, answer: object = "A red dot.") -> tuple[str
 
     async def main() -> str:
         context = ToolContext("s", "c", workspace, {}, lambda _: None)
-        tool = vision_tool(stream, lambda: "seer")
+        tool = vision_tool(stream, {"s": "seer"}.__getitem__)
         return (await tool.run(Vision(path, "What is it?"), context)).content
 
     return anyio.run(main), asked
@@ -115,5 +115,23 @@ def test_it_is_offered_only_when_the_model_can_see(tmp_path, sees, wish, offered
             if offered:
                 sent = server.chats[1].body["messages"][-1]["content"]
                 assert [part["type"] for part in sent] == ["text", "image_url"]
+
+    anyio.run(main)
+
+
+def test_a_session_with_a_model_of_its_own_asks_that_one(tmp_path):
+    (tmp_path / "dot.png").write_bytes(PNG)
+    script = [call("use_tool", name="vision", arguments={"path": "dot.png"}), say("A red dot."), say("Red.")]
+
+    async def main() -> None:
+        with LlamaCppServer(script, context=32768, vision=True) as server:
+            options = {"llm_url": server.base_url, "llm_model": "first", "vision_enabled": "true"}
+            host = await open_host(HostOptions(tmp_path, options), say=print)
+            session = await host.new_session()
+            await session.send(SetModel(model="second"))
+            await session.send(Submit(message=user("What is in dot.png?")))
+            await run_until_idle(session)
+            await host.aclose()
+            assert [chat.body["model"] for chat in server.chats] == ["second"] * 3
 
     anyio.run(main)

@@ -191,6 +191,7 @@ async def _model(context: SlashContext, name: str) -> SlashResult:
         cost = f"Another one {await _switch_cost(context, '')}" if context.session and listed else ""
         return SlashResult("\n".join([f"model {current}", *(f"- {item}" for item in listed), cost]).rstrip())
     host.use_model(name)
+    await host.offer_vision()
     if context.session is None:
         return SlashResult(f"model {name}")
     cost = await _switch_cost(context, name)

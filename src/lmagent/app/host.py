@@ -112,13 +112,13 @@ class Host(Struct):
 
     async def settle(self) -> None:
         """Learn what the server serves, and shape the prompt of new sessions by it. What a person has set wins."""
-        await self._offer_vision()
+        await self.offer_vision()
         served = None if self.settings.context_window else await self.served.window(self.agent.model)
         window = self.settings.window(served)
         self.registry.profile = profile = profile_for(window)
         self.agent = replace(self.agent, window=replace(window, result_cap=min(window.result_cap, profile.result_cap)))
 
-    async def _offer_vision(self) -> None:
+    async def offer_vision(self) -> None:
         """Add the tool once it is known that the model can see; it comes late, so it is in no tool block."""
         wish = self.settings.vision_enabled
         if self.toolbox.get("vision") is not None or wish == "false":
@@ -128,7 +128,10 @@ class Host(Struct):
         if wish == "true" or said or (said is None and self.traits().sees(self.agent.model)):
             from lmagent.tools.vision import vision_tool  # few models can see
 
-            self.toolbox.add(vision_tool(self.served.lane(1, aside=True).stream, lambda: self.agent.model))
+            self.toolbox.add(vision_tool(self.served.lane(1, aside=True).stream, self._model_of))
+
+    def _model_of(self, session: str) -> str:
+        return (self.sessions[session].state.model if session in self.sessions else "") or self.agent.model
 
     def traits(self) -> KeptTraits:
         """What was learned of the models of this server."""
@@ -167,8 +170,9 @@ class Host(Struct):
             return
         with suppress(ProviderError):
             await self.settle()
-            if (await self.served.facts(self.agent.model)).dialect not in WARMED:
-                return
+            facts = await self.served.facts(self.agent.model)
+            if facts.dialect not in WARMED or (facts.model is None and len(facts.models) > 1):
+                return  # which of several models the server would load is not ours to try out
             async with aclosing(cast("Any", self.served.lane(0).stream(self._beginning()))) as events:
                 async for _ in events:
                     pass

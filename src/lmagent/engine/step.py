@@ -93,7 +93,19 @@ def _show(session: Session, event: ModelEvent) -> None:
             pass
 
 
+async def _tell_other_model(session: Session, answered: str) -> None:
+    """Say once that another model answers than the one that was asked for: many servers take whatever is loaded."""
+    asked = session.state.model or session.agent.model
+    wanted, given = (name.lower().removesuffix(":latest").removesuffix(".gguf") for name in (asked, answered))
+    if not wanted or not given or wanted in given or given in wanted or answered in session.warned:
+        return
+    session.warned.add(answered)
+    text = f"the model server answers with the model {answered[:100]}, not with {asked}"
+    await session.record(Notice(level="warning", code="other_model", text=text, fix="load it in the server, or /model"))
+
+
 async def _record(session: Session, reply: Reply) -> None:
+    await _tell_other_model(session, reply.model)
     message = reply.message
     if not message.text.strip() and not message.tool_calls:
         # An empty assistant message is an error in many chat templates; this one is honest and valid.

@@ -48,18 +48,18 @@ def media_type(head: bytes) -> str | None:
     return next((kind for magic, kind in _KINDS if head.startswith(magic)), None)
 
 
-def vision_tool(stream: Stream, model: Callable[[], str]) -> Tool:
+def vision_tool(stream: Stream, model: Callable[[str], str]) -> Tool:
     """The tool.
 
     Args:
         stream: asks the model server, beside the conversation.
-        model: the model's name.
+        model: the name of a session's model.
     """
 
     async def run(arguments: Vision, context: ToolContext) -> ToolOutput:
         image = load_image(context, arguments.path)
         question = Message("user", (Text(arguments.prompt), image))
-        request = ModelRequest(model(), "", (), (question,), max_tokens=1000)
+        request = ModelRequest(model(context.session), "", (), (question,), max_tokens=1000)
         reply: Reply | None = None
         try:
             async with aclosing(cast("Any", stream(request))) as events:
