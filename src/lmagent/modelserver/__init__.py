@@ -1,0 +1,1 @@
+"""The built-in model server: an OpenAI-compatible router on one port, one worker process a model."""
