@@ -121,12 +121,14 @@ class Hello(Struct, frozen=True, omit_defaults=True):
         pid: its process.
         load_s: seconds from its start to being ready.
         error: why it could not load.
+        gpu: bytes that it took of the graphics cards' memory, as far as the engine tells.
     """
 
     address: str = ""
     pid: int = 0
     load_s: float = 0.0
     error: str = ""
+    gpu: int = 0
 
 
 class Running(Struct, frozen=True):
