@@ -16,7 +16,9 @@ LIMIT = 8 * 1024 * 1024
 """Bytes of an answer beyond which it is no answer (OpenRouter's list of models is about 1 MB)."""
 
 QUICK = Timeouts(connect=0.4, first_byte=0.8, idle=0.4)
-"""Patience with a server on this machine or nearby."""
+"""Patience with a server on this machine or nearby, once it has answered promptly."""
+PATIENT = Timeouts(connect=0.4, first_byte=3.0, idle=3.0)
+"""Patience with its first answer, and with one of which it is known what it is: it may be loading a model."""
 FAR = Timeouts(connect=3.0, first_byte=5.0, idle=3.0)
 """Patience with a server on the internet."""
 
@@ -34,6 +36,8 @@ class Ask:
 
     Attributes:
         reached: a server answered with anything at all.
+        slow: a question was not answered in time.
+        over: nothing more is asked; every answer is None.
     """
 
     def __init__(
@@ -50,6 +54,8 @@ class Ask:
         self.api = api
         self.timeouts = timeouts
         self.reached = False
+        self.slow = False
+        self.over = False
         self._transport = transport
         self._limit = limit
         self._headers = {"Accept": "application/json", "User-Agent": "lmagent"}
@@ -71,6 +77,8 @@ class Ask:
 
     async def _json(self, method: str, url: str, body: bytes) -> Any:
         """The JSON of an answer with status 200."""
+        if self.over:
+            return None
         headers = self._headers | ({"Content-Type": "application/json"} if body else {})
         limits = self.timeouts
         try:
@@ -78,7 +86,10 @@ class Ask:
             with anyio.move_on_after(limits.connect + 2 * limits.first_byte):
                 status, content = await self._fetch(method, url, headers, body)
                 return jsontext.loads(content) if status == 200 else None
-        except (TransportError, ProviderError, ValueError):
+            self.slow = True
+        except TransportError as error:
+            self.slow = self.slow or error.kind in ("first_byte", "idle", "connect_timeout")
+        except (ProviderError, ValueError):
             pass  # no answer, or none in JSON
         return None
 

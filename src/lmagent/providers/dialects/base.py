@@ -69,6 +69,7 @@ class ServerFacts(Struct, frozen=True, kw_only=True):
         root: root of the server, under which its own routes lie.
         version: in the server's words.
         reached: something answered at all.
+        finished: all that was asked was answered or refused; else it was too slow, and may be asked again later.
         model: the model that was asked about; without a name, the only one there is, or the only one loaded.
         models: all models that it lists.
         slots: requests that it serves at the same time, each with a prompt cache of its own.
@@ -91,6 +92,7 @@ class ServerFacts(Struct, frozen=True, kw_only=True):
     root: str = ""
     version: str = ""
     reached: bool = False
+    finished: bool = True
     model: ModelFacts | None = None
     models: tuple[ModelFacts, ...] = ()
     slots: int | None = None

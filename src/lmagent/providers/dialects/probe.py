@@ -9,9 +9,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import anyio
+from msgspec.structs import replace
 
 from lmagent.core.model import ModelRequest
-from lmagent.providers.dialects.ask import FAR, QUICK, Ask
+from lmagent.providers.dialects.ask import FAR, PATIENT, QUICK, Ask
 from lmagent.providers.dialects.base import Dialect, Seen, ServerFacts
 from lmagent.providers.dialects.fields import entries
 from lmagent.providers.transport import Timeouts, Transport
@@ -32,8 +33,11 @@ a server. The last one claims all."""
 PORTS = (1234, 11434, 8080, 8000)
 """Where LM Studio, Ollama, llama.cpp and vLLM listen unless told otherwise."""
 
+OLLAMA_PORT = 11434
 BUDGET = 3.0
 """Seconds for a server nearby, all questions together; a far one gets `FAR_BUDGET`."""
+KNOWN_BUDGET = 12.0
+"""The same for a server nearby that answers slowly, or says what it is: what it serves is worth to be known."""
 FAR_BUDGET = 10.0
 COUNTING = Timeouts(connect=1.0, first_byte=10.0, idle=5.0)
 """Patience with a server that counts tokens: it may be busy, and the text is long."""
@@ -57,7 +61,7 @@ async def probe(
     one that the list hints at, or, on this machine or a private network, of all); then what the dialect itself wants
     to know. One after another, on the connection that the chat will use. All are GETs, but for Ollama's
     `POST /api/show`. None loads a model, none costs anything. Never raises for what a server answers: in doubt it is
-    `generic`.
+    `generic`; but one that is slow, and by its list or its port an Ollama, is taken for one: its common route cuts.
 
     Args:
         transport: carries the bytes.
@@ -73,26 +77,58 @@ async def probe(
         ConfigError: `base_url` is no URL.
     """
     root = server_root(base_url)
-    near, port = is_near(root), urlsplit(root).port
-    ask = Ask(transport, root, api_root(base_url), key, timeouts=timeouts or (QUICK if near else FAR))
+    near = is_near(root)
+    ask = Ask(transport, root, api_root(base_url), key, timeouts=timeouts or (PATIENT if near else FAR))
     seen = Seen(root=root, local=near, listing=None, answers={})
-    with anyio.move_on_after(budget or (BUDGET if near else FAR_BUDGET)):
+    with anyio.move_on_after(budget or (BUDGET if near else FAR_BUDGET)) as limit:
+        begun = anyio.current_time()
         seen = Seen(root=root, local=near, listing=await ask.models(), answers={})
-        if not ask.reached:
-            return ServerFacts(root=root)  # nothing listens, or nothing answers
-        hinted = [name for name, (_, owners) in DIALECTS.items() if seen.owner() in owners]
-        everyone = (near or not hinted) and (deep or not entries(seen.listing, "data") or port in PORTS)
-        for names in ([hinted] if hinted else []) + ([list(DIALECTS)] if everyone else []):
-            dialects = [dialect(name) for name in names]
-            seen = await _look(seen, ask, dialects, asked=near or bool(hinted))
-            claimant = next((one for one in dialects if one.claims(seen)), None)
-            if claimant is not None:
-                return await claimant.read(seen, ask, model)
-    if not ask.reached:
-        return ServerFacts(root=root)
-    # It took too long, or is none of ours: what the list alone says, without another question.
-    listed = Seen(root=root, local=near, listing=seen.listing, answers={})
-    return await dialect(GENERIC).read(listed, ask, model)
+        if ask.reached:
+            promptly = anyio.current_time() - begun < QUICK.first_byte / 2
+            known = bool(_hinted(seen))
+            if timeouts is None and near and promptly and not known:
+                ask.timeouts = QUICK
+            elif budget is None and near:
+                limit.deadline = begun + KNOWN_BUDGET
+            facts = await _claimed(seen, ask, model, deep=deep)
+            if facts is not None:
+                return facts
+    if not ask.reached and not ask.slow and not limit.cancelled_caught:
+        return ServerFacts(root=root)  # nothing listens
+    return await _assumed(seen, ask, model, finished=not (ask.slow or limit.cancelled_caught))
+
+
+def _hinted(seen: Seen) -> list[str]:
+    """The dialects that the list of models points to."""
+    return [name for name, (_, owners) in DIALECTS.items() if seen.owner() in owners]
+
+
+async def _claimed(seen: Seen, ask: Ask, model: str, *, deep: bool) -> ServerFacts | None:
+    """What the dialect says that claims the server; None where none does."""
+    hinted, near = _hinted(seen), seen.local
+    port = urlsplit(seen.root).port
+    everyone = (near or not hinted) and (deep or not entries(seen.listing, "data") or port in PORTS)
+    for names in ([hinted] if hinted else []) + ([list(DIALECTS)] if everyone else []):
+        dialects = [dialect(name) for name in names]
+        seen = await _look(seen, ask, dialects, asked=near or bool(hinted))
+        claimant = next((one for one in dialects if one.claims(seen)), None)
+        if claimant is not None and not (claimant.name == GENERIC and ask.slow and _may_be_ollama(seen)):
+            facts = await claimant.read(seen, ask, model)
+            return replace(facts, finished=not ask.slow) if claimant.name == GENERIC else facts
+    return None
+
+
+def _may_be_ollama(seen: Seen) -> bool:
+    return seen.local and ("ollama" in _hinted(seen) or urlsplit(seen.root).port == OLLAMA_PORT)
+
+
+async def _assumed(seen: Seen, ask: Ask, model: str, *, finished: bool) -> ServerFacts:
+    """It took too long, or is none of ours: what the list alone says, without another question."""
+    ask.over = True
+    listed = Seen(root=seen.root, local=seen.local, listing=seen.listing, answers={})
+    name = "ollama" if not finished and _may_be_ollama(seen) else GENERIC
+    facts = await dialect(name).read(listed, ask, model)
+    return replace(facts, finished=finished, reached=ask.reached)
 
 
 @cache
