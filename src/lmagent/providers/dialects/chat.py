@@ -59,7 +59,7 @@ class DialectChat(OpenAIChat):
     Args:
         base_url: base URL or full chat URL.
         api_key: sent as a bearer token; empty sends none.
-        facts: what the server is.
+        facts: what the server is; names the model for requests that do not.
         wishes: what is wished of it with every request.
         transport: carries the bytes; shared, and closed with this.
         clock: time.
@@ -85,6 +85,8 @@ class DialectChat(OpenAIChat):
         super().__init__(base_url, api_key, transport=transport, clock=clock, timeouts=timeouts, retries=retries)
         self._facts = facts
         self._encoder: DialectEncoder = DialectEncoder(facts, wishes)
+        # Without a name, a server may load another model than the one whose window is planned with.
+        self._model = facts.model.id if facts.model is not None else ""
 
     def _unknown_field(self, request: ModelRequest, failure: ProviderError) -> str | None:
         field = super()._unknown_field(request, failure)

@@ -79,6 +79,7 @@ class OllamaChat(OpenAIChat):
         self.url = f"{server_root(base_url)}/api/chat"
         self.num_ctx = choose_window(facts.model, window)
         self._encoder = NativeEncoder(self.num_ctx, facts, wishes)
+        self._model = facts.model.id if facts.model is not None else ""
 
     async def _refused(self, request: ModelRequest, response: Response) -> None:
         try:
