@@ -1,21 +1,22 @@
 """Served: the model server as this program uses it.
 
-It is asked once a model what it is, and again after it refused a prompt or cut one; requests then take the route and
-the fields of its dialect, each conversation in a slot of its own where there are slots. What the server counts is
-compared with what was sent: a reply to a prompt that was cut in silence is never taken for one to the whole prompt.
+It is asked once a model what it is, and again after it has loaded the model, refused a prompt or cut one; requests then
+take the route and the fields of its dialect, each conversation in a slot of its own where there are slots. What the
+server counts is compared with what was sent: a reply to a prompt that was cut in silence is never taken for one to the
+whole prompt.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 from msgspec import Struct
+from msgspec.structs import replace
 
-from lmagent.core.errors import ContextOverflow
-from lmagent.core.messages import Message, Text, Thinking, ToolCall, ToolResult
+from lmagent.core.errors import ContextOverflow, ModelNotFound
 from lmagent.core.model import ModelEvent, ModelRequest, Progress, Reply, Usage
 from lmagent.core.ports import Clock
 from lmagent.providers.openai_chat import OpenAIChat
@@ -25,7 +26,8 @@ from lmagent.providers.urls import is_near
 
 if TYPE_CHECKING:
     from lmagent.providers.dialects.base import ServerFacts
-    from lmagent.providers.dialects.truth import Cut, TruthMeter
+    from lmagent.providers.dialects.truth import Cut
+    from lmagent.providers.dialects.watch import Watch, Watches
     from lmagent.providers.floor import Conversation, Floor
 
 COMFORTABLE = 16_384
@@ -37,8 +39,14 @@ MATTERS = 2500
 WORTH_KEEPING = 1000
 """Prompt tokens from which the state of a slot is saved to a file when another conversation needs the slot."""
 
-_KEPT = 8
-"""Conversations whose counts are watched in a lane."""
+LATE = ("lmstudio", "llamacpp")
+"""Dialects that state the window of a model only once it is loaded, which the first request does."""
+
+LOOKS = 3
+"""How often such a server is asked again."""
+
+PAUSE = 30.0
+"""Seconds until a server that was too slow to say what it is is asked again; doubled each time."""
 
 
 class Endpoint(Struct, frozen=True):
@@ -80,6 +88,8 @@ class Served:
         self._chats: dict[tuple[str, int], OpenAIChat] = {}
         self._floors: dict[tuple[str, int], Floor] = {}
         self._no_files: set[str] = set()
+        self._looks: dict[str, int] = {}
+        self._slow: dict[str, tuple[float, float]] = {}
         self._lock = anyio.Lock()
         OpenAIChat(endpoint.url, transport=transport, clock=clock)  # says at once if that is no URL
 
@@ -92,19 +102,46 @@ class Served:
         """
         async with self._lock:
             known = self._facts.get(model)
-            if known is None or (deep and model not in self._deep):
-                from lmagent.providers.dialects.probe import probe  # the dialects come with the first question
+            if known is None or (deep and model not in self._deep) or self._is_due(model):
+                return await self._probe(model, known, deep=deep)
+            return known
 
-                endpoint = self._endpoint
-                facts = await probe(self._transport, endpoint.url, model, endpoint.key, deep=deep)
-                if not facts.reached:
-                    return known or facts  # it may be there the next time
-                if facts != known:
-                    self.forget(model)
-                self._facts[model] = facts
-                if deep or facts.dialect != "generic":
-                    self._deep.add(model)
-            return self._facts[model]
+    async def look_again(self, model: str) -> ServerFacts:
+        """Ask anew what the server is: something else is in memory now, or seems to be."""
+        async with self._lock:
+            return await self._probe(model, self._facts.get(model), deep=True)
+
+    async def has_answered(self, model: str) -> None:
+        """A reply came, so a model is loaded: what was not known of it may be stated now."""
+        known = self._facts.get(model)
+        looks = self._looks.get(model, 0)
+        if known is None or known.dialect not in LATE or (known.model and known.model.trusted) or looks >= LOOKS:
+            return
+        self._looks[model] = looks + 1
+        await self.look_again(model)
+
+    async def _probe(self, model: str, known: ServerFacts | None, *, deep: bool) -> ServerFacts:
+        from lmagent.providers.dialects.probe import probe  # the dialects come with the first question
+
+        endpoint = self._endpoint
+        facts = await probe(self._transport, endpoint.url, model, endpoint.key, deep=deep)
+        if not facts.finished:
+            pause = 2 * self._slow[model][1] if model in self._slow else PAUSE
+            self._slow[model] = (self._clock.monotonic() + pause, pause)
+            facts = known or facts  # what it said when it had time is better
+        elif not facts.reached:
+            return known or facts  # it may be there the next time
+        else:
+            self._slow.pop(model, None)
+        if facts != known:
+            self.forget(model)
+        self._facts[model] = facts
+        if deep or facts.dialect != "generic":
+            self._deep.add(model)
+        return facts
+
+    def _is_due(self, model: str) -> bool:
+        return model in self._slow and self._clock.monotonic() >= self._slow[model][0]
 
     async def window(self, model: str, tokens: int = 0) -> int | None:
         """Tokens that it really serves; None where that is not known for sure.
@@ -139,7 +176,7 @@ class Served:
                 timeouts=endpoint.timeouts,
                 retries=endpoint.retries,
             )
-            if facts.reached:
+            if model in self._facts:
                 self._chats[model, lane] = chat
         return chat
 
@@ -226,7 +263,7 @@ class Lane:
     def __init__(self, served: Served, conversation: Conversation) -> None:
         self._served = served
         self._conversation = conversation
-        self._watches: list[_Watch] = []
+        self._watches: Watches | None = None
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """See `lmagent.core.ports.Provider`."""
@@ -257,23 +294,31 @@ class Lane:
             async with aclosing(cast("Any", chat.stream(request))) as events:
                 async for event in events:
                     if isinstance(event, Reply):
-                        await self._believe(request, event.usage)
-                        self._conversation.tokens = event.usage.prompt_tokens
-                    yield event
-        except ContextOverflow:
+                        await self._served.has_answered(request.model)
+                        usage = await self._believe(request, event.usage)
+                        self._conversation.tokens = usage.prompt_tokens
+                        yield event if usage is event.usage else replace(event, usage=usage)
+                    else:
+                        yield event
+        except (ContextOverflow, ModelNotFound):
             self._served.forget(request.model)
             raise
 
     async def aclose(self) -> None:
         """The server is closed by who opened it."""
 
-    async def _believe(self, request: ModelRequest, usage: Usage) -> None:
-        """Raise if the count says that the prompt was cut."""
+    async def _believe(self, request: ModelRequest, usage: Usage) -> Usage:
+        """The counts, as far as they can be believed; raises if they say that the prompt was cut."""
+        from lmagent.providers.dialects.truth import ends_window
+
         watch = self._watch(request)
-        window = await self._served.window(request.model)
-        cut = watch.meter.check(watch.size(request), usage, window)
+        size, window = watch.size(request), await self._served.window(request.model)
+        if ends_window(usage.prompt_tokens) and (window is None or usage.prompt_tokens < window - 1):
+            await self._served.look_again(request.model)  # it may have been loaded anew, with less
+            window = await self._served.window(request.model)
+        cut = watch.meter.check(size, usage, window)
         if cut is None or (not cut.sure and not await self._is_cut(watch, request, cut)):
-            return
+            return watch.corrected(usage, size)
         raise ContextOverflow(
             f"the model server cut the prompt without a word: it counted {cut.counted:,} tokens of at least "
             f"{cut.expected:,}, so the model did not see its beginning",
@@ -282,61 +327,19 @@ class Lane:
             silent=True,
         )
 
-    async def _is_cut(self, watch: _Watch, request: ModelRequest, cut: Cut) -> bool:
+    async def _is_cut(self, watch: Watch, request: ModelRequest, cut: Cut) -> bool:
         """Look closer at a count that is only odd: the server itself may know, else it is suspected once."""
+        from lmagent.providers.dialects.truth import JITTER
+
         exact = await self._served.count(request)
         if exact is not None:
-            return exact > cut.counted + watch.jitter
+            return exact > cut.counted + JITTER
         suspected, watch.suspected = watch.suspected, True
         return not suspected
 
-    def _watch(self, request: ModelRequest) -> _Watch:
-        first = request.messages[0] if request.messages else None
-        for at, known in enumerate(self._watches):
-            if known.first is first and known.system == request.system:
-                self._watches.append(self._watches.pop(at))
-                return known
-        from lmagent.providers.dialects.truth import JITTER, TruthMeter
+    def _watch(self, request: ModelRequest) -> Watch:
+        if self._watches is None:
+            from lmagent.providers.dialects.watch import Watches  # with the dialects
 
-        fresh = _Watch(first, request.system, TruthMeter(), JITTER)
-        self._watches = [*self._watches[1 - _KEPT :], fresh]
-        return fresh
-
-
-class _Watch(Struct):
-    """What is known of one conversation's counts; the size of what was seen is kept, not summed up at each step."""
-
-    first: Message | None
-    system: str
-    meter: TruthMeter
-    jitter: int
-    suspected: bool = False
-    seen: list[Message] = []
-    bytes: int = 0
-
-    def size(self, request: ModelRequest) -> int:
-        """Bytes of system text and messages."""
-        known = len(self.seen)
-        if list(request.messages[:known]) != self.seen:  # an aside went before, or the tail was joined
-            self.seen, self.bytes, known = [], 0, 0
-        for message in request.messages[known:]:
-            self.seen.append(message)
-            self.bytes += _size(message, thoughts=request.keep_thinking)
-        return len(request.system.encode("utf-8", "replace")) + self.bytes
-
-
-def _size(message: Message, *, thoughts: bool) -> int:
-    texts: Sequence[str] = [
-        text
-        for part in message.parts
-        for text in (
-            (part.text,)
-            if isinstance(part, Text) or (thoughts and isinstance(part, Thinking))
-            else (part.name, part.arguments)
-            if isinstance(part, ToolCall)
-            else (part.content,)
-            if isinstance(part, ToolResult)
-            else ()
-        )
-    ]
-    return sum(len(text) if text.isascii() else len(text.encode("utf-8", "replace")) for text in texts)
+            self._watches = Watches()
+        return self._watches.of(request)

@@ -159,6 +159,83 @@ def test_the_next_prompt_is_estimated_from_the_last_count() -> None:
     assert meter.estimate(28_000) == 15_000, "this text makes a token of two bytes"
 
 
+def test_a_count_that_stands_still_while_the_prompt_grows_is_sure() -> None:
+    meter = TruthMeter()
+    assert meter.check(12_000, counted(3700)) is None
+    assert meter.check(13_600, counted(4095)) is None
+    cut = meter.check(14_100, counted(4095))
+    assert cut is not None
+    assert cut.sure
+
+
+def test_a_count_that_grows_far_less_than_the_prompt_is_suspected_whatever_little_was_added() -> None:
+    meter = TruthMeter()
+    assert meter.check(12_000, counted(3734)) is None
+    cut = meter.check(13_300, counted(3816))
+    assert cut is not None
+    assert not cut.sure
+
+
+def test_small_additions_that_make_no_tokens_add_up() -> None:
+    meter = TruthMeter()
+    assert meter.check(12_000, counted(3900)) is None
+    assert meter.check(12_600, counted(4095)) is None
+    assert meter.check(12_800, counted(4095)) is None
+    cut = meter.check(13_050, counted(4095))
+    assert cut is not None
+    assert cut.sure
+
+
+def test_a_count_at_the_end_of_a_usual_window_is_suspected_when_it_is_a_little_short() -> None:
+    meter = TruthMeter()
+    assert meter.check(12_000, counted(3870)) is None
+    assert meter.check(13_100, counted(4095)) is not None
+    other = TruthMeter()
+    assert other.check(12_000, counted(3870)) is None
+    assert other.check(13_100, counted(4145)) is None
+
+
+@pytest.mark.parametrize("constant", [1, 100, 1000, 5000])
+def test_a_server_that_always_says_the_same_does_not_count(constant: int) -> None:
+    meter = TruthMeter()
+    for size in range(3000, 9000, 1000):
+        assert meter.check(size, counted(constant)) is None
+    assert (meter.counted, meter.verified) == (0, False)
+
+
+def test_a_prompt_that_fills_the_window_from_the_first_request_on_is_still_a_cut() -> None:
+    meter = TruthMeter()
+    assert meter.check(20_000, counted(4095)) is None
+    cut = meter.check(21_000, counted(4095))
+    assert cut is not None
+    assert cut.sure
+
+
+def test_tokens_from_the_cache_that_are_not_in_the_count_are_added() -> None:
+    meter = TruthMeter()
+    assert meter.check(5000, Usage(1250, 5)) is None
+    for last, size in ((1250, 8000), (2000, 11_000), (2750, 20_000)):
+        assert meter.check(size, Usage(size // 4 - last, 5, cached_tokens=last)) is None
+        assert meter.counted == size // 4
+    cut = meter.check(24_000, Usage(1000, 5, cached_tokens=1000))
+    assert cut is not None, "a cut shows in the sum too"
+
+
+def test_a_part_of_the_prompt_in_the_cache_does_not_hide_a_cut() -> None:
+    meter = TruthMeter()
+    meter.check(16_000, counted(4050))
+    assert meter.check(17_500, Usage(3700, 5, cached_tokens=1500)) is not None
+
+
+def test_one_absurd_count_is_passed_over() -> None:
+    meter = TruthMeter()
+    for size, tokens, believed in ((8000, 2000, 2000), (9000, 10**12, 0), (10_000, 2500, 2500), (11_000, 60_000, 0)):
+        assert meter.check(size, counted(tokens)) is None
+        assert meter.counted == believed
+    assert meter.check(12_000, counted(60_250)) is None
+    assert meter.counted == 60_250, "a figure that stays is one: there may be pictures"
+
+
 @given(
     st.lists(st.tuples(st.integers(0, 60_000), st.floats(2.0, 6.0)), min_size=1, max_size=30),
     st.integers(0, 4000),

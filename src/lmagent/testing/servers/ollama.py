@@ -144,7 +144,7 @@ class OllamaServer(DialectServer):
             stream=stream,
             usage=bool(json_object(body.get("stream_options")).get("include_usage")),
             prompt_tokens=tokens if tokens <= self.window else int(self.window * self._keeps),
-            cached_tokens=row.common // 4,
+            cached_tokens=row.common // 4 if tokens <= self.window else 0,
         )
 
 
