@@ -21,6 +21,7 @@ from lmagent.engine.lane import run_until_idle
 from lmagent.testing import faults, quirks
 from lmagent.testing.script import (
     Behaviour,
+    Plain,
     Reply,
     call,
     call_raw,
@@ -66,6 +67,24 @@ def play(script: Sequence[Behaviour], workspace: Path, **flags: object) -> ev.Tu
     return anyio.run(main)
 
 
+def pieces(*entries: dict[str, object], finish: str | None = "tool_calls") -> Plain:
+    """A call in pieces with these labels: `name` and `arguments` go inside, the rest beside."""
+    deltas: list[dict[str, object]] = []
+    for entry in entries:
+        function = {key: entry.pop(key) for key in ("name", "arguments") if key in entry}
+        deltas.append({"tool_calls": [{**entry, "function": function}]})
+    chunks = [{"choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas]
+    if finish:
+        chunks.append({"choices": [{"index": 0, "delta": {}, "finish_reason": finish}]})
+    return raw([*(f"data: {json.dumps(chunk)}\n\n".encode() for chunk in chunks), b"data: [DONE]\n\n"])
+
+
+def in_pieces(name: str, arguments: dict[str, str]) -> list[dict[str, object]]:
+    text = json.dumps(arguments)
+    parts = (text[:9], text[9:])
+    return [{"index": 0, "name": name, "arguments": ""}, *({"index": 0, "arguments": part} for part in parts)]
+
+
 TEXTS = {
     "hermes": f"<tool_call>\n{JSON}\n</tool_call>",
     "hermes behind words": f"I will write it.\n\n<tool_call>\n{JSON}\n</tool_call>",
@@ -97,6 +116,17 @@ REPAIRED = {
     "an alias of an argument": call("write", file_path="OUT.txt", content="ok\n"),
     "through use_tool": call("use_tool", name="write", arguments=ARGUMENTS),
     "an absolute path": call("write", path="/workspace/OUT.txt", content="ok\n"),
+    "arguments that are a text of a text": call_raw("write", json.dumps(json.dumps(ARGUMENTS))),
+    "an empty object before the arguments": pieces(
+        {"index": 0, "id": "x", "name": "write", "arguments": "{}"}, *in_pieces("", ARGUMENTS)
+    ),
+    "index 0 for all, without ids, in pieces": pieces(
+        *in_pieces("write", {"path": "OTHER.txt", "content": "x"}), *in_pieces("write", ARGUMENTS)
+    ),
+    "index 0 for all, without ids or arguments": pieces(
+        {"index": 0, "name": "git_status"}, {"index": 0, "name": "write", "arguments": json.dumps(ARGUMENTS)}
+    ),
+    "one understood, one left in the text": reply(text=f"<tool_call>\n{JSON}\n</tool_call>", calls=call("ls").calls),
     "null for what is optional": call_raw("write", '{"path": "OUT.txt", "content": "ok\\n", "mode": null}'),
 }
 
@@ -105,6 +135,7 @@ AGAIN = {
     "arguments that are a list": [call_raw("write", "[1]")],
     "a missing argument": [call("write", path="OUT.txt")],
     "a tool that does not exist": [call("scribble", path="OUT.txt")],
+    "a name without arguments in a stream without an end": [pieces({"index": 0, "name": "write"}, finish=None)],
     "no name": [call_raw("", "{}")],
     "an empty reply": [faults.empty_reply()],
     "two empty replies": [faults.empty_reply(), faults.empty_reply()],
@@ -153,6 +184,12 @@ NOTHING = {
     "an example in a fence": say(f"You would write:\n```\n<tool_call>\n{JSON}\n</tool_call>\n```\nand so on."),
     "an example in backticks": say(f"The form is `<tool_call>{JSON}</tool_call>` here."),
     "a quotation": say(f"He wrote:\n> <tool_call>\n> {JSON}\n> </tool_call>\nand left."),
+    "a tool that need not have arguments, in a stream without an end": pieces(
+        {"index": 0, "id": "x", "name": "ls"}, finish=None
+    ),
+    "a fenced call beside one that the server understood": reply(
+        text=f"Its form:\n```json\n{JSON}\n```", calls=call("ls").calls
+    ),
     "JSON in prose": say(f"The object {JSON} is what one would send."),
     "bare JSON of no tool": say('{"name": "scribble", "arguments": {"path": "OUT.txt"}}'),
     "a whole call at the limit": reply(calls=WRITE.calls, finish="length"),

@@ -58,11 +58,46 @@ def test_arguments_that_cannot_be_read_go_on_as_they_came():
     assert "oops" in call.arguments
 
 
-def test_what_the_server_understood_itself_counts_alone():
-    structured = delta(tool_calls=[{"index": 0, "id": "c1", "function": {"name": "read", "arguments": '{"path":"b"}'}}])
-    run = ask(Answer([sse(delta(content=CALL), structured, delta("tool_calls"))]))
-    assert [call.id for call in run.reply.message.tool_calls] == ["c1"]
-    assert "tool_call" not in run.reply.message.text
+def understood(path: str, **fields: object):
+    """A call as the server sends it that understood it."""
+    arguments = json.dumps({"path": path})
+    return delta(tool_calls=[{"index": 0, "id": "c1", "function": {"name": "read", "arguments": arguments}}], **fields)
+
+
+def paths(*chunks: object) -> tuple[list[str], Reply]:
+    run = ask(Answer([sse(*chunks)]))
+    return [json.loads(call.arguments)["path"] for call in run.reply.message.tool_calls], run.reply
+
+
+def test_a_call_that_the_server_understood_and_left_in_the_text_is_one_call():
+    found, reply = paths(delta(content=CALL), understood("a.txt"), delta("tool_calls"))
+    assert (found, reply.message.text) == (["a.txt"], "")
+
+
+def test_a_call_that_the_server_left_in_the_text_beside_one_that_it_understood_is_run_in_its_place():
+    assert paths(delta(content=CALL), understood("b"), delta("tool_calls"))[0] == ["a.txt", "b"]
+    found, reply = paths(understood("b"), delta(content=f"And:\n{CALL}"), delta("tool_calls"))
+    assert (found, reply.message.text) == (["b", "a.txt"], "And:")
+    assert (reply.text_format, reply.truncated_calls) == ("hermes", frozenset())
+
+
+def test_what_only_looks_like_a_call_beside_one_that_the_server_understood_stays_text():
+    text = 'The object of such a call:\n```json\n{"name": "read", "arguments": {"path": "a.txt"}}\n```'
+    found, reply = paths(delta(content=text), understood("b"), delta("tool_calls"))
+    assert (found, reply.message.text) == (["b"], text)
+
+
+def test_an_opening_tag_that_the_server_left_in_the_text_is_no_call():
+    found, reply = paths(delta(content="I read it.\n<tool_call>\n"), understood("b"), delta("tool_calls"))
+    assert (found, reply.message.text, reply.truncated_calls) == (["b"], "I read it.", frozenset())
+
+
+def test_a_call_in_text_that_was_cut_off_beside_one_that_the_server_understood_is_reported():
+    text = '<tool_call>\n{"name": "write", "arguments": {"path": "a'
+    found = ask(Answer([sse(understood("b"), delta("length", content=text))])).reply
+    first, second = found.message.tool_calls
+    assert (first.name, second.name) == ("read", "write")
+    assert second.id in found.truncated_calls
 
 
 def test_without_tools_and_where_none_may_be_called_text_is_text():

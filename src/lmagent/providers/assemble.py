@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from lmagent.core.errors import BadReply
-from lmagent.core.messages import Message, Part, Text, Thinking
+from lmagent.core.messages import Message, Part, Text, Thinking, ToolCall
 from lmagent.core.model import FinishReason, ModelEvent, Reply, TextChunk, ThinkingChunk, ToolSpec, Usage
 from lmagent.providers import jsontext
-from lmagent.providers.calls import CallAssembler
+from lmagent.providers.calls import CallAssembler, alongside
 from lmagent.providers.eta import PrefillEta
 from lmagent.providers.thinking import ThinkSplitter, split_thoughts
 from lmagent.providers.usage import complete_usage, read_usage
@@ -42,6 +42,8 @@ _FINISH: dict[str, FinishReason] = {
     "model_length": "length",
     "content_filter": "content_filter",
 }
+_Called = tuple[tuple[ToolCall, ...], frozenset[str], str, "FoundCalls | None"]
+"""Calls, the ids of those that were cut off, the format of those in the text, and the text, taken apart."""
 _decode = msgspec.json.Decoder().decode
 
 
@@ -59,6 +61,7 @@ class Assembler:
     Args:
         elapsed: seconds since the request was sent.
         tools: what may be called, also in text that the server did not understand.
+        known: the tools of the request, where calls in text do not count; else as `tools`.
 
     Attributes:
         done: `[DONE]` was read.
@@ -68,7 +71,12 @@ class Assembler:
         spoke: whether the last of them brought text, thought or calls.
     """
 
-    def __init__(self, elapsed: Callable[[], float] = lambda: 0.0, tools: Sequence[ToolSpec] = ()) -> None:
+    def __init__(
+        self,
+        elapsed: Callable[[], float] = lambda: 0.0,
+        tools: Sequence[ToolSpec] = (),
+        known: Sequence[ToolSpec] | None = None,
+    ) -> None:
         self.done = False
         self.finish = ""
         self.usage: Usage | None = None
@@ -82,7 +90,7 @@ class Assembler:
         self._deltas = False
         self._odd = False
         self._splitter = ThinkSplitter()
-        self._calls = CallAssembler()
+        self._calls = CallAssembler(tools if known is None else known)
         self._tools = tools
         self._reader: TextCallParser | None = None
         self._eta = PrefillEta()
@@ -133,13 +141,9 @@ class Assembler:
             total_s: seconds to the end.
         """
         named = _FINISH.get(self.finish.lower(), "other") if self.finish else "stop"
-        found = self._found(named)
+        calls, truncated, form, found = self._called(self._found(named), taken, cut=named == "length")
         tagged, text = (found.thinking, found.content) if found else split_thoughts("".join(self._content))
         thought = "\n".join(filter(None, ("".join(self._thought).strip(), tagged)))
-        calls, truncated = self._calls.finish(taken, cut=named == "length", finished=bool(self.finish))
-        form = ""
-        if found and not calls:
-            calls, truncated, form = found.calls, found.truncated, found.format
         finish: FinishReason = named
         if calls and named in ("stop", "other"):
             finish = "tool_calls"
@@ -169,6 +173,25 @@ class Assembler:
         from lmagent.providers.foundcalls import find_calls
 
         return find_calls("".join(self._content), self._tools, cut=finish == "length")
+
+    def _called(self, found: FoundCalls | None, taken: Collection[str], *, cut: bool) -> _Called:
+        """The calls of the reply, those that the server understood and those that stand in the text."""
+        # A whole message has come whole, whatever it names as its finish reason; a stream may have been cut.
+        finished = bool(self.finish) or not self._deltas
+        understood = self._calls.finish(taken, cut=cut, finished=finished)
+        calls = tuple(made.call for made in understood)
+        truncated = frozenset(made.call.id for made in understood if made.truncated)
+        form = ""
+        if found is None or not found.calls:
+            return calls, truncated, form, found
+        if not calls:
+            return found.calls, found.truncated, found.format, found
+        both = alongside(understood, found, self._content, self._tools)
+        if both is None:
+            return calls, truncated, form, None  # the text stays as it is
+        if len(both) > len(calls):
+            truncated, form = truncated | found.truncated, found.format
+        return both, truncated, form, found
 
     def _feed_odd(self, payload: bytes, events: list[ModelEvent]) -> None:
         """`[DONE]`, several chunks in one event, or JSON with flaws in its strings."""
@@ -239,10 +262,10 @@ class Assembler:
             else:
                 self._parts(content, events)
         if calls := delta.get("tool_calls"):
-            self._calls.feed(calls)
+            self._calls.feed(calls, len(self._content))
             self.spoke = True
         if call := delta.get("function_call"):
-            self._calls.feed([{"function": call}])
+            self._calls.feed([{"function": call}], len(self._content))
 
     def _news(self, message: dict[str, Any]) -> dict[str, Any]:
         """What a whole `message` adds to what was streamed before it."""

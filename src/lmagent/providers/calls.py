@@ -2,30 +2,39 @@
 
 A piece belongs to the call with its id, else with its index, else at its position in the delta. Seen in the wild:
 Ollama numbers every call 0; some servers send no ids, the same id twice, or a new id with every piece; names come
-once, with every piece, or in parts; arguments come as text, as an object, or not at all; a last chunk may repeat all.
+once, with every piece, or in parts; arguments come as text, as an object, as text of a text, or not at all; `{}` goes
+before the real ones; a last chunk may repeat all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any, cast
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from msgspec import Struct
 
 from lmagent.core.ids import new_id
 from lmagent.core.messages import ToolCall
+from lmagent.core.model import ToolSpec
 from lmagent.providers import jsontext
+
+if TYPE_CHECKING:
+    from lmagent.providers.foundcalls import FoundCalls
 
 
 class _Open:
-    """A call under way."""
+    """A call under way. `empty`: arguments with which it is no call, but an echo of the one before it."""
 
-    __slots__ = ("id", "index", "name", "pieces", "position")
+    __slots__ = ("empty", "id", "index", "name", "pieces", "position", "said")
 
-    def __init__(self, id: str, index: int | None, position: int) -> None:
+    def __init__(self, id: str, index: int | None, position: int, said: int) -> None:
         self.id = id
         self.index = index
         self.position = position
+        self.said = said
         self.name = ""
         self.pieces: list[str] = []
+        self.empty: tuple[str, ...] = ()
 
     @property
     def arguments(self) -> str:
@@ -36,27 +45,60 @@ class _Open:
         last = self.pieces[-1] if self.pieces else ""
         return last.rstrip()[-1:] in ("}", "") and jsontext.is_object(self.arguments)
 
+    def follow(self, before: _Open, name: str) -> None:
+        """It begins where another call stood, and nothing but what it holds says that it is not the same."""
+        if not name or (name == before.name and self.id and self.id == before.id):
+            self.name, self.empty = before.name, ("", "{}")
+        elif name == before.name:
+            self.empty = ("",)
+
+
+class Assembled(Struct, frozen=True):
+    """A call put together.
+
+    Attributes:
+        call: the call.
+        said: how much of the reply's text had come when it began, as the number given to `feed`.
+        truncated: the reply cut it off.
+    """
+
+    call: ToolCall
+    said: int
+    truncated: bool
+
 
 class CallAssembler:
-    """Collects the calls of one reply."""
+    """Collects the calls of one reply.
 
-    def __init__(self) -> None:
+    Args:
+        tools: what may be called; tells whole names from parts of one, and arguments that must be from those that need
+            not.
+    """
+
+    def __init__(self, tools: Sequence[ToolSpec] = ()) -> None:
         self._calls: list[_Open] = []
+        self._tools = tools
+        self._schemas: Mapping[str, dict[str, Any]] | None = None
 
     def __bool__(self) -> bool:
         return bool(self._calls)
 
-    def feed(self, entries: Any) -> None:
-        """Take a delta's `tool_calls`; what is not an entry is skipped."""
+    def feed(self, entries: Any, said: int = 0) -> None:
+        """Take a delta's `tool_calls`; what is not an entry is skipped.
+
+        Args:
+            entries: as they came.
+            said: how much text has come before them.
+        """
         if isinstance(entries, dict):
             entries = [entries]
         if not isinstance(entries, list):
             return
         for position, entry in enumerate(cast("list[Any]", entries)):
             if isinstance(entry, dict):
-                self._take(cast("dict[str, Any]", entry), position)
+                self._take(cast("dict[str, Any]", entry), position, said)
 
-    def _take(self, entry: dict[str, Any], position: int) -> None:
+    def _take(self, entry: dict[str, Any], position: int, said: int) -> None:
         inner = entry.get("function")
         function = cast("dict[str, Any]", inner) if isinstance(inner, dict) else entry
         name = _text(function.get("name"))
@@ -66,14 +108,19 @@ class CallAssembler:
         index = index if isinstance(index, int) else None
         if not (name or arguments or identity):
             return
-        call = self._find(identity, index, position, name)
-        if call is not None and _begins_anew(call, identity, index, name, arguments):
-            call = None
-        if call is None:
-            call = _Open(identity, index, position)
+        known = self._find(identity, index, position, name)
+        if known is None or self._begins_anew(known, identity, index, name, arguments):
+            call = _Open(identity, index, position, said)
+            if known is not None:
+                call.follow(known, name)
             self._calls.append(call)
-        elif _opens(arguments) and call.complete and arguments.strip() == call.arguments.strip():
-            arguments = ""  # the whole call once more
+        else:
+            call = known
+            if _opens(arguments) and call.complete:
+                if arguments.strip() == call.arguments.strip():
+                    arguments = ""  # the whole call once more
+                else:
+                    call.pieces.clear()  # it was `{}`, before the real ones
         call.id = call.id or identity
         call.name = _join_name(call.name, name)
         if arguments:
@@ -82,9 +129,10 @@ class CallAssembler:
     def _find(self, identity: str, index: int | None, position: int, name: str) -> _Open | None:
         """The open call that a piece belongs to, the latest first."""
         latest = self._calls[::-1]
-        same_id = next((c for c in latest if identity and c.id == identity), None)
-        if same_id is not None:
-            return same_id
+        if identity:
+            same_id = [c for c in latest if c.id == identity]
+            if same_id:  # some servers give all calls of a reply one id
+                return next((c for c in same_id if index is None or c.index in (None, index)), same_id[0])
         if index is not None:
             same_place = next((c for c in latest if c.index == index), None)
         else:
@@ -93,10 +141,32 @@ class CallAssembler:
             return None  # another id and a name of its own: another call
         return same_place
 
-    def finish(
-        self, taken: Collection[str], *, cut: bool, finished: bool
-    ) -> tuple[tuple[ToolCall, ...], frozenset[str]]:
-        """The calls, and the ids of those that the reply cut off.
+    def _begins_anew(self, call: _Open, identity: str, index: int | None, name: str, arguments: str) -> bool:
+        """Whether a piece that points at `call` is really the beginning of another call."""
+        same = bool(identity) and call.id == identity
+        if name and same and index is not None and call.index is not None and index != call.index:
+            return True  # one id for two calls
+        if name and call.name and name != call.name and (call.pieces or self._are_two(call.name, name)):
+            return True
+        if _opens(arguments):
+            whole = call.arguments.strip() if call.complete else ""
+            return whole not in ("", arguments.strip()) and not (whole == "{}" and (same or not name))
+        return bool(name) and not same and not arguments.strip() and call.complete
+
+    def _are_two(self, known: str, piece: str) -> bool:
+        """Whether two pieces of a name are the names of two tools; else they are parts of one."""
+        schemas = self._known()
+        if piece not in schemas or piece.startswith(known) or known.startswith(piece):
+            return False
+        return not any(name.startswith(known + piece) for name in schemas)
+
+    def _known(self) -> Mapping[str, dict[str, Any]]:
+        if self._schemas is None:
+            self._schemas = {tool.name: tool.parameters for tool in self._tools}
+        return self._schemas
+
+    def finish(self, taken: Collection[str], *, cut: bool, finished: bool) -> list[Assembled]:
+        """The calls, in order.
 
         Args:
             taken: ids used earlier in the conversation.
@@ -104,30 +174,92 @@ class CallAssembler:
             finished: the server named a finish reason; without one, damaged arguments count as cut off.
         """
         used = set(taken)
-        calls: list[ToolCall] = []
-        truncated: set[str] = set()
-        for call in self._calls:
+        calls: list[Assembled] = []
+        opened = [call for call in self._calls if not call.empty or call.arguments.strip() not in call.empty]
+        for call in opened:
             identity = call.id if call.id and call.id not in used else _fresh(used)
             used.add(identity)
-            arguments = _undoubled(call.pieces)
-            whole = jsontext.is_object(arguments)
-            if not arguments.strip() and not cut:
-                arguments, whole = "{}", True
-            calls.append(ToolCall(identity, call.name, jsontext.mend(arguments)))
-            if not whole and (cut or not finished):
-                truncated.add(identity)
-        if cut and calls:
-            truncated.add(calls[-1].id)
-        return tuple(calls), frozenset(truncated)
+            arguments, whole = self._whole(call, finished=finished and not cut)
+            truncated = (cut and call is opened[-1]) or (not whole and (cut or not finished))
+            calls.append(Assembled(ToolCall(identity, call.name, jsontext.mend(arguments)), call.said, truncated))
+        return calls
+
+    def _whole(self, call: _Open, *, finished: bool) -> tuple[str, bool]:
+        """The arguments of a call, and whether they are an object."""
+        arguments = _undoubled(call.pieces)
+        if jsontext.is_object(arguments):
+            return arguments, True
+        schema = self._known().get(call.name)
+        if not arguments.strip():
+            # None came. Where the reply may have been cut, that is all only if the tool takes none.
+            takes_none = schema is not None and not schema.get("properties")
+            return ("{}", True) if finished or takes_none else (arguments, False)
+        if schema is not None and (meant := _meant(arguments, schema)) is not None:
+            return jsontext.dumps(meant).decode(), True
+        return arguments, False
 
 
-def _begins_anew(call: _Open, identity: str, index: int | None, name: str, arguments: str) -> bool:
-    """Whether a piece that points at `call` is really the beginning of another call."""
-    if identity and call.id == identity and index is not None and call.index is not None and index != call.index:
-        return True  # one id for two calls
-    if name and call.name and name != call.name and call.pieces:
-        return True
-    return _opens(arguments) and call.complete and arguments.strip() != call.arguments.strip()
+_UNMARKED = ("json", "fenced-json", "python", "pythonic", "tool-code", "react", "glm-4")
+"""Formats without markup of their own: words that are a call by their shape alone."""
+_PLACES = 16
+"""Places at which the text is read once more for what stood before them."""
+
+
+def alongside(
+    understood: Sequence[Assembled], found: FoundCalls, content: Sequence[str], tools: Sequence[ToolSpec]
+) -> tuple[ToolCall, ...] | None:
+    """All calls of a reply of which the server understood some, and left others in the text: in the order of the reply.
+
+    A call that stands in the text as well is one call. None where the text holds what looks like a call and has no
+    markup: next to calls that the server understood it is more likely a text about them, and stays one.
+
+    Args:
+        understood: what the server understood.
+        found: what the text holds.
+        content: the text, in the pieces in which it came.
+        tools: what may be called.
+    """
+    from lmagent.providers.textcalls import parse_text
+
+    text = "".join(content)
+    parsed = parse_text(text, tools)
+    formats = [call.format for call in parsed.calls]
+    stray = parsed.cut == "" and not parsed.calls  # markup that opens a call, at the end of the text
+    left = [(at, call) for at, call in enumerate(found.calls) if not (stray or _is_echo(call, understood))]
+    for at, _ in left:
+        form = formats[at] if at < len(formats) else found.format
+        if form in _UNMARKED or (form == "mistral" and "[TOOL_CALLS]" not in text):
+            return None
+    before: dict[int, int] = {0: 0, len(content): len(found.calls)}
+    calls: list[ToolCall] = []
+    for made in understood if left else ():
+        if made.said not in before and len(before) < _PLACES:
+            before[made.said] = len(parse_text("".join(content[: made.said]), tools).calls)
+        while left and left[0][0] < before.get(made.said, 0):
+            calls.append(left.pop(0)[1])
+        calls.append(made.call)
+    return (*calls, *(call for _, call in left)) if calls else tuple(made.call for made in understood)
+
+
+def _is_echo(call: ToolCall, understood: Sequence[Assembled]) -> bool:
+    """Whether a call in the text is one that the server understood, and left there all the same."""
+    same = [made.call.arguments for made in understood if made.call.name == call.name]
+    try:
+        arguments = jsontext.loads(call.arguments.encode())
+        return arguments in [jsontext.loads(known.encode()) for known in same]
+    except ValueError:
+        return bool(same)  # one of them cannot be read, or is cut off
+
+
+def _meant(arguments: str, schema: dict[str, Any]) -> dict[str, Any] | None:
+    """The object that arguments which are another value stand for, if it fits the tool."""
+    try:
+        value = jsontext.loads(arguments.encode("utf-8", "surrogatepass"))
+    except ValueError:
+        return None
+    from lmagent.providers.repair import fit_object  # few servers need it
+
+    return fit_object(value, schema)
 
 
 def _opens(arguments: str) -> bool:

@@ -149,7 +149,7 @@ class OpenAIChat:
     async def _read(
         self, request: ModelRequest, response: Response, prompt_bytes: int, begun: float
     ) -> AsyncGenerator[ModelEvent]:
-        assembler = Assembler(lambda: self._clock.monotonic() - begun, callable_tools(request))
+        assembler = Assembler(lambda: self._clock.monotonic() - begun, callable_tools(request), request.tools)
         first: float | None = None
         payloads = self._batches(response, assembler)
         async with aclosing(payloads):

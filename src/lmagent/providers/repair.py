@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
+from lmagent.providers import jsontext
 from lmagent.providers.formats.values import read_whole
 
 Schema = Mapping[str, Any]
@@ -30,6 +31,24 @@ _TYPES: dict[str, tuple[type, ...]] = {
 def fit(arguments: dict[str, Any], schema: Schema) -> dict[str, Any]:
     """The arguments of a call, each repaired if it does not fit the tool's schema and a repaired form does."""
     return {key: _fit(value, sub) for key, value, sub in _members(arguments, schema)}
+
+
+def fit_object(value: Any, schema: Schema) -> dict[str, Any] | None:
+    """The arguments that another value than an object was meant as: one inside a string, or none at all.
+
+    Kept only if they then fit the tool's schema; None otherwise.
+    """
+    if isinstance(value, str) and value.strip():
+        try:
+            value = jsontext.loads(value.encode("utf-8", "surrogatepass"))
+        except ValueError:
+            return None
+    elif value in (None, "", []):
+        value = {}
+    if not isinstance(value, dict):
+        return None
+    fitted = fit(cast("dict[str, Any]", value), schema)
+    return fitted if fits(fitted, schema) else None
 
 
 def fit_text(text: str, schema: Schema) -> Any:
