@@ -90,8 +90,7 @@ def _guard() -> NoReturn:
         until = time.monotonic() + GRACE
         while time.monotonic() < until and os.getppid() == worker:
             time.sleep(0.02)
-        if os.getppid() == worker:
-            os.killpg(0, signal.SIGKILL)
+        os.killpg(0, signal.SIGKILL)  # also what the worker started and left behind, and this process
     finally:
         os._exit(0)
 

@@ -30,6 +30,12 @@ MISSING = "the engine is not installed; install it: pip install 'lmagent[local]'
 _LOOK = 1 << 20
 """Bytes of the log that are looked through for the reason of a failure."""
 
+_SETTLE = 1.0
+"""Seconds that the engine, which writes its log in a thread, has to come to its last line."""
+
+_GIVEN_UP = b"exiting due to model loading error"
+"""The engine's last line when it could not load."""
+
 _FLASH = {"auto": "AUTO", "on": "ENABLED", "off": "DISABLED"}
 
 
@@ -55,8 +61,7 @@ def load(spec: WorkerSpec) -> Any:
     try:
         return engine.Server(parameters(engine, spec))
     except (RuntimeError, MemoryError, ValueError, TypeError) as error:
-        cause = from_log(_log_since(start))
-        raise LoadError(str(cause or error)) from error
+        raise LoadError(str(from_log(_log_since(start)) or error)) from error
 
 
 def parameters(engine: Any, spec: WorkerSpec) -> Any:
@@ -150,10 +155,15 @@ def _log_since(start: int) -> list[str]:
     """What the engine wrote since then, if standard error is a file that can be read."""
     if start < 0:
         return []
+    until = time.monotonic() + _SETTLE
     try:
         with open("/dev/fd/2", "rb") as log:
-            log.seek(start if start <= os.fstat(2).st_size else 0)
-            return log.read(_LOOK).decode("utf-8", "replace").splitlines()
+            while True:
+                log.seek(start if start <= os.fstat(2).st_size else 0)
+                said = log.read(_LOOK)
+                if _GIVEN_UP in said or time.monotonic() > until:
+                    return said.decode("utf-8", "replace").splitlines()
+                time.sleep(0.01)
     except OSError:  # it was opened for writing alone, and this system does not open it again
         return []
 

@@ -1,0 +1,297 @@
+"""Process: a worker as the pool sees it: started, heard, measured, and ended with all that it started."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
+
+import anyio
+import msgspec
+from msgspec.structs import replace
+
+from lmagent.core.ports import Clock
+from lmagent.modelserver.cause import Cause, from_log, from_status
+from lmagent.modelserver.measure import Effort, effort_of, memory_of
+from lmagent.modelserver.spec import Hello, ModelEntry, WorkerSpec
+from lmagent.modelserver.workerlog import WorkerLog, log_path
+
+LOAD_STALL = 120.0
+"""Seconds in which a worker that loads shows no sign of work before it is taken for stuck."""
+
+LOOK = 2.0
+"""Seconds between looks at a worker that loads."""
+
+CLOSE_GRACE = 3.0
+"""Seconds that a worker has to end when its standard input does."""
+
+TERM_GRACE = 2.0
+"""Seconds that it has to end behind SIGTERM."""
+
+_HELLO_LIMIT = 64 << 10
+_LAST_LINES = 30
+_ENGINE_SILENT = "Failed to init server"
+"""All that the engine's exception says; the reason is in its log."""
+
+Program = Callable[[ModelEntry], Sequence[str]]
+"""The command that runs a model's worker."""
+
+
+class StartError(Exception):
+    """A worker did not come up.
+
+    Args:
+        cause: why.
+    """
+
+    def __init__(self, cause: Cause) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+
+
+class Worker(Protocol):
+    """A worker's process.
+
+    Attributes:
+        pid: its process.
+        address: root of its HTTP server; empty before `ready` has returned.
+        key: the API key that it wants.
+    """
+
+    pid: int
+    address: str
+    key: str
+
+    async def ready(self) -> Hello:
+        """Wait until the model is loaded.
+
+        Raises:
+            StartError: it cannot be; the process may still be there, `stop` ends it.
+        """
+        ...
+
+    async def ended(self) -> Cause:
+        """Wait until the process is gone; says why it went, as far as that can be told."""
+        ...
+
+    def memory(self, *, awake: bool = True) -> int:
+        """Bytes that it takes now; without those of the graphics card while it sleeps."""
+        ...
+
+    def tidy(self) -> None:
+        """Keep its log from growing without end."""
+        ...
+
+    async def stop(self) -> None:
+        """End it: first by closing its standard input, then by signals. It is gone when this returns."""
+        ...
+
+
+class Workers(Protocol):
+    """Starts workers."""
+
+    def start(self, entry: ModelEntry, spec: WorkerSpec) -> Worker:
+        """Start a worker; its key is made here.
+
+        Raises:
+            StartError: its process cannot be started.
+        """
+        ...
+
+    def log(self, name: str) -> Path:
+        """The file into which a model's worker writes."""
+        ...
+
+
+def program_of(entry: ModelEntry) -> Sequence[str]:
+    """The command that runs a model of that engine. `-P`: nothing is imported from the folder we happen to be in."""
+    module = "transformers_worker" if entry.engine == "transformers" else "worker"
+    return (sys.executable, "-P", "-m", f"lmagent.modelserver.{module}")
+
+
+class Processes:
+    """Workers as processes of this machine.
+
+    Args:
+        logs: folder of their logs.
+        clock: time.
+        program: the command for a model.
+    """
+
+    def __init__(self, logs: Path, clock: Clock, program: Program = program_of) -> None:
+        self._logs = logs
+        self._clock = clock
+        self._program = program
+
+    def log(self, name: str) -> Path:
+        """See `Workers`."""
+        return log_path(self._logs, name)
+
+    def start(self, entry: ModelEntry, spec: WorkerSpec) -> Worker:
+        """See `Workers`. Called from the thread of the event loop: Linux ends the worker when that thread ends."""
+        log = WorkerLog(self.log(entry.name))
+        spec = replace(spec, key=secrets.token_urlsafe(32))
+        errors = -1
+        try:
+            errors = log.open()
+            popen = subprocess.Popen(
+                list(self._program(entry)),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                bufsize=0,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise StartError(Cause(f"its process cannot be started: {error}")) from error
+        finally:
+            if errors >= 0:
+                os.close(errors)
+        worker = ProcessWorker(popen, log, spec.key, self._clock)
+        worker.tell(spec)
+        return worker
+
+
+class ProcessWorker:
+    """See `Worker`."""
+
+    def __init__(self, popen: subprocess.Popen[bytes], log: WorkerLog, key: str, clock: Clock) -> None:
+        self.pid = popen.pid
+        self.address = ""
+        self.key = key
+        self._popen = popen
+        self._log = log
+        self._clock = clock
+        self._gpu = 0
+        self._stuck = False
+
+    def tell(self, spec: WorkerSpec) -> None:
+        """Write the line that says what to load. A worker that died at once is noticed by whoever waits for it."""
+        assert self._popen.stdin is not None
+        with suppress(BrokenPipeError):
+            self._popen.stdin.write(msgspec.json.encode(spec) + b"\n")
+
+    async def ready(self) -> Hello:
+        """See `Worker`."""
+        line = b""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._watch)
+            line = await self._first_line()
+            tasks.cancel_scope.cancel()
+        if not line.endswith(b"\n"):
+            raise StartError(await self._silence())
+        try:
+            hello = msgspec.json.decode(line, type=Hello)
+        except msgspec.DecodeError as error:
+            raise StartError(Cause(f"its worker said something else than hello: {line[:200]!r} ({error})")) from error
+        if hello.error:
+            raise StartError(self._explained(hello.error))
+        self.address = hello.address
+        self._gpu = hello.gpu
+        return hello
+
+    async def ended(self) -> Cause:
+        """See `Worker`."""
+        status = await self._gone()
+        if status in (-signal.SIGKILL, -signal.SIGTERM):
+            return from_status(status)
+        said = from_log(self._log.tail()[-_LAST_LINES:]) if status else None
+        return replace(said, text=f"{from_status(status).text}: {said.text}") if said else from_status(status)
+
+    def memory(self, *, awake: bool = True) -> int:
+        """See `Worker`."""
+        return memory_of(self.pid) + (self._gpu if awake else 0)
+
+    def tidy(self) -> None:
+        """See `Worker`."""
+        self._log.rotate()
+
+    async def stop(self) -> None:
+        """See `Worker`."""
+        with anyio.CancelScope(shield=True):
+            assert self._popen.stdin is not None
+            with suppress(OSError):
+                self._popen.stdin.close()
+            for grace, number in ((CLOSE_GRACE, signal.SIGTERM), (TERM_GRACE, signal.SIGKILL)):
+                with anyio.move_on_after(grace):
+                    await self._gone()
+                if self._popen.poll() is not None:
+                    break
+                self._signal(number)
+            await self._gone()
+            if self._popen.stdout is not None:
+                self._popen.stdout.close()
+
+    def _signal(self, number: signal.Signals) -> None:
+        """To the worker's whole group; only while it is not reaped, so that the number is surely its own."""
+        with suppress(ProcessLookupError, PermissionError):
+            if hasattr(os, "killpg"):
+                os.killpg(self.pid, number)
+            elif self._popen.poll() is None:
+                self._popen.kill()
+
+    async def _gone(self) -> int:
+        """Wait for the process, without a thread where the system can tell; the exit status."""
+        if self._popen.poll() is None and hasattr(os, "pidfd_open"):
+            with suppress(ProcessLookupError):
+                descriptor = os.pidfd_open(self.pid)
+                try:
+                    await anyio.wait_readable(descriptor)
+                finally:
+                    os.close(descriptor)
+        while True:
+            status = self._popen.poll()
+            if status is not None:
+                return status
+            await anyio.sleep(0.05)
+
+    async def _first_line(self) -> bytes:
+        """Up to and with the line feed; without one if the output ended before it."""
+        assert self._popen.stdout is not None
+        descriptor = self._popen.stdout.fileno()
+        os.set_blocking(descriptor, False)
+        line = b""
+        while b"\n" not in line and len(line) < _HELLO_LIMIT:
+            await anyio.wait_readable(descriptor)
+            try:
+                piece = os.read(descriptor, 4096)
+            except BlockingIOError:
+                continue
+            if not piece:
+                break
+            line += piece
+        head, feed, _ = line.partition(b"\n")
+        return head + feed
+
+    async def _watch(self) -> None:
+        """Kill the process when it shows no sign of work for too long: that ends its output."""
+        seen: tuple[int, Effort] | None = None
+        since = self._clock.monotonic()
+        while True:
+            now = (self._log.size(), effort_of(self.pid))
+            if now != seen:
+                seen, since = now, self._clock.monotonic()
+            elif self._clock.monotonic() - since >= LOAD_STALL:
+                self._stuck = True
+                self._signal(signal.SIGKILL)
+            await self._clock.sleep(LOOK)
+
+    async def _silence(self) -> Cause:
+        """Why there was no hello."""
+        if self._stuck:
+            text = f"loading stood still for {LOAD_STALL:.0f} s and was ended"
+            return Cause(text, f"look into its log: {self._log.path}", "load_stalled")
+        with anyio.move_on_after(TERM_GRACE):
+            status = await self._gone()
+            return from_log(self._log.tail()) or from_status(status)
+        return Cause("its worker closed its output and said nothing", f"look into its log: {self._log.path}")
+
+    def _explained(self, error: str) -> Cause:
+        said = from_log(self._log.tail())
+        return said if said and (str(said) == error or error.startswith(_ENGINE_SILENT)) else Cause(error)
