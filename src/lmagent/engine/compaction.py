@@ -45,6 +45,12 @@ ASKED_FOR_RECENT_SHARE = 0.02
 WORTH_A_SUMMARY = 5
 """A summary is asked for when it replaces at least this many times its own size: it costs a model call."""
 
+SMALLEST_WINDOW = 256
+"""Tokens below which a figure is no window: nobody serves one, and nothing could be done in it."""
+
+NEAR = 0.75
+"""Share of the stated window from which a refusal without a figure is believed to be about the prompt's size."""
+
 SURELY = 1.25
 """How much too large a prompt must be by estimate to be refused unsent; the server judges what is closer."""
 
@@ -117,8 +123,11 @@ async def compact(session: Session, trigger: Trigger) -> None:
 
 def learn_window(session: Session, window: int | None) -> None:
     """Take the window from what the server said when it refused, or make it smaller than what was refused."""
-    refused = session.state.estimate_tokens()
-    learned = window or min(session.window.tokens, refused) * 3 // 4
+    refused, stated = session.state.estimate_tokens(), session.stated_window
+    window = window if window and window >= SMALLEST_WINDOW else None
+    if window is None and stated and refused < stated * NEAR:
+        return  # the server states that it would fit: something else was the matter
+    learned = window or max(SMALLEST_WINDOW, min(session.window.tokens, refused) * 3 // 4)
     if learned < session.window.tokens or window is not None:
         reserve = min(session.window.reserve, max(256, learned // 4))
         session.window = msgspec.structs.replace(session.window, tokens=learned, reserve=reserve)

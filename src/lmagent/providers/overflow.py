@@ -11,9 +11,11 @@ _SAYINGS = re.compile(
     r"""
       (exceed|larger|longer|greater|too\ (long|large|many|big)|overflow|reached|maximum|out\ of|fit|only|beyond|limit)
         .{0,160} (context[\ _-]?(length|size|window|limit)|n_ctx|num_ctx|model\ length)
-    | (context[\ _-]?(length|size|window|limit)|n_ctx|num_ctx|model\ length|\bcontext\b)
-        .{0,160} (exceed|larger|longer|greater|too\ (long|large|small)|overflow|reached|tokens\.\ however|shift)
-    | (prompt|input|request|message)s?\b .{0,40} \btoo\ (long|large|many\ tokens)
+    | (context[\ _-]?(length|size|window|limit)|n_ctx|num_ctx|model\ length)
+        .{0,160} (exceed|larger|longer|greater|too\ (long|large|small)|overflow|reached|tokens\.\ however)
+    | \bcontext\ (is\ )?(full|shift|exceed|overflow|too\ (long|large))
+    | (prompt|input|request|message)s?\b (?!.{0,40}\b(image|picture|audio|video|file)) .{0,40}
+        \btoo\ (long|large|many\ tokens)
     | input\ (token\ count|length) .{0,80} exceed
     | too\ many\ (input\ )?tokens
     | inputs?`?\ tokens .{0,40} must\ be\ <=
@@ -22,6 +24,13 @@ _SAYINGS = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE | re.DOTALL,
 )
+
+_OTHERWISE = re.compile(
+    r"deadline|time[d]?[ -]?out|took too long|rate[ _-]?limit|\bper[ _-](second|sec|minute|min|hour|day)\b|quota"
+    r"|\b(v?ram|memory)\b|execution context|(fail|failed|unable|error)( to)? load",
+    re.IGNORECASE,
+)
+"""What is said of time, of a rate or of the machine's memory is not said of this prompt, whatever else it mentions."""
 
 _NUMBER = r"(\d[\d,_]*)"
 _WINDOWS = tuple(
@@ -43,7 +52,7 @@ _FIELDS = ("n_ctx", "context_length", "max_context_length", "max_model_len", "co
 
 def is_overflow(text: str, payload: Any = None) -> bool:
     """Whether an error's words or its machine-readable code say that the prompt does not fit."""
-    return bool(_SAYINGS.search(text)) or _has_code(payload)
+    return _has_code(payload) or bool(_SAYINGS.search(text) and not _OTHERWISE.search(text))
 
 
 def read_window(text: str, payload: Any = None) -> int | None:
