@@ -22,7 +22,8 @@ from lmagent.core.errors import (
     Unreachable,
 )
 from lmagent.core.model import TextChunk
-from lmagent.providers.failures import from_response, retry_after
+from lmagent.providers import concealed
+from lmagent.providers.failures import from_response, not_a_reply, retry_after
 from lmagent.providers.retry import RetryPolicy
 
 ONCE = RetryPolicy(tries=1)
@@ -94,6 +95,30 @@ def test_other_refusals_are_not_taken_for_an_overflow(text: str) -> None:
     assert not isinstance(answered(429 if "Rate" in text else 400, {"error": {"message": text}}), ContextOverflow)
 
 
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        (500, "timed out waiting for llama runner: context deadline exceeded"),
+        (504, "The request took too long to process, please retry."),
+        (408, "the prompt exceeds the context size"),
+        (500, "Failed to load model: the context length 131072 is too large for the available memory"),
+        (400, "input image too large"),
+        (500, "execution context limit reached"),
+        (400, "Request too large: 30000 tokens per minute are allowed"),
+    ],
+)
+def test_time_rates_and_memory_are_not_taken_for_an_overflow(status: int, text: str) -> None:
+    assert not isinstance(answered(status, {"error": text}), ContextOverflow)
+
+
+def test_a_rate_limit_inside_a_200_is_not_taken_for_an_overflow() -> None:
+    said = {"error": {"code": 429, "message": "Rate limit reached: too many tokens, the context length is 8192"}}
+    run = ask(Answer([b"data: " + json.dumps(said).encode() + b"\n\n"]), retries=ONCE)
+    assert type(run.error) is ServerFailure
+    assert "rate limit" in run.error.message
+    assert "127.0.0.1" in run.error.message
+
+
 CASES: dict[str, tuple[int, Any, type[ProviderError], str, bool]] = {
     "bad key": (401, {"error": {"message": "Incorrect API key"}}, AuthError, "LLM_API_KEY", False),
     "forbidden": (403, {"error": "no"}, AuthError, "refused the API key", False),
@@ -130,6 +155,55 @@ def test_a_status_becomes_an_error_that_says_what_to_do(name: str) -> None:
 
 def test_a_key_that_the_server_echoes_is_not_shown() -> None:
     assert "abcdefgh" not in str(answered(401, {"error": {"message": "Incorrect API key provided: sk-abcdefgh123."}}))
+
+
+@pytest.fixture
+def concealing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(concealed, "_secrets", set())
+
+
+@pytest.mark.usefixtures("concealing")
+@pytest.mark.parametrize("status", [200, 400, 401, 404, 429, 500])
+def test_the_very_key_that_was_sent_is_never_shown(status: int) -> None:
+    key = "lmk-very/secret 0123456789"
+    concealed.conceal(key)
+    for said in (key, key.replace("/", "%2F"), "lmk-very/secret"):
+        failure = answered(status, {"error": {"message": f"Incorrect API key provided: {said}. Find it at…"}})
+        assert "lmk-very" not in str(failure)
+        assert "Incorrect API key provided" in str(failure)
+
+
+@pytest.mark.usefixtures("concealing")
+def test_a_word_that_stands_in_for_a_key_stays_in_the_texts() -> None:
+    for placeholder in ("ollama", "lm-studio", "none", "not-needed"):
+        concealed.conceal(placeholder)
+    assert "ollama" in str(answered(500, {"error": "ollama failed"}))
+
+
+@pytest.mark.usefixtures("concealing")
+@pytest.mark.parametrize("status", [200, 301, 401, 404, 429, 500])
+def test_user_password_and_parameters_of_a_url_are_not_shown(status: int) -> None:
+    url = "http://bob:hunter2secret@127.0.0.1:1234/v1/chat/completions?api_key=QSECRET123"
+    concealed.conceal("", url)
+    for body in (b"<!doctype html><html><title>nope</title></html>", b'{"error": "bob:hunter2secret?QSECRET123"}', b""):
+        for failure in (
+            from_response(status, {"location": url + "/x"}, body, url=url, model="m"),
+            not_a_reply(body, "", url=url),
+        ):
+            assert "hunter2" not in str(failure)
+            assert "QSECRET" not in str(failure)
+
+
+def test_a_redirect_by_its_path_alone_names_the_whole_address() -> None:
+    failure = answered(308, b"", {"location": "/llm/v1/chat/completions"})
+    assert "set LLM_URL to the address it redirects to: http://127.0.0.1:1234/llm/v1/chat/completions" in failure.fix
+
+
+def test_a_long_wait_that_the_server_asks_for_is_told() -> None:
+    failure = answered(429, {"error": "slow down"}, {"retry-after": "9999"})
+    assert "asks to wait 9,999 s" in failure.message
+    assert "9,999" in failure.fix
+    assert retry_after({"retry-after": "9" * 500}) is None
 
 
 def test_the_wait_that_a_server_asks_for_is_read_in_every_form() -> None:

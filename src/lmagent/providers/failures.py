@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from math import isfinite
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 from lmagent.core.errors import (
     AuthError,
@@ -18,12 +19,19 @@ from lmagent.core.errors import (
     Unreachable,
 )
 from lmagent.providers import jsontext
+from lmagent.providers.concealed import hidden, shown
 from lmagent.providers.overflow import is_overflow, read_window
 from lmagent.providers.transport import Timeouts, TransportError
 from lmagent.providers.urls import is_loopback
 
 RETRYABLE = frozenset({408, 409, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
 """Statuses after which the same request may succeed."""
+
+_NOT_THE_PROMPT = frozenset({408, 429, 504})
+"""Statuses that say nothing of the prompt, whatever their text mentions."""
+
+TOLD = 10.0
+"""Seconds from which the wait that a server asks for is told."""
 
 _NO_MODEL = re.compile(
     r"model[^.]{0,120}(not found|does not exist|not exist|unknown|not loaded|not available|no such|invalid model)"
@@ -44,19 +52,18 @@ def from_response(status: int, headers: Mapping[str, str], body: bytes, *, url: 
     payload = None if html else _payload(body)
     text = describe(payload) if payload is not None else _plain(body, html=html)
     wait = retry_after(headers)
-    if status != 429 and (status == 413 or is_overflow(text, payload)):
+    if status not in _NOT_THE_PROMPT and (status == 413 or is_overflow(text, payload)):
         return _overflow(text, payload)
     if status in (401, 403):
         return _auth(status, text, url)
     if 300 <= status < 400:
-        where = headers.get("location", "another address")
-        return BadReply(f"{url} redirects to {where}", fix=f"set LLM_URL to the address it redirects to: {where}")
+        return _moved(headers.get("location", ""), url)
     if status in (400, 404, 422) and _NO_MODEL.search(text):
         return _no_model(model, text, url)
     if status in (404, 405) or (html and status < 500):
         page = "with a web page" if html else f"HTTP {status}"
         return BadReply(
-            f"{url} answered {page}: this is not an OpenAI-compatible server, or the path is wrong{_said(text)}",
+            f"{shown(url)} answered {page}: this is not an OpenAI-compatible server, or the path is wrong{_said(text)}",
             fix=_LOOK_AT_URL,
         )
     return _by_code(status, text, url, wait)
@@ -65,21 +72,23 @@ def from_response(status: int, headers: Mapping[str, str], body: bytes, *, url: 
 def from_error(error: Any, *, url: str, model: str) -> ProviderError:
     """The error that a server reports inside an answer with status 200."""
     text = describe(error)
-    if is_overflow(text, error):
-        return _overflow(text, error)
     code = _code(error)
+    if code not in _NOT_THE_PROMPT and is_overflow(text, error):
+        return _overflow(text, error)
     if code in (401, 403):
         return _auth(code, text, url)
     if code in (0, 400, 404, 422) and _NO_MODEL.search(text):
         return _no_model(model, text, url)
     if code == 0:  # no reason given to believe that the request itself is at fault
-        return ServerFailure(f"the model server reported an error: {text}", retryable=True)
+        fix = "look at the server's log, or try another model"
+        return ServerFailure(f"{_host(url)} reported an error: {text}", fix=fix, retryable=True)
     return _by_code(code, text, url, None)
 
 
 def from_transport(error: TransportError, *, url: str, timeouts: Timeouts) -> ProviderError:
     """The error for bytes that did not get through."""
-    where = f"{urlsplit(url).scheme}://{urlsplit(url).netloc.rpartition('@')[2]}"
+    where = f"{urlsplit(url).scheme}://{_host(url)}"
+    detail = hidden(error.detail)
     match error.kind:
         case "refused":
             message = f"nothing listens at {where} (connection refused)"
@@ -88,12 +97,12 @@ def from_transport(error: TransportError, *, url: str, timeouts: Timeouts) -> Pr
                 fix = f"start LM Studio, Ollama or llama-server so that it listens at {where}, or set LLM_URL"
             return Unreachable(message, fix=fix, retryable=True)
         case "dns":
-            return Unreachable(f"the host of {where} is not known ({error.detail})", fix="check the host in LLM_URL")
+            return Unreachable(f"the host of {where} is not known ({detail})", fix="check the host in LLM_URL")
         case "tls":
             fix = "check the certificate, or SSL_CERT_FILE for an own authority; use http:// if the server has no TLS"
-            return Unreachable(f"no secure connection to {where}: {error.detail}", fix=fix)
+            return Unreachable(f"no secure connection to {where}: {detail}", fix=fix)
         case "connect" | "connect_timeout":
-            why = error.detail or f"no answer within {timeouts.connect:g} s"
+            why = detail or f"no answer within {timeouts.connect:g} s"
             fix = "check that the server runs and that LLM_URL is right"
             return Unreachable(f"no connection to {where}: {why}", fix=fix, retryable=True)
         case "first_byte" | "idle":
@@ -108,21 +117,21 @@ def from_transport(error: TransportError, *, url: str, timeouts: Timeouts) -> Pr
                 retryable=True,
             )
         case "protocol":
-            return BadReply(f"{where} does not speak HTTP as expected: {error.detail}", fix=_LOOK_AT_URL)
+            return BadReply(f"{where} does not speak HTTP as expected: {detail}", fix=_LOOK_AT_URL)
 
 
 def not_a_reply(body: bytes, content_type: str, *, url: str) -> BadReply:
     """The error for a 200 whose body is no completion."""
     if not body.strip():
-        return BadReply(f"{url} answered 200 with an empty body", fix="look at the server's log")
+        return BadReply(f"{shown(url)} answered 200 with an empty body", fix="look at the server's log")
     if is_html(body):
         return BadReply(
-            f"{url} answered with a web page: this is not an OpenAI-compatible server, or the path is wrong",
+            f"{shown(url)} answered with a web page: this is not an OpenAI-compatible server, or the path is wrong",
             fix=_LOOK_AT_URL,
         )
     kind = content_type or "no content type"
     return BadReply(
-        f"{url} answered with something that is no completion ({kind}){_said(_plain(body))}", fix=_LOOK_AT_URL
+        f"{shown(url)} answered with something that is no completion ({kind}){_said(_plain(body))}", fix=_LOOK_AT_URL
     )
 
 
@@ -136,12 +145,12 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     """Seconds asked for in `retry-after-ms` or `Retry-After` (seconds or an HTTP date, RFC 9110 §10.2.3)."""
     try:
         if "retry-after-ms" in headers:
-            return max(0.0, float(headers["retry-after-ms"]) / 1000)
+            return _finite(float(headers["retry-after-ms"]) / 1000)
         value = headers.get("retry-after", "").strip()
         if not value:
             return None
         if value[0].isdigit():
-            return float(value)
+            return _finite(float(value))
     except ValueError:
         return None
     import time
@@ -151,6 +160,10 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
         return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
     except (ValueError, TypeError):
         return None
+
+
+def _finite(seconds: float) -> float | None:
+    return max(0.0, seconds) if isfinite(seconds) else None
 
 
 def describe(error: Any) -> str:
@@ -181,7 +194,7 @@ def _overflow(text: str, payload: Any) -> ContextOverflow:
 
 
 def _auth(status: int, text: str, url: str) -> AuthError:
-    host = urlsplit(url).hostname or url
+    host = urlsplit(url).hostname or shown(url)
     variable = "OPENROUTER_API_KEY" if host.endswith("openrouter.ai") else "LLM_API_KEY"
     return AuthError(f"{host} refused the API key (HTTP {status}): {text}", fix=f"set {variable} to a valid key")
 
@@ -189,16 +202,30 @@ def _auth(status: int, text: str, url: str) -> AuthError:
 def _no_model(model: str, text: str, url: str) -> ModelNotFound:
     named = f"the model {model!r}" if model else "a request without a model name"
     return ModelNotFound(
-        f"{urlsplit(url).netloc.rpartition('@')[2]} does not serve {named}: {text}",
+        f"{_host(url)} does not serve {named}: {text}",
         fix="load or download it there, or choose another with --model NAME (`lmagent doctor` lists what is served)",
     )
 
 
+def _moved(location: str, url: str) -> BadReply:
+    """A redirect; a path alone is one of the same server."""
+    where = shown(urljoin(url, location)) if location else "another address"
+    return BadReply(f"{shown(url)} redirects to {where}", fix=f"set LLM_URL to the address it redirects to: {where}")
+
+
+def _host(url: str) -> str:
+    return urlsplit(url).netloc.rpartition("@")[2]
+
+
 def _by_code(code: int, text: str, url: str, wait: float | None) -> ProviderError:
-    host = urlsplit(url).netloc.rpartition("@")[2]
+    host, long = _host(url), wait is not None and wait >= TOLD
+    asks = f", and asks to wait {wait:,.0f} s" if long else ""
     if code == 429:
         return ServerFailure(
-            f"{host} is at its rate limit: {text}", fix="wait, or use another model", retryable=True, retry_after=wait
+            f"{host} is at its rate limit{asks}: {text}",
+            fix=f"wait {wait:,.0f} s, or use another model" if long else "wait, or use another model",
+            retryable=True,
+            retry_after=wait,
         )
     if code == 402:
         return ProviderError(f"{host} wants payment: {text}", fix="add credit to the account, or use another model")
@@ -206,7 +233,7 @@ def _by_code(code: int, text: str, url: str, wait: float | None) -> ProviderErro
         return ModelLoading(f"{host} is still loading the model: {text}", fix="wait until it is loaded", retryable=True)
     if code in RETRYABLE or code >= 500:
         return ServerFailure(
-            f"{host} failed (HTTP {code}): {text}",
+            f"{host} failed (HTTP {code}){asks}: {text}",
             fix="look at the server's log, or try another model",
             retryable=code in RETRYABLE,
             retry_after=wait,
@@ -255,6 +282,7 @@ def _said(text: str) -> str:
 
 def _short(text: str) -> str:
     """One printable line; a key that a server echoes is not shown."""
+    text = hidden(text)
     line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
     line = _SECRET.sub(r"\1…", line)
     return line if len(line) <= 500 else f"{line[:499]}…"

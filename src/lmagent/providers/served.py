@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from lmagent.core.errors import ContextOverflow, ModelNotFound
 from lmagent.core.model import ModelEvent, ModelRequest, Progress, Reply, Usage
 from lmagent.core.ports import Clock
+from lmagent.providers.concealed import conceal
 from lmagent.providers.openai_chat import OpenAIChat
 from lmagent.providers.retry import RetryPolicy
 from lmagent.providers.transport import Timeouts, Transport
@@ -91,6 +92,7 @@ class Served:
         self._looks: dict[str, int] = {}
         self._slow: dict[str, tuple[float, float]] = {}
         self._lock = anyio.Lock()
+        conceal(endpoint.key, endpoint.url)
         OpenAIChat(endpoint.url, transport=transport, clock=clock)  # says at once if that is no URL
 
     async def facts(self, model: str, *, deep: bool = False) -> ServerFacts:
