@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import anyio
 import pytest
-from dialect_kit import READ, ask, request
+from dialect_kit import READ, answering, ask, request
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -41,6 +42,7 @@ from lmagent.testing import (
 )
 from lmagent.testing.conformance import ProviderConformance
 from lmagent.testing.fakes import FakeClock
+from lmagent.testing.loopback import Pause, Response
 from lmagent.testing.script import Behaviour, Call, Counts
 from lmagent.testing.servers import OllamaServer
 from lmagent.testing.servers.base import Lies
@@ -321,6 +323,26 @@ def test_a_reply_is_whole_or_an_error(behaviour: Behaviour, kind: type[Exception
 
 def test_a_connection_that_stays_open_after_the_end_holds_nobody_up() -> None:
     assert answer(hang(say("hi"), chunks=2)).message.text == "hi"
+
+
+def test_blank_lines_after_the_end_hold_nobody_up_however_often_they_come() -> None:
+    line = jsontext.dumps({"model": "m", "message": {"content": "hi"}, "done": True, "done_reason": "stop"}) + b"\n"
+    blank = [step for _ in range(200) for step in (Pause(0.1), b"\n")]
+    with answering({"POST /api/chat": Response((line, *blank), framing="chunked")}) as server:
+        begun = time.monotonic()
+        client = OllamaChat(
+            server.url, facts=FACTS, window=8192, transport=HttpTransport({}), clock=FakeClock(auto=True)
+        )
+        last = stream(client, request(model="m"))[-1]
+        assert time.monotonic() - begun < 10
+    assert isinstance(last, Reply)
+    assert last.message.text == "hi"
+
+
+def test_what_is_no_json_is_told_with_the_server_and_what_to_look_at() -> None:
+    with pytest.raises(BadReply, match=r"the stream of http://127\.0\.0\.1:\d+/api/chat holds") as caught:
+        answer(raw([b'{"message":{"content":"a"}}\n{not json\n'], content_type="application/x-ndjson"))
+    assert caught.value.fix
 
 
 def test_a_last_line_without_an_end_counts_if_it_is_whole() -> None:

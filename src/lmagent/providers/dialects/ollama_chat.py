@@ -24,6 +24,7 @@ from lmagent.core.model import ModelRequest
 from lmagent.core.ports import Clock
 from lmagent.providers import jsontext
 from lmagent.providers.assemble import Assembler, ErrorChunk
+from lmagent.providers.concealed import hidden, shown
 from lmagent.providers.constrain import schema_for, thinks
 from lmagent.providers.dialects.base import ServerFacts, Wishes
 from lmagent.providers.dialects.fields import entries, mapping, number, text
@@ -209,9 +210,14 @@ def _call(call: ToolCall) -> dict[str, Any]:
 
 
 class NativeReader:
-    """Puts the lines of one reply into the shape of chunks of the common API."""
+    """Puts the lines of one reply into the shape of chunks of the common API.
 
-    def __init__(self) -> None:
+    Args:
+        server: its name in errors.
+    """
+
+    def __init__(self, server: str = "the model server") -> None:
+        self._server = server
         self._calls = 0
 
     def chunks(self, line: bytes) -> list[bytes]:
@@ -226,8 +232,11 @@ class NativeReader:
         except ValueError:
             said = None
         if not isinstance(said, dict):
-            shown = line[:200].decode("utf-8", "replace")
-            raise BadReply(f"the server's stream holds something that is not JSON: {shown!r}")
+            quoted = hidden(line[:200].decode("utf-8", "replace"))
+            raise BadReply(
+                f"the stream of {self._server} holds something that is not JSON: {quoted!r}",
+                fix="look at the server's log, and whether a proxy stands in between",
+            )
         if error := mapping(said).get("error"):
             raise ErrorChunk(_unwrapped(error))
         message = mapping(said, "message")
@@ -266,7 +275,7 @@ def _unwrapped(error: Any) -> Any:
 
 async def _chunks(response: Response, assembler: Assembler, url: str) -> AsyncGenerator[list[bytes]]:
     """Each line as chunks of the common API."""
-    reader = NativeReader()
+    reader = NativeReader(shown(url))
     prompt = _prompt(response.chunks, assembler)
     async with aclosing(_lines(prompt, url, response.headers.get("content-type", ""))) as batches:
         async for lines in batches:
@@ -275,11 +284,14 @@ async def _chunks(response: Response, assembler: Assembler, url: str) -> AsyncGe
 
 
 async def _prompt(chunks: AsyncIterator[bytes], assembler: Assembler) -> AsyncGenerator[bytes]:
-    """The body; once the reply is complete, only what of it comes promptly."""
+    """The body; once the reply is complete, only what of it comes promptly, all in all: blank lines prolong nothing."""
+    until: float | None = None
     while True:
         chunk: bytes | None = None
+        if assembler.done and until is None:
+            until = anyio.current_time() + DRAIN
         try:
-            with anyio.move_on_after(DRAIN if assembler.done else None):
+            with anyio.move_on_after(None if until is None else max(0.0, until - anyio.current_time())):
                 chunk = await anext(chunks, None)
         except TransportError:
             if not assembler.done:  # how the connection ends no longer matters
