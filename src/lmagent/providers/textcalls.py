@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
 from lmagent.providers import jsontext
@@ -28,7 +27,9 @@ class TextCall(Struct, frozen=True):
         raw: the text that the call was read from.
         format: the format that it was recognised as.
         id: the id that the format carries, empty if it has none. Not unique: models count from 0 in each reply.
-        fault: what is wrong with arguments that could not be read, and where; empty if they were.
+        fault: why it must not run: what is wrong with arguments that could not be read, and where, or that it may be
+            a part of a damaged call before it; empty if nothing is.
+        sure: its markup was complete; one that is not must not run if the token limit ended the reply.
     """
 
     name: str
@@ -37,6 +38,7 @@ class TextCall(Struct, frozen=True):
     format: str = ""
     id: str = ""
     fault: str = ""
+    sure: bool = True
 
     @property
     def arguments_text(self) -> str:
@@ -131,4 +133,4 @@ def _parsed(text: str, tools: Toolset) -> ParsedText:
 
 
 def _call(call: Call) -> TextCall:
-    return TextCall(**msgspec.structs.asdict(call))
+    return TextCall(call.name, call.arguments, call.raw, call.format, call.id, call.fault, call.sure)

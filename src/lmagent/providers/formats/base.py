@@ -34,6 +34,8 @@ class Call(Struct, kw_only=True):
         format: the format's name.
         id: the id that the format carries; empty if it has none.
         fault: what is wrong with arguments that cannot be read, and where; empty if they were.
+        sure: no markup that ends it, or one of its arguments, was missing or read in a second attempt.
+        spills: it was damaged in such a way that what stands behind it may be a part of it.
     """
 
     name: str
@@ -42,6 +44,8 @@ class Call(Struct, kw_only=True):
     format: str = ""
     id: str = ""
     fault: str = ""
+    sure: bool = True
+    spills: bool = False
 
 
 class Say(NamedTuple):
@@ -131,7 +135,7 @@ class Toolset:
 
 class Source:
     """A text that is being read, with what is known of it; `begins`: nothing was found or shown before this place;
-    `effort`: how many characters were read for values that are none.
+    `effort`: how many characters were read for values that are none; `memo`: what formats know of the whole text.
 
     Its look-ups raise `More` where more text could change their answer, so that a format which only uses them decides
     the same for a growing text as for the whole one.
@@ -144,6 +148,7 @@ class Source:
         self.end = len(text)
         self.begins = True
         self.effort = 0
+        self.memo: dict[object, Any] = {}
         self._seen: dict[str | re.Pattern[str], tuple[int, int]] = {}
 
     def skip(self, at: int) -> int:

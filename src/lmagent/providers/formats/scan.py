@@ -40,6 +40,9 @@ _EFFORT = 8
 """How many times the length of the text may be spent on what turns out to be no call."""
 
 
+_NOT_RUN = "not run: the call before it is damaged, and this one may be a part of its text"
+
+
 class Scanner(Reading):
     """Reads one reply.
 
@@ -60,6 +63,7 @@ class Scanner(Reading):
         self._since_thought = 0
         self._spent = 0
         self._over = False
+        self._doubt = False
         self._inside = Ahead(INSIDE)
         self._next_line = Ahead(LINE)
 
@@ -270,7 +274,7 @@ class Scanner(Reading):
         self._drop(found.end)
         for item in found.items:
             if isinstance(item, Call):
-                self.calls.append(item)
+                self._add(item)
             elif item.thought:
                 self.thoughts.append(item.text)
             elif item.text:
@@ -281,6 +285,13 @@ class Scanner(Reading):
             self._over = True
         if found.last:
             self._over = True
+
+    def _add(self, call: Call) -> None:
+        """Take a call; behind one that may go on here, it may be a quotation in a string of that one."""
+        if self._doubt and not call.fault:
+            call.fault = _NOT_RUN
+        self._doubt = self._doubt or call.spills
+        self.calls.append(call)
 
     # Thoughts
 
@@ -322,6 +333,7 @@ class Scanner(Reading):
             return
         thought = self.content.forget()
         del self.calls[self._since_thought if self._closed_thoughts else 0 :]
+        self._doubt = any(call.spills for call in self.calls)
         self._note(thought)
         self._drop(end)
         self._closed_thoughts, self._since_thought, self._said_since = True, len(self.calls), False

@@ -60,6 +60,11 @@ def open_quotation(text: str, at: int) -> bool:
     return line.count("`") % 2 == 1 and len(rest) < _NEAR and "\n" not in rest and "`" not in rest
 
 
+def unbalanced(text: str) -> bool:
+    """Whether a text opens more thoughts than it closes."""
+    return any(text.count(opening) > text.count(closing) for opening, closing, _ in _PAIRS if opening in text)
+
+
 class Pairing:
     """Finds the end of thoughts in one text."""
 

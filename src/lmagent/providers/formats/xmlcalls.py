@@ -1,37 +1,19 @@
 """Calls in XML: an element for the call, one in it for each argument.
 
 Values are not escaped: `<`, `&` and whole elements may stand in them. So a value ends at a closing tag behind which the
-call goes on or ends, not at the first one; elements of calls inside a value are skipped in pairs.
+call goes on or ends, not at the first one; elements of calls inside a value are skipped in pairs (`xmlends`). What
+stands behind a call has its say in that, so a call is only decided when the whole text is there.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple
+from typing import Any
 
 from lmagent.providers import repair
 from lmagent.providers.formats.base import Call, Found, More, Read, Source
 from lmagent.providers.formats.values import Broken, Cut, read_whole
-
-
-class Tags(NamedTuple):
-    """The tags of a format.
-
-    Attributes:
-        call: opens a call; group `name`.
-        call_end: closes it.
-        value: opens an argument; group `key`, and group `text` ("true" or "false") where the format tells strings.
-        value_end: closes it.
-        over: what may stand behind the last call.
-        event: any of them, for values that hold calls themselves.
-    """
-
-    call: re.Pattern[str]
-    call_end: re.Pattern[str]
-    value: re.Pattern[str]
-    value_end: re.Pattern[str]
-    over: re.Pattern[str]
-    event: re.Pattern[str]
+from lmagent.providers.formats.xmlends import Ends, Tags, Unclear
 
 
 def tags(call: str, call_end: str, value: str, value_end: str, over: str = r"(?!)") -> Tags:
@@ -64,24 +46,45 @@ def _read_call(source: Source, opened: re.Match[str], style: Tags, format: str, 
         if ended := source.match(style.call_end, source.skip(found.end)):
             found.end = ended.end()
         return True
+    sure = True
     while value := source.match(style.value, at):
-        end, behind = _value_end(source, value.end(), style)
-        if end < 0:
+        key = value["key"].strip()
+        try:
+            end = _ends(source, style, opened.start()).find(value.end(), {*arguments, key}, source.tools, name)
+        except Unclear:
+            return _unclear(source, name, opened, found, format, f"it cannot be told where the argument {key!r} ends")
+        if end is None:
             found.cut, found.end = name, source.end
             return False
-        text = source.text[value.end() : end]
-        arguments[value["key"].strip()] = typed(text, properties.get(value["key"].strip()), _told(value))
-        at = source.skip(behind)
+        text, sure = source.text[value.end() : end.at], sure and end.sure
+        text = text if end.behind > end.at else text.rstrip("\n")
+        arguments[key] = typed(text, properties.get(key), _told(value))
+        at = source.skip(end.behind)
     if ended := source.match(style.call_end, at):
         at = ended.end()
-    elif not (source.match(style.over, at) or source.match(style.call, at)):
+    elif source.match(style.over, at) or source.match(style.call, at):
+        sure = False
+    else:
         if at >= source.end:
             found.cut, found.end = name, source.end
             return False
         return _damaged(source, name, opened, style, format, found)
+    if not sure and _ends(source, style, opened.start()).orphaned(at):
+        return _unclear(source, name, opened, found, format, "closing tags are missing, or there are too many")
     found.end = at
-    found.items.append(source.call(name, arguments, opened.start(), at, format))
+    call = source.call(name, arguments, opened.start(), at, format)
+    call.sure = sure
+    found.items.append(call)
     return True
+
+
+def _unclear(source: Source, name: str, opened: re.Match[str], found: Found, format: str, fault: str) -> bool:
+    """A call that nobody can tell the end of is handed on with all that follows; False, as nothing else does."""
+    raw = source.text[opened.start() :]
+    text = source.text[opened.end() :].strip()
+    found.items.append(Call(name=name, arguments=text, raw=raw, format=format, fault=fault, spills=True))
+    found.end = source.end
+    return False
 
 
 def _told(value: re.Match[str]) -> str:
@@ -101,12 +104,15 @@ def _json_body(source: Source, name: str, at: int, style: Tags, format: str) -> 
 
 def _damaged(source: Source, name: str, opened: re.Match[str], style: Tags, format: str, found: Found) -> bool:
     """A call with something else than arguments in it is handed on as it came."""
+    ends = _ends(source, style, opened.start())
     end = source.search(style.call_end, opened.end())
     if end < 0:
         found.cut, found.end = name, source.end
         return False
     ended = style.call_end.match(source.text, end)
     found.end = ended.end() if ended else end
+    if ends.orphaned(found.end):
+        return _unclear(source, name, opened, found, format, "closing tags are missing, or there are too many")
     text = source.text[opened.end() : end].strip()
     read, value = read_whole(text) if text[:1] == "{" else (False, None)
     raw = source.text[opened.start() : found.end]
@@ -116,36 +122,23 @@ def _damaged(source: Source, name: str, opened: re.Match[str], style: Tags, form
         found.items.append(source.call(name, {main: text}, opened.start(), found.end, format))
     else:
         fault = "neither arguments nor a JSON object stand in the call"
-        found.items.append(Call(name=name, arguments=text, raw=raw, format=format, fault=fault))
+        found.items.append(Call(name=name, arguments=text, raw=raw, format=format, fault=fault, spills=True))
     return True
 
 
-def _value_end(source: Source, at: int, style: Tags) -> tuple[int, int]:
-    """Where a value ends and the place behind its closing tag; (-1, -1) if the text is cut inside it."""
-    for nested in (True, False) if source.effort < 4 * source.end + 100_000 else (False,):
-        depth = 0
-        for event in style.event.finditer(source.text, at):
-            kind = event.lastgroup
-            if kind == "co":
-                depth += nested
-            elif kind == "ce" and depth:
-                depth -= 1
-            elif not depth and _ends_value(source, event, style):
-                return event.start(), event.end() if kind == "ve" else event.start()
-        if not source.final:
-            raise More
-        source.effort += source.end - at
-    return -1, -1
+def _ends(source: Source, style: Tags, at: int) -> Ends:
+    """The tags from `at` on, looked for once in a text.
 
-
-def _ends_value(source: Source, event: re.Match[str], style: Tags) -> bool:
-    if event.lastgroup == "ve":
-        at = source.skip(event.end())
-        if at >= source.end:
-            return True
-        return any(source.match(each, at) for each in (style.value, style.call_end, style.over, style.call))
-    before = source.text[max(0, event.start() - 1) : event.start()]
-    return before == "\n"  # the closing tag was forgotten
+    Raises:
+        More: the text is not complete.
+    """
+    if not source.final:
+        raise More
+    since, known = source.memo.get(style.event, (source.end + 1, None))
+    if known is None or at < since:
+        known = Ends(source, style, at)
+        source.memo[style.event] = at, known
+    return known
 
 
 def typed(text: str, schema: Any, told: str = "") -> Any:
