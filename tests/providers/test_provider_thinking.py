@@ -23,6 +23,16 @@ CASES = {
     "quoted pair": ("The tags <think>x</think> mark it", ("", "The tags <think>x</think> mark it")),
     "second pair later": ("<think>a</think>b <think>c</think>", ("a", "b <think>c</think>")),
     "mention behind a thought": ("<think>a</think>close with </think> then", ("a", "close with </think> then")),
+    "word of a sentence": (
+        "1. Strip thoughts.\n2. All before the closing </think> tag is removed.\n3. Next: tests.",
+        ("", "1. Strip thoughts.\n2. All before the closing </think> tag is removed.\n3. Next: tests."),
+    ),
+    "word at the end of a sentence": ("It ends with </think>. Then", ("", "It ends with </think>. Then")),
+    "closing tag only, behind a sentence": ("I greet. </think> hello", ("I greet.", "hello")),
+    "closing tag only, at the end": ("I will greet </think>", ("I will greet", "")),
+    "in a string of JSON": ('{"a": "x\\" }}</think>", "b": ""}', ("", '{"a": "x\\" }}</think>", "b": ""}')),
+    "in a string of JSON that is cut off": ('{"a": "x</think>", "b', ("", '{"a": "x</think>", "b')),
+    "closing tag only, behind JSON": ('{"a": "x"}</think>{"b": 1}', ('{"a": "x"}', '{"b": 1}')),
     "tag cut off": ("<thin", ("", "<thin")),
     "blanks only": (" \n", ("", " \n")),
 }
@@ -56,7 +66,24 @@ def test_a_closing_tag_alone_is_not_shown() -> None:
 
 
 PIECES = st.sampled_from(
-    ["<think>", "</think>", "<thinking>", "</thinking>", "<", "</", "think", "a ", "\n", "`", "```", "é"]
+    [
+        "<think>",
+        "</think>",
+        "<thinking>",
+        "</thinking>",
+        "<",
+        "</",
+        "think",
+        "a ",
+        ". ",
+        "\n",
+        "`",
+        "```",
+        "é",
+        "{",
+        '"',
+        "\\",
+    ]
 )
 
 
@@ -73,5 +100,20 @@ def test_the_live_view_is_the_same_for_every_cut(pieces: list[str], cuts: list[i
 def test_nothing_but_tags_and_blanks_is_lost(pieces: list[str]) -> None:
     content = "".join(pieces)
     thought, text = split_thoughts(content)
-    kept = [piece for piece in (thought + text) if piece in "aé`"]
-    assert sorted(kept) == sorted(piece for piece in content if piece in "aé`")
+    kept = [piece for piece in (thought + text) if piece in "aé`{"]
+    assert sorted(kept) == sorted(piece for piece in content if piece in "aé`{")
+
+
+@settings(deadline=None)
+@given(st.lists(PIECES, max_size=10))
+def test_the_live_view_holds_all_of_the_text_that_the_reply_will_hold(pieces: list[str]) -> None:
+    content = "".join(pieces)
+    assert shown(*content)[1].endswith(split_thoughts(content)[1])
+
+
+def test_many_tags_and_many_blanks_are_read_once() -> None:
+    tags = "The `</think>` tag. " * 30_000
+    blanks = "\n" * 200_000
+    assert split_thoughts(tags) == ("", tags)
+    assert shown(*["The `</think>` tag. "] * 30_000) == ("", tags), "a minute if each tag reads all before it anew"
+    assert shown(*blanks, "x") == ("", f"{blanks}x")

@@ -2,17 +2,27 @@
 
 A thought is what stands between tags at the very start of the content (closed, or unclosed: then all of it), and
 whatever stands before a closing tag that was never opened (the template wrote the opening one). A tag quoted in
-prose or code is text.
+prose, code or a JSON object, or one that is a word of a sentence, is text.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
-_OPEN = ("<think>", "<thinking>")
-_CLOSE = ("</think>", "</thinking>")
-_LONGEST = max(map(len, _CLOSE))
+_OPEN = re.compile(r"<think(?:ing)?>")
+_CLOSE = re.compile(r"</think(?:ing)?>")
+_TAGS = ("<think>", "<thinking>", "</think>", "</thinking>")
+_LONGEST = max(map(len, _TAGS))
 _BLANK = " \t\r\n"
+_BLANKS = re.compile(r"[ \t\r\n]*")
+_LEFTOVER = re.compile(r"[ \t\r\n]*(?:</think(?:ing)?>[ \t\r\n]*)*")
+_ESCAPED = re.compile(r"\\.", re.DOTALL)
+_GOES_ON = re.compile(r" [a-z]|[,;:.?!)]")
+_AHEAD = 2
+"""Characters behind a tag that tell whether its sentence goes on."""
+_NEAR = 240
+"""Characters of a line that tell whether a sentence in it has ended."""
 
 Piece = tuple[Literal["text", "thinking"], str]
 
@@ -20,18 +30,84 @@ Piece = tuple[Literal["text", "thinking"], str]
 def split_thoughts(content: str) -> tuple[str, str]:
     """(thought, text) of a whole content; the thought is stripped, the text as it was written behind the tags."""
     thoughts: list[str] = []
-    rest = content
+    at = 0
     while True:
-        if opened := _opening(rest):
-            rest = rest.lstrip(_BLANK)[len(opened) :]
-            at, tag = _find(rest, _CLOSE)
+        opened = _OPEN.match(content, _end(_BLANKS, content, at))
+        if opened:
+            begin, closed = opened.end(), _CLOSE.search(content, opened.end())
         else:
-            at, tag = (-1, "") if thoughts else _stray_close(rest)
-            if at < 0:
+            begin, closed = at, None if thoughts else _stray_close(content)
+            if closed is None:
                 break
-        thoughts.append(rest if at < 0 else rest[:at])
-        rest = "" if at < 0 else _behind(rest[at + len(tag) :])
-    return "\n".join(filter(None, (thought.strip() for thought in thoughts))), rest
+        thoughts.append(content[begin : closed.start() if closed else len(content)])
+        at = _end(_LEFTOVER, content, closed.end()) if closed else len(content)
+    return "\n".join(filter(None, (thought.strip() for thought in thoughts))), content[at:]
+
+
+def _end(pattern: re.Pattern[str], content: str, at: int) -> int:
+    """Where what matches at a place ends; the patterns match nothing as well."""
+    found = pattern.match(content, at)
+    return found.end() if found else at
+
+
+def _stray_close(content: str) -> re.Match[str] | None:
+    """The first closing tag that is none of the text."""
+    before, known = _Before(), 0
+    for tag in _CLOSE.finditer(content):
+        before.add(content[known : tag.start()])
+        if not before.quotes() and not before.mentions(content[tag.end() : tag.end() + _AHEAD]):
+            return tag
+        before.add(tag[0])
+        known = tag.end()
+    return None
+
+
+class _Before:
+    """What stands before a place in a text: as much of it as tells whether a closing tag there belongs to the text.
+
+    Each part of the text is looked at once, so that many tags cost no more than their text.
+    """
+
+    def __init__(self) -> None:
+        self._blank = True
+        self._object = False
+        self._in_string = False
+        self._opened = False
+        self._fenced = False
+        self._ticks = 0
+        self._line = ""
+
+    def add(self, text: str) -> None:
+        """The text goes on; no tag, and no run of backticks, is cut by where it stops."""
+        if self._blank and (first := text.lstrip(_BLANK)[:1]):
+            self._blank, self._object = False, first == "{"
+        if self._object and _ESCAPED.sub("", text).count('"') % 2:
+            self._in_string = not self._in_string
+        self._opened = self._opened or _OPEN.search(text) is not None
+        self._fenced ^= text.count("```") % 2 == 1
+        line = text.rfind("\n")
+        if line >= 0:
+            self._line, self._ticks = "", 0
+        words = text[line + 1 :].replace("```", "")
+        self._ticks += words.count("`")
+        self._line = (self._line + words)[-_NEAR:]
+
+    def quotes(self) -> bool:
+        """Whether a tag is a quotation: in code, in quotation marks, in a string of JSON, or after an opening tag."""
+        marked = self._ticks % 2 == 1 or self._line[-1:] in ("'", '"', "“", "«")
+        return marked or self._opened or self._fenced or self._in_string
+
+    def may_mention(self) -> bool:
+        """Whether a tag may be a word of a sentence here, by what stands before it."""
+        if self._line[-1:] != " " or not self._line.strip():
+            return False
+        from lmagent.providers.formats.place import Place  # few texts have such a tag
+
+        return not Place.ended(self._line)
+
+    def mentions(self, behind: str) -> bool:
+        """Whether a tag is a word of a sentence here; `behind` is what follows it."""
+        return bool(_GOES_ON.match(behind)) and self.may_mention()
 
 
 class ThinkSplitter:
@@ -44,124 +120,93 @@ class ThinkSplitter:
     def __init__(self) -> None:
         self._mode: Literal["start", "think", "behind", "text"] = "start"
         self._held = ""
-        self._shown: list[str] | None = []
+        self._blanks: list[str] = []
+        self._before: _Before | None = _Before()
+        self._shown: list[str] = []
 
     def feed(self, delta: str) -> list[Piece]:
         """What can be shown now."""
         if self._mode == "text" and not self._held and "<" not in delta:
-            if self._shown is not None:
+            if self._before is not None:
                 self._shown.append(delta)
             return [("text", delta)] if delta else []
-        self._held += delta
-        pieces: list[Piece] = []
-        while self._advance(pieces):
-            pass
-        return pieces
+        return self._read(self._held + delta, final=False)
 
     def finish(self) -> list[Piece]:
         """What was held back in case it became a tag."""
-        held, self._held = self._held, ""
+        return self._read(self._held, final=True)
+
+    def _read(self, text: str, *, final: bool) -> list[Piece]:
+        pieces: list[Piece] = []
+        at = 0
+        while at < len(text):
+            begun = (self._mode, at)
+            step = self._decide if self._mode in ("start", "behind") else self._inside
+            at = step(text, at, pieces, final=final)
+            if (self._mode, at) == begun:
+                break  # more is needed
+        self._held = text[at:]
+        if final and self._mode == "start":
+            self._show(pieces, "text", "".join(self._blanks))
+            self._blanks.clear()
+        return pieces
+
+    def _decide(self, text: str, at: int, pieces: list[Piece], *, final: bool) -> int:
+        """Read on where a thought may begin; returns up to where."""
+        begin = _end(_BLANKS, text, at)
+        if self._mode == "start":
+            self._blanks.append(text[at:begin])
+        rest = text[begin : begin + _LONGEST]
+        if not final and rest not in _TAGS and any(tag.startswith(rest) for tag in _TAGS):
+            return begin  # blanks, or the beginning of a tag
+        if opened := _OPEN.match(text, begin):
+            self._mode = "think"
+            self._blanks.clear()
+            return opened.end()
         if self._mode == "behind":
-            held = held.lstrip(_BLANK)
-        if not held:
-            return []
-        return [("thinking" if self._mode == "think" else "text", held)]
+            if closed := _CLOSE.match(text, begin):
+                return closed.end()
+            self._before = None
+        blanks = "".join(self._blanks)
+        self._blanks.clear()
+        self._mode = "text"
+        self._show(pieces, "text", blanks)
+        return begin
 
-    def _advance(self, pieces: list[Piece]) -> bool:
-        """Take one step; False when more input is needed."""
-        if not self._held:
-            return False
-        match self._mode:
-            case "start" | "behind":
-                return self._decide()
-            case "think":
-                at, tag = _find(self._held, _CLOSE)
-                self._emit(pieces, "thinking", at)
-                if at < 0:
-                    return False
-                self._held = self._held[len(tag) :]
-                self._mode = "behind"
-            case "text":
-                at, tag = _find(self._held, _CLOSE)
-                self._emit(pieces, "text", at)
-                if at < 0:
-                    return False
-                self._stray(pieces, tag)
-        return True
+    def _inside(self, text: str, at: int, pieces: list[Piece], *, final: bool) -> int:
+        """Read on in a thought or in text; returns up to where."""
+        kind: Literal["text", "thinking"] = "thinking" if self._mode == "think" else "text"
+        tag = _CLOSE.search(text, at)
+        if tag is None:
+            end = len(text) if final else len(text) - _partial(text, at)
+            self._show(pieces, kind, text[at:end])
+            return end
+        self._show(pieces, kind, text[at : tag.start()])
+        if kind == "thinking":
+            self._mode = "behind"
+            return tag.end()
+        before = self._before
+        if before is not None:
+            before.add("".join(self._shown))
+            self._shown.clear()
+            if not before.quotes():
+                behind = text[tag.end() : tag.end() + _AHEAD]
+                if not final and len(behind) < _AHEAD and before.may_mention():
+                    return tag.start()  # what follows decides
+                if not before.mentions(behind):
+                    self._mode, self._before = "behind", None
+                    return tag.end()
+        self._show(pieces, "text", tag[0])
+        return tag.end()
 
-    def _decide(self) -> bool:
-        body = self._held.lstrip(_BLANK)
-        if body not in (*_OPEN, *_CLOSE) and any(tag.startswith(body) for tag in (*_OPEN, *_CLOSE)):
-            return False  # blanks, or the beginning of a tag
-        opened = _opening(body)
-        closed = next((tag for tag in _CLOSE if body.startswith(tag)), "") if self._mode == "behind" else ""
-        if opened:
-            self._held, self._mode = body[len(opened) :], "think"
-        elif closed:
-            self._held = body[len(closed) :]
-        else:
-            if self._mode == "behind":
-                self._held, self._shown = body, None
-            self._mode = "text"
-        return True
-
-    def _emit(self, pieces: list[Piece], kind: Literal["text", "thinking"], at: int) -> None:
-        """Show what stands before a tag at `at`, or, without one, all that cannot be the beginning of a tag."""
-        end = at if at >= 0 else len(self._held) - _partial(self._held)
-        if end:
-            piece = self._held[:end]
-            self._held = self._held[end:]
+    def _show(self, pieces: list[Piece], kind: Literal["text", "thinking"], piece: str) -> None:
+        if piece:
             pieces.append((kind, piece))
-            if kind == "text" and self._shown is not None:
+            if kind == "text" and self._before is not None:
                 self._shown.append(piece)
 
-    def _stray(self, pieces: list[Piece], tag: str) -> None:
-        """A closing tag in text ends a thought if none was closed before and it is not a quotation."""
-        if self._shown is not None and not _quoted("".join(self._shown)):
-            self._held = self._held[len(tag) :]
-            self._mode, self._shown = "behind", None
-            return
-        self._held = self._held[len(tag) :]
-        pieces.append(("text", tag))
-        if self._shown is not None:
-            self._shown.append(tag)
 
-
-def _opening(content: str) -> str:
-    body = content.lstrip(_BLANK)
-    return next((tag for tag in _OPEN if body.startswith(tag)), "")
-
-
-def _behind(rest: str) -> str:
-    """What follows a thought, without blanks and leftover closing tags."""
-    rest = rest.lstrip(_BLANK)
-    while tag := next((tag for tag in _CLOSE if rest.startswith(tag)), ""):
-        rest = rest[len(tag) :].lstrip(_BLANK)
-    return rest
-
-
-def _find(content: str, tags: tuple[str, ...], start: int = 0) -> tuple[int, str]:
-    """The first of `tags` in `content`, or (-1, "")."""
-    found = [(at, tag) for tag in tags if (at := content.find(tag, start)) >= 0]
-    return min(found, default=(-1, ""))
-
-
-def _stray_close(content: str) -> tuple[int, str]:
-    at, tag = _find(content, _CLOSE)
-    while at >= 0 and _quoted(content[:at]):
-        at, tag = _find(content, _CLOSE, at + len(tag))
-    return at, tag
-
-
-def _quoted(before: str) -> bool:
-    """Whether a closing tag behind `before` is a quotation: in code, in quotation marks, or after an opening tag."""
-    if any(tag in before for tag in _OPEN) or before.count("```") % 2:
-        return True
-    line = before.rpartition("\n")[2].replace("```", "")
-    return line.count("`") % 2 == 1 or line[-1:] in ("'", '"', "“", "«")
-
-
-def _partial(content: str) -> int:
+def _partial(content: str, start: int) -> int:
     """How many characters at the end may be the beginning of a closing tag."""
-    at = content.rfind("<", max(0, len(content) - _LONGEST))
-    return len(content) - at if at >= 0 and any(tag.startswith(content[at:]) for tag in _CLOSE) else 0
+    at = content.rfind("<", max(start, len(content) - _LONGEST))
+    return len(content) - at if at >= 0 and any(tag.startswith(content[at:]) for tag in _TAGS[2:]) else 0
