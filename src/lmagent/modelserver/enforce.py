@@ -1,0 +1,167 @@
+"""Enforce: `tool_choice` "required", a named one and allowed tools, by a schema that the engine cannot leave.
+
+The engine lets "required" talk without end before it calls, and takes a named choice for "auto". So the request asks
+for one JSON object (a list of them, if several calls are allowed), and `CallReader` gives it back as calls:
+
+    {"name": "read", "arguments": {"path": "a.py"}}
+
+The tools stay in the request, so that the template renders them and the prompt is the same as with "auto".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from msgspec import Struct
+
+from lmagent.modelserver.errors import BadRequest
+
+MOST_CALLS = 8
+"""Calls in one reply where several are allowed; without a limit a weak model would not stop."""
+
+_NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
+
+
+class Choice(Struct, frozen=True):
+    """Calls that a request insists on.
+
+    Attributes:
+        names: of the tools, one of which has to be called.
+        many: several calls may come.
+    """
+
+    names: tuple[str, ...]
+    many: bool = False
+
+
+def choice_of(body: Mapping[str, Any]) -> Choice | None:
+    """The calls that a chat request insists on; None where the model may choose.
+
+    Raises:
+        BadRequest: the choice is none that there is, or names a tool that is not among the tools.
+    """
+    choice = body.get("tool_choice")
+    tools = cast("list[dict[str, Any]]", body.get("tools") or [])
+    names = tuple(dict.fromkeys(str(tool["function"]["name"]) for tool in tools))
+    many = body.get("parallel_tool_calls") is True
+    if choice in (None, "auto", "none"):
+        return None
+    if isinstance(choice, str):
+        if choice != "required":
+            raise _wrong(f'\'tool_choice\' is {choice!r}; it can be "auto", "none", "required" or a tool\'s name')
+        if not names:
+            raise _wrong("'tool_choice' is \"required\", and there are no tools to call")
+        return Choice(names, many)
+    wanted = _wanted(cast("dict[str, Any]", choice))
+    if wanted is None:
+        return None
+    if missing := [name for name in wanted if name not in names]:
+        raise _wrong(f"'tool_choice' names {missing[0]!r}, which is not among the tools: {', '.join(names) or 'none'}")
+    return Choice(tuple(wanted), many and choice.get("type") != "function")
+
+
+def _wanted(choice: dict[str, Any]) -> list[str] | None:
+    """The tools that a choice names; None where it leaves the choice to the model."""
+    match choice:
+        case {"type": "function", "function": {"name": str(name)}} | {"type": "function", "name": str(name)}:
+            return [name]
+        case {"type": "allowed_tools"}:
+            allowed = cast("dict[str, Any]", choice.get("allowed_tools") or choice)
+            found = [_wanted(cast("dict[str, Any]", tool)) for tool in allowed.get("tools") or ()]
+            names = [name for inner in found if inner for name in inner]
+            if not names:
+                raise _wrong("'tool_choice.allowed_tools' names no tools")
+            return names if allowed.get("mode") == "required" else None
+        case _:
+            raise _wrong('\'tool_choice\' has to be {"type": "function", "function": {"name": …}}')
+
+
+def allowed_only(body: dict[str, Any]) -> dict[str, Any]:
+    """A request whose choice allows only some of the tools, in words that the engine knows; others as they are."""
+    choice = body.get("tool_choice")
+    if not isinstance(choice, dict) or cast("dict[str, Any]", choice).get("type") != "allowed_tools":
+        return body
+    allowed = cast("dict[str, Any]", choice.get("allowed_tools") or choice)
+    names = {name for tool in allowed.get("tools") or () for name in _wanted(tool) or ()}
+    kept = [tool for tool in body.get("tools") or () if tool["function"]["name"] in names]
+    return {**body, "tools": kept, "tool_choice": "auto"}
+
+
+def enforced(body: Mapping[str, Any], choice: Choice) -> dict[str, Any]:
+    """The request as the engine gets it."""
+    chosen: dict[str, dict[str, Any]] = {}
+    for tool in cast("list[dict[str, Any]]", body["tools"]):
+        function = cast("dict[str, Any]", tool["function"])
+        if function["name"] in choice.names:
+            chosen.setdefault(function["name"], function)
+    schema = calls_schema(list(chosen.values()), many=choice.many)
+    left_out = ("tool_choice", "response_format", "parallel_tool_calls", "grammar", "json_schema")
+    kept = {name: value for name, value in body.items() if name not in left_out}
+    form = {"type": "json_schema", "json_schema": {"name": "call", "strict": True, "schema": schema}}
+    return {**kept, "tool_choice": "none", "response_format": form}
+
+
+def calls_schema(functions: Sequence[Mapping[str, Any]], *, many: bool = False) -> dict[str, Any]:
+    """The schema of a call of one of the functions (OpenAI's: name, parameters, strict), or of a list of calls."""
+    shared: dict[str, Any] = {}
+    calls: list[dict[str, Any]] = []
+    for number, function in enumerate(functions):
+        parameters = cast("dict[str, Any]", function.get("parameters") or _NO_ARGUMENTS)
+        if not parameters.get("properties") and "$ref" not in parameters and "anyOf" not in parameters:
+            parameters = parameters if parameters.get("additionalProperties") else {**parameters, **_NO_ARGUMENTS}
+        arguments = closed(parameters, strict=function.get("strict") is True)
+        if _refers(arguments):
+            # References begin at the root, which is ours: the schema moves, whole, to a place of its own there.
+            place = f"tool{number}"
+            shared[place] = _moved(arguments, f"#/$defs/{place}")
+            arguments = {"$ref": f"#/$defs/{place}"}
+        properties = {"name": {"const": function["name"]}, "arguments": arguments}
+        required = ["name", "arguments"]
+        calls.append({"type": "object", "properties": properties, "required": required, "additionalProperties": False})
+    one = calls[0] if len(calls) == 1 else {"anyOf": calls}
+    schema = {"type": "array", "items": one, "minItems": 1, "maxItems": MOST_CALLS} if many else one
+    return {**schema, "$defs": shared} if shared else schema
+
+
+def closed(schema: Any, *, strict: bool = False) -> Any:
+    """Objects with known fields take no others, unless the schema says that they do; strict ones have all of them."""
+    if isinstance(schema, list):
+        return [closed(item, strict=strict) for item in cast("list[Any]", schema)]
+    if not isinstance(schema, dict):
+        return schema
+    fields = dict(cast("dict[str, Any]", schema))
+    for name in ("properties", "$defs", "definitions"):
+        if isinstance(inner := fields.get(name), dict):
+            fields[name] = {key: closed(part, strict=strict) for key, part in cast("dict[str, Any]", inner).items()}
+    for name in ("items", "prefixItems", "anyOf", "oneOf"):
+        if name in fields:
+            fields[name] = closed(fields[name], strict=strict)
+    if fields.get("properties") and "allOf" not in fields:
+        if strict:
+            fields |= {"additionalProperties": False, "required": list(fields["properties"])}
+        else:
+            fields.setdefault("additionalProperties", False)
+    return fields
+
+
+def _refers(schema: Any) -> bool:
+    if isinstance(schema, dict):
+        fields = cast("dict[str, Any]", schema)
+        return isinstance(fields.get("$ref"), str) or any(map(_refers, fields.values()))
+    return isinstance(schema, list) and any(map(_refers, cast("list[Any]", schema)))
+
+
+def _moved(schema: Any, place: str) -> Any:
+    if isinstance(schema, list):
+        return [_moved(item, place) for item in cast("list[Any]", schema)]
+    if not isinstance(schema, dict):
+        return schema
+    moved = {name: _moved(value, place) for name, value in cast("dict[str, Any]", schema).items()}
+    if isinstance(ref := moved.get("$ref"), str) and ref.startswith("#"):
+        moved["$ref"] = place + ref[1:]
+    return moved
+
+
+def _wrong(message: str) -> BadRequest:
+    return BadRequest(message, param="tool_choice", code="invalid_tool_choice")

@@ -1,0 +1,118 @@
+"""Errors: how the model server says no. One shape on every route, OpenAI's: `{"error": {message, type, param, code}}`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+from lmagent.core.errors import LmagentError
+from lmagent.modelserver.spec import ModelServerError
+from lmagent.providers import jsontext
+
+MAX_MESSAGE = 4000
+"""Characters of a message; an engine that quotes the whole prompt is cut."""
+
+_TYPES = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    429: "rate_limit_error",
+    501: "not_supported_error",
+}
+
+
+class BadRequest(ModelServerError):
+    """The request itself is wrong.
+
+    Args:
+        message: what is wrong.
+        param: the field that is.
+        status: HTTP status.
+        code: OpenAI's `error.code`.
+        fix: what to do.
+    """
+
+    def __init__(
+        self, message: str, *, param: str = "", status: int = 400, code: str = "invalid_request", fix: str = ""
+    ) -> None:
+        super().__init__(message, status=status, code=code, fix=fix)
+        self.param = param
+
+
+class Lost(ModelServerError):
+    """What runs the model went away, or cannot be reached."""
+
+
+def described(error: Exception) -> dict[str, Any]:
+    """The error as the value of `error` in an answer."""
+    status, code, param = 500, "server_error", None
+    if isinstance(error, ModelServerError):
+        status, code = error.status, error.code
+        param = getattr(error, "param", "") or None
+    if isinstance(error, LmagentError):
+        text = f"{error.message} ({error.fix})" if error.fix else error.message
+    else:
+        text = f"the model server failed: {type(error).__name__}: {error}"
+    return {"message": text[:MAX_MESSAGE], "type": type_of(status), "param": param, "code": code}
+
+
+def type_of(status: int) -> str:
+    """OpenAI's `error.type` for a status."""
+    return _TYPES.get(status, "invalid_request_error" if 400 <= status < 500 else "server_error")
+
+
+def body_of(error: Exception) -> bytes:
+    """The body of an answer that says so."""
+    return jsontext.dumps({"error": described(error)})
+
+
+def status_of(error: Exception) -> int:
+    """The HTTP status of such an answer."""
+    return error.status if isinstance(error, ModelServerError) else 500
+
+
+def refused(status: int, body: bytes, name: str) -> ModelServerError:
+    """What an engine's own answer of that status says.
+
+    Args:
+        status: its HTTP status, 400 or above.
+        body: the answer, in whichever shape.
+        name: the model.
+    """
+    message, code, param = "", "", ""
+    try:
+        value = jsontext.loads(body)
+    except ValueError:
+        message = body[:MAX_MESSAGE].decode("utf-8", "replace").strip()
+    else:
+        message, code, param = _told(value)
+    if status in (401, 403):  # our key, not the client's
+        text = f"the server that runs {name} refused our key: {message or status}"
+        return Lost(text, status=502, code="upstream_refused", fix="check the key of this model's upstream server")
+    message = message or f"the engine that runs {name} answered with status {status} and no reason"
+    if 400 <= status < 500:
+        return BadRequest(message, param=param, status=status, code=code or "invalid_request")
+    return ModelServerError(message, status=status, code=code or "engine_error")
+
+
+def _told(value: Any) -> tuple[str, str, str]:
+    """(message, code, param) of an error body; llama.cpp repeats the status as a number in `code`."""
+    fields = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    inner = fields.get("error", fields.get("detail", fields.get("message", "")))
+    if not isinstance(inner, dict):
+        return (inner if isinstance(inner, str) else jsontext.dumps(inner).decode()), "", ""
+    error = cast("dict[str, Any]", inner)
+    code, param = error.get("code"), error.get("param")
+    return str(error.get("message") or ""), code if isinstance(code, str) else "", str(param or "")
+
+
+def log_tail(path: Path, lines: int = 4, limit: int = 600) -> str:
+    """The last lines of a worker's log, in one line; empty where there is none."""
+    try:
+        with path.open("rb") as log:
+            log.seek(max(0, path.stat().st_size - 4096))
+            told = log.read().decode("utf-8", "replace").splitlines()
+    except OSError:
+        return ""
+    last = [line.strip() for line in told if line.strip()][-lines:]
+    return "".join(letter if letter.isprintable() else " " for letter in " | ".join(last))[-limit:]

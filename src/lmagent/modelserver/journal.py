@@ -1,0 +1,96 @@
+"""Journal: what happened, kept for a while and told to who follows; and files of logs that grow."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import anyio
+from anyio.streams.memory import MemoryObjectSendStream
+
+KEPT = 500
+"""Lines that are kept."""
+
+LOOK = 0.3
+"""Seconds between two looks at a file that is followed."""
+
+_TAIL = 64 * 1024
+
+
+class Journal:
+    """Lines of the server."""
+
+    def __init__(self) -> None:
+        self._lines: deque[str] = deque(maxlen=KEPT)
+        self._followers: set[MemoryObjectSendStream[str]] = set()
+
+    def add(self, line: str) -> None:
+        """Note a line. A follower that does not keep up misses some."""
+        stamped = f"{time.strftime('%H:%M:%S')} {line}"
+        self._lines.append(stamped)
+        for follower in tuple(self._followers):
+            try:
+                follower.send_nowait(stamped)
+            except (anyio.WouldBlock, anyio.BrokenResourceError):
+                continue
+
+    def lines(self) -> list[str]:
+        """Those that are kept."""
+        return list(self._lines)
+
+    async def follow(self) -> AsyncGenerator[str]:
+        """Those that are kept, and all that come; endless."""
+        sender, receiver = anyio.create_memory_object_stream[str](KEPT)
+        kept = self.lines()
+        self._followers.add(sender)
+        try:
+            for line in kept:
+                yield line
+            async for line in receiver:
+                yield line
+        finally:
+            self._followers.discard(sender)
+            sender.close()
+            receiver.close()
+
+
+def last_lines(path: Path) -> list[str]:
+    """The end of a file; nothing where there is none."""
+    try:
+        with path.open("rb") as file:
+            size = path.stat().st_size
+            file.seek(max(0, size - _TAIL))
+            lines = file.read().decode("utf-8", "replace").splitlines()
+    except OSError:
+        return []
+    return lines[1:] if size > _TAIL else lines
+
+
+async def follow_file(path: Path) -> AsyncGenerator[str]:
+    """The end of a file and all that is added to it, also behind its rotation; endless."""
+    for line in last_lines(path):
+        yield line
+    at, rest = _size(path), b""
+    while True:
+        await anyio.sleep(LOOK)
+        size = _size(path)
+        if size < at:
+            at, rest = 0, b""
+        if size == at:
+            continue
+        with path.open("rb") as file:
+            file.seek(at)
+            data = file.read(size - at)
+        at += len(data)
+        *lines, rest = (rest + data).split(b"\n")
+        for line in lines:
+            yield line.decode("utf-8", "replace")
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
