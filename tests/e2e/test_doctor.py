@@ -6,14 +6,19 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import anyio
 import pytest
 
+from lmagent.app.doctor import examine
+from lmagent.app.wiring import HostOptions
+from lmagent.testing import faults
 from lmagent.testing.engine import EngineServer
 from lmagent.testing.gguf import build_tiny_gguf
-from lmagent.testing.script import call, calls, say, tool
+from lmagent.testing.script import call, calls, hang, say, status, tool
 from lmagent.testing.servers.base import Lies
 from lmagent.testing.servers.generic import GenericServer
 from lmagent.testing.servers.llamacpp import LlamaCppServer
@@ -119,6 +124,105 @@ def test_a_server_that_answers_questions_with_a_web_page_is_examined_all_the_sam
         found = doctor(server.base_url, tmp_path)
         assert found["server"]["state"] == "warning"
         assert "structured" in found["tool calls"]["text"]
+
+
+def ran(base_url: str, home: Path, **environment: str) -> tuple[int, dict[str, dict]]:
+    (home / "ws").mkdir(exist_ok=True)
+    command = [sys.executable, "-m", "lmagent", "doctor", "--json", "-w", str(home / "ws"), "--base-url", base_url]
+    environment = {"PATH": os.environ["PATH"], "HOME": str(home), "LLM_RETRY_DELAY": "0"} | environment
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    return done.returncode, {finding["name"]: finding for finding in json.loads(done.stdout)}
+
+
+BROKEN = {
+    "refuses the key": lambda _: status(401, {"error": {"message": "Incorrect API key provided: lmk-secret-012345"}}),
+    "fails": lambda _: status(500, {"error": "CUDA out of memory"}),
+    "is at its limit": lambda _: status(429, {"error": "rate limited"}, {"Retry-After": "0"}),
+    "answers with a web page": lambda _: faults.html_page(),
+    "refuses everything": lambda _: status(400, {"error": "temperature must be at most 2"}),
+}
+
+
+@pytest.mark.parametrize("how", BROKEN)
+def test_a_server_whose_chat_never_answers_is_one_fault_and_changes_no_profile(how, tmp_path):
+    behaviour = able
+    with GenericServer(lambda received: behaviour(received), window=16384) as server:
+        assert ran(server.base_url, tmp_path)[0] in (0, 1)  # the machine may lack a sandbox
+        before = profile(tmp_path)
+        asked, behaviour = len(server.chats), BROKEN[how]
+        code, found = ran(server.base_url, tmp_path, LLM_API_KEY="lmk-secret-012345")
+        assert code == 1
+        assert found["chat"]["state"] == "fault"
+        assert "vision" not in found
+        assert "tool calls" not in found
+        assert "lmk-secret" not in str(found)
+        assert len(server.chats) - asked <= 6
+    assert profile(tmp_path) == before
+
+
+def test_a_server_that_gives_no_sign_of_life_is_waited_for_once(tmp_path):
+    with GenericServer(lambda _: hang(), window=16384) as server:
+        begun = time.monotonic()
+        code, found = ran(server.base_url, tmp_path, LLM_TIMEOUT="2")
+        assert time.monotonic() - begun < 20
+        assert (code, len(server.chats)) == (1, 1)
+        assert "no sign of life" in found["chat"]["text"]
+
+
+NO_IMAGES = {
+    "plainly": status(400, {"error": "only text is taken"}),
+    "with a 500": status(500, {"error": {"code": 500, "message": "image input is not supported"}}),
+}
+
+
+@pytest.mark.parametrize("how", NO_IMAGES)
+def test_a_failure_over_an_image_does_not_say_that_the_model_takes_none(how, tmp_path):
+    over_an_image = None
+
+    def seer(received):
+        pictured = "image_url" in str(received.body["messages"])
+        return over_an_image if over_an_image and pictured else able(received)
+
+    with GenericServer(seer, window=16384) as server:
+        assert "sees" in ran(server.base_url, tmp_path)[1]["vision"]["text"]
+        over_an_image = status(500, {"error": "CUDA out of memory"})
+        assert ran(server.base_url, tmp_path)[1]["vision"]["state"] == "warning"
+        assert profile(tmp_path)["vision"] is True, "what was measured earlier stays"
+        over_an_image = NO_IMAGES[how]
+        assert ran(server.base_url, tmp_path)[1]["vision"]["text"] == "the model takes no images"
+        assert profile(tmp_path)["vision"] is False
+
+
+def test_a_model_that_takes_no_tools_is_examined_for_the_rest(tmp_path):
+    def plain(received):
+        return status(400, {"error": "m does not support tools"}) if received.body.get("tools") else able(received)
+
+    with GenericServer(plain, window=16384) as server:
+        found = doctor(server.base_url, tmp_path)
+    assert "does not support tools" in found["tool calls"]["text"]
+    assert found["JSON schema"]["state"] == "ok"
+    assert "chat" not in found
+
+
+def test_the_latest_tag_of_a_model_may_be_left_out(tmp_path):
+    with OllamaServer(able, model="llama3:latest") as server:
+        assert doctor(server.base_url, tmp_path, "--model", "llama3")["model"]["state"] == "ok"
+        assert doctor(server.base_url, tmp_path, "--model", "llama9")["model"]["state"] == "warning"
+
+
+def test_findings_are_told_as_they_come(tmp_path):
+    told = []
+
+    async def main():
+        with GenericServer(able, window=16384) as server:
+            options = HostOptions(tmp_path, {"llm_url": server.base_url, "agent_data_dir": str(tmp_path)})
+            asked = []
+            found = await examine(options, lambda finding: (told.append(finding), asked.append(len(server.chats))))
+            assert found == told
+            assert asked[0] == 0
+            assert len(set(asked)) > 4
+
+    anyio.run(main)
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ more than the answer is worth (embeddings).
 from __future__ import annotations
 
 import base64
+import re
 import secrets
 import struct
 import zlib
@@ -18,7 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from lmagent.app.traits import CALLS, NO_CALLS, READS, SCHEMA, VISION
-from lmagent.core.errors import ProviderError
+from lmagent.core.errors import AuthError, ProviderError, Unreachable
 from lmagent.core.messages import Image, Message, Text, user
 from lmagent.core.model import ModelRequest, Reply, ToolSpec
 from lmagent.providers import jsontext
@@ -34,6 +35,12 @@ NUMBER = {"type": "object", "properties": {"number": {"type": "integer"}}, "requ
 
 PROMPT_LINES = 160
 """Lines of the prompt on which the speed is measured: about 2,000 tokens, which fit the smallest window."""
+
+_NO_IMAGES = re.compile(
+    r"images?\b.{0,60}\bnot (be )?(supported|accepted|allowed)|(not|n't) (support|accept)\w* .{0,40}\bimage|mmproj",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Some servers say with a 500 that the model takes no images."""
 
 KEPT = 0.5
 """Share of a prompt sent a second time that must come from the cache, by count or by time, to say that it is kept."""
@@ -57,7 +64,8 @@ class Battery:
         assumed: tokens of the window that are assumed where the server does not say.
 
     Attributes:
-        measured: what was found, for the model's profile.
+        measured: what was found, for the model's profile; what could not be examined is not in it.
+        answered: the model has answered something.
     """
 
     def __init__(self, served: Served, model: str, assumed: int) -> None:
@@ -66,9 +74,14 @@ class Battery:
         self._assumed = assumed
         self._request = ModelRequest(model, "You do exactly what you are asked to do.", (), (), temperature=0.0)
         self.measured: dict[str, Any] = {}
+        self.answered = False
 
     async def run(self) -> AsyncIterator[Finding]:
-        """All findings; one examination that fails does not end the others."""
+        """The findings, as they come.
+
+        One examination that fails does not end the others, unless it tells that they will fail too: nothing was ever
+        answered, the key is refused, or the server gives no sign of life.
+        """
         facts = await self._served.facts(self._model, deep=True)
         self.measured |= {"server": facts.label or facts.dialect, "version": facts.version, "slots": facts.slots}
         yield self._server(facts)
@@ -83,9 +96,24 @@ class Battery:
             try:
                 yield await examine(facts)
             except ProviderError as failure:
-                self.measured[name] = None
+                broken = None if self.answered else await self._no_answer(failure)
+                if broken is not None:
+                    yield Finding("chat", "fault", f"the model does not answer: {broken.message}", broken.fix)
+                    return
                 yield Finding(name, "warning", f"could not be examined: {failure.message}", failure.fix)
+                if isinstance(failure, Unreachable | AuthError):
+                    return
         yield self._embeddings(facts)
+
+    async def _no_answer(self, failure: ProviderError) -> ProviderError | None:
+        """Why nothing is answered; None if it was only this request that was refused, for its tools say."""
+        if not _is_refusal(failure):
+            return failure
+        try:
+            await self._ask(replace(self._request, messages=(user("Say OK."),), max_tokens=16))
+        except ProviderError as again:
+            return again
+        return None
 
     def _server(self, facts: ServerFacts) -> Finding:
         name = f"{facts.label or 'not one that is known'} {facts.version}".strip()
@@ -155,7 +183,9 @@ class Battery:
         asked = Message("user", (Text("What colour is this? One word."), image))
         try:
             reply = await self._ask(replace(self._request, messages=(asked,), max_tokens=300))
-        except ProviderError:
+        except ProviderError as failure:
+            if not _is_refusal(failure) and not _NO_IMAGES.search(failure.message):
+                raise
             self.measured[VISION] = False
             return Finding("vision", "ok", "the model takes no images")
         sees = "red" in reply.message.text.lower()
@@ -197,7 +227,13 @@ class Battery:
                     reply = event
         if reply is None:
             raise ProviderError("the stream ended without a reply")
+        self.answered = True
         return reply
+
+
+def _is_refusal(failure: ProviderError) -> bool:
+    """A plain 4xx: the server works, and does not want this request."""
+    return type(failure) is ProviderError and not failure.retryable
 
 
 def _square() -> bytes:

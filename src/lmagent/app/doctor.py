@@ -4,31 +4,53 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
+from typing import Any, cast
 
 from lmagent.app.battery import Battery, Finding
 from lmagent.app.host import Host
 from lmagent.app.traits import KeptTraits
 from lmagent.app.wiring import HostOptions, open_host
 from lmagent.core.errors import LmagentError, ProviderError, SandboxError
+from lmagent.providers.concealed import shown
 
 
-async def examine(options: HostOptions) -> list[Finding]:
-    """All findings, in the order in which a person would check."""
+async def examine(options: HostOptions, tell: Callable[[Finding], object] = lambda _: None) -> list[Finding]:
+    """All findings, in the order in which a person would check.
+
+    Args:
+        options: what the host is opened with.
+        tell: called with each finding as soon as it is known: a server may take minutes for the next one.
+    """
+    findings: list[Finding] = []
+    async with aclosing(cast("Any", _findings(options))) as coming:
+        async for finding in coming:
+            findings.append(finding)
+            tell(finding)
+    return findings
+
+
+async def _findings(options: HostOptions) -> AsyncIterator[Finding]:
     said: list[str] = []
-    findings = [Finding("python", "ok", sys.version.split()[0])]
+    yield Finding("python", "ok", sys.version.split()[0])
     try:
         host = await open_host(options, say=said.append)
     except LmagentError as failure:
-        return [*findings, Finding("configuration", "fault", failure.message, failure.fix)]
-    findings += [Finding("configuration", "warning", line) for line in said]
-    findings.append(Finding("workspace", "ok", f"{host.workspace} is writable"))
+        yield Finding("configuration", "fault", failure.message, failure.fix)
+        return
     try:
-        findings += [finding async for finding in _server(host)]
-        findings.append(await _sandbox(host))
+        for line in said:
+            yield Finding("configuration", "warning", line)
+        yield Finding("workspace", "ok", f"{host.workspace} is writable")
+        async with aclosing(cast("Any", _server(host))) as coming:
+            async for finding in coming:
+                yield finding
+        yield await _sandbox(host)
     finally:
         await host.aclose()
-    return [*findings, *_programs()]
+    for finding in _programs():
+        yield finding
 
 
 async def _sandbox(host: Host) -> Finding:
@@ -57,20 +79,27 @@ async def _server(host: Host) -> AsyncIterator[Finding]:
             return
         listed = ()
     else:
-        yield Finding("server", "ok", f"{url} answers")
+        yield Finding("server", "ok", f"{shown(url)} answers")
     wanted = host.agent.model
+    facts = await host.served.facts(wanted)
+    names = {*listed, *(model.id for model in facts.models)}
     if not listed:
         yield Finding("model", "warning", "the server lists no models", "load or download one in the server")
-    elif wanted and wanted not in listed:
-        names = ", ".join(listed[:8])
-        yield Finding("model", "warning", f"{wanted!r} is not among the models listed", f"choose one of: {names}")
+    elif wanted and names.isdisjoint((wanted, f"{wanted}:latest")):
+        some = ", ".join(listed[:8])
+        yield Finding("model", "warning", f"{wanted!r} is not among the models listed", f"choose one of: {some}")
     else:
         yield Finding("model", "ok", wanted or f"the server's choice of {len(listed)}: {', '.join(listed[:4])}")
     battery = Battery(host.served, wanted, host.agent.window.tokens)
-    async for finding in battery.run():
-        yield finding
-    model = wanted or (listed[0] if listed else "")
-    file = KeptTraits(host.settings.agent_data_dir, url).profile(model, battery.measured)
+    async with aclosing(cast("Any", battery.run())) as coming:
+        async for finding in coming:
+            yield finding
+    if not battery.answered:
+        return  # nothing was measured: what an earlier examination found stays
+    model = wanted or (facts.model.id if facts.model else "") or (listed[0] if listed else "")
+    traits = KeptTraits(host.settings.agent_data_dir, url)
+    known = {name: value for name, value in battery.measured.items() if value is not None}
+    file = traits.profile(model, battery.measured | traits.of(model).profile | known)
     yield Finding("profile", "ok", f"of {model or 'the model'} is kept in {file}")
 
 
