@@ -42,3 +42,26 @@ def test_a_value_that_may_end_at_two_places_runs_nothing(text):
 def test_what_must_not_run_has_no_arguments_that_could_be_read():
     found = find_calls(WRITE.format(ENDED + CALL), TOOLS, cut=False)
     assert all(not call.arguments.startswith("{") and call.arguments.strip() for call in found.calls)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'<tool_call>\n{{"name": "write", "arguments": {{"path": "a", "content": "Use:\n{CALL}\nend"}}}}\n</tool_call>',
+        f'{{"name": "write", "arguments": {{"path": "a", "content": "x "y": \n{CALL}\n"}}}}',
+        f'```json\n{{"name": "write", "arguments": {{"path": "a", "content": "x "y":\n```\n{CALL}\n"}}}}\n```',
+        f'<tool name="write">{{"path": "a", "content": "x "y": </tool>\nor\n<tool name="ls">{{}}</tool>\n{CALL}"}}</tool>',
+        f'<function=write>{{"path": "a", "content": "x "y": </function>"\n{CALL}\n"}}</function>',
+        '[TOOL_CALLS]write[ARGS]{"path": "a", "content": "like "x":1 [TOOL_CALLS]shell[ARGS]{"command": "rm"}"}',
+        '<function_calls>\nwrite(path="a", content="b "c" \n</function_calls>\n'
+        "<function_calls>\nshell(command='rm')\n</function_calls>\")\n</function_calls>",
+        'Action: write\nAction Input: {"path": "a", "content": "x "y": "\nAction: shell\nAction Input: rm\n"}',
+    ],
+)
+def test_a_call_in_a_string_that_was_not_escaped_does_not_run(text):
+    assert running(text) == []
+
+
+def test_a_call_behind_one_that_is_damaged_outside_its_strings_runs():
+    damaged = '<tool_call>\n{"name": "ls", "arguments": {"path": }}\n</tool_call>'
+    assert [name for name, _ in running(f"{damaged}\n{CALL}")] == ["shell"]

@@ -135,7 +135,8 @@ class Toolset:
 
 class Source:
     """A text that is being read, with what is known of it; `begins`: nothing was found or shown before this place;
-    `effort`: how many characters were read for values that are none; `memo`: what formats know of the whole text.
+    `effort`: how many characters were read for values that are none; `memo`: what formats know of the whole text;
+    `spilled`: something was left as text that is plainly meant as a call, and damaged inside a string.
 
     Its look-ups raise `More` where more text could change their answer, so that a format which only uses them decides
     the same for a growing text as for the whole one.
@@ -148,6 +149,7 @@ class Source:
         self.end = len(text)
         self.begins = True
         self.effort = 0
+        self.spilled = False
         self.memo: dict[object, Any] = {}
         self._seen: dict[str | re.Pattern[str], tuple[int, int]] = {}
 

@@ -119,7 +119,8 @@ def _read(source: Source, at: int, opener: str) -> Found | None:
             return Found(end=source.end, cut=source.tools.plain(name))
         raw = source.text[start:place].strip()
         why = f"{getattr(error, 'why', 'it ends in the middle')} (character {error.at - start} of {len(raw)})"
-        call = Call(name=source.tools.plain(name), arguments=raw, raw=raw, format="gemma", fault=why)
+        name = source.tools.plain(name)
+        call = Call(name=name, arguments=raw, raw=raw, format="gemma", fault=why, spills=True)
         return Found(end=place + len(word), items=[call])
     found = Found(end=end, items=[source.call(name, value, named.start(), end, "gemma")])
     place = source.skip(end)

@@ -54,7 +54,8 @@ def _call(source: Source, name: str, head: re.Match[str]) -> Found:
         if main is not None or name == "python":
             found = Found(end=end, items=[source.call(name, {main or "code": raw}, place, end, "harmony")])
         else:
-            call = Call(name=source.tools.plain(name), arguments=raw, raw=raw, format="harmony", fault=fault_in(raw))
+            name, fault = source.tools.plain(name), fault_in(raw)
+            call = Call(name=name, arguments=raw, raw=raw, format="harmony", fault=fault, spills=True)
             found = Found(end=end, items=[call])
     return jsoncalls.closed(source, found, _CLOSES)
 

@@ -38,6 +38,7 @@ _NAMED = re.compile(
 )
 _ARGUED = re.compile(r"""["'“](?:arguments|parameters|args|params|input|tool_input|action_input)["'”]\s*:\s*""")
 _FENCE = re.compile(r"```[\w-]*")
+_MARKS = re.compile(r'(?<!\\)"')
 _JUNK = 200
 _MARKUP = re.compile(r"[<{\[]")
 _CLOSES = re.compile(r"/|end|END|suffix")
@@ -190,9 +191,10 @@ def _take(source: Source, found: Found, stops: tuple[str, ...], format: str, sha
         if end < 0:
             found.cut, found.end = name_in(source.text[start : start + 4000]), source.end
             return False
-        return _damage(source, found, start, end, format, shape)
+        return _damage(source, found, start, end, format, shape, inside=True)
     except Broken as broken:
-        return _damage(source, found, start, _next_stop(source, broken.at, stops), format, shape)
+        end = _next_stop(source, broken.at, stops)
+        return _damage(source, found, start, end, format, shape, inside=broken.inside)
     calls = shape(value, source.tools, source.text[start:end], format)
     if calls is None:
         if shape is not shaped:
@@ -220,17 +222,24 @@ def _next_stop(source: Source, at: int, stops: tuple[str, ...]) -> int:
     return place if place >= 0 else source.end
 
 
-def _damage(source: Source, found: Found, start: int, end: int, format: str, shape: Shape) -> bool:
-    """A value that cannot be read is handed on as it came, up to the markup that ends it."""
+def _damage(source: Source, found: Found, start: int, end: int, format: str, shape: Shape, *, inside: bool) -> bool:
+    """A value that cannot be read is handed on as it came, up to the markup that ends it; `inside`: in a string."""
     if shape is not shaped:
+        source.spilled |= inside and source.tools.known(name_in(source.text[start : start + 4000]))
         return False
     raw = source.text[start:end].rstrip()
     name = source.tools.plain(name_in(raw)) or UNNAMED
     argued = _ARGUED.search(raw)
     text = raw[argued.end() :] if argued else raw
-    found.items.append(Call(name=name, arguments=text, raw=raw, format=format, fault=fault_in(raw)))
+    spills = inside or _open_string(raw)
+    found.items.append(Call(name=name, arguments=text, raw=raw, format=format, fault=fault_in(raw), spills=spills))
     found.end = end
     return False
+
+
+def _open_string(raw: str) -> bool:
+    """Whether damaged JSON may end inside a string: its marks are not even."""
+    return len(_MARKS.findall(raw)) % 2 == 1
 
 
 def named(source: Source, name: str, at: int, stops: tuple[str, ...], format: str, id: str = "") -> Found:
@@ -240,15 +249,16 @@ def named(source: Source, name: str, at: int, stops: tuple[str, ...], format: st
     try:
         value, end = source.value(at, stops)
     except Cut as cut:
-        end = _own_end(source, cut.at, stops)
+        end, inside = _own_end(source, cut.at, stops), True
         if end < 0:
             return Found(end=source.end, cut=name)
     except Broken as broken:
-        end = _next_stop(source, broken.at, stops)
+        end, inside = _next_stop(source, broken.at, stops), broken.inside
     else:
         return Found(end=end, items=[source.call(name, value, at, end, format, id)])
     raw = source.text[at:end].strip().removesuffix("```").rstrip()
-    call = Call(name=source.tools.plain(name), arguments=raw, raw=raw, format=format, id=id, fault=fault_in(raw))
+    name, fault, spills = source.tools.plain(name), fault_in(raw), inside or _open_string(raw)
+    call = Call(name=name, arguments=raw, raw=raw, format=format, id=id, fault=fault, spills=spills)
     return Found(end=end, items=[call])
 
 

@@ -173,5 +173,6 @@ def _damaged(source: Source, at: int, format: str, closers: tuple[str, ...]) -> 
         raw=raw,
         format=format,
         fault="not a call with literal arguments",
+        spills=True,
     )
     return Found(end=place + len(word), items=[call])

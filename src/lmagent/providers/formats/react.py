@@ -79,7 +79,7 @@ def _of_text(source: Source, name: str, text: str, raw: str) -> Call:
         return Call(name=name, arguments={main: bare}, raw=raw, format="react")
     if text.lower() in _NOTHING:
         return Call(name=name, arguments={}, raw=raw, format="react")
-    return Call(name=name, arguments=text, raw=raw, format="react", fault=fault_in(text))
+    return Call(name=name, arguments=text, raw=raw, format="react", fault=fault_in(text), spills=True)
 
 
 def _as_blob(source: Source, at: int) -> Found | None:

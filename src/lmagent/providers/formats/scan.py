@@ -257,6 +257,7 @@ class Scanner(Reading):
             self._take(found)
         else:
             self._spent += found.end - self._at
+            self._doubt = self._doubt or any(call.spills for call in found.calls)
             self._say(found.end)
 
     def _wraps(self, end: int) -> bool:
@@ -288,7 +289,7 @@ class Scanner(Reading):
 
     def _add(self, call: Call) -> None:
         """Take a call; behind one that may go on here, it may be a quotation in a string of that one."""
-        if self._doubt and not call.fault:
+        if (self._doubt or self._source.spilled) and not call.fault:
             call.fault = _NOT_RUN
         self._doubt = self._doubt or call.spills
         self.calls.append(call)

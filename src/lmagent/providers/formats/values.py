@@ -43,12 +43,13 @@ class Cut(Exception):
 
 
 class Broken(Exception):
-    """The value is damaged; `at` is the place, of a string its beginning."""
+    """The value is damaged; `at` is the place, of a string its beginning; `inside`: where that string ends is open."""
 
-    def __init__(self, why: str, at: int) -> None:
+    def __init__(self, why: str, at: int, *, inside: bool = False) -> None:
         super().__init__(why)
         self.why = why
         self.at = at
+        self.inside = inside
 
 
 def strict(text: str, at: int) -> tuple[Any, int] | int:
@@ -164,7 +165,7 @@ class Loose:
                 out.append(escaped)
             elif self._python or self._ends(at + 1, role):
                 if inner % 2:
-                    raise Broken("a quotation mark inside a string is not escaped", start)
+                    raise Broken("a quotation mark inside a string is not escaped", start, inside=True)
                 return _joined(out), at + 1
             else:
                 inner += self._inner(at, start, role, inner)
@@ -185,7 +186,7 @@ class Loose:
             return 0
         opens = inner % 2 == 0 and at - 1 > start
         if role == "key" or text[behind : behind + 1] == ":" or (opens and before.isalnum()):
-            raise Broken("a quotation mark is missing, or one too many", start)
+            raise Broken("a quotation mark is missing, or one too many", start, inside=True)
         return 1
 
     def _triple(self, at: int, marks: str) -> tuple[str, int]:
