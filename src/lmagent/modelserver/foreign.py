@@ -1,0 +1,155 @@
+"""Foreign: the models of LM Studio and Ollama, found where these keep them and used in place, read only.
+
+LM Studio: `models/PUBLISHER/REPO/FILE.gguf`, as its documentation has it. Ollama: `manifests/HOST/NAMESPACE/MODEL/TAG`
+is a JSON manifest as container images have it; the layers lie in `blobs/sha256-HEX` (ollama, `server/manifest.go`).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from lmagent.config.paths import home_dir
+
+MODEL = "application/vnd.ollama.image.model"
+PROJECTOR = "application/vnd.ollama.image.projector"
+TEMPLATE = "application/vnd.ollama.image.template"
+PARAMS = "application/vnd.ollama.image.params"
+MAX_MANIFEST = 1 << 20
+MAX_DEPTH = 8
+MAX_FILES = 20_000
+
+_DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
+
+
+class OllamaModel(Struct, frozen=True):
+    """A model of Ollama.
+
+    Attributes:
+        name: `MODEL` or `MODEL:TAG`.
+        path: the model's blob.
+        projector: the projector's blob, for a model that sees.
+        context: tokens of the window that its parameters ask for; 0 if they do not.
+        template: whether it has a template of Ollama's own kind (Go), which no other engine reads.
+        problem: why it cannot be used; empty if nothing speaks against it.
+    """
+
+    name: str
+    path: Path
+    projector: Path | None = None
+    context: int = 0
+    template: bool = False
+    problem: str = ""
+
+
+class _Layer(Struct):
+    mediaType: str = ""
+    digest: str = ""
+    size: int = 0
+
+
+class _Manifest(Struct):
+    layers: list[_Layer] = []
+
+
+class _Params(Struct):
+    num_ctx: int = 0
+
+
+def lmstudio_folders(env: Mapping[str, str]) -> list[Path]:
+    """LM Studio's folders of models that are there."""
+    home = home_dir(env)
+    return [folder for folder in (home / ".lmstudio/models", home / ".cache/lm-studio/models") if folder.is_dir()]
+
+
+def ollama_folder(env: Mapping[str, str]) -> Path | None:
+    """Ollama's folder of models, if it is there."""
+    named = env.get("OLLAMA_MODELS", "")
+    folder = Path(named) if named else home_dir(env) / ".ollama/models"
+    return folder if (folder / "manifests").is_dir() else None
+
+
+def ollama_models(folder: Path) -> Iterator[OllamaModel]:
+    """The models of Ollama, by name; one that cannot be used says why."""
+    for manifest in sorted(walk(folder / "manifests")):
+        parts = manifest.relative_to(folder / "manifests").parts
+        if len(parts) < 3 or manifest.name.startswith("."):
+            continue
+        *_, model, tag = parts
+        name = model if tag == "latest" else f"{model}:{tag}"
+        yield _ollama_model(folder, manifest, name)
+
+
+def _ollama_model(folder: Path, manifest: Path, name: str) -> OllamaModel:
+    try:
+        if manifest.stat().st_size > MAX_MANIFEST:
+            raise ValueError("it is too large")
+        layers = msgspec.json.decode(manifest.read_bytes(), type=_Manifest).layers
+    except (OSError, ValueError) as error:
+        return OllamaModel(name, manifest, problem=f"Ollama's manifest {manifest} cannot be read: {error}")
+    by_kind = {layer.mediaType: layer for layer in reversed(layers)}
+    if MODEL not in by_kind:
+        return OllamaModel(name, manifest, problem=f"{name} has no GGUF; only Ollama itself runs it")
+    blobs = {kind: _blob(folder, layer) for kind, layer in by_kind.items()}
+    path, size = blobs[MODEL], by_kind[MODEL].size
+    if path is None or not path.is_file():
+        problem = f"the blob of {name} is not in {folder / 'blobs'}: fetch it again with ollama pull {name}"
+        return OllamaModel(name, path or manifest, problem=problem)
+    problem = ""
+    if size and path.stat().st_size != size:
+        there = path.stat().st_size
+        problem = f"the blob of {name} has {there:,} bytes of {size:,}: fetch it again with ollama pull {name}"
+    projector = blobs.get(PROJECTOR)
+    return OllamaModel(
+        name,
+        path,
+        projector if projector is not None and projector.is_file() else None,
+        _context(blobs.get(PARAMS)),
+        TEMPLATE in by_kind,
+        problem,
+    )
+
+
+def _blob(folder: Path, layer: _Layer) -> Path | None:
+    """Where a layer lies; None for a digest that is none (it becomes a file's name)."""
+    found = _DIGEST.fullmatch(layer.digest)
+    return folder / "blobs" / f"sha256-{found[1]}" if found else None
+
+
+def _context(params: Path | None) -> int:
+    try:
+        if params is None or params.stat().st_size > MAX_MANIFEST:
+            return 0
+        asked = msgspec.json.decode(params.read_bytes(), type=_Params).num_ctx
+    except (OSError, ValueError):
+        return 0
+    return asked if 256 <= asked <= 1 << 24 else 0
+
+
+def walk(folder: Path, depth: int = MAX_DEPTH) -> list[Path]:
+    """All files below a folder, at most `MAX_FILES`; hidden folders are left out, and each folder is seen once."""
+    files: list[Path] = []
+    seen: set[tuple[int, int]] = set()
+    pending = [(str(folder), depth)]
+    while pending and len(files) < MAX_FILES:
+        place, left = pending.pop()
+        try:
+            there = os.stat(place)
+            if (there.st_dev, there.st_ino) in seen:
+                continue  # a link to a folder above
+            seen.add((there.st_dev, there.st_ino))
+            with os.scandir(place) as entries:
+                for entry in entries:
+                    if entry.is_dir():
+                        if left and not entry.name.startswith("."):
+                            pending.append((entry.path, left - 1))
+                    elif len(files) < MAX_FILES:
+                        files.append(Path(entry.path))
+        except OSError:
+            continue  # a folder that cannot be read hides what is in it and nothing else
+    return files

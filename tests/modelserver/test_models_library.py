@@ -1,0 +1,349 @@
+"""The library: which models there are, what they are called, and what is wrong with them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import struct
+from pathlib import Path
+
+import pytest
+from madegguf import TENSORS, chat_file, gguf, pairs
+
+from lmagent.modelserver.library import Library
+from lmagent.modelserver.spec import ModelEntry, ModelServerError, ModelSettings
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    (tmp_path / "home").mkdir()
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "models").mkdir()
+    return tmp_path / "models"
+
+
+@pytest.fixture
+def library(folder: Path, home: Path) -> Library:
+    return Library(folder, {"HOME": str(home), "USERPROFILE": str(home), "OFFICE_KEY": "s3cret"})
+
+
+def listed(library: Library) -> list[str]:
+    return [entry.name for entry in library.entries()]
+
+
+def ollama(home: Path, name: str, content: bytes, *, namespace: str = "library", **layers: bytes) -> Path:
+    """Put a model where Ollama keeps its own."""
+    root = home / ".ollama/models"
+    (root / "blobs").mkdir(parents=True, exist_ok=True)
+    model, _, tag = name.partition(":")
+    listed = []
+    for kind, blob in {"model": content, **layers}.items():
+        digest = hashlib.sha256(blob).hexdigest()
+        (root / "blobs" / f"sha256-{digest}").write_bytes(blob)
+        kind = f"application/vnd.ollama.image.{kind}"
+        listed.append({"mediaType": kind, "digest": f"sha256:{digest}", "size": len(blob)})
+    manifest = root / "manifests/registry.example" / namespace / model / (tag or "latest")
+    manifest.parent.mkdir(parents=True, exist_ok=True)
+    manifest.write_text(json.dumps({"schemaVersion": 2, "layers": listed}))
+    return root / "blobs" / f"sha256-{hashlib.sha256(content).hexdigest()}"
+
+
+def test_a_library_without_a_folder_is_empty_and_says_how_to_begin(tmp_path, home):
+    library = Library(tmp_path / "none", {"HOME": str(home)})
+    assert library.entries() == []
+    with pytest.raises(ModelServerError, match="nor any other") as error:
+        library.find("qwen3")
+    assert (error.value.status, error.value.code) == (404, "model_not_found")
+    assert "models pull" in error.value.fix
+
+
+def test_models_are_found_in_any_depth_and_named_by_their_files(folder, library):
+    chat_file(folder / "Qwen3-8B-Q4_K_M.gguf")
+    chat_file(folder / "deep/er/Gemma 3 (4B).gguf")
+    assert listed(library) == ["gemma-3-4b", "qwen3-8b-q4_k_m"]
+    entry = library.find("qwen3-8b-q4_k_m")
+    assert (entry.engine, entry.source, entry.broken) == ("llama", "library", "")
+    assert entry.settings.context == 16_384
+    assert entry.size == entry.path.stat().st_size
+    assert entry.needed > entry.size
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        *("qwen3-8b-q4_k_m", "QWEN3-8B-Q4_K_M", "qwen3-8b-q4_k_m:latest", "Qwen3-8B-Q4_K_M.gguf", "qwen3:8b", "8b"),
+        *("Qwen/Qwen3-8B", "lmstudio-community/Qwen3-8B-Q4_K_M.gguf", " qwen3-8b "),
+    ],
+)
+def test_a_model_is_found_by_the_spellings_of_other_programs_and_by_a_part(folder, library, asked):
+    chat_file(folder / "Qwen3-8B-Q4_K_M.gguf")
+    chat_file(folder / "Qwen3-4B-Q4_K_M.gguf")
+    assert library.find(asked).name == "qwen3-8b-q4_k_m"
+
+
+def test_a_part_that_several_names_have_is_ambiguous_and_lists_them(folder, library):
+    chat_file(folder / "Qwen3-8B-Q4_K_M.gguf")
+    chat_file(folder / "Qwen3-8B-Q8_0.gguf")
+    with pytest.raises(ModelServerError, match=r"any of qwen3-8b-q4_k_m, qwen3-8b-q8_0") as error:
+        library.find("qwen3-8b")
+    assert (error.value.status, error.value.code) == (400, "model_ambiguous")
+
+
+def test_an_exact_name_wins_over_a_longer_one(folder, library):
+    chat_file(folder / "qwen3.gguf")
+    chat_file(folder / "qwen3-8b.gguf")
+    assert library.find("qwen3").name == "qwen3"
+
+
+def test_an_unknown_name_gets_the_nearest_ones(folder, library):
+    chat_file(folder / "Qwen3-8B-Q4_K_M.gguf")
+    with pytest.raises(ModelServerError) as error:
+        library.find("qwen3-8b-q4km")
+    assert "qwen3-8b-q4_k_m" in error.value.fix
+
+
+def test_two_files_of_one_name_get_two_names(folder, home, library):
+    chat_file(folder / "a/model.gguf")
+    chat_file(folder / "b/model.gguf")
+    chat_file(home / ".lmstudio/models/pub/repo/model.gguf")
+    assert listed(library) == ["model", "model@library", "model@lmstudio"]
+
+
+def test_settings_lie_beside_the_model_or_in_the_folder_of_the_library(folder, home, library):
+    chat_file(folder / "sub/One-Q8_0.gguf")
+    (folder / "sub/One-Q8_0.toml").write_text('context = 4096\ncache_type_k = "q8_0"\n')
+    chat_file(home / ".lmstudio/models/pub/repo/Two.gguf")
+    (folder / "two.toml").write_text("parallel = 3\nttl = 60\n")
+    one, two = library.find("one"), library.find("two")
+    assert (one.settings.context, one.settings.cache_type_k) == (4096, "q8_0")
+    assert (two.settings.parallel, two.settings.ttl, two.source) == (3, 60, "lmstudio")
+    assert listed(library) == ["one-q8_0", "two"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "fix"),
+    [
+        ("context = 4096\nzzz = 1\n", "line 2: there is no setting 'zzz'", "the keys are: context,"),
+        ("gpu_layer = 1\n", "line 1: there is no setting 'gpu_layer'", "did you mean gpu_layers?"),
+        ('cache_type_k = "q9"\n', "line 1: cache_type_k is 'q9'", 'one of "f32", "f16"'),
+        ('context = "large"\n', "context is 'large'", "a whole number from 0"),
+        ("context = 100\n", "context is 100", "0 or at least 256"),
+        ("parallel = 0\n", "parallel is 0", "from 1 to 64"),
+        ("embedding = 1\n", "embedding is 1", "true or false"),
+        ("ttl = true\n", "ttl is True", "a number of seconds from 0"),
+        ("flash_attention = [1]\n", "flash_attention is [1]", '"auto", "on", "off"'),
+        ('pooling = "sum"\n', "pooling is 'sum'", '"mean"'),
+        ("context 4096", "is no TOML", "key = value"),
+        ('flash_attention = "off"\ncache_type_v = "q8_0"\n', "line 2: the engine quantises", "flash_attention"),
+        ('template = "mine.jinja"\n', "there is no such file", "correct the path"),
+        ('draft = "tiny"\n', "names a draft model: there is no model 'tiny'", ""),
+        ('key_env = "X"\n', "not the server", "upstream ="),
+        ('upstream = "http://h/v1"\n', "a model file of that name too", "rename"),
+    ],
+)
+def test_wrong_settings_break_their_model_alone_and_say_where_and_what_may_be(folder, library, text, words, fix):
+    chat_file(folder / "m.gguf")
+    chat_file(folder / "other.gguf")
+    (folder / "m.toml").write_text(text)
+    details = library.details("m")
+    assert words in details.entry.broken
+    assert str(folder / "m.toml") in details.entry.broken
+    assert fix in details.fix
+    assert library.find("other").broken == ""
+
+
+def test_settings_without_a_model_are_shown_as_what_they_are(folder, library):
+    (folder / "gone.toml").write_text("context = 4096\n")
+    assert "no model of that name" in library.find("gone").broken
+
+
+def test_files_that_settings_name_count_from_where_the_settings_lie(folder, library):
+    chat_file(folder / "sub/m.gguf")
+    (folder / "sub/t.jinja").write_text("{{ messages }}")
+    (folder / "sub/m.toml").write_text('template = "t.jinja"\n')
+    assert library.find("m").settings.template == str(folder / "sub/t.jinja")
+
+
+def test_a_draft_model_is_found_and_its_memory_counted(folder, library):
+    chat_file(folder / "big.gguf")
+    chat_file(folder / "Small-Q8_0.gguf")
+    alone = library.find("big").needed
+    (folder / "big.toml").write_text('draft = "small"\n')
+    entry = library.find("big")
+    assert entry.settings.draft == "small-q8_0"
+    assert entry.needed == alone + library.find("small").needed
+
+
+def test_a_model_on_another_server_is_an_entry(folder, library):
+    text = (
+        'upstream = "http://127.0.0.1:11434/v1"\nupstream_model = "qwen3:32b"\nkey_env = "OFFICE_KEY"\nparallel = 4\n'
+    )
+    (folder / "Office.toml").write_text(text)
+    entry = library.find("office")
+    assert (entry.engine, entry.source, entry.broken) == ("upstream", "upstream", "")
+    assert (entry.url, entry.upstream, entry.key) == ("http://127.0.0.1:11434/v1", "qwen3:32b", "s3cret")
+    assert entry.settings.parallel == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('upstream = "127.0.0.1:80"', "no address"),
+        ('upstream = "http://["', "no address"),
+        ('upstream = "http://h/v1"\nkey_env = "NOT_SET"', "NOT_SET"),
+    ],
+)
+def test_a_wrong_address_or_a_missing_key_is_said(folder, library, text, words):
+    (folder / "office.toml").write_text(text)
+    assert words in library.find("office").broken
+
+
+def test_a_broken_file_is_listed_with_the_reason_and_hides_nothing(folder, library):
+    chat_file(folder / "good.gguf")
+    whole = gguf(pairs(), TENSORS)
+    (folder / "half.gguf").write_bytes(whole[:-500])
+    (folder / "page.gguf").write_bytes(b"<!doctype html><title>Sign in</title>")
+    (folder / "fetching.gguf.part").write_bytes(b"GGUF")
+    assert listed(library) == ["good", "half", "page"]
+    assert "cut off" in library.find("half").broken
+    assert "web page" in library.find("page").broken
+    assert library.details("half").fix
+
+
+def test_a_model_in_parts_is_one_entry_and_a_lost_part_is_named(folder, library):
+    (folder / "big-00001-of-00002.gguf").write_bytes(gguf({**pairs(), "split.count": 2}, TENSORS[:1]))
+    assert "part 00002 is not there" in library.find("big").broken
+    (folder / "big-00002-of-00002.gguf").write_bytes(gguf({"split.no": 1}, TENSORS[1:]))
+    assert listed(library) == ["big"]
+    assert library.find("big").broken == ""
+    assert library.find("big").path.name == "big-00001-of-00002.gguf"
+
+
+def test_projectors_and_adapters_are_no_models_and_a_lone_projector_joins_its_model(folder, library):
+    chat_file(folder / "repo/gemma.gguf")
+    projector = folder / "repo/mmproj-gemma.gguf"
+    projector.write_bytes(gguf({"general.architecture": "clip", "general.type": "mmproj"}))
+    (folder / "lora.gguf").write_bytes(gguf({"general.architecture": "llama", "general.type": "adapter"}))
+    assert listed(library) == ["gemma"]
+    assert library.find("gemma").settings.mmproj == str(projector)
+    assert [(item.path.name, item.kind) for item in library.companions()] == [
+        ("lora.gguf", "adapter"),
+        ("mmproj-gemma.gguf", "projector"),
+    ]
+
+
+def test_an_embedding_model_is_run_as_one(folder, library):
+    chat_file(folder / "nomic.gguf", architecture="nomic-bert")
+    assert library.find("nomic").settings.embedding is True
+
+
+def test_ollamas_models_are_used_in_place(home, folder, library):
+    blob = ollama(home, "qwen3:8b", gguf(pairs(), TENSORS), params=b'{"num_ctx": 8192}', template=b"{{ .Prompt }}")
+    ollama(home, "llava", gguf(pairs("llama"), TENSORS), projector=gguf({"general.architecture": "clip"}))
+    assert listed(library) == ["llava", "qwen3:8b"]
+    entry = library.find("qwen3:8b")
+    assert (entry.path, entry.source, entry.settings.context) == (blob, "ollama", 8192)
+    assert library.find("llava:latest").settings.mmproj
+    (folder / "qwen3-8b.toml").write_text("context = 2048\n")  # a colon is no letter of a file's name everywhere
+    assert library.find("qwen3:8b").settings.context == 2048
+
+
+def test_ollamas_folder_may_lie_elsewhere(tmp_path, folder, home):
+    ollama(home, "qwen3", gguf(pairs(), TENSORS))
+    (home / ".ollama/models").rename(tmp_path / "moved")
+    assert Library(folder, {"HOME": str(home)}).entries() == []
+    assert listed(Library(folder, {"HOME": str(home), "OLLAMA_MODELS": str(tmp_path / "moved")})) == ["qwen3"]
+
+
+def test_a_broken_model_of_ollama_says_how_to_fetch_it_again(home, library):
+    ollama(home, "lost", gguf(pairs(), TENSORS)).unlink()
+    cut = ollama(home, "cut", gguf(pairs("llama"), TENSORS))
+    cut.write_bytes(cut.read_bytes()[:-9])
+    manifests = home / ".ollama/models/manifests/registry.example/library"
+    (manifests / "odd").mkdir()
+    (manifests / "odd/latest").write_text("not json")
+    (manifests / "evil").mkdir()
+    layer = {"mediaType": "application/vnd.ollama.image.model", "digest": "sha256:../../../secret"}
+    (manifests / "evil/latest").write_text(json.dumps({"layers": [layer]}))
+    broken = {entry.name: entry.broken for entry in library.entries()}
+    assert "ollama pull lost" in broken["lost"]
+    assert "ollama pull cut" in broken["cut"]
+    assert "cannot be read" in broken["odd"]
+    assert "is not in" in broken["evil"]
+
+
+def test_a_link_into_another_programs_folder_is_one_model(home, folder, library):
+    real = chat_file(home / ".lmstudio/models/pub/repo/Model.gguf")
+    os.symlink(real, folder / "mine.gguf")
+    assert [(entry.name, entry.source) for entry in library.entries()] == [("mine", "library")]
+
+
+def test_links_to_folders_are_followed_once(folder, library):
+    chat_file(folder / "sub/m.gguf")
+    os.symlink(folder, folder / "sub/up")
+    assert listed(library) == ["m"]
+
+
+def checkpoint(folder: Path, size: int = 64) -> Path:
+    folder.mkdir()
+    head = json.dumps({"w": {"dtype": "F32", "shape": [16], "data_offsets": [0, 64]}}).encode()
+    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(head)) + head + bytes(size))
+    (folder / "config.json").write_text(json.dumps({"architectures": ["Qwen3ForCausalLM"], "hidden_size": 64}))
+    return folder
+
+
+def test_a_folder_with_a_checkpoint_is_a_model_of_the_other_engine(folder, library):
+    checkpoint(folder / "Tiny-Model")
+    (folder / "tiny-model.toml").write_text("context = 512\n")
+    entry = library.find("tiny-model")
+    assert (entry.engine, entry.path, entry.settings.context) == ("transformers", folder / "Tiny-Model", 512)
+    assert entry.broken == ""
+    assert entry.needed > entry.size > 64
+
+
+def test_a_cut_off_or_incomplete_checkpoint_is_broken(folder, library):
+    checkpoint(folder / "cut", size=10)
+    (checkpoint(folder / "parts") / "model.safetensors.index.json").write_text(
+        json.dumps({"weight_map": {"a": "model-00001-of-00002.safetensors"}})
+    )
+    assert "cut off" in library.find("cut").broken
+    assert "lacks model-00001-of-00002.safetensors" in library.find("parts").broken
+
+
+def test_what_changes_on_the_disk_shows_at_once(folder, library):
+    assert listed(library) == []
+    path = chat_file(folder / "m.gguf")
+    first = library.entries()
+    assert [entry.name for entry in first] == ["m"]
+    (folder / "m.toml").write_text("context = 1024\n")
+    assert library.find("m").settings.context == 1024
+    path.unlink()
+    assert "no model of that name" in library.find("m").broken
+
+
+def test_models_from_elsewhere_join_and_give_way_to_files_of_their_name(folder, home):
+    extra = [ModelEntry("demo", "llama", source="demo"), ModelEntry("m", "llama", source="demo")]
+    chat_file(folder / "m.gguf")
+    library = Library(folder, {"HOME": str(home)}, extra=extra)
+    assert [(entry.name, entry.source) for entry in library.entries()] == [("demo", "demo"), ("m", "library")]
+
+
+def test_a_folder_that_may_not_be_read_is_passed_over(folder, library):
+    chat_file(folder / "good.gguf")
+    chat_file(folder / "closed/m.gguf")
+    os.chmod(folder / "closed", 0)
+    try:
+        assert "good" in listed(library)
+    finally:
+        os.chmod(folder / "closed", 0o700)
+
+
+def test_settings_not_given_keep_the_defaults_of_the_contract(folder, library):
+    chat_file(folder / "m.gguf")
+    (folder / "m.toml").write_text("")
+    assert library.find("m").settings == ModelSettings(context=16_384)
