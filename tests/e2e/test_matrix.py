@@ -110,6 +110,19 @@ TEXTS = {
     "trailing comma": f"<tool_call>\n{JSON[:-2]},}},}}\n</tool_call>",
 }
 
+ASKED = json.dumps({"tool": "write", "arguments": ARGUMENTS})
+CONSTRAINED = {
+    **TEXTS,
+    "the form asked for": ASKED,
+    "in a fence": f"```json\n{ASKED}\n```",
+    "behind a word": f"Sure: {ASKED}",
+    "twice, and another": f'{ASKED}\n\n{{"tool": "ls", "arguments": {{}}}}',
+    "with a tag of thoughts": json.dumps(
+        {"tool": "write", "arguments": {"path": "x.html", "content": "{{ x }}</think>"}}
+    )
+    + f"\n{ASKED}",
+}
+
 REPAIRED = {
     "arguments as an object": quirks.arguments_as_object(WRITE),
     "an alias of the tool": call("write_file", path="OUT.txt", content="ok\n"),
@@ -224,6 +237,11 @@ def test_calls_in_text_are_carried_out(name, out):
     done([say(TEXTS[name], chunk=5), DONE], out)
 
 
+@pytest.mark.parametrize("name", CONSTRAINED)
+def test_calls_are_carried_out_in_any_form_when_a_server_ignores_the_one_asked_for(name, out):
+    done([call_raw("ls", '{"path": '), say(CONSTRAINED[name], chunk=5), DONE], out)
+
+
 @pytest.mark.parametrize("name", REPAIRED)
 def test_calls_that_only_look_wrong_are_carried_out(name, out):
     done([REPAIRED[name], DONE], out)
@@ -266,5 +284,5 @@ def test_a_stall_is_noticed_within_its_limit(out):
 
 
 def test_there_are_at_least_80_cases():
-    groups = (quirks.HARMLESS, TEXTS, REPAIRED, AGAIN, faults.OVERFLOWS, HONEST, NOTHING, SLOW)
+    groups = (quirks.HARMLESS, TEXTS, CONSTRAINED, REPAIRED, AGAIN, faults.OVERFLOWS, HONEST, NOTHING, SLOW)
     assert sum(map(len, groups)) + 1 >= 80

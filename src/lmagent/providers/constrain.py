@@ -24,6 +24,10 @@ from lmagent.providers import jsontext
 _TEXT: dict[str, Any] = {"type": "string"}
 _NAMED = re.compile(r'"tool"\s*:\s*"([^"]+)"\s*,?\s*(?:"arguments"\s*:\s*)?')
 _ANSWER = re.compile(r'"answer"\s*:\s*"(.*)', re.DOTALL)
+_BEGINS = re.compile(r'\{\s*"(?:thought|tool|answer)"\s*:')
+_FENCE = re.compile(r"(?:\A|(?<=\n))[ \t]*```\w*[ \t]*\n\s*\Z")
+_BETWEEN = re.compile(r"\s*(?:```\s*)?(?:```\w*\s*)?")
+_QUOTES = ("'", '"', "`", "“", "‘", "«", "(")
 
 
 class Constrained(Struct, frozen=True):
@@ -57,34 +61,67 @@ def thinks(messages: Sequence[Message]) -> bool:
     return any(isinstance(part, Thinking) for message in messages for part in message.parts)
 
 
-def understood(reply: Reply) -> Reply:
-    """A constrained reply as any other: with a call, or with text. One that is not of that form stays as it is."""
+def understood(reply: Reply, tools: Sequence[ToolSpec] = ()) -> Reply:
+    """A constrained reply as any other: with calls, or with text.
+
+    One that is not exactly of that form comes from a server that did not enforce it. Its model knows the form and may
+    have put words, a fence or another object beside it, or may have called as it was trained to: all of that is read.
+
+    Args:
+        reply: as the server gave it.
+        tools: the tools of the request.
+    """
     message = reply.message
     if message.tool_calls or not message.text.strip():
         return reply
-    if reply.finish_reason == "length":
-        return _cut_off(reply)
-    found = read(message.text)
-    if found is None:
+    cut = reply.finish_reason == "length"
+    if cut and (begun := _cut_off(reply)) is not None:
+        return begun
+    said = None if cut else _said(message.text, tools)
+    if said is None:
+        return _freely(reply, tools, cut=cut)
+    parts: list[Part] = [part for part in message.parts if isinstance(part, Thinking)]
+    parts += [Thinking(one.thought) for one in said if one.thought.strip()]
+    if text := "\n\n".join(one.text for one in said if one.text):
+        parts.append(Text(text))
+    calls = [one.call for one in said if one.call is not None]
+    finish = "tool_calls" if calls else reply.finish_reason
+    return replace(reply, message=Message("assistant", (*parts, *calls)), finish_reason=finish)
+
+
+def _freely(reply: Reply, tools: Sequence[ToolSpec], *, cut: bool) -> Reply:
+    """A reply in whatever form: the calls in its text, else the text as it is."""
+    from lmagent.providers.foundcalls import find_calls  # where the schema is enforced nobody needs it
+
+    message = reply.message
+    found = find_calls(message.text, tools, cut=cut)
+    if not found.calls:
         return reply
     parts: list[Part] = [part for part in message.parts if isinstance(part, Thinking)]
-    if found.thought.strip():
-        parts.append(Thinking(found.thought))
-    if found.call is not None:
-        return replace(reply, message=Message("assistant", (*parts, found.call)), finish_reason="tool_calls")
-    return replace(reply, message=Message("assistant", (*parts, Text(found.text))))
+    if found.thinking.strip():
+        parts.append(Thinking(found.thinking))
+    if found.content.strip():
+        parts.append(Text(found.content))
+    return replace(
+        reply,
+        message=Message("assistant", (*parts, *found.calls)),
+        truncated_calls=found.truncated,
+        text_format=found.format,
+        finish_reason=reply.finish_reason if cut else "tool_calls",
+    )
 
 
-def _cut_off(reply: Reply) -> Reply:
-    """What the token limit left of it: a call that must not run, or the beginning of an answer."""
+def _cut_off(reply: Reply) -> Reply | None:
+    """What the token limit left of it: a call that must not run, or the beginning of an answer; None if neither."""
     text = reply.message.text
+    thoughts = [part for part in reply.message.parts if isinstance(part, Thinking)]
     if named := _NAMED.search(text):
         call = ToolCall(f"call_{new_id()}", named[1], text[named.end() :])
-        message = Message("assistant", (call,))
+        message = Message("assistant", (*thoughts, call))
         return replace(reply, message=message, truncated_calls=frozenset({call.id}))
     if answer := _ANSWER.search(text):
-        return replace(reply, message=Message("assistant", (Text(_unescaped(answer[1])),)))
-    return reply
+        return replace(reply, message=Message("assistant", (*thoughts, Text(_unescaped(answer[1])))))
+    return None
 
 
 def _unescaped(text: str) -> str:
@@ -92,26 +129,78 @@ def _unescaped(text: str) -> str:
     whole = re.match(r"(?:[^\\\"]|\\(?:[^u]|u[0-9a-fA-F]{4}))*", text)
     assert whole is not None
     try:
-        return str(jsontext.loads(f'"{whole[0]}"'.encode("utf-8", "surrogatepass")))
+        return jsontext.mend(str(jsontext.loads(f'"{whole[0]}"'.encode("utf-8", "surrogatepass"))))
     except ValueError:
         return whole[0]
 
 
-def read(content: str) -> Constrained | None:
-    """What a reply says; None where it is not of that form (the server did not enforce it, or it was cut off)."""
+def _said(text: str, tools: Sequence[ToolSpec]) -> list[Constrained] | None:
+    """What a reply says: one object, or several behind each other, with words before them or in a fence.
+
+    None where it is not of that form, or where the words leave it open whether the object is meant or shown.
+    """
     try:
-        value = jsontext.loads(content.strip().encode("utf-8", "surrogatepass"))
+        value = jsontext.loads(text.strip().encode("utf-8", "surrogatepass"))
     except ValueError:
+        return _several(text, tools)
+    return None if (one := _read(value, tools)) is None else [one]
+
+
+def _several(text: str, tools: Sequence[ToolSpec]) -> list[Constrained] | None:
+    at = text.find("{")
+    if at < 0 or not _BEGINS.match(text, at):
         return None
+    import json  # where the schema is enforced nobody needs it
+
+    decoder = json.JSONDecoder(strict=False)
+    lead = _FENCE.sub("", text[:at])
+    said: list[Constrained] = []
+    while at < len(text):
+        try:
+            value, end = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            return None
+        one = _read(value, tools)
+        behind = _BETWEEN.match(text, end)
+        assert behind is not None  # it matches nothing as well
+        if one is None or (behind.end() < len(text) and text[behind.end()] != "{"):
+            return None
+        said.append(one)
+        at = behind.end()
+    if not lead.strip():
+        return said
+    return [Constrained(text=lead.strip()), *said] if all(_is_meant(lead, one, tools) for one in said) else None
+
+
+def _is_meant(lead: str, one: Constrained, tools: Sequence[ToolSpec]) -> bool:
+    """Whether an object behind words is what the model does, and no part of their sentence."""
+    from lmagent.providers.formats.place import Place
+    from lmagent.providers.repair import fits
+
+    if not Place.ended(lead) or lead[-1:] in _QUOTES:
+        return False
+    if one.call is None:
+        return True
+    arguments = jsontext.loads(one.call.arguments.encode())
+    return any(tool.name == one.call.name and fits(arguments, tool.parameters) for tool in tools)
+
+
+def _read(value: Any, tools: Sequence[ToolSpec]) -> Constrained | None:
+    """One object; None where it is not of that form."""
     if not isinstance(value, dict):
         return None
     reply = cast("dict[str, Any]", value)
-    thought = str(reply.get("thought", ""))
-    if isinstance(name := reply.get("tool"), str) and isinstance(arguments := reply.get("arguments"), dict):
-        call = ToolCall(f"call_{new_id()}", name, jsontext.dumps(arguments).decode())
+    thought = reply.get("thought")
+    thought = jsontext.mend(thought) if isinstance(thought, str) else ""
+    name, arguments = reply.get("tool"), reply.get("arguments")
+    alone = arguments is None and reply.keys() <= {"thought", "tool", "arguments"}
+    if alone and any(tool.name == name for tool in tools):
+        arguments = {}  # if it needs some, the model is told so
+    if isinstance(name, str) and isinstance(arguments, dict):
+        call = ToolCall(f"call_{new_id()}", jsontext.mend(name), jsontext.dumps(arguments).decode())
         return Constrained(thought, call=call)
     answer = reply.get("answer")
-    return Constrained(thought, answer) if isinstance(answer, str) else None
+    return Constrained(thought, jsontext.mend(answer)) if isinstance(answer, str) else None
 
 
 def _object(properties: dict[str, Any]) -> dict[str, Any]:

@@ -173,7 +173,7 @@ class OpenAIChat:
             first_token_s=total if first is None else first,
             total_s=total,
         )
-        yield understood(reply) if request.constrain else reply
+        yield understood(reply, request.tools) if request.constrain else reply
 
     def _batches(self, response: Response, assembler: Assembler) -> AsyncGenerator[list[bytes]]:
         """The chunks of a completion, in the batches in which they come."""
