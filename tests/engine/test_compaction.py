@@ -5,6 +5,7 @@ from lmagent.core import events as ev
 from lmagent.core.agent import Window
 from lmagent.core.commands import Compact
 from lmagent.core.errors import ContextOverflow, ServerFailure
+from lmagent.engine import compaction
 from lmagent.engine.lane import run_until_idle
 
 SMALL = Window(tokens=8000, keep_recent=2000, keep_user=500)
@@ -164,5 +165,48 @@ def test_in_a_4k_window_a_task_of_30_steps_ends_and_is_not_compacted_at_every_st
         finished = await made.submit("read them all")
         assert finished.outcome == "done"
         assert len(made.of(ev.CompactionDone)) < 12
+
+    anyio.run(check)
+
+
+def test_a_summary_is_not_asked_for_on_a_prompt_that_surely_does_not_fit():
+    async def check(tokens: int) -> int:
+        made = await bench(*[big(n) for n in range(12)], window=Window(tokens=32768, keep_recent=500, keep_user=500))
+        await made.submit("read every file")
+        made.model.asides.clear()
+        made.session.window = Window(tokens=tokens, keep_recent=500, keep_user=500)
+        await compaction.compact(made.session, "window")
+        assert made.of(ev.CompactionDone)
+        return len(made.model.asides)
+
+    assert anyio.run(check, 32768) == 1
+    assert anyio.run(check, 3000) == 0
+
+
+def test_a_person_is_told_how_much_of_their_own_words_a_cut_left_out():
+    async def check():
+        made = await bench(say("."), say("."), window=Window(tokens=6000, keep_recent=300, keep_user=400))
+        await made.submit("The task. " + " ".join(f"word {number}" for number in range(500)))
+        await made.submit("And then another thing.")
+        await made.session.send(Compact())
+        await run_until_idle(made.session)
+        (notice,) = [event for event in made.of(ev.Notice) if event.code == "task_cut"]
+        assert notice.level == "warning"
+        lost = int(notice.text.split()[0].replace(",", ""))
+        sent = made.session.state.messages[0].text
+        assert abs(500 - lost / len("word 500 ") - sent.count("word ")) < 30
+        await made.submit("Go on.")
+        await made.session.send(Compact())
+        await run_until_idle(made.session)
+        assert sum(event.code == "task_cut" for event in made.of(ev.Notice)) == 1, "the same is not told again"
+
+    anyio.run(check)
+
+
+def test_nothing_is_told_of_words_that_are_all_kept():
+    async def check():
+        made, _ = await _long_run()
+        assert made.of(ev.CompactionDone)
+        assert not any(event.code == "task_cut" for event in made.of(ev.Notice))
 
     anyio.run(check)

@@ -8,7 +8,7 @@ fails for want of a model.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import msgspec
@@ -44,6 +44,9 @@ ASKED_FOR_RECENT_SHARE = 0.02
 
 WORTH_A_SUMMARY = 5
 """A summary is asked for when it replaces at least this many times its own size: it costs a model call."""
+
+WORTH_TELLING = 200
+"""Bytes of a person's own words from which it is told that they were left out."""
 
 SMALLEST_WINDOW = 256
 """Tokens below which a figure is no window: nobody serves one, and nothing could be done in it."""
@@ -101,6 +104,8 @@ async def compact(session: Session, trigger: Trigger) -> None:
     before = state.estimate_tokens()
     budget = _budget(session, trigger)
     wanted = trigger == "command" or (trigger == "window" and _worth_a_summary(state, budget))
+    # What surely does not fit would be refused, or be read for minutes and cut.
+    wanted = wanted and before <= SURELY * (session.stated_window or session.window.tokens)
     summary = await _summary(session, focus, budget.summary) if wanted else ""
     messages = cut(state, summary, budget)
     size = sum(map(message_bytes, messages))
@@ -118,7 +123,44 @@ async def compact(session: Session, trigger: Trigger) -> None:
         after_tokens=after,
         through_seq=state.seq,
     )
+    texts = list(state.user_texts)
     await session.record(event, sync=True)
+    await _tell_lost(session, texts, messages)
+
+
+async def _tell_lost(session: Session, texts: Sequence[str], messages: Sequence[Message]) -> None:
+    """Tell a person how much of what they wrote themselves the model does not see any more; again when it doubles."""
+    sent = "\n".join(message.text for message in messages if message.role == "user")
+    lost = sum(_size(text) - _kept(text, sent) for text in texts)
+    told = f"task_cut {lost.bit_length()}"
+    if lost < WORTH_TELLING or told in session.warned:
+        return
+    session.warned.add(told)
+    text = (
+        f"{lost:,} of the {sum(map(_size, texts)):,} bytes that you wrote yourself were left out, so that the "
+        f"conversation fits the window of {session.window.tokens:,} tokens"
+    )
+    fix = "load the model with a larger context, or put long input into a file of the workspace"
+    await session.record(Notice(level="warning", code="task_cut", text=text, fix=fix))
+
+
+def _kept(text: str, sent: str) -> int:
+    """Bytes of a user's text that stand in what is sent: all of it, or as much of its beginning and its end."""
+    if text in sent:
+        return _size(text)
+
+    def longest(end: Callable[[int], str]) -> int:
+        low, high = 0, len(text)
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if end(middle) in sent else (low, middle - 1)
+        return _size(end(low))
+
+    return min(_size(text), longest(lambda size: text[:size]) + longest(lambda size: text[len(text) - size :]))
+
+
+def _size(text: str) -> int:
+    return len(text.encode("utf-8", "replace"))
 
 
 def learn_window(session: Session, window: int | None) -> None:
