@@ -1,6 +1,6 @@
-"""Measure: what processes use, and what the machine has. Linux tells by /proc, other systems by `ps` and `sysconf`.
+"""Measure: what processes use, and how many threads may compute. Linux tells by /proc, other systems by `ps`.
 
-Fields of /proc are those of proc(5), limits of a container those of the kernel's cgroup-v2.rst.
+Fields of /proc are those of proc(5), `cpu.max` is of the kernel's cgroup-v2.rst.
 """
 
 from __future__ import annotations
@@ -16,9 +16,6 @@ _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 _PROC = Path("/proc")
 _CGROUP = Path("/sys/fs/cgroup")
 _CPUS = Path("/sys/devices/system/cpu")
-
-UNKNOWN_MEMORY = 8 << 30
-"""Bytes that are assumed to be available where the system does not tell."""
 
 
 class Effort(Struct, frozen=True):
@@ -62,11 +59,6 @@ def effort_of(pid: int) -> Effort:
     return Effort(int(fields[11]) + int(fields[12]), int(fields[21]) * _PAGE, int(fields[9]))
 
 
-def available_memory() -> int:
-    """Bytes that can be taken now without swapping: the machine's, or what a container's limit leaves."""
-    return min(_machine_available(), _container_available())
-
-
 def physical_cores() -> int:
     """Cores that this process may use, hyper-threads not counted twice; at least 1."""
     allowed: set[int] = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
@@ -91,46 +83,6 @@ def _resident(pid: int) -> int:
         return int(_PROC.joinpath(str(pid), "statm").read_text().split()[1]) * _PAGE
     except (OSError, IndexError):
         return 0
-
-
-def _machine_available() -> int:
-    try:
-        for line in _PROC.joinpath("meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * _PAGE // 2  # macOS has no count of what is available
-    except (AttributeError, OSError, ValueError):
-        return UNKNOWN_MEMORY
-
-
-def _container_available() -> int:
-    """What the limits of our control group and of those above it leave; files that can be dropped are not in use."""
-    lowest = sys.maxsize
-    try:
-        own = _PROC.joinpath("self/cgroup").read_text().rpartition("::")[2].strip().lstrip("/")
-    except OSError:
-        return lowest
-    folder = _CGROUP / own
-    while folder.is_relative_to(_CGROUP):
-        try:
-            limit = folder.joinpath("memory.max").read_text().strip()
-            if limit != "max":
-                used = int(folder.joinpath("memory.current").read_text())
-                lowest = min(lowest, max(0, int(limit) - used + _droppable(folder)))
-        except (OSError, ValueError):
-            pass
-        folder = folder.parent
-    return lowest
-
-
-def _droppable(folder: Path) -> int:
-    for line in folder.joinpath("memory.stat").read_text().splitlines():
-        if line.startswith("inactive_file "):
-            return int(line.split()[1])
-    return 0
 
 
 def _container_cores() -> int:

@@ -177,7 +177,11 @@ def gpu_memory(engine: Any) -> int:
 def _print_devices() -> None:
     from msgspec import json
 
-    devices = [{**device, "type": device["type"].name.rpartition("TYPE_")[2]} for device in _engine().get_device_info()]
+    try:
+        engine = _engine()
+    except LoadError as error:
+        sys.exit(f"lmagent: {error}")
+    devices = [{**device, "type": device["type"].name.rpartition("TYPE_")[2]} for device in engine.get_device_info()]
     sys.stdout.write(json.encode(devices).decode() + "\n")
 
 

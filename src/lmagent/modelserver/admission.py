@@ -1,0 +1,193 @@
+"""Admission: who may run, what is loaded, what has to go. A pure function of a snapshot.
+
+The rules:
+
+- A request whose model is ready runs, and everyone who waits for that model with it.
+- A request whose model has to be loaded (or woken) starts that as soon as the memory is there. The first one for which
+  it is not is *blocked*: the models that have to go for it, the least recently used first and idle ones before busy
+  ones, take no more requests; they are ended as soon as they are idle. So it waits for requests that run already, and
+  for no others: nobody starves.
+- Behind a blocked request, others run if their model is ready and has not to go, and load if they take nothing of what
+  the blocked one waits for.
+- A model that was just loaded serves all who wait for it before anything else is decided. So two models that take turns
+  in a memory for one are swapped once for every batch, not once for every request.
+- What would not fit if it were alone is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+Phase = Literal["loading", "ready", "sleeping", "stopping"]
+
+
+class Resident(Struct, frozen=True):
+    """A model that has a worker.
+
+    Attributes:
+        name: the model's.
+        phase: `loading`: not to be asked yet; `stopping`: takes no more requests, and its memory comes back.
+        memory: bytes that are counted for it.
+        needed: bytes that it takes when it is awake; looked at while it sleeps.
+        active: requests that run.
+        used: when it was last given to a request (while some run), or last became idle.
+        fresh: it was just loaded, and nobody had it yet.
+    """
+
+    name: str
+    phase: Phase
+    memory: int
+    needed: int = 0
+    active: int = 0
+    used: float = 0.0
+    fresh: bool = False
+
+
+class Want(Struct, frozen=True):
+    """A request that waits.
+
+    Attributes:
+        ticket: its number; later ones have higher numbers.
+        name: the model that it wants.
+        needed: bytes that this model takes.
+        held: its model must not be started now (a pause behind a crash); others need not wait for it.
+    """
+
+    ticket: int
+    name: str
+    needed: int
+    held: bool = False
+
+
+class Snapshot(Struct, frozen=True):
+    """Everything that counts.
+
+    Attributes:
+        budget: bytes for all models together.
+        residents: those that have a worker.
+        queue: those who wait, by ticket.
+    """
+
+    budget: int
+    residents: Sequence[Resident] = ()
+    queue: Sequence[Want] = ()
+
+
+class Decision(Struct, frozen=True):
+    """What is to be done; all of it, and at once.
+
+    Attributes:
+        grants: tickets of requests that run now.
+        wakes: models that sleep and were granted; they take their whole memory again.
+        starts: models to load.
+        evictions: models to end; they are idle.
+        refusals: tickets of requests whose model can never fit.
+    """
+
+    grants: tuple[int, ...] = ()
+    wakes: tuple[str, ...] = ()
+    starts: tuple[str, ...] = ()
+    evictions: tuple[str, ...] = ()
+    refusals: tuple[int, ...] = ()
+
+
+def decide(snapshot: Snapshot) -> Decision:
+    """What is to be done now."""
+    plan = _Plan(snapshot)
+    for resident in snapshot.residents:
+        if resident.fresh and resident.phase == "ready":
+            plan.grant(resident.name)
+    for want in snapshot.queue:
+        plan.consider(want)
+    return Decision(
+        tuple(plan.grants), tuple(plan.wakes), tuple(plan.starts), tuple(plan.evictions), tuple(plan.refusals)
+    )
+
+
+class _Plan:
+    """A decision in the making."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.grants: list[int] = []
+        self.wakes: list[str] = []
+        self.starts: list[str] = []
+        self.evictions: list[str] = []
+        self.refusals: list[int] = []
+        self._budget = snapshot.budget
+        self._queue = snapshot.queue
+        self._residents = {resident.name: resident for resident in snapshot.residents}
+        self._served: set[str] = set()
+        self._closed: set[str] = set()
+        self._free = snapshot.budget - sum(resident.memory for resident in snapshot.residents)
+        self._later: int | None = None
+        """Bytes that are free once the blocked request has what it waits for; None while none is blocked."""
+
+    def grant(self, name: str) -> None:
+        """Let everyone run who waits for a model."""
+        self._served.add(name)
+        self.grants += [want.ticket for want in self._queue if want.name == name]
+
+    def consider(self, want: Want) -> None:
+        """Do what can be done for one request; those before it in the queue were considered."""
+        name = want.name
+        resident = self._residents.get(name)
+        if name in self._served or name in self.starts or name in self._closed:
+            return
+        if resident is not None and resident.phase == "ready":
+            self.grant(name)
+        elif resident is not None and resident.phase == "sleeping":
+            # One that has grown beyond the budget while it was alone may have it alone again.
+            self._make(want, max(0, min(resident.needed, self._budget) - resident.memory))
+        elif resident is None and want.needed > self._budget:
+            self.refusals.append(want.ticket)
+        elif resident is None and not want.held:
+            self._make(want, want.needed)
+
+    def _make(self, want: Want, needed: int) -> None:
+        """Load or wake the model if it fits, or see to it that it will."""
+        if self._later is not None:
+            if needed <= min(self._free, self._later):
+                self._later -= needed
+                self._begin(want.name, needed)
+        elif needed <= self._free:
+            self._begin(want.name, needed)
+        else:
+            self._block(want.name, needed)
+
+    def _begin(self, name: str, needed: int) -> None:
+        self._free -= needed
+        if name in self._residents:
+            self.wakes.append(name)
+            self.grant(name)
+        else:
+            self.starts.append(name)
+
+    def _block(self, name: str, needed: int) -> None:
+        """The request waits; choose what has to go for it."""
+        coming = sum(resident.memory for resident in self._residents.values() if resident.phase == "stopping")
+        victims = self._victims(name, needed - self._free - coming)
+        self._later = self._free + coming + sum(victim.memory for victim in victims) - needed
+        self._closed |= {victim.name for victim in victims}
+        self.evictions += [victim.name for victim in victims if self._idle(victim)]
+
+    def _victims(self, name: str, missing: int) -> list[Resident]:
+        """The least recently used that give back what is missing; all that could go if they do not give enough."""
+        could = [r for r in self._residents.values() if r.phase in ("ready", "sleeping") and r.name != name]
+        could.sort(key=lambda resident: (not self._idle(resident), resident.used, resident.name))
+        chosen: list[Resident] = []
+        for resident in could:
+            if missing <= 0:
+                break
+            chosen.append(resident)
+            missing -= resident.memory
+        for resident in reversed(chosen[:-1]):  # what the later ones made needless
+            if missing + resident.memory <= 0:
+                chosen.remove(resident)
+                missing += resident.memory
+        return chosen
+
+    def _idle(self, resident: Resident) -> bool:
+        return resident.active == 0 and resident.name not in self._served
