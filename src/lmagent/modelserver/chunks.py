@@ -250,7 +250,8 @@ def _calls_left(seen: Sequence[str], reply: Recovered) -> list[dict[str, Any]]:
 
 
 def _behind(seen: str, whole: str) -> str:
-    """What of a text has not been seen."""
+    """What of a text has not been seen; engines leave out blanks at its beginning."""
+    seen, whole = seen.lstrip(), whole.lstrip() if seen else whole
     same = 0
     for one, other in zip(seen, whole, strict=False):
         if one != other:
