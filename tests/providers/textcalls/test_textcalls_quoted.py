@@ -50,7 +50,7 @@ def test_what_must_not_run_has_no_arguments_that_could_be_read():
         f'<tool_call>\n{{"name": "write", "arguments": {{"path": "a", "content": "Use:\n{CALL}\nend"}}}}\n</tool_call>',
         f'{{"name": "write", "arguments": {{"path": "a", "content": "x "y": \n{CALL}\n"}}}}',
         f'```json\n{{"name": "write", "arguments": {{"path": "a", "content": "x "y":\n```\n{CALL}\n"}}}}\n```',
-        f'<tool name="write">{{"path": "a", "content": "x "y": </tool>\nor\n<tool name="ls">{{}}</tool>\n{CALL}"}}</tool>',
+        f'<tool name="write">{{"path": "a", "content": "x "y": </tool>\n<tool name="ls">{{}}</tool>\n{CALL}"</tool>',
         f'<function=write>{{"path": "a", "content": "x "y": </function>"\n{CALL}\n"}}</function>',
         '[TOOL_CALLS]write[ARGS]{"path": "a", "content": "like "x":1 [TOOL_CALLS]shell[ARGS]{"command": "rm"}"}',
         '<function_calls>\nwrite(path="a", content="b "c" \n</function_calls>\n'

@@ -17,8 +17,9 @@ _JOINT = re.compile(
 )
 _EXAMPLE = re.compile(
     r"(?i)\b(?:for example|an example|examples?:|e\.g\.|for instance|looks? like|like (?:this|so|that)|as follows"
-    r"|(?:this|the|following|its|correct|right) (?:format|syntax|form)|models? (?:write|emit|send)s?"
-    r"|(?:writes|emits|sends)(?: this| it)?)(?!\w)[^\n.!?]{0,60}\Z"
+    r"|(?:this|the|following|its|correct|right) (?:format|syntax|form)"
+    r"|(?:models?|agents?|llms?) (?:write|emit|send|output)s?|(?:writes|emits|sends)(?: this| it)?"
+    r"|(?:trace|transcript|template|sample)s?(?=:))(?!\w)[^\n.!?]{0,60}\Z"
 )
 _GOES_ON = re.compile(r"[a-z,.;:)!?'\"”’`\]}]|[-–—] ")
 

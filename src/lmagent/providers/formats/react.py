@@ -13,7 +13,7 @@ from lmagent.providers.formats.values import fault_in
 _B = r"(?:\*\*)?"
 _ACTION = re.compile(
     rf"{_B}Action{_B}[ \t]*\d*[ \t]*:{_B}[ \t]*[`\"'*]*(?P<name>[A-Za-z_][\w.-]{{0,127}})[`\"'*]*"
-    rf"[ \t]*\n+[ \t]*{_B}(?:Action[ \t]+)?Input{_B}[ \t]*\d*[ \t]*:{_B}[ \t]*"
+    rf"[ \t]*\n+[ \t]*{_B}Action[ \t]+Input{_B}[ \t]*\d*[ \t]*:{_B}[ \t]*"
 )
 _BLOB = re.compile(rf"{_B}Action{_B}[ \t]*\d*[ \t]*:{_B}\s*(?P<fence>```[\w-]*[ \t]*\n?)?\s*(?=[{{\[])")
 _INLINE = re.compile(rf"{_B}Action{_B}[ \t]*\d*[ \t]*:{_B}[ \t]*(?P<name>[A-Za-z_][\w.-]{{0,127}})[ \t]*(?=[\[(])")
@@ -22,6 +22,9 @@ _CLOSED = re.compile(r"\s*```[ \t]*(?=\n|\Z)")
 _NEXT = re.compile(
     rf"(?m)^[ \t]*{_B}(?:(?:Action|Thought|Final Answer)\b[^:\n]{{0,12}}:|Observation\b[^:\n]{{0,12}}(?::|\Z))"
 )
+_OPEN_END = re.compile(rf"[ \t]*{_B}(?:Action|Thought|Final Answer)\b")
+_FENCE_END = re.compile(r"(?m)^[ \t]*```[ \t]*$")
+_TRIPLE = re.compile(r'"""|\'\'\'')
 _STEP = re.compile(rf"(?m)^[ \t]*{_B}(?:Action|Final Answer)\b[^:\n]{{0,12}}:")
 _FINAL = re.compile(rf"{_B}Final Answer{_B}[ \t]*:{_B}[ \t]*")
 _INVENTED = re.compile(rf"\s*{_B}Observation\b[^:\n]{{0,12}}(?::|\Z)")
@@ -54,12 +57,36 @@ def _with_input(source: Source, at: int) -> Found | None:
         if fenced and (closed := source.match(_CLOSED, found.end)):
             found.end = closed.end()
         return found
-    end = source.search(_NEXT, place)
-    end = end if end >= 0 else source.end
+    if not source.tools.known(name) and name != name.lower() and place < source.end:
+        return None  # the plan of a person: "Action: Review", "Action Input: the plan"
+    end = _input_end(source, place, fenced=bool(fenced))
     text = source.text[place:end].strip().removesuffix("```").strip()
     if not text and end >= source.end:
         return Found(end=end, cut=name)
-    return Found(end=end, items=[_of_text(source, name, text, source.text[at:end])])
+    call = _of_text(source, name, text, source.text[at:end])
+    if fenced and (closed := source.match(_CLOSED, end)):
+        end = closed.end()
+    if ("\n" in text or "<<" in text) and not fenced and source.match(_OPEN_END, end):
+        call.fault = "it cannot be told whether the input ends before the line of the next step"
+        call.spills = True
+    return Found(end=end, items=[call])
+
+
+def _input_end(source: Source, place: int, *, fenced: bool) -> int:
+    """Where bare text as input ends: with its fence, or before the next step that no string of Python holds."""
+    if fenced:
+        end = source.search(_FENCE_END, place)
+        return end if end >= 0 else source.end
+    since = place
+    while (end := source.search(_NEXT, since)) >= 0:
+        opened = _TRIPLE.findall(source.text, place, end)
+        if not opened or len(opened) % 2 == 0:
+            return end
+        since = source.find(opened[-1], end)
+        if since < 0:
+            return source.end
+        since += len(opened[-1])
+    return source.end
 
 
 def _of_text(source: Source, name: str, text: str, raw: str) -> Call:

@@ -31,11 +31,11 @@ from lmagent.providers.formats.markup import (
     unfinished,
 )
 from lmagent.providers.formats.place import Place, belongs
-from lmagent.providers.formats.reading import Reading
+from lmagent.providers.formats.thinking import Thinking
 from lmagent.providers.formats.thoughts import CLOSES, OPENS, TAGS, Pairing, open_quotation, quoted
 
 _WINDOW = 2000
-_GOES_ON = re.compile(r" [a-z]")
+_QUESTION = re.compile(r"\s*\n\**Question\b[^\n]*\s*\Z")
 _EFFORT = 8
 """How many times the length of the text may be spent on what turns out to be no call."""
 
@@ -43,7 +43,7 @@ _EFFORT = 8
 _NOT_RUN = "not run: the call before it is damaged, and this one may be a part of its text"
 
 
-class Scanner(Reading):
+class Scanner(Thinking):
     """Reads one reply.
 
     Attributes:
@@ -55,15 +55,11 @@ class Scanner(Reading):
 
     def __init__(self, tools: Toolset) -> None:
         super().__init__(tools)
-        self.thoughts: list[str] = []
-        self.calls: list[Call] = []
         self.cut: str | None = None
         self._fence: re.Pattern[str] | None = None
-        self._closed_thoughts = False
-        self._since_thought = 0
         self._spent = 0
         self._over = False
-        self._doubt = False
+        self._examples: set[str] = set()
         self._inside = Ahead(INSIDE)
         self._next_line = Ahead(LINE)
 
@@ -164,16 +160,26 @@ class Scanner(Reading):
         begin = found.start(kind)
         self._source.begins = self.content.empty and not self.calls
         result = format.read(self._source, begin, found[kind])
-        accepted = result is not None and (self._stands_alone(result) if format.bare else True)
+        accepted = result is not None and (
+            self._stands_alone(result) if format.bare else not self._shown(begin, result, format.name)
+        )
         if result is not None and accepted:
             self._say(begin)
             self._take(result)
             return
         self._spent += (result.end if result else min(begin + 400, len(self._text))) - begin
         self._say(begin + 1)
-        if format.bare and result is not None:
+        if result is not None and (format.bare or result.calls):
             self._say(result.end)
         self._fresh = False
+
+    def _shown(self, begin: int, found: Found, name: str) -> bool:
+        """Whether calls with markup that begins a line are shown as an example, or more of one before."""
+        place = Place(self._source, self._before(begin), found.end, _QUESTION.sub("", self.content.last))
+        if found.calls and found.cut is None and (name in self._examples or place.as_example()):
+            self._examples.add(name)
+            return True
+        return False
 
     def _quoted_line(self, found: re.Match[str]) -> None:
         """A line of code, of a quotation or of a list holds no call; but a thought may end in it."""
@@ -293,64 +299,6 @@ class Scanner(Reading):
             call.fault = _NOT_RUN
         self._doubt = self._doubt or call.spills
         self.calls.append(call)
-
-    # Thoughts
-
-    def _open_thought(self, word: str, end: int) -> None:
-        if quoted(self._text, self._at, end):
-            self._say(end)
-            return
-        before = self._before(self._at)
-        joined = bool(before.strip()) and not Place.ended(before)
-        close, behind = self._pairing.closing(self._at, word)
-        if close < 0 and joined and self._line_goes_on(end):
-            self._say(end)  # a mention
-            return
-        if close >= 0 and joined and "\n" not in self._text[end:close]:
-            self._say(behind)
-            return
-        self._note(self._text[end:] if close < 0 else self._text[end:close])
-        self._drop(behind if close >= 0 else len(self._text))
-        self._closed_thoughts, self._since_thought, self._said_since = True, len(self.calls), False
-
-    def _line_goes_on(self, at: int) -> bool:
-        line = self._text.find("\n", at, at + _WINDOW)
-        return bool(self._text[at : line if line >= 0 else at + _WINDOW].strip())
-
-    def _close_thought(self, end: int) -> None:
-        """A closing tag that nothing opened: the template did, and all before it is thought.
-
-        Behind a thought that was closed properly it is a leftover, unless there are calls between the two.
-        """
-        between = len(self.calls) > self._since_thought
-        if not between and self._mentioned(end):
-            self._say(end)
-            return
-        if self._closed_thoughts and not between:
-            if self._said_since and not self._place(self._at, end).at_an_edge():
-                self._say(end)
-                return
-            self._drop(end)
-            return
-        thought = self.content.forget()
-        del self.calls[self._since_thought if self._closed_thoughts else 0 :]
-        self._doubt = any(call.spills for call in self.calls)
-        self._note(thought)
-        self._drop(end)
-        self._closed_thoughts, self._since_thought, self._said_since = True, len(self.calls), False
-
-    def _mentioned(self, end: int) -> bool:
-        """Whether a closing tag is a word of a sentence."""
-        before = self._before(self._at)
-        if not before.strip() or Place.ended(before) or before[-1:] != " ":
-            return False
-        if end + 2 > len(self._text) and not self._source.final:
-            raise More
-        return bool(_GOES_ON.match(self._text, end))
-
-    def _note(self, thought: str) -> None:
-        if thought.strip():
-            self.thoughts.append(thought.strip())
 
     # Fences
 
