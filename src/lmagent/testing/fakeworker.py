@@ -88,15 +88,17 @@ class _Handler(BaseHTTPRequestHandler):
     def _stream(self, half: bool) -> None:
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
-        self.send_header("Connection", "close")
+        self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
         for word in ("one ", "two ", "three"):
-            event = {"choices": [{"index": 0, "delta": {"content": word}}]}
-            self.wfile.write(f"data: {json.dumps(event)}\n\n".encode())
+            self._chunk(f"data: {json.dumps({'choices': [{'index': 0, 'delta': {'content': word}}]})}\n\n")
             if half:
                 os.kill(os.getpid(), signal.SIGSEGV)
-        self.wfile.write(b"data: [DONE]\n\n")
-        self.close_connection = True
+        self._chunk("data: [DONE]\n\n")
+        self._chunk("")
+
+    def _chunk(self, text: str) -> None:
+        self.wfile.write(f"{len(text.encode()):x}\r\n{text}\r\n".encode())
 
     def _known(self) -> bool:
         if self.headers.get("Authorization") == f"Bearer {self.key}":
