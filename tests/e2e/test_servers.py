@@ -64,6 +64,7 @@ HONEST = {
     "llama.cpp with 4k": lambda: LlamaCppServer(script(), context=4096),
     "llama.cpp with 32k in 4 slots": lambda: LlamaCppServer(script(), context=32768, slots=4),
     "LM Studio with its default of 4k": lambda: LMStudioServer(script(), window=4096, maximum=131072, loaded=True),
+    "LM Studio that loads on demand with 4k": lambda: LMStudioServer(script(), window=4096, loaded=False),
     "vLLM with 8k": lambda: VLLMServer(script(), window=8192),
     "Ollama with its default of 4k": lambda: OllamaServer(script()),
     "Ollama with a small model": lambda: OllamaServer(script(), maximum=4096),
@@ -80,6 +81,9 @@ LYING = {
     ),
     "states more than it serves, and refuses": lambda: VLLMServer(
         script(), window=6000, lies=Lies(stated_window=32768)
+    ),
+    "loads on demand with 4k, and cuts": lambda: LMStudioServer(
+        script(), window=4096, loaded=False, lies=Lies(cut=True)
     ),
     "shrinks on the way": lambda: LlamaCppServer(script(), context=16384, lies=Lies(shrinks=[16384] * 10 + [6000])),
     "counts nothing": lambda: LlamaCppServer(script(), context=8192, lies=Lies(usage="missing")),

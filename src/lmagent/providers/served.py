@@ -95,6 +95,11 @@ class Served:
         conceal(endpoint.key, endpoint.url)
         OpenAIChat(endpoint.url, transport=transport, clock=clock)  # says at once if that is no URL
 
+    @property
+    def near(self) -> bool:
+        """It is on this machine or a private network."""
+        return is_near(self._endpoint.url)
+
     async def facts(self, model: str, *, deep: bool = False) -> ServerFacts:
         """What the server is, and what it says of a model.
 
@@ -197,7 +202,7 @@ class Served:
         from lmagent.providers.floor import Floor, caches
 
         facts = await self.facts(model)
-        kept = caches(facts, near=is_near(self._endpoint.url))
+        kept = caches(facts, near=self.near)
         if kept is None:
             return None
         place = 0 if kept == 1 or lane <= 0 else 1 + (lane - 1) % (kept - 1)
@@ -266,6 +271,7 @@ class Lane:
         self._served = served
         self._conversation = conversation
         self._watches: Watches | None = None
+        self._ended = 0
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """See `lmagent.core.ports.Provider`."""
@@ -311,13 +317,8 @@ class Lane:
 
     async def _believe(self, request: ModelRequest, usage: Usage) -> Usage:
         """The counts, as far as they can be believed; raises if they say that the prompt was cut."""
-        from lmagent.providers.dialects.truth import ends_window
-
         watch = self._watch(request)
-        size, window = watch.size(request), await self._served.window(request.model)
-        if ends_window(usage.prompt_tokens) and (window is None or usage.prompt_tokens < window - 1):
-            await self._served.look_again(request.model)  # it may have been loaded anew, with less
-            window = await self._served.window(request.model)
+        size, window = watch.size(request), await self._window(request, usage)
         cut = watch.meter.check(size, usage, window)
         if cut is None or (not cut.sure and not await self._is_cut(watch, request, cut)):
             return watch.corrected(usage, size)
@@ -328,6 +329,18 @@ class Lane:
             fix="load the model with a larger context; the reply was not taken",
             silent=True,
         )
+
+    async def _window(self, request: ModelRequest, usage: Usage) -> int | None:
+        """The window that is served; asked for anew if a count looks like the end of a smaller one."""
+        from lmagent.providers.dialects.truth import ends_window
+
+        window, counted = await self._served.window(request.model), usage.prompt_tokens
+        smaller = ends_window(counted) and (window is None or counted < window - 1) and counted != self._ended
+        if not smaller or usage.estimated or not self._served.near:
+            return window
+        self._ended = counted
+        await self._served.look_again(request.model)  # it may have been loaded anew, with less
+        return await self._served.window(request.model)
 
     async def _is_cut(self, watch: Watch, request: ModelRequest, cut: Cut) -> bool:
         """Look closer at a count that is only odd: the server itself may know, else it is suspected once."""

@@ -86,6 +86,19 @@ def test_a_server_that_was_started_anew_with_less_is_asked_again() -> None:
         assert using(server.base_url, work) == 4096
 
 
+def test_a_count_that_is_always_the_same_round_figure_is_looked_into_once() -> None:
+    async def work(served: Served, lane: Lane) -> None:
+        for _ in range(8):
+            await reply(lane, request(model=server.model))
+
+    def answer(_: Received) -> Any:
+        return dataclasses.replace(say("yes"), usage=Counts(1024, 5, 0))
+
+    with GenericServer(answer) as server:
+        using(server.base_url, work)
+        assert questions(server, "/v1/models") <= 3
+
+
 def test_one_absurd_count_never_reaches_the_session() -> None:
     def answer(_: Received) -> Any:
         behaviour = say("yes")

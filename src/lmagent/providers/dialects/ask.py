@@ -88,7 +88,7 @@ class Ask:
                 return jsontext.loads(content) if status == 200 else None
             self.slow = True
         except TransportError as error:
-            self.slow = self.slow or error.kind in ("first_byte", "idle", "connect_timeout")
+            self.slow = self.slow or error.kind in ("first_byte", "idle")
         except (ProviderError, ValueError):
             pass  # no answer, or none in JSON
         return None
