@@ -175,9 +175,12 @@ def test_the_very_key_that_was_sent_is_never_shown(status: int) -> None:
 
 @pytest.mark.usefixtures("concealing")
 def test_a_word_that_stands_in_for_a_key_stays_in_the_texts() -> None:
-    for placeholder in ("ollama", "lm-studio", "none", "not-needed"):
+    words = ("ollama", "lm-studio", "none", "not-needed", "sk-no-key-required")
+    for placeholder in words:
         concealed.conceal(placeholder)
-    assert "ollama" in str(answered(500, {"error": "ollama failed"}))
+    assert all(word in str(answered(500, {"error": f"{word} failed"})) for word in words[:-1])
+    concealed.conceal("onlyletters")
+    assert "onlyletters" not in str(answered(500, {"error": "onlyletters failed"}))
 
 
 @pytest.mark.usefixtures("concealing")

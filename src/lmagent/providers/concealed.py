@@ -13,9 +13,12 @@ SHORTEST = 6
 """Characters below which something is too common to be looked for in texts."""
 
 _HIDDEN = "…"
-_PLACEHOLDER = re.compile(r"[A-Za-z]+([ _-][A-Za-z]+)*")
-"""What is written where no key is needed (`lm-studio`, `not-needed`): no secret, and part of many a text."""
-_LONG = 20
+_PLACEHOLDER = re.compile(
+    r"(lm[-_ ]?studio|ollama|llama[-_. ]?cpp|koboldcpp|localai|openai|openrouter|localhost|lmagent"
+    r"|anything|nothing|bearer|api[-_ ]?key|((sk-)?(no|not)[-_ ]?)?(key[-_ ]?)?(needed|required))",
+    re.IGNORECASE,
+)
+"""What is written where no key is needed: no secret, and part of many a text."""
 
 _secrets: set[str] = set()
 
@@ -29,7 +32,7 @@ def conceal(key: str, url: str = "") -> None:
         given = [key]
     for text in given:
         for secret in (*text.split(), *unquote(text).split()):
-            if len(secret) >= SHORTEST and not (len(secret) < _LONG and _PLACEHOLDER.fullmatch(secret)):
+            if len(secret) >= SHORTEST and not _PLACEHOLDER.fullmatch(secret):
                 _secrets.update((secret, quote(secret, safe="")))
 
 
