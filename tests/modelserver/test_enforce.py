@@ -8,12 +8,11 @@ from contextlib import suppress
 
 import jsonschema
 import pytest
+from router_kit import Lab, Model, calling_gguf, chunks, joined_calls, lab, tool
 
 from lmagent.modelserver.callreader import CallReader
 from lmagent.modelserver.enforce import calls_schema
 from lmagent.testing.engine import EngineServer
-
-from router_kit import Lab, Model, calling_gguf, chunks, joined_calls, lab, tool
 
 NESTED = {
     "type": "object",

@@ -6,6 +6,7 @@ import json
 import socket
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 from router_kit import HELLO, Lab, Model, chunks, joined_calls, lab, tool
@@ -67,7 +68,8 @@ def open_stream(running: Lab, **fields: object) -> socket.socket:
 
 @pytest.mark.parametrize("stream", [True, False])
 def test_an_engine_is_let_go_at_once_when_its_client_hangs_up(stream):
-    with ScriptedServer(lambda _: slow(say("word " * 500, chunk=5), each=0.02)) as server:
+    reply = slow(say("word " * 500, chunk=5), each=0.02) if stream else replace(say("No."), before_head=2.0)
+    with ScriptedServer(lambda _: reply) as server:
         with lab(Model("m", server.url)) as running:
             client = open_stream(running, model="m", stream=stream)
             until(lambda: server.chats)

@@ -25,6 +25,8 @@ COMMANDS = {
     "sandbox": ("lmagent.cli.sandbox:sandbox", "Show what the sandbox promises, or run a command in it."),
     "config": ("lmagent.cli.config:config", "Show the configuration and where each value comes from."),
     "doctor": ("lmagent.cli.doctor:doctor", "Check server, model, workspace and tools; each fault with its fix."),
+    "server": ("lmagent.cli.server:server", "Run models on this machine, behind OpenAI's API."),
+    "daemon": ("lmagent.cli.server:daemon", "The model server by an older name: up, down, status."),
     "completion": ("lmagent.cli.completion:completion", "Print the shell completion script."),
 }
 

@@ -62,10 +62,11 @@ class Changing:
                 yield DONE
                 continue
             chunk = jsontext.loads(payload)
-            if isinstance(chunk, dict) and "error" in chunk and "choices" not in chunk:
-                self.error = cast("dict[str, Any]", chunk)
+            fields = cast("dict[str, Any]", chunk) if isinstance(chunk, dict) else {}
+            if "error" in fields and "choices" not in fields:
+                self.error = fields
                 return
-            for changed in self._changer.feed(chunk):
+            for changed in self._changer.feed(fields):
                 yield event(changed)
 
 
@@ -183,7 +184,7 @@ class Shown:
                 continue
             self.chunk = cast("dict[str, Any]", jsontext.loads(payload))
             for choice in self.chunk.get("choices") or ():
-                delta = choice.get("delta") or {}
+                delta = cast("dict[str, Any]", choice.get("delta") or {})
                 content.append(delta.get("content") or "")
                 thinking.append(delta.get("reasoning_content") or "")
                 for call in delta.get("tool_calls") or ():
@@ -195,7 +196,7 @@ class Shown:
     def _call(self, call: dict[str, Any]) -> None:
         index = int(call.get("index") or 0)
         self.calls += [""] * (index + 1 - len(self.calls))
-        self.calls[index] += (call.get("function") or {}).get("arguments") or ""
+        self.calls[index] += cast("dict[str, Any]", call.get("function") or {}).get("arguments") or ""
 
 
 def rest_of(shown: Shown, reply: Recovered, *, usage: bool) -> bytes:

@@ -79,8 +79,9 @@ def _wanted(choice: dict[str, Any]) -> list[str] | None:
 
 def allowed_only(body: dict[str, Any]) -> dict[str, Any]:
     """A request whose choice allows only some of the tools, in words that the engine knows; others as they are."""
-    choice = body.get("tool_choice")
-    if not isinstance(choice, dict) or cast("dict[str, Any]", choice).get("type") != "allowed_tools":
+    given = body.get("tool_choice")
+    choice = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
+    if choice.get("type") != "allowed_tools":
         return body
     allowed = cast("dict[str, Any]", choice.get("allowed_tools") or choice)
     names = {name for tool in allowed.get("tools") or () for name in _wanted(tool) or ()}

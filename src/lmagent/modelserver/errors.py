@@ -1,4 +1,7 @@
-"""Errors: how the model server says no. One shape on every route, OpenAI's: `{"error": {message, type, param, code}}`."""
+"""Errors: how the model server says no, in one shape on every route, OpenAI's.
+
+{"error": {"message": "…", "type": "…", "param": null, "code": "…"}}
+"""
 
 from __future__ import annotations
 

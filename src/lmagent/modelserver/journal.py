@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -28,11 +27,10 @@ class Journal:
 
     def add(self, line: str) -> None:
         """Note a line. A follower that does not keep up misses some."""
-        stamped = f"{time.strftime('%H:%M:%S')} {line}"
-        self._lines.append(stamped)
+        self._lines.append(line)
         for follower in tuple(self._followers):
             try:
-                follower.send_nowait(stamped)
+                follower.send_nowait(line)
             except (anyio.WouldBlock, anyio.BrokenResourceError):
                 continue
 

@@ -64,6 +64,7 @@ class Relay:
         self._metrics = metrics
         self._keep_alive = keep_alive
         self._exchanges: set[Exchange] = set()
+        self._over = anyio.Event()
 
     def name_of(self, asked: Asked) -> str:
         """The model that a request is for: the one that it names, the only one loaded, or the only one there is.
@@ -103,6 +104,7 @@ class Relay:
                 group.cancel_scope.cancel()
         finally:
             self._exchanges.discard(exchange)
+            self._over.set()
             status = 499 if exchange.work.cancelled_caught and exchange.why is None else reply.status
             status = 500 if reply.failed and status == 200 else status
             self._metrics.request(asked.model, asked.route, status, time.monotonic() - started)
@@ -112,10 +114,11 @@ class Relay:
         for exchange in self._exchanges:
             exchange.end(why)
 
-    @property
-    def active(self) -> int:
-        """Requests that are being served."""
-        return len(self._exchanges)
+    async def idle(self) -> None:
+        """Wait until no request is being served."""
+        while self._exchanges:
+            self._over = anyio.Event()
+            await self._over.wait()
 
     async def aclose(self) -> None:
         """Close the connections to the engines."""
@@ -124,10 +127,12 @@ class Relay:
     async def _answer(self, asked: Asked, reply: Reply) -> None:
         try:
             asked.model = self.name_of(asked)
-            async with _signs_of_life(reply, self._keep_alive, wanted=asked.stream) as signs:
-                async with self._pool.lease(asked.model) as running:
-                    asked.model = running.entry.name
-                    await self._ask(asked, reply, running, signs)
+            async with (
+                _signs_of_life(reply, self._keep_alive, wanted=asked.stream) as signs,
+                self._pool.lease(asked.model) as running,
+            ):
+                asked.model = running.entry.name
+                await self._ask(asked, reply, running, signs)
         except LmagentError as error:
             await reply.fail(error)
         except Exception as error:  # noqa: BLE001 (a surface: whatever it is, the client is told and not a traceback)
@@ -266,8 +271,10 @@ async def _watch(receive: Receive, exchange: Exchange) -> None:
 
 async def _watch_reading(reply: Reply, exchange: Exchange) -> None:
     """Stop the work when its client has stopped reading: it would hold the model for ever."""
-    while not reply.stalled(STALLED):
+    while True:
         await anyio.sleep(STALLED / 10)
+        if reply.stalled(STALLED):
+            break
     exchange.end()
 
 

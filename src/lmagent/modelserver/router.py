@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+import time
+from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -84,7 +85,7 @@ class Router:
         self.metrics = meter.Metrics()
         self.journal = Journal()
         self.relay = Relay(pool, self.metrics, keep_alive=keep_alive)
-        self.leaving = False
+        self._left = anyio.Event()
         self._catalogue = catalogue
         self._pool = pool
         passed = [Route(path, _Passed(self, *to), methods=["POST"]) for path, to in ROUTES.items()]
@@ -108,8 +109,17 @@ class Router:
         self._app = Starlette(routes=[*passed, *own], exception_handlers=handlers)
         self.app = Guard(self._app, rules or Rules())
 
+    @property
+    def leaving(self) -> bool:
+        """Whether it is being stopped."""
+        return self._left.is_set()
+
+    async def left(self) -> None:
+        """Wait until it is being stopped."""
+        await self._left.wait()
+
     @contextlib.asynccontextmanager
-    async def running(self) -> AsyncIterator[Router]:
+    async def running(self) -> AsyncGenerator[Router]:
         """Notes what the pool tells, while the block runs; then closes the connections."""
         async with anyio.create_task_group() as group:
             group.start_soon(self._listen)
@@ -122,11 +132,10 @@ class Router:
 
     async def farewell(self, seconds: float) -> None:
         """Take nothing new; give what runs so long to end, then end it and tell the clients."""
-        self.leaving = True
-        self.journal.add("stopping")
+        self._left.set()
+        self.journal.add(time.strftime("%Y-%m-%dT%H:%M:%SZ stopping", time.gmtime()))
         with anyio.move_on_after(seconds):
-            while self.relay.active:
-                await anyio.sleep(0.05)
+            await self.relay.idle()
         self.relay.end_all(LEAVING)
 
     def log(self, name: str) -> Any:
@@ -234,8 +243,7 @@ class _Logs:
         await reply.end()
 
     async def _until_leaving(self, scope: anyio.CancelScope) -> None:
-        while not self._router.leaving:
-            await anyio.sleep(0.2)
+        await self._router.left()
         scope.cancel()
 
 

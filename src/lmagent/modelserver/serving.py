@@ -7,7 +7,7 @@ import signal
 import socket
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import uvicorn
@@ -79,7 +79,7 @@ class _Protocol(H11Protocol):
         self.transport.close()
 
     def _give_up(self) -> None:
-        if self.cycle is None:
+        if cast("object", self.cycle) is None:
             self.transport.close()
 
 
@@ -138,7 +138,11 @@ async def serve(
 def ignore_repeated_signals() -> None:
     """uvicorn raises a signal once more behind a shutdown that went well; that must not end us with an error."""
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: None)
+        signal.signal(number, _nothing)
+
+
+def _nothing(number: int, frame: object) -> None:
+    """Takes a signal and does nothing."""
 
 
 def listen(bind: str, port: int) -> socket.socket:

@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable
-from typing import Any
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from typing import Any, cast
 
 import anyio
 import httpcore
@@ -204,7 +204,8 @@ class Answer(Struct, frozen=True):
         Raises:
             BrokenOff: it ended before its end.
         """
-        wire = self.raw.extensions.get("network_stream")
+        extensions = cast("Mapping[str, Any]", self.raw.extensions)
+        wire = extensions.get("network_stream")
         return _taken(wire) if self.chunked and isinstance(wire, Wire) else _plain(self.raw)
 
     async def aclose(self) -> None:

@@ -1,0 +1,58 @@
+"""Opening: the model server's parts, put together. The only place that does."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+
+from msgspec.structs import replace
+
+from lmagent.core.ports import Clock
+from lmagent.modelserver.guard import Rules
+from lmagent.modelserver.library import Library
+from lmagent.modelserver.pool import PoolOptions, open_pool
+from lmagent.modelserver.process import Processes
+from lmagent.modelserver.router import Router
+from lmagent.modelserver.serving import GRACE, ServerSettings
+from lmagent.modelserver.spec import Catalogue, ModelEntry, ModelSettings
+
+
+@asynccontextmanager
+async def open_server(settings: ServerSettings, clock: Clock) -> AsyncGenerator[Router]:
+    """The router with its models and workers, while the block runs. Behind it no worker is left.
+
+    Args:
+        settings: how it is run.
+        clock: time.
+    """
+    models = settings.models_dir or settings.folder.parent / "models"
+    catalogue: Catalogue = Library(models, os.environ)
+    if settings.ttl is not None:
+        catalogue = _Timed(catalogue, settings.ttl)
+    workers = Processes(settings.folder / "logs", clock)
+    options = PoolOptions(settings.memory, close_grace=GRACE)
+    rules = Rules(settings.bind, settings.key, settings.cors, settings.origins)
+    async with open_pool(catalogue, workers, clock, options) as pool:
+        yield Router(catalogue, pool, rules)
+
+
+class _Timed:
+    """A catalogue whose models are unloaded after another time, unless their own settings say when."""
+
+    def __init__(self, catalogue: Catalogue, ttl: float) -> None:
+        self._catalogue = catalogue
+        self._ttl = ttl
+
+    def entries(self) -> Sequence[ModelEntry]:
+        """See `spec.Catalogue`."""
+        return [self._timed(entry) for entry in self._catalogue.entries()]
+
+    def find(self, name: str) -> ModelEntry:
+        """See `spec.Catalogue`."""
+        return self._timed(self._catalogue.find(name))
+
+    def _timed(self, entry: ModelEntry) -> ModelEntry:
+        if entry.settings.ttl != ModelSettings().ttl:
+            return entry
+        return replace(entry, settings=replace(entry.settings, ttl=self._ttl))
