@@ -64,6 +64,7 @@ class Found(Struct, kw_only=True):
         cut: the name of a call that the text ends inside of; empty if that is unknown, None if none was cut.
         header: it is markup before text, not a call: nothing about what follows is decided.
         last: nothing after it counts (an invented result and what was built on it).
+        code: any text would be the arguments of its call, so it only counts where it cannot be a mention.
     """
 
     end: int
@@ -71,6 +72,7 @@ class Found(Struct, kw_only=True):
     cut: str | None = None
     header: bool = False
     last: bool = False
+    code: bool = False
 
     @property
     def calls(self) -> list[Call]:

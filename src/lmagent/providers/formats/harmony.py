@@ -18,6 +18,8 @@ _HEAD = re.compile(
 _TO = re.compile(r"to=([\w.:-]+)")
 _ENDS = ("<|call|>", "<|end|>", "<|return|>", "<|start|>", "<|channel|>")
 _CLOSES = ("<|call|>", "<|end|>", "<|return|>")
+_THOUGHT_END = re.compile(r"<\|(?:end|start|return)\|>|(?:^|(?<=[\n.!?]))<\|channel\|>")
+"""What ends a thought: a channel only where no sentence goes on around it."""
 _START = re.compile(r"<\|start\|>assistant\s*\Z")
 _UNFINISHED = re.compile(r"[^\n]{0,400}\Z")
 
@@ -30,9 +32,10 @@ def _read(source: Source, at: int, opener: str) -> Found | None:
             return Found(end=source.end, cut=unprefixed(named[1]))
         return Found(end=source.end, header=True) if source.match(_START, begin) else None
     if head["channel"] == "analysis":
-        end, word = source.first(_ENDS, head.end())
+        end = source.search(_THOUGHT_END, head.end())
+        end = end if end >= 0 else source.text.find("<|call|>", head.end())
         end = end if end >= 0 else source.end
-        behind = end + (len(word) if word in _CLOSES else 0)
+        behind = end + len(source.starts(end, *_CLOSES) if end < source.end else "")
         return Found(end=behind, items=[Say(source.text[head.end() : end], thought=True)], header=True)
     to = _TO.search(head["before"] + " " + head["behind"])
     if to is None:

@@ -6,7 +6,7 @@ Bare JSON and bare lists of calls, which both also write, are in `bare`. Source:
 import re
 
 from lmagent.providers.formats import jsoncalls, pycalls
-from lmagent.providers.formats.base import Call, Found, Source
+from lmagent.providers.formats.base import Call, Found, More, Source
 from lmagent.providers.formats.base import Format as _Format
 from lmagent.providers.formats.pycalls import NotACall
 
@@ -47,7 +47,13 @@ def _python(source: Source, at: int) -> Found | None:
 
 
 def code_call(source: Source, at: int, closers: tuple[str, ...], format: str) -> Found | None:
-    """Code for the tool that runs code, up to one of `closers` or the end."""
+    """Code for the tool that runs code, up to one of `closers` or the end.
+
+    Raises:
+        More: the text is not complete: what was said about tokens before decides, too.
+    """
+    if not source.final:
+        raise More
     place, word = source.first(closers, at)
     end = place if place >= 0 else source.end
     code = _FENCE.sub("", source.text[at:end].strip())
@@ -55,7 +61,7 @@ def code_call(source: Source, at: int, closers: tuple[str, ...], format: str) ->
         return None
     name = next((each for each in _RUNNERS if source.tools.known(each)), "python")
     call = Call(name=name, arguments={source.tools.main(name) or "code": code}, raw=code, format=format)
-    return Found(end=end + len(word), items=[call])
+    return Found(end=end + len(word), items=[call], code=True)
 
 
 FORMATS = (

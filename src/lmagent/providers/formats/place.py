@@ -73,6 +73,10 @@ class Place:
         goes_on = below[0].islower() and (above[-1] in ":," or not Place.ended(above))
         return goes_on or bool(_EXAMPLE.search(above))
 
+    def talks_of_tokens(self) -> bool:
+        """Whether the text above announces an example, or names special tokens itself."""
+        return "<|" in self._above or bool(_EXAMPLE.search(self._above.rstrip().rpartition("\n")[2][-200:]))
+
     def _text_at(self, at: int) -> str:
         from lmagent.providers.formats.markup import INSIDE
 
@@ -103,8 +107,10 @@ def belongs(place: Place, found: Found, tools: Toolset, *, special: bool) -> boo
     behind = place.behind() if found.cut is None else ""
     if before and _CUE.search(before):
         return False
+    if found.code:
+        return (not before or place.before[-1] in ".!?。！？") and not behind and not place.talks_of_tokens()
     if special:
-        return not (before and behind and joined and _GOES_ON.match(behind))
+        return not (before and behind) and (found.cut is not None or not place.as_example())
     if behind and (before or _GOES_ON.match(behind)):
         return False
     if joined:

@@ -264,7 +264,8 @@ class Scanner(Thinking):
         else:
             self._spent += found.end - self._at
             self._doubt = self._doubt or any(call.spills for call in found.calls)
-            self._say(found.end)
+            line = self._text.find("\n", end) if found.code and place.before.strip() else -1
+            self._say(line if line >= 0 else found.end)
 
     def _wraps(self, end: int) -> bool:
         """Whether a call of another format stands directly behind an opener."""
