@@ -55,6 +55,9 @@ class MemoryWorker:
         await self._gone.wait()
         return self._end
 
+    def alive(self) -> bool:
+        return not self._gone.is_set()
+
     def memory(self, *, awake: bool = True) -> int:
         return 0 if self._gone.is_set() else self.taken
 

@@ -127,8 +127,10 @@ class _Plan:
 
     def grant(self, name: str) -> None:
         """Let everyone run who waits for a model."""
-        self._served.add(name)
-        self.grants += [want.ticket for want in self._queue if want.name == name]
+        tickets = [want.ticket for want in self._queue if want.name == name]
+        if tickets:
+            self._served.add(name)
+            self.grants += tickets
 
     def consider(self, want: Want) -> None:
         """Do what can be done for one request; those before it in the queue were considered."""

@@ -88,6 +88,10 @@ class Worker(Protocol):
         """Wait until the process is gone; says why it went, as far as that can be told."""
         ...
 
+    def alive(self) -> bool:
+        """Whether its process is there; asked before it is given away."""
+        ...
+
     def memory(self, *, awake: bool = True) -> int:
         """Bytes that it takes now; without those of the graphics card while it sleeps."""
         ...
@@ -211,6 +215,10 @@ class ProcessWorker:
             return from_status(status)
         said = from_log(self._log.tail()[-_LAST_LINES:]) if status else None
         return replace(said, text=f"{from_status(status).text}: {said.text}") if said else from_status(status)
+
+    def alive(self) -> bool:
+        """See `Worker`."""
+        return self._popen.poll() is None
 
     def memory(self, *, awake: bool = True) -> int:
         """See `Worker`."""

@@ -47,6 +47,11 @@ class Run:
         self.ended = anyio.Event()
 
     @property
+    def dead(self) -> bool:
+        """Whether its process died, also where nobody has taken notice yet."""
+        return self.worker is not None and not self.worker.alive()
+
+    @property
     def stopping(self) -> bool:
         """Whether it is on its way out."""
         return self.phase == "stopping"
@@ -81,7 +86,7 @@ class Run:
 
     def shown(self) -> Resident:
         """It, as decisions see it."""
-        closed = self.leaving and self.phase in ("ready", "sleeping") and not self.fresh
+        closed = self.phase in ("ready", "sleeping") and (self.dead or (self.leaving and not self.fresh))
         phase: Phase = "stopping" if closed else self.phase
         return Resident(
             self.entry.name, phase, self.memory, max(self.memory, self.awake_memory), self.active, self.used, self.fresh
