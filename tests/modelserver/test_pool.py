@@ -176,6 +176,21 @@ def test_a_crash_fails_its_own_requests_and_the_next_one_waits_for_the_restart()
     run(main)
 
 
+def test_a_worker_that_just_died_is_not_given_away():
+    async def main() -> None:
+        async with memory_pool(entry("a")) as (pool, workers, clock):
+            await pool.load("a")
+            async with anyio.create_task_group() as tasks:
+                workers.started[0].crash()  # and nobody has taken notice yet
+                tasks.start_soon(pool.load, "a")
+                await settled()
+                await clock.advance(2)
+            assert workers.names == ["a", "a"]
+            assert status(pool, "a").state == "ready"
+
+    run(main)
+
+
 async def crash_once(pool, workers, clock) -> None:
     async with anyio.create_task_group() as tasks:
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -206,8 +207,11 @@ def test_the_pool_loads_it_wakes_it_and_survives_its_death(tiny, tmp_path):
                 assert (await anyio.to_thread.run_sync(ask, running))[0] == 200
                 assert pool.statuses()[1].state == "ready"
             pid = pool.statuses()[1].pid
-            os.kill(pid, 11)
-            until(lambda: not alive(pid))  # the loop stands still here: nobody could take notice of it
+            events = pool.events()
+            os.kill(pid, signal.SIGSEGV)
+            while "crashed" not in await anext(events):
+                pass
+            assert not alive(pid)
             async with pool.lease("good") as running:
                 assert (await anyio.to_thread.run_sync(ask, running))[0] == 200
             assert pool.statuses()[1].crashes == 1
