@@ -204,7 +204,7 @@ class Answer(Struct, frozen=True):
         Raises:
             BrokenOff: it ended before its end.
         """
-        extensions = cast("Mapping[str, Any]", self.raw.extensions)
+        extensions = cast("Mapping[str, Any]", self.raw.extensions)  # pyright: ignore[reportUnknownMemberType]
         wire = extensions.get("network_stream")
         return _taken(wire) if self.chunked and isinstance(wire, Wire) else _plain(self.raw)
 
