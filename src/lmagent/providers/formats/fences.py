@@ -12,6 +12,7 @@ from lmagent.providers.formats import fenced
 from lmagent.providers.formats.base import Found, More, Source
 from lmagent.providers.formats.markup import BY_OPENER, HERE, INSIDE, LINES, native, native_soon, quiet
 
+_ITEM = re.compile(r" {0,3}(?:[-*+•]|\d{1,3}[.)])[ \t]+(?P<marks>`{3,}|~{3,})[^`\n]*\Z")
 _OPEN = re.compile(r"(?P<marks>`{3,}|~{3,})[ \t]*(?P<info>[^\n`]*)(?:\n|\Z)")
 
 
@@ -26,9 +27,15 @@ def opening(source: Source, at: int) -> re.Match[str] | None:
     return _OPEN.match(source.text, at)
 
 
-def closing(marks: str) -> re.Pattern[str]:
+def closing(marks: str, indent: str = "[ ]{0,3}") -> re.Pattern[str]:
     """The line that closes a fence which these marks opened."""
-    return re.compile(rf"(?m)^[ ]{{0,3}}{re.escape(marks[0])}{{{min(len(marks), 1000)},}}[ \t]*(?=\n|\Z)")
+    return re.compile(rf"(?m)^{indent}{re.escape(marks[0])}{{{min(len(marks), 1000)},}}[ \t]*(?=\n|\Z)")
+
+
+def in_item(line: str) -> re.Pattern[str] | None:
+    """The line that closes the fence which begins an item of a list; None if none does."""
+    found = _ITEM.match(line)
+    return closing(found["marks"], r"[ \t]*") if found else None
 
 
 def read(source: Source, head: re.Match[str], *, called: bool) -> Found | None:

@@ -16,7 +16,10 @@ FORMATS = (
         quiet=("</tool_call>",),
     ),
     Format(name="hermes", openers=("<tool_call>",), read=pycalls.between("hermes", ("</tool_call>",))),
-    Format(name="hermes", openers=("<tools>",), read=jsoncalls.between("hermes", ("</tools>",), _NEXT)),
+    # Also the tag around the list of tools in the prompt, which models repeat: only what can be nothing but a call.
+    Format(
+        name="hermes", openers=("<tools>",), read=jsoncalls.between("hermes", ("</tools>",), _NEXT, jsoncalls.anchored)
+    ),
     Format(name="hermes", openers=("<toolcall>",), read=jsoncalls.between("hermes", ("</toolcall>",), _NEXT)),
     Format(name="hermes", openers=("<tool_use>",), read=jsoncalls.between("hermes", ("</tool_use>",), _NEXT)),
     Format(name="hermes", openers=("<tool>",), read=jsoncalls.between("hermes", ("</tool>",), _NEXT)),

@@ -292,13 +292,14 @@ def _leftovers(source: Source, at: int) -> int:
     return source.skip(at) if at >= source.end else at
 
 
-def between(name: str, closers: tuple[str, ...], stops: tuple[str, ...] = ()) -> Read:
+def between(name: str, closers: tuple[str, ...], stops: tuple[str, ...] = (), shape: Shape = shaped) -> Read:
     """A format's `read` for JSON calls that begin right behind the opener and end with one of `closers`.
 
     Args:
         name: the format's name.
         closers: markup that ends it; it may be missing.
         stops: markup that cannot stand inside it either: the next call's opener.
+        shape: what a value stands for.
     """
 
     def read(source: Source, at: int, opener: str) -> Found | None:
@@ -309,7 +310,7 @@ def between(name: str, closers: tuple[str, ...], stops: tuple[str, ...] = ()) ->
             at = source.skip(fence.end())
         if source.text[at : at + 1] not in ("{", "["):
             return None
-        found, _ = read_values(source, at, (*closers, *stops, opener), name)
+        found, _ = read_values(source, at, (*closers, *stops, opener), name, shape)
         return closed(source, found, closers) if found else None
 
     return read

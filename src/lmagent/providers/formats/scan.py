@@ -188,8 +188,15 @@ class Scanner(Thinking):
             self._say(closing.start())
             self._close_thought(closing.end())
             return
-        self._say(found.end())
-        self._fresh = False
+        end = found.end()
+        for opened in INSIDE.finditer(self._text, found.start(), found.end()):
+            # Markup that is opened here and closed below belongs to the quotation, with all that stands between.
+            inner = native(self._source, opened[0], opened.end()) if opened[0] in BY_OPENER else None
+            if inner is not None and inner.cut is None and inner.calls and not any(call.fault for call in inner.calls):
+                end = max(end, inner.end)
+        fence = fences.in_item(found[0])
+        self._say(end)
+        self._fence, self._fresh = fence, False
 
     def _stands_alone(self, found: Found) -> bool:
         """Whether calls without markup stand on lines of their own, and not as an example."""

@@ -29,6 +29,10 @@ _PIECE = {mark: re.compile(f"[{re.escape(ends)}\\\\]") for mark, ends in _CLOSIN
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", '"': '"', "'": "'", "\\": "\\", "/": "/"}
 _HOLDERS = ("arguments", "parameters", "args", "params", "input")
 _UNESCAPED = re.compile(r"""["']\{\s*["']\w""")
+_RAW = re.compile(
+    r"""(?P<marks>\"{3}|'{3})(?P<long>(?:[^\\]|\\.)*?)(?P=marks)|(?P<mark>["'])(?P<short>(?:(?!(?P=mark))[^\\\n]|\\.)*)(?P=mark)""",
+    re.DOTALL,
+)
 _HEX = re.compile(r"u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})")
 _WORDS: dict[str, Any] = {"true": True, "false": False, "null": None, "True": True, "False": False, "None": None}
 _strict: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder(strict=False).raw_decode
@@ -145,8 +149,8 @@ class Loose:
             return self._array(at, depth, "]" if mark == "[" else ")")
         if mark in _CLOSING:
             return self.string(at, role)
-        if self._python and self._text[at + 1 : at + 2] in ('"', "'") and mark in "rbfuRBFU":
-            return self.string(at + 1, role)
+        if self._python and self._text[at + 1 : at + 2] in ('"', "'") and mark in "ruRU":
+            return self._raw(at + 1) if mark in "rR" else self.string(at + 1, role)
         return self._bare(at)
 
     def string(self, at: int, role: str = "") -> tuple[str, int]:
@@ -172,6 +176,13 @@ class Loose:
                 out.append(text[at])
                 at += 1
         raise Cut(start)
+
+    def _raw(self, at: int) -> tuple[str, int]:
+        """A string of Python without escapes, from its mark on."""
+        found = _RAW.match(self._text, at)
+        if found is None:
+            raise Cut(at)
+        return found["long"] or found["short"] or "", found.end()
 
     def _inner(self, at: int, start: int, role: str, inner: int) -> int:
         """1 for a quotation mark that can only be text, 0 for an apostrophe: they must come in pairs.
