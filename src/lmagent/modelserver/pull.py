@@ -80,6 +80,7 @@ class Puller:
         if with_mmproj:
             files.append(choice.projectors[0])
         targets = [home / _safe(file.name) for file in files]
+        self._ports.progress.note(_described(choice))
         self._check_space(files, targets)
         fetched = False
         try:
@@ -120,6 +121,13 @@ class Puller:
             except OSError:
                 return
             home = home.parent
+
+
+def _described(choice: Choice) -> str:
+    """What was chosen, and what else there would be."""
+    others = ", ".join(f"{item.quant or item.name} ({gigabytes(item.size)})" for item in choice.others)
+    taken = f"taking {choice.chosen.name} ({gigabytes(choice.chosen.size)})"
+    return f"{taken}; there are also {others}" if others else taken
 
 
 def _size(path: Path) -> int:

@@ -1,0 +1,137 @@
+"""`lmagent models pull|import`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from lmagent.cli.models_text import amount
+from lmagent.tools.sanitize import one_line
+
+if TYPE_CHECKING:
+    from lmagent.modelserver.download import Progress
+    from lmagent.modelserver.library import Details, Library
+    from lmagent.modelserver.pull import Pulled
+
+Open = Callable[[Path | None], "Library"]
+
+
+def extend(group: click.Group, open_library: Open) -> None:
+    """Add these commands to the group `models`."""
+
+    @group.command()
+    @click.argument("name")
+    @click.option("--with-mmproj", is_flag=True, help="Fetch the projector too, with which the model sees images.")
+    @click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
+    @click.option("--json", "as_json", is_flag=True, help="The result as JSON; shows no progress.")
+    @click.pass_context
+    def pull(ctx: click.Context, name: str, with_mmproj: bool, quiet: bool, as_json: bool) -> int:
+        """Fetch a model of Hugging Face: OWNER/REPO, OWNER/REPO:QUANT, an address, or a short name.
+
+        Without QUANT the best one of about four bits is taken. A pull that was stopped goes on where it stopped.
+        """
+        return _pull(open_library(ctx.obj), name, with_mmproj=with_mmproj, quiet=quiet, as_json=as_json)
+
+    @group.command("import")
+    @click.argument("path", type=click.Path(path_type=Path))
+    @click.option("--link", "way", flag_value="link", help="Leave the file where it is, and link to it.")
+    @click.option("--copy", "way", flag_value="copy", help="Copy the file (this is what is done without an option).")
+    @click.option("--move", "way", flag_value="move", help="Move the file.")
+    @click.option("--name", default="", help="What it is to be called; the file's name without it.")
+    @click.option("--json", "as_json", is_flag=True, help="The result as JSON.")
+    @click.pass_context
+    def import_(ctx: click.Context, path: Path, way: Any, name: str, as_json: bool) -> int:
+        """Take a GGUF file into the library; of a model in parts, name any."""
+        from lmagent.modelserver.taking import take
+
+        library = open_library(ctx.obj)
+        facts, paths = take(path.absolute(), library.folder, way or "copy", name)
+        if facts.kind in ("projector", "adapter", "other"):
+            row = {"name": "", "kind": facts.kind, "paths": [str(target) for target in paths]}
+            click.echo(
+                msgspec.json.encode(row).decode()
+                if as_json
+                else f"took {paths[0].name}: no model by itself but a file of the kind: {facts.kind}"
+            )
+            return 0
+        details = _at(library, paths[0])
+        if as_json:
+            click.echo(msgspec.json.encode(_row(details, paths)).decode())
+        else:
+            click.echo(f"took {details.entry.name}{_about(details)}")
+        return 0
+
+
+def _pull(library: Library, name: str, *, with_mmproj: bool, quiet: bool, as_json: bool) -> int:
+    import anyio
+
+    from lmagent.cli.models_progress import progress
+
+    shown = progress(quiet=quiet or as_json)
+    try:
+        pulled = anyio.run(_fetch, library.folder, name, with_mmproj, shown)
+    except KeyboardInterrupt:
+        shown.close()
+        click.echo("stopped; what has come is kept, and the same command goes on with it", err=True)
+        return 130
+    finally:
+        shown.close()
+    details = _at(library, pulled.paths[0])
+    if as_json:
+        click.echo(msgspec.json.encode({**_row(details, pulled.paths), "fetched": pulled.fetched}).decode())
+        return 0
+    click.echo(f"{'fetched' if pulled.fetched else 'already there:'} {details.entry.name}{_about(details)}")
+    if pulled.choice.projectors and not with_mmproj:
+        projector = one_line(pulled.choice.projectors[0].name)
+        click.echo(f"- it can see images with {projector}: lmagent models pull {name} --with-mmproj", err=True)
+    return 0
+
+
+async def _fetch(folder: Path, name: str, with_mmproj: bool, shown: Progress) -> Pulled:
+    from lmagent.modelserver.download import Ports
+    from lmagent.modelserver.hub import Hub
+    from lmagent.modelserver.pull import Puller
+    from lmagent.providers.transport import HttpTransport
+
+    transport = HttpTransport()
+    try:
+        return await Puller(Hub(transport, os.environ), folder, Ports(shown)).pull(name, with_mmproj=with_mmproj)
+    finally:
+        await transport.aclose()
+
+
+def _at(library: Library, path: Path) -> Details:
+    """The model whose file this is."""
+    for details in library.all():
+        if details.entry.path == path or (details.facts is not None and path in details.facts.parts):
+            return details
+    # A file that another name of the library leads to as well is listed under that name.
+    return next(details for details in library.all() if os.path.exists(path) and _same(details.entry.path, path))
+
+
+def _same(one: Path, other: Path) -> bool:
+    return os.path.exists(one) and os.path.samefile(one, other)
+
+
+def _row(details: Details, paths: tuple[Path, ...]) -> dict[str, Any]:
+    entry = details.entry
+    return {
+        "name": entry.name,
+        "kind": details.facts.kind if details.facts is not None else "",
+        "paths": [str(path) for path in paths],
+        "size": entry.size,
+        "needed": entry.needed,
+        "broken": entry.broken,
+    }
+
+
+def _about(details: Details) -> str:
+    entry = details.entry
+    if entry.broken:
+        return f", but it cannot be loaded: {one_line(entry.broken, 400)}"
+    return f" ({amount(entry.size)}, needs {amount(entry.needed)} of memory); ask for it by that name"

@@ -1,0 +1,107 @@
+"""Devices: what the engine can compute on. It is asked in a process of its own, which a driver may take down with it.
+
+python -m lmagent.modelserver.devices    prints one line of JSON
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+INSTALL = "pip install 'lmagent[local]'"
+SECONDS = 60.0
+"""How long a driver may take; the first call of some builds compiles."""
+
+
+class Device(Struct, frozen=True):
+    """Something that computes.
+
+    Attributes:
+        name: as the engine calls it (`CPU`, `CUDA0`, `Metal`, `Vulkan0`).
+        description: as its maker does.
+        gpu: whether layers can be put on it.
+        free: bytes of its memory that are free.
+        total: bytes of its memory.
+    """
+
+    name: str
+    description: str = ""
+    gpu: bool = False
+    free: int = 0
+    total: int = 0
+
+
+class EngineReport(Struct, frozen=True):
+    """What the engine says of itself.
+
+    Attributes:
+        version: of the package; empty where it is not installed or does not start.
+        system: the instructions that it uses.
+        devices: what it can compute on.
+        problem: why there is nothing to say.
+        fix: what to do about that.
+    """
+
+    version: str = ""
+    system: str = ""
+    devices: tuple[Device, ...] = ()
+    problem: str = ""
+    fix: str = ""
+
+    @property
+    def gpus(self) -> list[Device]:
+        """Those that layers can be put on."""
+        return [device for device in self.devices if device.gpu]
+
+
+def ask_engine(command: tuple[str, ...] = (sys.executable, "-m", __name__), seconds: float = SECONDS) -> EngineReport:
+    """Ask the engine what it can compute on.
+
+    Args:
+        command: what is run.
+        seconds: how long it may take.
+    """
+    try:
+        run = subprocess.run(command, capture_output=True, timeout=seconds, check=False, stdin=subprocess.DEVNULL)
+    except subprocess.TimeoutExpired:
+        fix = "check the graphics driver (nvidia-smi, rocminfo, vulkaninfo)"
+        return EngineReport(problem=f"the engine did not answer within {seconds:.0f} seconds", fix=fix)
+    except OSError as error:
+        return EngineReport(problem=f"the engine could not be asked: {error}", fix=f"install it again: {INSTALL}")
+    try:
+        return msgspec.json.decode(run.stdout.strip().rpartition(b"\n")[2], type=EngineReport)
+    except ValueError:
+        lines = run.stderr.decode("utf-8", "replace").strip().splitlines()
+        why = f"it ended with status {run.returncode}" + (f": {lines[-1][:300]}" if lines else "")
+        return EngineReport(problem=f"the engine does not start: {why}", fix=f"install it again: {INSTALL}")
+
+
+def report() -> EngineReport:
+    """What the engine of this process says of itself."""
+    try:
+        engine: Any = importlib.import_module("xllamacpp")  # it has no type stubs
+    except ModuleNotFoundError:
+        return EngineReport(problem="the engine is not installed", fix=f"type: {INSTALL}")
+    devices = tuple(_device(info) for info in engine.get_device_info())
+    return EngineReport(str(getattr(engine, "__version__", "")), str(engine.get_system_info()).strip(" |\n"), devices)
+
+
+def _device(info: dict[str, Any]) -> Device:
+    kind = str(getattr(info.get("type"), "name", ""))
+    return Device(
+        name=str(info.get("name", "")),
+        description=str(info.get("description", "")),
+        gpu=kind.endswith(("_GPU", "_IGPU")),
+        free=int(info.get("memory_free", 0)),
+        total=int(info.get("memory_total", 0)),
+    )
+
+
+if __name__ == "__main__":
+    sys.stdout.write("\n" + json.dumps(msgspec.to_builtins(report())) + "\n")
