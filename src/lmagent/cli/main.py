@@ -24,6 +24,7 @@ COMMANDS = {
     "tool": ("lmagent.cli.tools:tool", "List the tools, or call one yourself."),
     "sandbox": ("lmagent.cli.sandbox:sandbox", "Show what the sandbox promises, or run a command in it."),
     "config": ("lmagent.cli.config:config", "Show the configuration and where each value comes from."),
+    "models": ("lmagent.cli.models:models", "Fetch, list, show and remove models, and see what this machine can run."),
     "doctor": ("lmagent.cli.doctor:doctor", "Check server, model, workspace and tools; each fault with its fix."),
     "server": ("lmagent.cli.server:server", "Run models on this machine, behind OpenAI's API."),
     "daemon": ("lmagent.cli.server:daemon", "The model server by an older name: up, down, status."),
