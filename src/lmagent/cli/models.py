@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from lmagent.cli import models_advice, models_fetch
+from lmagent.cli import models_advice, models_fetch, models_running
 from lmagent.cli.models_text import amount, json_row, rows
 from lmagent.cli.options import workspace_option
 from lmagent.tools.sanitize import one_line, visible
@@ -170,3 +170,4 @@ def rm(ctx: click.Context, names: tuple[str, ...], yes: bool, as_json: bool) -> 
 
 models_fetch.extend(models, open_library)
 models_advice.extend(models, open_library)
+models_running.extend(models)
