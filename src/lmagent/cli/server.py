@@ -107,7 +107,7 @@ def _run(folder: Path, *, as_json: bool, **given: Any) -> int:
     from lmagent.app.clock import SystemClock
     from lmagent.modelserver import daemon
     from lmagent.modelserver.opening import open_server
-    from lmagent.modelserver.serving import ServerSettings, ignore_repeated_signals, listen, serve
+    from lmagent.modelserver.serving import ServerSettings, Signals, listen, serve
 
     gc.enable()
     with daemon.holding(folder):
@@ -132,9 +132,9 @@ def _run(folder: Path, *, as_json: bool, **given: Any) -> int:
                 _say_where(state, folder, as_json=as_json)
                 if made:
                     click.echo(f"a new API key was made: {key}", err=True)
-                await serve(router, listener)
+                await serve(router, listener, started=signals.end)
 
-        ignore_repeated_signals()
+        signals = Signals()
         try:
             anyio.run(main)
         finally:

@@ -152,7 +152,7 @@ def start_detached(folder: Path, arguments: Sequence[str], env: Mapping[str, str
     """
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     log = folder / "server.log"
-    with log.open("wb") as output:
+    with os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as output:
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "lmagent", "server", "start", "--foreground", *arguments],
             stdin=subprocess.DEVNULL,

@@ -135,14 +135,25 @@ async def serve(
         await server.serve(sockets=[listener])
 
 
-def ignore_repeated_signals() -> None:
-    """uvicorn raises a signal once more behind a shutdown that went well; that must not end us with an error."""
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _nothing)
+class Signals:
+    """SIGTERM and SIGINT outside of uvicorn's own watch: before it looks, and once more when it is done, for it raises
+    the signal again behind a shutdown that went well, and that must not end us with an error."""
 
+    def __init__(self) -> None:
+        self._server: Serving | None = None
+        self._came = False
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._note)
 
-def _nothing(number: int, frame: object) -> None:
-    """Takes a signal and does nothing."""
+    def end(self, server: Serving) -> None:
+        """Have this server ended by a signal, also by one that came already."""
+        self._server = server
+        server.should_exit = self._came
+
+    def _note(self, number: int, frame: object) -> None:
+        self._came = True
+        if self._server is not None:
+            self._server.should_exit = True
 
 
 def listen(bind: str, port: int) -> socket.socket:
