@@ -169,6 +169,15 @@ def test_files_that_settings_name_count_from_where_the_settings_lie(folder, libr
     assert library.find("m").settings.template == str(folder / "sub/t.jinja")
 
 
+def test_a_file_that_settings_name_may_come_later(folder, library):
+    chat_file(folder / "m.gguf")
+    (folder / "m.toml").write_text('template = "elsewhere/t.jinja"\n')
+    assert library.find("m").broken
+    (folder / "elsewhere").mkdir()
+    (folder / "elsewhere/t.jinja").write_text("{{ messages }}")
+    assert library.find("m").broken == ""
+
+
 def test_a_draft_model_is_found_and_its_memory_counted(folder, library):
     chat_file(folder / "big.gguf")
     chat_file(folder / "Small-Q8_0.gguf")

@@ -31,6 +31,8 @@ ATTEMPTS = 5
 """Tries in a row in which no byte comes; every byte that comes begins them anew."""
 LONGEST_PAUSE = 60.0
 BLOCK = 1 << 20
+SLICE = 64
+"""Blocks that are hashed in one go."""
 
 _FULL = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
 
@@ -162,14 +164,19 @@ class Download:
             self._ports.progress.note(
                 f"going on with {self._part.name}: {gigabytes(size)} of {gigabytes(self._file.size)} are there"
             )
-            await to_thread.run_sync(self._hash_part)
-        self._have = size
-        os.lseek(self._fd, size, os.SEEK_SET)
-
-    def _hash_part(self) -> None:
         os.lseek(self._fd, 0, os.SEEK_SET)
-        while block := os.read(self._fd, BLOCK):
+        while await to_thread.run_sync(self._hash_some):
+            pass  # in slices, so that an interrupt need not wait for all of it
+        self._have = os.lseek(self._fd, 0, os.SEEK_CUR)
+
+    def _hash_some(self) -> bool:
+        """Hash what follows of the part; False at its end."""
+        for _ in range(SLICE):
+            block = os.read(self._fd, BLOCK)
             self._hash.update(block)
+            if not block:
+                return False
+        return True
 
     def _restart(self) -> None:
         os.ftruncate(self._fd, 0)

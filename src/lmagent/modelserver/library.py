@@ -18,7 +18,7 @@ from lmagent.modelserver import names
 from lmagent.modelserver.checkpoint import checkpoint
 from lmagent.modelserver.facts import ModelFacts
 from lmagent.modelserver.memory import context_of, needed_bytes
-from lmagent.modelserver.scan import Found, Scanner, Stamp, look
+from lmagent.modelserver.scan import Found, Scanner, Stamp, look, stamp
 from lmagent.modelserver.sheet import Sheet, read_sheet
 from lmagent.modelserver.spec import ModelEntry, ModelServerError
 
@@ -67,6 +67,7 @@ class Library:
         self._scanner = Scanner()
         self._lock = threading.Lock()
         self._stamps: tuple[Stamp, ...] | None = None
+        self._named: tuple[Path, ...] = ()  # files that settings name, and that may come or go
         self._details: tuple[Details, ...] = ()
         self._companions: tuple[Companion, ...] = ()
 
@@ -91,9 +92,9 @@ class Library:
         """All models, by name."""
         with self._lock:
             seen = look(self.folder, self._env)
-            if seen.stamps != self._stamps:
+            if (*seen.stamps, *map(stamp, self._named)) != self._stamps:
                 self._build(self._scanner.models(self.folder, seen), seen.library)
-                self._stamps = seen.stamps
+                self._stamps = (*seen.stamps, *map(stamp, self._named))
             return self._details
 
     def companions(self) -> Sequence[Companion]:
@@ -116,6 +117,8 @@ class Library:
         made += [Details(entry) for entry in self._extra if entry.name not in taken]
         self._details = tuple(sorted(_with_drafts(made), key=lambda details: details.entry.name))
         self._companions = tuple(companions)
+        settings = [details.entry.settings for details in made]
+        self._named = tuple(Path(name) for each in settings for name in (each.template, each.mmproj) if name)
 
     def _upstream(self, path: Path, taken: set[str]) -> Details:
         """A settings file to which there is no model here: one on another server, or a mistake."""

@@ -77,7 +77,7 @@ def look(folder: Path, env: Mapping[str, str]) -> Snapshot:
     watched = [*library, *(file for _, files in studios for file in files)]
     if ollama is not None:
         watched += [ollama / "blobs", *walk(ollama / "manifests")]
-    return Snapshot(tuple(sorted(map(_stamp, watched))), library, studios, ollama)
+    return Snapshot(tuple(sorted(map(stamp, watched))), library, studios, ollama)
 
 
 def _relevant(files: Iterable[Path]) -> tuple[Path, ...]:
@@ -85,7 +85,8 @@ def _relevant(files: Iterable[Path]) -> tuple[Path, ...]:
     return tuple(sorted(file for file in files if file.name.lower().endswith(wanted) and not file.name.startswith(".")))
 
 
-def _stamp(path: Path) -> Stamp:
+def stamp(path: Path) -> Stamp:
+    """A file as it is now; of -1 bytes where there is none."""
     try:
         status = os.stat(path)
     except OSError:
@@ -143,7 +144,7 @@ class Scanner:
             parts = parts_of(file)
         except (OSError, ModelServerError):
             parts = (file,)
-        key = (_stamp(file), *map(_stamp, parts))
+        key = (stamp(file), *map(stamp, parts))
         known = before.get(key) or self._known.get(key)
         if known is None or isinstance(known, ModelServerError):
             try:

@@ -21,6 +21,7 @@ class Suggestion(Struct, frozen=True):
         download: size of the download in units of 10**9 bytes.
         memory: GiB of memory that it takes.
         text: what it is good for.
+        tools: whether it is good at calling tools, which an agent does all the time.
     """
 
     name: str
@@ -29,19 +30,28 @@ class Suggestion(Struct, frozen=True):
     download: float
     memory: float
     text: str
+    tools: bool = True
 
 
 SUGGESTIONS: tuple[Suggestion, ...] = (
-    Suggestion("qwen3-0.6b", "Qwen/Qwen3-0.6B-GGUF", "Q8_0", 0.7, 3, "for trying things out; too small for real tasks"),
+    Suggestion(
+        "qwen3-0.6b", "Qwen/Qwen3-0.6B-GGUF", "Q8_0", 0.7, 3, "for trying things out; too small for real tasks", False
+    ),
     Suggestion("qwen3-1.7b", "Qwen/Qwen3-1.7B-GGUF", "Q8_0", 1.9, 4, "calls single tools; small machines"),
     Suggestion(
-        "gemma-3-4b", "ggml-org/gemma-3-4b-it-GGUF", "Q4_K_M", 2.5, 6, "writes well, sees images; weak at tools"
+        "gemma-3-4b", "ggml-org/gemma-3-4b-it-GGUF", "Q4_K_M", 2.5, 6, "writes well, sees images; weak at tools", False
     ),
     Suggestion("qwen3-4b", "Qwen/Qwen3-4B-GGUF", "Q4_K_M", 2.5, 6, "the smallest for short chains of tool calls"),
     Suggestion("qwen3-8b", "Qwen/Qwen3-8B-GGUF", "Q4_K_M", 5.1, 8, "good all-rounder with tools for 16 GB machines"),
     Suggestion("qwen3-14b", "Qwen/Qwen3-14B-GGUF", "Q4_K_M", 9.1, 12, "steadier than 8b; slow without a graphics card"),
     Suggestion(
-        "gemma-3-12b", "ggml-org/gemma-3-12b-it-GGUF", "Q4_K_M", 7.4, 14, "writes well in many languages, sees images"
+        "gemma-3-12b",
+        "ggml-org/gemma-3-12b-it-GGUF",
+        "Q4_K_M",
+        7.4,
+        14,
+        "writes well in many languages, sees images; weak at tools",
+        False,
     ),
     Suggestion("gpt-oss-20b", "ggml-org/gpt-oss-20b-GGUF", "MXFP4", 12.2, 14, "fast (3.6B active), strong at tools"),
     Suggestion(
@@ -63,5 +73,6 @@ NOTE = "These are suggestions by size, from what their makers publish; they were
 
 
 def fitting(free: int) -> Sequence[Suggestion]:
-    """The suggestions that fit into so many bytes, the largest first."""
-    return sorted((item for item in SUGGESTIONS if item.memory * (1 << 30) <= free), key=lambda item: -item.memory)
+    """The suggestions that fit into so many bytes: those good at tools before the others, the largest first."""
+    there = [item for item in SUGGESTIONS if item.memory * (1 << 30) <= free]
+    return sorted(there, key=lambda item: (not item.tools, -item.memory))
