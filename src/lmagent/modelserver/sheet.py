@@ -105,8 +105,8 @@ def allowed(key: str) -> str:
     if kind is str:
         return "a text in quotes"
     noun = "a whole number" if kind is int else "a number of seconds"
-    bounds = f"{noun} from {_LOWEST[key]:g}"
-    return f"{bounds} to {_HIGHEST[key]:g}" if key in _HIGHEST else bounds
+    bounds = f"{noun} from {int(_LOWEST[key])}"
+    return f"{bounds} to {int(_HIGHEST[key])}" if key in _HIGHEST else bounds
 
 
 def _check(path: Path, text: str, key: str, value: Any) -> None:
