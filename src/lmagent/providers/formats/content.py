@@ -28,6 +28,11 @@ class Content:
         """Whether nothing is shown yet."""
         return not self._pieces
 
+    @property
+    def gapped(self) -> bool:
+        """Whether something was taken out directly before this place."""
+        return self._gap
+
     def add(self, text: str) -> None:
         """Take text."""
         if self._gap:

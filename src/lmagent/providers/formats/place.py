@@ -65,6 +65,10 @@ class Place:
         """Whether it begins or ends the line."""
         return not self.before.strip() or not self.behind()
 
+    def goes_on(self) -> bool:
+        """Whether a sentence goes on behind it."""
+        return bool(_GOES_ON.match(self.behind()))
+
     def as_example(self) -> bool:
         """Whether it is shown as an example: announced above, and more text, or the sentence, goes on below."""
         below = self._text_at(self._source.skip(self.end))

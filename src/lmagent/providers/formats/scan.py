@@ -229,10 +229,29 @@ class Scanner(Thinking):
         elif word in RESULTS and self.calls:
             close = self._source.find(RESULTS[word], end)
             self._drop(close + len(RESULTS[word]) if close >= 0 else len(self._text))
-        elif word in QUIET and self._place(self._at, end).at_an_edge():
+        elif word in QUIET and self._says_nothing(word, end):
             self._drop(end)
         else:
             self._say(end)
+
+    def _says_nothing(self, word: str, end: int) -> bool:
+        """Whether a token is left over: alone in its line, beside other markup, or at either end of the reply."""
+        place = self._place(self._at, end)
+        before, behind = place.before.strip(), place.behind()
+        if (before and behind) or (word == "</s>" and "<s>" in before):
+            return False
+        if self.content.gapped or not (before or behind):
+            return True
+        at = self._source.skip(end)
+        if at >= len(self._text):
+            return True
+        if not before and self.content.empty:
+            return not place.goes_on()
+        if not self._source.final and growing(self._text, at):
+            raise More
+        following = INSIDE.match(self._text, at)
+        joined = "\n" in self._text[end:at] and not Place.ended(before)
+        return following is not None and following[0][0] != "`" and not joined
 
     def _code(self, marks: str) -> None:
         """Inline code: what stands between two equal runs of marks in a line is text."""
