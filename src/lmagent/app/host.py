@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from lmagent.providers.cassette import ReplayTransport
 
 
-WARMED = ("lmstudio", "ollama", "llamacpp", "vllm")
+WARMED = ("lmagent", "lmstudio", "ollama", "llamacpp", "vllm")
 """Servers that are known to keep what they have read."""
 
 

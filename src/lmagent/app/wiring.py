@@ -41,6 +41,7 @@ from lmagent.tools.registry import builtin_tools
 from lmagent.tools.shell import ShellRunner, shell_tool
 
 if TYPE_CHECKING:
+    from lmagent.app.ownserver import OwnServer
     from lmagent.providers.cassette import ReplayTransport
 
 Say = Callable[[str], None]
@@ -98,12 +99,15 @@ async def open_host(options: HostOptions, *, say: Say) -> Host:
         say(workspace.note)
     settings = loaded.settings
     live = HttpTransport()
+    own: OwnServer | None = None
     if not settings.given_endpoint and options.replay is None:
-        settings = await _with_found_server(settings, live, say)
+        settings, own = await _with_found_server(settings, live, say)
     clock, replay = SystemClock(), _replay(options)
     store = JsonlStore(workspace.path / ".lmagent" / "sessions", clock)
     sessions: dict[str, Session] = {}
     registry = Registry(workspace.path, clock, OpenRecords(store, sessions), Confined(workspace.path, settings))
+    if own is not None:
+        registry.closers.append(own.aclose)
     features(registry, say)
     return Host(
         workspace=workspace.path,
@@ -154,15 +158,24 @@ def commands_in_a_sandbox(registry: Registry) -> None:
     registry.closers.append(jobs.aclose)
 
 
-async def _with_found_server(settings: Settings, transport: Transport, say: Say) -> Settings:
-    """Nobody said where the model server is: take the first of the usual ones that runs."""
+async def _with_found_server(settings: Settings, transport: Transport, say: Say) -> tuple[Settings, OwnServer | None]:
+    """Nobody said where the model server is: take the first of the usual ones that runs, else run one."""
     from lmagent.providers.discovery import discover
 
     found = await discover(transport)
-    if not found:
-        return settings
-    say(f"Found {found[0].name} at {found[0].base_url}" + _others([server.name for server in found[1:]]))
-    return replace(settings, llm_url=found[0].base_url)
+    if found:
+        say(f"Found {found[0].name} at {found[0].base_url}" + _others([server.name for server in found[1:]]))
+        return replace(settings, llm_url=found[0].base_url), None
+    from lmagent.app.builtin import builtin_server, running_server
+
+    if (running := running_server(settings)) is not None:
+        say(f"Found lmagent's model server at {running.llm_url}")
+        return running, None
+    built = await builtin_server(settings)
+    if built is None:
+        return settings, None
+    say(f"No model server runs: {built[0].llm_model} runs here, on the built-in engine")
+    return built
 
 
 def _others(names: Sequence[str]) -> str:

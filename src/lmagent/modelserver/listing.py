@@ -34,7 +34,7 @@ def model_fields(status: ModelStatus) -> dict[str, Any]:
         "capabilities": capabilities(status),
     }
     if entry.engine != "upstream":
-        fields |= {"context_length": context, "max_context_length": context}
+        fields |= {"context_length": context, "max_context_length": context, "parallel": entry.settings.parallel}
         if status.state in ("ready", "sleeping"):
             fields["loaded_context_length"] = context
     if entry.broken or status.reason:

@@ -20,6 +20,7 @@ from lmagent.providers.urls import api_root, is_near, server_root
 
 GENERIC = "generic"
 DIALECTS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "lmagent": ("Lmagent", ("lmagent",)),
     "openrouter": ("OpenRouter", ()),
     "lmstudio": ("LMStudio", ("organization_owner", "organization-owner")),
     "vllm": ("VLLM", ("vllm",)),

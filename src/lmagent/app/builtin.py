@@ -1,0 +1,77 @@
+"""Built-in: the agent's own model server, where no other one runs and a model is in the library."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from lmagent.config.settings import Settings
+from lmagent.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from lmagent.app.ownserver import OwnServer
+    from lmagent.modelserver.spec import ModelEntry
+
+SMALLEST = 64 << 20
+"""Bytes of a model below which it is none that could do an agent's work."""
+
+
+def running_server(settings: Settings) -> Settings | None:
+    """Settings that name the model server that `lmagent server start` has put into the background; None for none."""
+    from lmagent.modelserver.daemon import kept_key, state_of
+
+    folder = settings.agent_data_dir / "server"
+    state = state_of(folder)
+    if state is None:
+        return None
+    return replace(settings, llm_url=f"{state.url}/v1", llm_api_key=kept_key(folder) or settings.llm_api_key)
+
+
+async def builtin_server(settings: Settings) -> tuple[Settings, OwnServer] | None:
+    """A model server of our own, and settings that name it and its model; None where there is no engine or no model.
+
+    Raises:
+        ConfigError: a model is asked for by name, and is not in the library.
+        LmagentError: the server does not start.
+    """
+    if find_spec("xllamacpp") is None:
+        return None
+    from lmagent.app.ownserver import OwnServer
+    from lmagent.modelserver.library import Library
+    from lmagent.modelserver.machine import machine_memory
+    from lmagent.modelserver.spec import ModelServerError
+
+    library = Library(settings.agent_data_dir / "models")
+    if settings.llm_model:
+        try:
+            chosen = library.find(settings.llm_model)
+        except ModelServerError as error:
+            raise ConfigError(f"no model server runs, and {error.message}", fix=error.fix) from error
+    else:
+        chosen = best_of(library.entries(), machine_memory().free)
+    if chosen is None:
+        return None
+    server = OwnServer(library.folder)
+    await server.start()
+    return replace(settings, llm_url=server.url, llm_api_key=server.key, llm_model=chosen.name), server
+
+
+def best_of(entries: Sequence[ModelEntry], free: int) -> ModelEntry | None:
+    """The largest model that can chat and fits; where none does, the smallest; None where there is none.
+
+    Args:
+        entries: the library.
+        free: bytes of memory that can be taken.
+    """
+    able = [
+        entry
+        for entry in entries
+        if entry.engine == "llama" and not entry.broken and not entry.settings.embedding and entry.size >= SMALLEST
+    ]
+    fitting = [entry for entry in able if entry.needed <= free]
+    if fitting:
+        return max(fitting, key=lambda entry: entry.size)
+    return min(able, key=lambda entry: entry.needed, default=None)

@@ -1,0 +1,167 @@
+"""Own server: a model server of one program's own, which ends with it. Run as `python -m lmagent.app.ownserver`.
+
+It reads one line from its standard input (`ChildSpec`), prints one line (`Up`), and serves on a free port of loopback,
+for who knows the key, until its standard input ends. Its log and its workers' logs are gone with it.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import anyio
+import anyio.to_thread
+import msgspec
+from anyio.abc import Process
+from msgspec import Struct
+
+from lmagent.core.errors import LmagentError
+
+START = 30.0
+"""Seconds that the child has to come up; models are loaded later."""
+
+STOP = 15.0
+"""Seconds that it has to end."""
+
+
+class ChildSpec(Struct, frozen=True):
+    """What the child is told.
+
+    Attributes:
+        models: the folder of the models.
+        key: the key that requests need.
+    """
+
+    models: str
+    key: str
+
+
+class Up(Struct, frozen=True):
+    """What the child says: where it listens, or why it cannot."""
+
+    url: str = ""
+    error: str = ""
+
+
+class OwnServer:
+    """The parent's end.
+
+    Args:
+        models: the folder of the models.
+
+    Attributes:
+        url: base URL, ends in `/v1`; empty before it is entered.
+        key: API key.
+    """
+
+    def __init__(self, models: Path) -> None:
+        self.url = ""
+        self.key = secrets.token_urlsafe(32)
+        self._models = models
+        self._process: Process | None = None
+
+    async def start(self) -> None:
+        """Start it.
+
+        Raises:
+            LmagentError: it does not come up.
+        """
+        spec = msgspec.json.encode(ChildSpec(str(self._models), self.key))
+        # A session of its own: Ctrl+C in the terminal is for the parent, which decides when the models go.
+        self._process = process = await anyio.open_process(
+            [sys.executable, "-m", "lmagent.app.ownserver"], stderr=subprocess.DEVNULL, start_new_session=True
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        line = b""
+        with anyio.move_on_after(START):
+            try:
+                await process.stdin.send(spec + b"\n")
+                while not line.endswith(b"\n"):
+                    line += await process.stdout.receive()
+            except (anyio.EndOfStream, anyio.BrokenResourceError):
+                pass
+        try:
+            up = msgspec.json.decode(line, type=Up)
+        except msgspec.DecodeError:
+            up = Up(error="it said nothing")
+        if not up.url:
+            await self.aclose()
+            raise LmagentError(f"the built-in model server did not start: {up.error}", fix="lmagent server start")
+        self.url = f"{up.url}/v1"
+
+    async def aclose(self) -> None:
+        """End it, and with it every model that it runs."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        with anyio.CancelScope(shield=True):
+            if process.stdin is not None:
+                await process.stdin.aclose()
+            with anyio.move_on_after(STOP) as waited:
+                await process.wait()
+            if waited.cancelled_caught:
+                process.kill()
+                await process.wait()
+            await process.aclose()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+async def _serve(spec: ChildSpec, folder: Path) -> None:
+    from lmagent.app.clock import SystemClock
+    from lmagent.modelserver.opening import open_server
+    from lmagent.modelserver.serving import ServerSettings, Serving, listen, serve
+
+    listener = listen("127.0.0.1", 0)
+    settings = ServerSettings(folder, port=0, key=spec.key, models_dir=Path(spec.models))
+    async with open_server(settings, SystemClock()) as router, anyio.create_task_group() as group:
+
+        async def end_with_parent(server: Serving) -> None:
+            await anyio.to_thread.run_sync(_wait_for_end, abandon_on_cancel=True)
+            server.should_exit = True
+
+        def started(server: Serving) -> None:
+            group.start_soon(end_with_parent, server)
+            _say(Up(f"http://127.0.0.1:{listener.getsockname()[1]}"))
+
+        await serve(router, listener, started=started)
+        group.cancel_scope.cancel()
+
+
+def _wait_for_end() -> None:
+    while os.read(0, 4096):
+        pass
+
+
+def _say(up: Up) -> None:
+    sys.stdout.buffer.write(msgspec.json.encode(up) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def main() -> None:
+    """Serve until standard input ends."""
+    try:
+        spec = msgspec.json.decode(sys.stdin.buffer.readline(), type=ChildSpec)
+        with tempfile.TemporaryDirectory(prefix="lmagent-server-") as folder:
+            anyio.run(_serve, spec, Path(folder))
+    except (LmagentError, OSError, msgspec.DecodeError) as error:
+        _say(Up(error=str(error)))
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

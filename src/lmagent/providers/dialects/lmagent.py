@@ -1,0 +1,93 @@
+"""lmagent's own model server: its list of models says all there is to say, also of models that are not loaded.
+
+`context_length` is one slot's window, as it is or as the model will be loaded with it. What runs a model decides what
+a request may have: llama.cpp's fields reach its engine unchanged; another server behind ours gets none of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lmagent.core.model import ModelRequest
+from lmagent.providers.dialects.ask import Ask
+from lmagent.providers.dialects.base import ModelFacts, Seen, ServerFacts, Wishes, chosen
+from lmagent.providers.dialects.fields import entries, mapping, number, text, window, words
+from lmagent.providers.dialects.llamacpp import LlamaCpp
+from lmagent.providers.dialects.wirebody import chat_body
+
+OWNER = "lmagent"
+
+
+class Lmagent:
+    """See `Dialect`."""
+
+    name = "lmagent"
+    label = "lmagent's model server"
+    routes = ()
+
+    def __init__(self) -> None:
+        self._engine = LlamaCpp()
+
+    def claims(self, seen: Seen) -> bool:
+        """By the owner of its models."""
+        return seen.owner() == OWNER
+
+    async def read(self, seen: Seen, ask: Ask, model: str) -> ServerFacts:
+        """From the list alone."""
+        listed = entries(seen.listing, "data")
+        models = tuple(_facts(entry) for entry in listed if text(entry, "id"))
+        asked = chosen(models, model)
+        entry: dict[str, Any] = {}
+        if asked is not None:
+            entry = next(entry for entry in listed if text(entry, "id") == asked.id)
+        ours = text(entry, "engine") == "llama"
+        return ServerFacts(
+            dialect=self.name,
+            label=self.label,
+            root=seen.root,
+            reached=True,
+            model=asked,
+            models=models,
+            slots=number(entry, "parallel"),
+            usage=True,
+            progress=ours,
+            timings=ours,
+            json_schema=ours or None,
+            grammar=ours,
+            tokenizer=ours,
+            id_slot=ours,
+            cache_prompt=ours,
+            cuts=False if ours else None,
+        )
+
+    def extras(self, request: ModelRequest, facts: ServerFacts, wishes: Wishes) -> dict[str, Any]:
+        """The engine's."""
+        return self._engine.extras(request, facts, wishes) if facts.cache_prompt else {}
+
+    async def count(self, ask: Ask, facts: ServerFacts, subject: str | ModelRequest, model: str) -> int | None:
+        """A request is rendered by `/apply-template`; a text counted by `/tokenize` of the model's engine."""
+        if not isinstance(subject, str):
+            subject = text(await ask.post("/apply-template", chat_body(subject) | {"model": model}), "prompt")
+            if not subject:
+                return None
+        body = {"model": model, "content": subject, "add_special": False, "parse_special": True}
+        tokens = mapping(await ask.post("/tokenize", body)).get("tokens")
+        return len(tokens) if isinstance(tokens, list) else None  # pyright: ignore[reportUnknownArgumentType]
+
+
+def _facts(entry: dict[str, Any]) -> ModelFacts:
+    served = window(entry, "context_length")
+    loaded = text(entry, "state") == "loaded"
+    able = words(entry, "capabilities")
+    return ModelFacts(
+        id=text(entry, "id"),
+        loaded=loaded,
+        window=served,
+        proof=("loaded" if loaded else "setting") if served else "none",
+        maximum=window(entry, "max_context_length"),
+        vision="vision" in able,
+        embeddings="embeddings" in able,
+        tools="tool_use" in able,
+        quant=text(entry, "quantization"),
+        bytes=number(entry, "size"),
+    )

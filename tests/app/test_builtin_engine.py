@@ -1,0 +1,125 @@
+"""Where no model server runs and the library has a model, the agent runs it itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import anyio
+import pytest
+
+from lmagent.app import builtin
+from lmagent.app.builtin import best_of, builtin_server
+from lmagent.app.ownserver import OwnServer
+from lmagent.app.wiring import HostOptions, open_host
+from lmagent.config.settings import Settings
+from lmagent.core import events as ev
+from lmagent.core.commands import Submit
+from lmagent.core.errors import ConfigError, LmagentError
+from lmagent.core.messages import user
+from lmagent.engine.lane import run_until_idle
+from lmagent.modelserver.spec import ModelEntry, ModelSettings
+from lmagent.providers.dialects.probe import probe
+from lmagent.providers.transport import HttpTransport
+from lmagent.testing.gguf import build_tiny_gguf
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for package in ("xllamacpp", "gguf"):
+        pytest.importorskip(package, reason=f"the built-in engine was NOT tested: the package {package} is missing")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("OLLAMA_MODELS", raising=False)
+    models = tmp_path / "data" / "models"
+    models.mkdir(parents=True)
+    build_tiny_gguf(models / "tiny.gguf")
+    (models / "tiny.toml").write_text("threads = 1\ncontext = 8192\nparallel = 2\n")
+    return tmp_path / "data"
+
+
+@pytest.mark.engine
+def test_the_server_of_our_own_tells_its_models_with_windows_and_slots_and_wants_its_key(data: Path) -> None:
+    async def main() -> None:
+        transport = HttpTransport()
+        async with OwnServer(data / "models") as server:
+            facts = await probe(transport, server.url, "tiny", server.key)
+            unknown = await probe(transport, server.url, "tiny", "another key")
+        await transport.aclose()
+        assert (facts.dialect, facts.slots, facts.progress, facts.id_slot) == ("lmagent", 2, True, True)
+        assert facts.model is not None
+        assert (facts.model.window, facts.model.trusted, facts.model.loaded) == (8192, True, False)
+        assert not unknown.models
+
+    anyio.run(main)
+
+
+@pytest.mark.engine
+def test_a_session_on_the_built_in_engine_reads_its_common_prefix_once(data: Path, tmp_path: Path) -> None:
+    async def main() -> None:
+        settings = Settings(agent_data_dir=data, llm_model="tiny")
+        built = await builtin_server(settings)
+        assert built is not None
+        chosen, server = built
+        flags = {"llm_url": chosen.llm_url, "llm_api_key": chosen.llm_api_key, "llm_model": "tiny", "llm_max_tokens": 8}
+        (tmp_path / "ws").mkdir()
+        host = await open_host(HostOptions(tmp_path / "ws", flags), say=print)
+        session = await host.new_session()
+        for task in ("Say something.", "And again."):
+            await session.send(Submit(message=user(task)))
+            await run_until_idle(session)
+        await host.aclose()
+        await server.aclose()
+        assert session.window.tokens == 8192
+        steps = [event for event in host.store.read(session.state.session) if isinstance(event, ev.StepFinished)]
+        assert len(steps) >= 2
+        for step in steps[1:]:
+            assert step.usage.prompt_tokens - step.usage.cached_tokens < 200, step.usage
+
+    anyio.run(main)
+
+
+@pytest.mark.engine
+def test_a_model_that_is_not_there_is_told_by_name(data: Path) -> None:
+    async def main() -> None:
+        with pytest.raises(ConfigError, match=r"no model server runs, and .*nothing-like-it"):
+            await builtin_server(Settings(agent_data_dir=data, llm_model="nothing-like-it"))
+
+    anyio.run(main)
+
+
+@pytest.mark.engine
+def test_without_a_model_worth_the_name_no_server_is_started(data: Path) -> None:
+    async def main() -> None:
+        assert await builtin_server(Settings(agent_data_dir=data)) is None  # the tiny model is too small to be one
+        (data / "models" / "tiny.gguf").unlink()
+        assert await builtin_server(Settings(agent_data_dir=data)) is None
+
+    anyio.run(main)
+
+
+def test_a_server_that_does_not_come_up_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.executable", "/bin/true")
+
+    async def main() -> None:
+        with pytest.raises(LmagentError, match="did not start"):
+            await OwnServer(tmp_path).start()
+
+    anyio.run(main)
+
+
+def entry(name: str, size: int, **more: object) -> ModelEntry:
+    return ModelEntry(name=name, engine="llama", size=size << 20, needed=size << 21, **more)
+
+
+def test_the_largest_model_that_fits_is_taken_and_never_one_that_cannot_chat() -> None:
+    small, middle, large = entry("small", 500), entry("middle", 4000), entry("large", 16000)
+    others = [
+        entry("embedder", 600, settings=ModelSettings(embedding=True)),
+        entry("damaged", 700, broken="it ends early"),
+        entry("toy", 1),
+    ]
+    every = [small, middle, large, *others]
+    assert best_of(every, 10_000 << 20) is middle
+    assert best_of(every, 64_000 << 20) is large
+    assert best_of(every, 100 << 20) is small, "it may fit after all, or the server says why not"
+    assert best_of(others, 64_000 << 20) is None
+    assert builtin.SMALLEST > 3 << 20, "the demo model is never taken by itself"
