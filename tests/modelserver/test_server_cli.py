@@ -53,7 +53,7 @@ class Home:
 def home(tmp_path) -> Iterator[Home]:
     made = Home(tmp_path)
     yield made
-    made.run("server", "stop")
+    daemon.stop(made.server)
 
 
 def test_it_starts_says_where_it_is_and_stops(home):

@@ -82,8 +82,8 @@ def start(as_json: bool, foreground: bool, **given: Any) -> int:
     arguments += ["--cors"] if given["cors"] else []
     for origin in given["cors_origin"]:
         arguments += ["--cors-origin", origin]
-    for name, value in (("--memory", given["memory"]), ("--ttl", given["ttl"])):
-        arguments += [name, str(value)] if value else []
+    arguments += ["--memory", str(given["memory"])] if given["memory"] else []
+    arguments += ["--ttl", str(given["ttl"])] if given["ttl"] is not None else []
     if given["models_dir"]:
         arguments += ["--models-dir", str(given["models_dir"].absolute())]
     env = {
