@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -126,6 +127,51 @@ def test_a_quiet_pull_says_only_what_came_of_it_and_json_is_json(program):
         assert (run.returncode, run.stderr) == (0, "")
         row = json.loads(program.good("pull", REPO, "--json", **hub.env))
     assert (row["name"], row["fetched"], row["broken"]) == ("model-q4_k_m", False, "")
+
+
+def read_all(fd: int) -> str:
+    """What was written to a terminal, until nobody has it open."""
+    said = b""
+    while True:
+        try:
+            piece = os.read(fd, 4096)
+        except OSError:
+            break
+        if not piece:
+            break
+        said += piece
+    return said.decode()
+
+
+def test_on_a_terminal_a_pull_shows_a_bar(program):
+    ours, theirs = pty.openpty()
+    env = {**program.env, "TERM": "xterm"}
+    with FakeHub({"Model-Q4_K_M.gguf": CONTENT}, cuts=[4000]) as hub:
+        command = [sys.executable, "-m", "lmagent", "models", "pull", REPO]
+        with subprocess.Popen(command, env={**env, **hub.env}, stdout=subprocess.PIPE, stderr=theirs) as process:
+            os.close(theirs)
+            said = read_all(ours)
+            assert process.stdout is not None
+            assert b"fetched model-q4_k_m" in process.stdout.read()
+    os.close(ours)
+    assert process.returncode == 0
+    assert "Model-Q4_K_M.gguf" in said
+    assert "\u2501" in said
+    assert "Traceback" not in said
+
+
+def test_an_interrupted_pull_says_that_it_can_be_gone_on_with(program):
+    with FakeHub({"Model-Q4_K_M.gguf": CONTENT * 40}, slow=0.3) as hub:
+        command = [sys.executable, "-m", "lmagent", "models", "pull", REPO]
+        with subprocess.Popen(command, env={**program.env, **hub.env}, stderr=subprocess.PIPE, text=True) as process:
+            assert process.stderr is not None
+            while "Model-Q4_K_M.gguf: 0 of" not in process.stderr.readline():
+                pass
+            process.send_signal(signal.SIGINT)
+            said = process.stderr.read()
+    assert process.returncode == 130
+    assert "goes on with it" in said
+    assert "Traceback" not in said
 
 
 def test_a_pull_that_fails_is_one_clear_error(program):

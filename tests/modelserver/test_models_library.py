@@ -9,6 +9,8 @@ import struct
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from madegguf import TENSORS, chat_file, gguf, pairs
 
 from lmagent.modelserver.library import Library
@@ -105,6 +107,14 @@ def test_an_unknown_name_gets_the_nearest_ones(folder, library):
     with pytest.raises(ModelServerError) as error:
         library.find("qwen3-8b-q4km")
     assert "qwen3-8b-q4_k_m" in error.value.fix
+
+
+@pytest.mark.parametrize("asked", ["", " ", "!!!", "/", ":latest"])
+def test_no_name_is_no_models_name(folder, library, asked):
+    chat_file(folder / "model.gguf")
+    with pytest.raises(ModelServerError) as error:
+        library.find(asked)
+    assert error.value.status == 404
 
 
 def test_two_files_of_one_name_get_two_names(folder, home, library):
@@ -284,6 +294,34 @@ def test_a_broken_model_of_ollama_says_how_to_fetch_it_again(home, library):
     assert "ollama pull cut" in broken["cut"]
     assert "cannot be read" in broken["odd"]
     assert "is not in" in broken["evil"]
+
+
+NESTED = "[" * 100_000
+
+
+def test_files_that_are_nested_without_end_are_broken_and_nothing_worse(home, folder, library):
+    chat_file(folder / "m.gguf")
+    (folder / "m.toml").write_text(f"context = {NESTED}")
+    (checkpoint(folder / "deep") / "config.json").write_text(NESTED)
+    manifest = home / ".ollama/models/manifests/registry.example/library/odd/latest"
+    manifest.parent.mkdir(parents=True)
+    manifest.write_text(f'{{"layers": {NESTED}')
+    assert [bool(entry.broken) for entry in library.entries()] == [True, True, True]
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(junk=st.binary(max_size=200), head=st.sampled_from([b"", b"context = ", b"{", b'{"layers": [', b"GGUF\3\0\0\0"]))
+def test_whatever_lies_in_the_folders_the_list_is_made(home, folder, junk, head):
+    (folder / "deep").mkdir(exist_ok=True)
+    manifest = home / ".ollama/models/manifests/registry.example/library/odd/latest"
+    manifest.parent.mkdir(parents=True, exist_ok=True)
+    chat_file(folder / "good.gguf")
+    names = ("m.gguf", "good.toml", "up.toml", "deep/config.json", "deep/x.safetensors", "deep/mmproj.gguf")
+    for path in (*(folder / name for name in names), manifest):
+        path.write_bytes(head + junk)
+    library = Library(folder, {"HOME": str(home)})
+    assert "good" in listed(library)
+    assert library.find("m").broken
 
 
 def test_a_link_into_another_programs_folder_is_one_model(home, folder, library):

@@ -65,7 +65,7 @@ def _checked(path: Path) -> int:
             header = _object(msgspec.json.decode(file.read(length)))
     except OSError as error:
         raise broken(path, f"cannot be read: {error.strerror or error}", "check its permissions") from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise broken(path, "has a damaged header") from None
     ends = [_object(value).get("data_offsets") for name, value in header.items() if name != "__metadata__"]
     end = max((offsets[-1] for offsets in map(_list, ends) if offsets and isinstance(offsets[-1], int)), default=0)
@@ -83,7 +83,7 @@ def _json(path: Path) -> dict[str, Any]:
         raise
     except OSError as error:
         raise broken(path, f"cannot be read: {error.strerror or error}", "check its permissions") from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise broken(path, "is no JSON", "fetch the whole repository again") from None
     return _object(value)
 

@@ -90,7 +90,7 @@ def _ollama_model(folder: Path, manifest: Path, name: str) -> OllamaModel:
         if manifest.stat().st_size > MAX_MANIFEST:
             raise ValueError("it is too large")
         layers = msgspec.json.decode(manifest.read_bytes(), type=_Manifest).layers
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         return OllamaModel(name, manifest, problem=f"Ollama's manifest {manifest} cannot be read: {error}")
     by_kind = {layer.mediaType: layer for layer in reversed(layers)}
     if MODEL not in by_kind:
@@ -126,7 +126,7 @@ def _context(params: Path | None) -> int:
         if params is None or params.stat().st_size > MAX_MANIFEST:
             return 0
         asked = msgspec.json.decode(params.read_bytes(), type=_Params).num_ctx
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return 0
     return asked if 256 <= asked <= 1 << 24 else 0
 

@@ -188,7 +188,7 @@ def _listed(page: bytes, endpoint: str) -> list[HubFile]:
     try:
         rows = msgspec.json.decode(page)
         return [_file(row) for row in rows if row["type"] == "file"]
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         fix = "check HF_ENDPOINT: it has to be a hub with Hugging Face's API"
         raise ModelServerError(f"{_host(endpoint)} answered with no list of files", status=502, fix=fix) from None
 
@@ -206,7 +206,7 @@ def _reason(body: bytes) -> str:
     try:
         value: Any = msgspec.json.decode(body)
         text = str(value["error"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return ""
     return "".join(letter if letter.isprintable() else " " for letter in text[:200])
 

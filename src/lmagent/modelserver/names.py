@@ -19,7 +19,11 @@ def short_name(stem: str) -> str:
 
     The quantisation stays: two of one model are two names, and which one answers is never a matter of chance.
     """
-    return _ODD.sub("-", stem.lower()).strip("-.") or "model"
+    return _plain(stem) or "model"
+
+
+def _plain(text: str) -> str:
+    return _ODD.sub("-", text.lower()).strip("-.")
 
 
 def unique_name(name: str, origin: str, taken: set[str]) -> str:
@@ -62,7 +66,7 @@ def _spellings(asked: str) -> list[str]:
     low = asked.strip().lower()
     bare = low.removesuffix(":latest").removesuffix(".gguf")
     last = bare.rpartition("/")[2]
-    return [low, bare, short_name(bare), last, short_name(last)]
+    return [low, bare, _plain(bare), last, _plain(last)]
 
 
 def _missing(entries: Sequence[ModelEntry], asked: str) -> ModelServerError:

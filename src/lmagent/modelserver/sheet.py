@@ -70,6 +70,8 @@ def read_sheet(path: Path) -> Sheet:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise _wrong(path, f"is no TOML: {error}", 'write one `key = value` a line, with texts in "quotes"') from None
+    except RecursionError:
+        raise _wrong(path, "is nested too deeply", "write one `key = value` a line") from None
     given = frozenset(values)
     for key in values:
         if key not in KEYS:
