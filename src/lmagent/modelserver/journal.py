@@ -56,21 +56,29 @@ class Journal:
 
 def last_lines(path: Path) -> list[str]:
     """The end of a file; nothing where there is none."""
+    lines, rest = _end_of(path, _size(path))
+    return [*lines, rest.decode("utf-8", "replace")] if rest else lines
+
+
+def _end_of(path: Path, size: int) -> tuple[list[str], bytes]:
+    """(whole lines, the beginning of the next one) at the end of the first `size` bytes."""
+    begin = max(0, size - _TAIL)
     try:
         with path.open("rb") as file:
-            size = path.stat().st_size
-            file.seek(max(0, size - _TAIL))
-            lines = file.read().decode("utf-8", "replace").splitlines()
+            file.seek(begin)
+            data = file.read(size - begin)
     except OSError:
-        return []
-    return lines[1:] if size > _TAIL else lines
+        return [], b""
+    *lines, rest = data.split(b"\n")
+    return [line.decode("utf-8", "replace") for line in lines[bool(begin) :]], rest
 
 
 async def follow_file(path: Path) -> AsyncGenerator[str]:
     """The end of a file and all that is added to it, also behind its rotation; endless."""
-    for line in last_lines(path):
+    at = _size(path)  # before the tail is read: what comes while it is being sent is not to be missed
+    tail, rest = _end_of(path, at)
+    for line in tail:
         yield line
-    at, rest = _size(path), b""
     while True:
         await anyio.sleep(LOOK)
         size = _size(path)
@@ -78,9 +86,12 @@ async def follow_file(path: Path) -> AsyncGenerator[str]:
             at, rest = 0, b""
         if size == at:
             continue
-        with path.open("rb") as file:
-            file.seek(at)
-            data = file.read(size - at)
+        try:
+            with path.open("rb") as file:
+                file.seek(at)
+                data = file.read(size - at)
+        except OSError:  # just being rotated
+            continue
         at += len(data)
         *lines, rest = (rest + data).split(b"\n")
         for line in lines:
