@@ -261,6 +261,15 @@ def test_an_embedding_model_is_run_as_one(folder, library):
     assert library.find("nomic").settings.embedding is True
 
 
+def test_lm_studio_is_found_where_it_was_moved(tmp_path, home, library):
+    chat_file(tmp_path / "disk/studio/models/pub/repo/Moved.gguf")
+    chat_file(home / ".lmstudio/models/pub/repo/Old.gguf")
+    (home / ".lmstudio-home-pointer").write_text(f"{tmp_path}/disk/studio\n")
+    assert listed(library) == ["moved", "old"]
+    (home / ".lmstudio-home-pointer").write_bytes(b"\xff\0nonsense")
+    assert listed(library) == ["old"]
+
+
 def test_ollamas_models_are_used_in_place(home, folder, library):
     blob = ollama(home, "qwen3:8b", gguf(pairs(), TENSORS), params=b'{"num_ctx": 8192}', template=b"{{ .Prompt }}")
     ollama(home, "llava", gguf(pairs("llama"), TENSORS), projector=gguf({"general.architecture": "clip"}))

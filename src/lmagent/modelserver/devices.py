@@ -60,7 +60,11 @@ class EngineReport(Struct, frozen=True):
         return [device for device in self.devices if device.gpu]
 
 
-def ask_engine(command: tuple[str, ...] = (sys.executable, "-m", __name__), seconds: float = SECONDS) -> EngineReport:
+COMMAND = (sys.executable, "-P", "-m", __name__)
+"""`-P`: nothing is imported from the folder that we happen to be in."""
+
+
+def ask_engine(command: tuple[str, ...] = COMMAND, seconds: float = SECONDS) -> EngineReport:
     """Ask the engine what it can compute on.
 
     Args:

@@ -62,9 +62,19 @@ class _Params(Struct):
 
 
 def lmstudio_folders(env: Mapping[str, str]) -> list[Path]:
-    """LM Studio's folders of models that are there."""
+    """LM Studio's folders of models that are there.
+
+    Where it was moved, `~/.lmstudio-home-pointer` has the path of its folder (lmstudio-js, `findLMStudioHome`).
+    """
     home = home_dir(env)
-    return [folder for folder in (home / ".lmstudio/models", home / ".cache/lm-studio/models") if folder.is_dir()]
+    folders = [home / ".lmstudio/models", home / ".cache/lm-studio/models"]
+    try:
+        pointed = (home / ".lmstudio-home-pointer").read_text(encoding="utf-8")[:4096].strip()
+    except (OSError, UnicodeDecodeError):
+        pointed = ""
+    if pointed and "\0" not in pointed and os.path.isabs(pointed):
+        folders.insert(0, Path(pointed) / "models")
+    return list({os.path.realpath(folder): folder for folder in reversed(folders) if folder.is_dir()}.values())[::-1]
 
 
 def ollama_folder(env: Mapping[str, str]) -> Path | None:
