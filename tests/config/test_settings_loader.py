@@ -330,3 +330,10 @@ def test_loading_without_files_takes_less_than_three_milliseconds(machine: Machi
         return time.process_time() - begun
 
     assert min(once() for _ in range(20)) < 0.003
+
+
+def test_a_password_in_a_url_is_refused_and_not_repeated(machine: Machine) -> None:
+    with pytest.raises(ConfigError) as refused:
+        machine.load(LLM_URL="http://bob:hunter2secret@127.0.0.1:9/v1")
+    assert "without a name or password in it" in str(refused.value)
+    assert "hunter2secret" not in str(refused.value)

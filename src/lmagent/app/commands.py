@@ -24,6 +24,7 @@ from lmagent.engine.aside import ask_aside
 from lmagent.engine.session import Session
 from lmagent.engine.state import SessionState, message_bytes
 from lmagent.engine.undo import chosen, diff, shared_with
+from lmagent.providers.concealed import shown
 
 if TYPE_CHECKING:
     from lmagent.app.host import Host
@@ -218,7 +219,7 @@ async def _status(context: SlashContext, _: str) -> SlashResult:
     host, session = context.host, context.session
     rows = {
         "workspace": str(host.workspace),
-        "server": host.settings.endpoint,
+        "server": shown(host.settings.endpoint),
         "model": (session.state.model if session else host.agent.model) or "(the server's choice)",
         "mode": session.state.mode if session else host.settings.permission_mode,
         "session": session.state.session if session else "(none yet)",

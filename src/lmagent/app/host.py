@@ -125,7 +125,8 @@ class Host(Struct):
             return
         model = (await self.served.facts(self.agent.model)).model
         said = model.vision if model is not None else None
-        if wish == "true" or said or (said is None and self.traits().sees(self.agent.model)):
+        name = self.agent.model or (model.id if model is not None else "")
+        if wish == "true" or said or (said is None and self.traits().sees(name)):
             from lmagent.tools.vision import vision_tool  # few models can see
 
             self.toolbox.add(vision_tool(self.served.lane(1, aside=True).stream, self._model_of))
@@ -171,8 +172,9 @@ class Host(Struct):
         with suppress(ProviderError):
             await self.settle()
             facts = await self.served.facts(self.agent.model)
-            if facts.dialect not in WARMED or (facts.model is None and len(facts.models) > 1):
-                return  # which of several models the server would load is not ours to try out
+            unsure = facts.model is None or facts.model.loaded is False
+            if facts.dialect not in WARMED or (unsure and not self.agent.model):
+                return  # nobody named a model: which one is loaded, perhaps in place of another, is not ours to try out
             async with aclosing(cast("Any", self.served.lane(0).stream(self._beginning()))) as events:
                 async for _ in events:
                     pass

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
 from lmagent.cli.options import flags, model_options, workspace_option
+
+if TYPE_CHECKING:
+    from lmagent.app.battery import Finding
 
 
 @click.command()
@@ -22,13 +25,19 @@ def doctor(workspace: Path | None, as_json: bool, **options: Any) -> int:
     from lmagent.app.doctor import examine
     from lmagent.app.wiring import HostOptions
 
-    findings = anyio.run(examine, HostOptions(workspace, flags(**options)))
+    findings = anyio.run(examine, HostOptions(workspace, flags(**options)), _keep if as_json else _tell)
     if as_json:
         click.echo(msgspec.json.encode(findings).decode())
-    else:
-        for item in findings:
-            mark = {"ok": "✓", "warning": "!", "fault": "✗"}[item.state]
-            click.echo(f"{mark} {item.name:<14} {item.text}")
-            if item.fix:
-                click.echo(f"  → {item.fix}")
     return 1 if any(item.state == "fault" for item in findings) else 0
+
+
+def _keep(_: Finding) -> None:
+    """Say nothing: all of them are printed together."""
+
+
+def _tell(item: Finding) -> None:
+    """Print a finding as soon as it is there: a slow model takes minutes for all of them."""
+    mark = {"ok": "✓", "warning": "!", "fault": "✗"}[item.state]
+    click.echo(f"{mark} {item.name:<14} {item.text}")
+    if item.fix:
+        click.echo(f"  → {item.fix}")

@@ -35,7 +35,8 @@ def read_value(field: Field, raw: object, *, text: bool, base: Path, home: Path)
         return None
     checked = _CHECKS[field.kind](field, value)
     if checked is None:
-        shown = "" if field.secret else f", not {_short(raw)}"
+        private = field.secret or (field.kind == "url" and "@" in str(raw))  # a password in it is nobody's business
+        shown = "" if private else f", not {_short(raw)}"
         raise ValueError(f"must be {allowed(field)}{shown}")
     return expand_path(cast("str", checked), base, home) if field.kind == "path" else checked
 

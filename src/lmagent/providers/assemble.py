@@ -16,6 +16,7 @@ from lmagent.core.messages import Message, Part, Text, Thinking, ToolCall
 from lmagent.core.model import FinishReason, ModelEvent, Reply, TextChunk, ThinkingChunk, ToolSpec, Usage
 from lmagent.providers import jsontext
 from lmagent.providers.calls import CallAssembler, alongside
+from lmagent.providers.concealed import hidden
 from lmagent.providers.eta import PrefillEta
 from lmagent.providers.thinking import ThinkSplitter, split_thoughts
 from lmagent.providers.usage import complete_usage, read_usage
@@ -206,7 +207,10 @@ class Assembler:
             lines = [line for line in payload.splitlines() if line.strip()]
             if len(lines) < 2:
                 said = payload[:200].decode("utf-8", "replace")
-                raise BadReply(f"the server's stream holds something that is not JSON: {said!r}") from None
+                raise BadReply(
+                    f"the model server's stream holds something that is not JSON: {hidden(said)!r}",
+                    fix="look at the server's log, and whether a proxy stands in between",
+                ) from None
             for line in lines:
                 events += self.feed(line.removeprefix(b"data:").strip())
             return

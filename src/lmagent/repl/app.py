@@ -13,6 +13,7 @@ from lmagent.app.host import Host
 from lmagent.app.signals import ending
 from lmagent.core.commands import Close
 from lmagent.core.errors import ungrouped
+from lmagent.providers.concealed import shown
 from lmagent.repl import plain as plain_loop
 from lmagent.repl.conversation import Conversation
 from lmagent.repl.render import PlainStyle, Renderer, RichStyle
@@ -71,7 +72,7 @@ async def _open(conversation: Conversation, resume: str) -> None:
     host, say = conversation.host, conversation.renderer.say
     model = host.agent.model or "the server's model"
     say(f"lmagent {__version__} · {host.workspace}", "user")
-    say(f"{host.settings.endpoint} · {model} · mode {host.settings.permission_mode}", "quiet")
+    say(f"{shown(host.settings.endpoint)} · {model} · mode {host.settings.permission_mode}", "quiet")
     if host.settings.sandbox == "off":
         say("SANDBOX IS OFF: commands run unconfined, with everything you may do.", "warning")
     say("Type a task. /help lists the commands, Ctrl+C twice leaves.", "quiet")
