@@ -104,6 +104,9 @@ def test_a_request_without_a_model_gets_the_only_one_loaded_or_known_or_a_list()
             code, answer, _ = running.chat(model="")
             assert (code, answer["error"]["param"]) == (400, "model")
             assert "a, b, c" in answer["error"]["message"]
+            loaded.state, other.engine, other.state = "ready", "upstream", "ready"  # another server's is not loaded
+            assert running.chat()[1]["model"] == "a"
+            assert [row["name"] for row in running.ask("GET", "/api/ps")[1]["models"]] == ["a"]
         with lab(loaded) as running:
             assert running.chat(model=None)[1]["model"] == "a"
         with lab() as running:

@@ -21,6 +21,8 @@ from router_kit import HELLO, calling_gguf, chunks
 from lmagent.modelserver import daemon
 from lmagent.modelserver.serving import ServerError, listen
 from lmagent.store.lock import Owner
+from lmagent.testing import ScriptedServer
+from lmagent.testing.script import say
 
 
 class Home:
@@ -173,5 +175,35 @@ def test_a_model_is_loaded_when_it_is_asked_for_and_the_verbs_work(home):
     assert "tiny: ready" in home.run("server", "logs").stdout
     assert home.run("server", "logs", "tiny").stdout
     assert "no model" in home.run("server", "logs", "nobody").stderr
-    assert home.run("server", "stop").returncode == 0
-    assert chunks("") == []
+    assert home.run("models", "unload", "tiny").stdout.startswith("tiny: unloaded")
+    assert home.told("models", "load", "tiny")["state"] == "ready"
+    assert "tiny" in home.run("models", "ps").stdout
+
+
+@pytest.mark.engine
+def test_a_worker_that_is_killed_takes_its_request_with_it_and_nothing_else(home):
+    for package in ("xllamacpp", "gguf"):
+        pytest.importorskip(package, reason=f"the real engine was NOT tested: the package {package} is missing")
+    models = home.folder / "models"
+    models.mkdir()
+    calling_gguf(models / "tiny.gguf")
+    (models / "tiny.toml").write_text("context = 16000\nthreads = 1\n")
+    with ScriptedServer(lambda _: say("From afar.")) as other:
+        (models / "far.toml").write_text(f'upstream = "{other.base_url}"\nupstream_model = "theirs"\n')
+        started = home.told("server", "start", "--port", "0", "--memory", "2GB")
+        connection = HTTPConnection("127.0.0.1", started["port"])
+        body = {"model": "tiny", "messages": HELLO, "stream": True, "ignore_eos": True, "max_tokens": 15_000}
+        connection.request("POST", "/v1/chat/completions", json.dumps(body))
+        answer = connection.getresponse()
+        begun = answer.read1(100)
+        (running,) = map(json.loads, home.run("models", "ps", "--json").stdout.splitlines())
+        os.kill(running["pid"], signal.SIGKILL)
+        events = chunks((begun + answer.read()).decode())
+        connection.close()
+        assert events[-1]["error"]["code"] == "worker_crashed"
+        with openai.OpenAI(base_url=f"{started['url']}/v1", api_key="x", max_retries=0) as client:
+            assert (
+                client.chat.completions.create(model="far", messages=HELLO).choices[0].message.content == "From afar."
+            )
+            assert client.chat.completions.create(model="tiny", messages=HELLO, max_tokens=3).choices
+        assert home.told("server", "stats")["crashes"] == 1

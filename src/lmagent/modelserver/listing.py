@@ -9,6 +9,11 @@ from lmagent.modelserver.spec import DEFAULT_CONTEXT, ModelStatus
 _STATES = {"ready": "loaded", "sleeping": "loaded", "loading": "loading"}
 
 
+def is_loaded(status: ModelStatus) -> bool:
+    """Whether this machine has the model in memory, or is about to. Another server's is always there, and nowhere."""
+    return status.entry.engine != "upstream" and status.state in ("ready", "sleeping", "loading")
+
+
 def model_fields(status: ModelStatus) -> dict[str, Any]:
     """An item of `GET /v1/models`.
 

@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 import anyio
 
 from lmagent.core.errors import LmagentError
+from lmagent.modelserver import listing
 from lmagent.modelserver.bodies import Asked, Receive, Send
 from lmagent.modelserver.chunks import Changing, Shown, rest_of
 from lmagent.modelserver.errors import BadRequest, Lost, log_tail, refused
@@ -75,7 +76,7 @@ class Relay:
         if asked.model:
             return asked.model
         statuses = self._pool.statuses()
-        loaded = [status.entry.name for status in statuses if status.state in ("ready", "sleeping", "loading")]
+        loaded = [status.entry.name for status in statuses if listing.is_loaded(status)]
         known = [status.entry.name for status in statuses if not status.entry.broken]
         for names in (loaded, known):
             if len(names) == 1:

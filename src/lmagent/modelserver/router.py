@@ -176,7 +176,7 @@ class Router:
 
     async def _ps(self, request: Request) -> Response:
         statuses = self._pool.statuses()
-        return _json({"models": [running_fields(status) for status in statuses if status.state != "unloaded"]})
+        return _json({"models": [running_fields(status) for status in statuses if _is_shown(status)]})
 
     async def _stats(self, request: Request) -> Response:
         statuses = self._pool.statuses()
@@ -251,6 +251,11 @@ async def _until_hung_up(receive: Receive, scope: anyio.CancelScope) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
     scope.cancel()
+
+
+def _is_shown(status: ModelStatus) -> bool:
+    """Whether `ps` tells of it: what is loaded, leaves or is not let in, and other servers' models while asked."""
+    return status.active > 0 or (status.entry.engine != "upstream" and status.state != "unloaded")
 
 
 def _json(value: Any, status: int = 200) -> Response:
