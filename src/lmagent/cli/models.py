@@ -120,7 +120,10 @@ def _described(details: Details) -> list[tuple[str, str]]:
             ("kind", facts.kind + (f" (pooling: {facts.pooling})" if facts.pooling else "")),
             ("model", one_line(facts.name) or "-"),
             ("architecture", one_line(facts.architecture) + (f", {facts.experts} experts" if facts.experts else "")),
-            ("parameters", f"{facts.parameters / 1e9:.2f} thousand million"),
+            (
+                "parameters",
+                f"{facts.parameters / 1e9:.2f}B" if facts.parameters >= 1e9 else f"{facts.parameters / 1e6:.1f}M",
+            ),
             ("quantisation", facts.quantisation or "-"),
             ("made for", f"{facts.context:,} tokens" if facts.context else "-"),
             ("shape", f"{facts.layers} layers, width {facts.embedding}, {facts.heads} heads ({kv} of keys)"),
