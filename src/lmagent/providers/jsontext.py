@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -55,12 +55,21 @@ def mend(text: str) -> str:
 
 
 def _mended(value: Any) -> Any:
-    match value:
-        case str():
-            return mend(value)
-        case dict():
-            return {_mended(key): _mended(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
-        case list() | tuple():
-            return [_mended(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
-        case _:
-            return value
+    """A copy with every string mended; without recursion, as a model's value may be as deep as the decoder allows."""
+    root: list[Any] = [value]
+    places: list[tuple[Any, Any]] = [(root, 0)]
+    while places:
+        holder, place = places.pop()
+        item: Any = holder[place]
+        if isinstance(item, str):
+            holder[place] = mend(item)
+        elif isinstance(item, dict):
+            found = cast("dict[Any, Any]", item)
+            copy = {mend(key) if isinstance(key, str) else key: inner for key, inner in found.items()}
+            holder[place] = copy
+            places += [(copy, key) for key in copy]
+        elif isinstance(item, list | tuple):
+            items = list(cast("list[Any]", item))
+            holder[place] = items
+            places += [(items, number) for number in range(len(items))]
+    return root[0]

@@ -3,6 +3,7 @@
 import pytest
 from textcalls_corpus import TOOLS
 
+from lmagent.providers.foundcalls import find_calls
 from lmagent.providers.textcalls import TextCallParser, parse_text
 
 PIECES = [
@@ -51,3 +52,11 @@ def test_lone_surrogates_and_control_characters_do_no_harm():
     parsed = parse_text(text, TOOLS)
     assert parsed.calls[0].name == "write"
     parsed.calls[0].arguments_text.encode()
+
+
+@pytest.mark.parametrize("depth", [50, 300, 900])
+def test_deep_arguments_with_a_lone_surrogate_are_handed_on(depth):
+    lists = "[" * depth + "]" * depth
+    text = f'<tool_call>{{"name": "read", "arguments": {{"path": "a\\ud800", "limit": {lists}}}}}</tool_call>'
+    (call,) = find_calls(text, TOOLS, cut=False).calls
+    call.arguments.encode()

@@ -10,7 +10,7 @@ import re
 
 from lmagent.providers.formats import fenced
 from lmagent.providers.formats.base import Found, More, Source
-from lmagent.providers.formats.markup import BY_OPENER, HERE, INSIDE, LINES, native, native_soon, quiet
+from lmagent.providers.formats.markup import BY_OPENER, HERE, INSIDE, LINES, native, native_soon, quiet, undecided
 
 _ITEM = re.compile(r" {0,3}(?:[-*+•]|\d{1,3}[.)])[ \t]+(?P<marks>`{3,}|~{3,})[^`\n]*\Z")
 _OPEN = re.compile(r"(?P<marks>`{3,}|~{3,})[ \t]*(?P<info>[^\n`]*)(?:\n|\Z)")
@@ -111,6 +111,8 @@ def _natives(source: Source, at: int) -> Found | None:
 def _steps(source: Source, at: int) -> Found | None:
     """A format that begins lines, as the whole of a fence; JSON has been asked, and Python is code here."""
     opened = HERE.match(source.text, at)
+    if not source.final and opened is None and undecided(source.text, at, fresh=True) == at:
+        raise More
     kind = (opened.lastgroup or "") if opened else ""
     if opened is None or not kind[1:2].isdigit() or LINES[int(kind[1:])].name in ("json", "python"):
         return None

@@ -311,6 +311,16 @@ def between(name: str, closers: tuple[str, ...], stops: tuple[str, ...] = (), sh
         if source.text[at : at + 1] not in ("{", "["):
             return None
         found, _ = read_values(source, at, (*closers, *stops, opener), name, shape)
-        return closed(source, found, closers) if found else None
+        return _doubled(source, closed(source, found, closers), closers, opener) if found else None
 
     return read
+
+
+def _doubled(source: Source, found: Found, closers: tuple[str, ...], opener: str) -> Found:
+    """What was found with an opener that a model wrote at the end instead of the closer."""
+    if found.cut is not None or any(source.text.endswith(word, 0, found.end) for word in closers):
+        return found
+    at = source.skip(found.end)
+    if source.starts(at, opener) and source.skip(at + len(opener)) >= source.end:
+        found.end = source.end
+    return found

@@ -7,6 +7,7 @@ that closes it, nested ones counted; where that leaves it open, only those neste
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 
 from lmagent.providers.formats.base import More
 
@@ -34,6 +35,7 @@ _FAMILY = {
 }
 _ANY = re.compile("|".join(re.escape(tag) for tag in sorted(TAGS, key=len, reverse=True)))
 _MARKS = {'"': '"', "'": "'", "`": "`", "“": "”", "‘": "’", "«": "»"}
+_FENCE = re.compile(r"(?m)^ {0,3}(?:`{3,}|~{3,})[^`\n]*$")
 _NEAR = 400
 
 
@@ -61,8 +63,17 @@ def open_quotation(text: str, at: int) -> bool:
 
 
 def unbalanced(text: str) -> bool:
-    """Whether a text opens more thoughts than it closes."""
-    return any(text.count(opening) > text.count(closing) for opening, closing, _ in _PAIRS if opening in text)
+    """Whether a text opens more thoughts than it closes, closing tags in a fence that is open there left out."""
+    if any(text.count(opening) > text.count(closing) for opening, closing, _ in _PAIRS if opening in text):
+        return True
+    fences = _fences(text, 0)
+    closing = (found.start() for found in _ANY.finditer(text) if found[0] in CLOSES)
+    return any(bisect_left(fences, place) % 2 for place in closing)
+
+
+def _fences(text: str, at: int) -> list[int]:
+    """Where fences open and close, from a place on."""
+    return [found.start() for found in _FENCE.finditer(text, at)]
 
 
 class Pairing:
@@ -90,9 +101,10 @@ class Pairing:
         return (place, found.end()) if found else (-1, -1)
 
     def _growing(self, at: int, family: str) -> int:
-        depth = 0
+        depth, fences = 0, _fences(self._text, at)
         for place, opens in self._tags(at, family):
-            if place > at and open_quotation(self._text, place):
+            fenced = not opens and bisect_left(fences, place) % 2
+            if place > at and (fenced or open_quotation(self._text, place)):
                 raise More
             depth += 1 if opens else -1
             if depth <= 0:
@@ -100,9 +112,20 @@ class Pairing:
         raise More
 
     def _pairs(self, at: int, family: str) -> dict[int, int]:
-        tags = list(self._tags(at, family))
+        tags = self._unfenced(at, list(self._tags(at, family)))
         strict = [tag for tag in tags if not tag[1] or self._begins_line(tag[0])]
         return {**_matched(strict), **_matched(tags)}
+
+    def _unfenced(self, at: int, tags: list[tuple[int, bool]]) -> list[tuple[int, bool]]:
+        """The tags without those in a fence that is closed before the last closing tag: the thought quotes them."""
+        fences = _fences(self._text, at)
+        last = max((place for place, opens in tags if not opens), default=-1)
+        kept: list[tuple[int, bool]] = []
+        for place, opens in tags:
+            number = bisect_left(fences, place)
+            if number % 2 == 0 or number >= len(fences) or fences[number] > last:
+                kept.append((place, opens))
+        return kept
 
     def _begins_line(self, at: int) -> bool:
         near = max(0, at - 80)
