@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
+import pytest
 from worker_kit import fake_program
 
 from lmagent.modelserver.cause import Cause
@@ -138,3 +139,18 @@ async def settled() -> None:
     """Let everything run that can."""
     for _ in range(20):
         await anyio.sleep(0.001)
+
+
+def status(pool, name):
+    return next(row for row in pool.statuses() if row.entry.name == name)
+
+
+def run(test) -> None:
+    anyio.run(test)
+
+
+async def refused(pool, name) -> ModelServerError:
+    with pytest.raises(ModelServerError) as error:
+        async with pool.lease(name):
+            pass
+    return error.value

@@ -33,10 +33,10 @@ class Effort(Struct, frozen=True):
 
 
 def memory_of(pid: int) -> int:
-    """Bytes of memory (resident set) of a process and its children; 0 if it is gone."""
+    """Bytes of memory of a process (resident set) and of its children (what they do not share); 0 if it is gone."""
     if not _PROC.joinpath("self/statm").exists():
         return _ps_memory(pid)
-    return _resident(pid) + sum(memory_of(child) for child in children(pid))
+    return _resident(pid) + sum(_private(child) for child in children(pid))
 
 
 def children(pid: int) -> list[int]:
@@ -83,6 +83,16 @@ def _resident(pid: int) -> int:
         return int(_PROC.joinpath(str(pid), "statm").read_text().split()[1]) * _PAGE
     except (OSError, IndexError):
         return 0
+
+
+def _private(pid: int) -> int:
+    """Of a forked process most pages are its parent's."""
+    try:
+        lines = _PROC.joinpath(str(pid), "smaps_rollup").read_text().splitlines()
+    except OSError:
+        return _resident(pid)
+    own = sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Private_"))
+    return own + sum(_private(child) for child in children(pid))
 
 
 def _container_cores() -> int:
