@@ -1,0 +1,30 @@
+# The model server of lmagent: OpenAI's API on port 1234, models from /models.
+#
+#   docker build -t lmagent-server .
+#   docker run --rm -p 127.0.0.1:1234:1234 -v ~/models:/models -e LMAGENT_SERVER_KEY=choose-one lmagent-server
+#
+# BASE          any image with Python 3.11 or newer, pip and a C++ runtime. For CUDA: a runtime image with Python in it.
+# EXTRAS        extras of the package: local (llama.cpp engine), transformers.
+# PIP_OPTIONS   options of pip: for the engine's CUDA, ROCm or Vulkan build the index of that project (docs/models.md);
+#               for a build without network "--no-index --find-links /src/wheels", with the wheels in ./wheels.
+ARG BASE=python:3.12-slim
+FROM ${BASE} AS build
+ARG EXTRAS=local
+ARG PIP_OPTIONS=""
+COPY . /src
+RUN python3 -m venv /opt/lmagent \
+ && /opt/lmagent/bin/pip install --no-cache-dir --disable-pip-version-check ${PIP_OPTIONS} "/src[${EXTRAS}]"
+
+FROM ${BASE}
+COPY --from=build /opt/lmagent /opt/lmagent
+# Nobody logs in: no shell for the user, no password, no SSH.
+RUN useradd --uid 10001 --user-group --create-home --home-dir /var/lib/lmagent --shell /usr/sbin/nologin lmagent \
+ && mkdir -p /models && chown lmagent:lmagent /models
+ENV PATH=/opt/lmagent/bin:$PATH PYTHONUNBUFFERED=1 AGENT_DATA_DIR=/var/lib/lmagent
+USER lmagent
+WORKDIR /var/lib/lmagent
+VOLUME ["/models", "/var/lib/lmagent"]
+EXPOSE 1234
+HEALTHCHECK --interval=10s --timeout=3s --start-period=20s --retries=3 \
+    CMD ["python3", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:1234/health', timeout=2)"]
+ENTRYPOINT ["lmagent", "server", "start", "--foreground", "--bind", "0.0.0.0", "--port", "1234", "--models-dir", "/models"]
