@@ -138,7 +138,8 @@ class Toolset:
 class Source:
     """A text that is being read, with what is known of it; `begins`: nothing was found or shown before this place;
     `effort`: how many characters were read for values that are none; `memo`: what formats know of the whole text;
-    `spilled`: something was left as text that is plainly meant as a call, and damaged inside a string.
+    `spilled`: something was left as text that is plainly meant as a call, and damaged inside a string; `stopped`: the
+    last value lacked its brackets behind a string, which may go on.
 
     Its look-ups raise `More` where more text could change their answer, so that a format which only uses them decides
     the same for a growing text as for the whole one.
@@ -152,6 +153,7 @@ class Source:
         self.begins = True
         self.effort = 0
         self.spilled = False
+        self.stopped = False
         self.memo: dict[object, Any] = {}
         self._seen: dict[str | re.Pattern[str], tuple[int, int]] = {}
 
@@ -228,6 +230,7 @@ class Source:
         Raises:
             More, Cut, Broken: see `values.loose`.
         """
+        self.stopped = False
         found = values.strict(self.text, at)
         if not isinstance(found, int):
             if found[1] >= self.end and not self.final and self.text[self.end - 1] not in "}]":
@@ -237,7 +240,8 @@ class Source:
         if not self.final:
             raise More  # cut or damaged: which of them, the rest will show
         try:
-            return values.loose(self.text, at, stops)
+            value, end, self.stopped = values.completed(self.text, at, stops)
+            return value, end
         except (values.Cut, values.Broken) as error:
             self.effort += max(error.at - at, 0)
             raise

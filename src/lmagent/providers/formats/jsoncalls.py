@@ -195,6 +195,7 @@ def _take(source: Source, found: Found, stops: tuple[str, ...], format: str, sha
     except Broken as broken:
         end = _next_stop(source, broken.at, stops)
         return _damage(source, found, start, end, format, shape, inside=broken.inside)
+    stopped = source.stopped
     calls = shape(value, source.tools, source.text[start:end], format)
     if calls is None:
         if shape is not shaped:
@@ -202,6 +203,8 @@ def _take(source: Source, found: Found, stops: tuple[str, ...], format: str, sha
             return False
         raw = source.text[start:end]
         calls = [Call(name=UNNAMED, arguments=raw, raw=raw, format=format, fault="the tool's name is missing")]
+    for call in calls:
+        call.sure, call.spills = not stopped, stopped
     found.items += calls
     found.end = end
     return True
@@ -255,7 +258,9 @@ def named(source: Source, name: str, at: int, stops: tuple[str, ...], format: st
     except Broken as broken:
         end, inside = _next_stop(source, broken.at, stops), broken.inside
     else:
-        return Found(end=end, items=[source.call(name, value, at, end, format, id)])
+        call = source.call(name, value, at, end, format, id)
+        call.sure, call.spills = not source.stopped, source.stopped
+        return Found(end=end, items=[call])
     raw = source.text[at:end].strip().removesuffix("```").rstrip()
     name, fault, spills = source.tools.plain(name), fault_in(raw), inside or _open_string(raw)
     call = Call(name=name, arguments=raw, raw=raw, format=format, id=id, fault=fault, spills=spills)

@@ -192,8 +192,12 @@ class Scanner(Thinking):
         for opened in INSIDE.finditer(self._text, found.start(), found.end()):
             # Markup that is opened here and closed below belongs to the quotation, with all that stands between.
             inner = native(self._source, opened[0], opened.end()) if opened[0] in BY_OPENER else None
-            if inner is not None and inner.cut is None and inner.calls and not any(call.fault for call in inner.calls):
+            if inner is None or inner.header:
+                continue
+            if inner.cut is None and inner.calls and not any(call.fault for call in inner.calls):
                 end = max(end, inner.end)
+            else:
+                self._spent += inner.end - opened.end()
         fence = fences.in_item(found[0])
         self._say(end)
         self._fence, self._fresh = fence, False

@@ -68,7 +68,6 @@ class Thinking(Reading):
             return
         thought = self.content.forget()
         del self.calls[self._since_thought if self._closed_thoughts else 0 :]
-        self._doubt = any(call.spills for call in self.calls)
         self._note(thought)
         self._drop(end)
         self._closed_thoughts, self._since_thought, self._said_since = True, len(self.calls), False

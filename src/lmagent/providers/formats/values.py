@@ -26,6 +26,7 @@ _NEXT_KEY = re.compile(
 _NEXT_ITEM = re.compile(r"""\s*(?:["'“‘\[{\d\]-]|true\b|false\b|null\b|None\b|True\b|False\b)""")
 _CLOSING = {'"': '"', "'": "'", "“": '”"“', "”": '”"', "‘": "’'‘", "’": "’'", "`": "`"}
 _PIECE = {mark: re.compile(f"[{re.escape(ends)}\\\\]") for mark, ends in _CLOSING.items()}
+_CLOSES = re.compile(r"/|end|END|suffix")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", '"': '"', "'": "'", "\\": "\\", "/": "/"}
 _HOLDERS = ("arguments", "parameters", "args", "params", "input")
 _UNESCAPED = re.compile(r"""["']\{\s*["']\w""")
@@ -80,7 +81,12 @@ def strict(text: str, at: int) -> tuple[Any, int] | int:
 
 
 def loose(text: str, at: int, stops: tuple[str, ...] = ()) -> tuple[Any, int]:
-    """The value at `at` and its end, by the tolerant rules.
+    """The value at `at` and its end, by the tolerant rules; see `completed`."""
+    return completed(text, at, stops)[:2]
+
+
+def completed(text: str, at: int, stops: tuple[str, ...] = ()) -> tuple[Any, int, bool]:
+    """The value at `at`, its end, and whether it ends in a string that markup may have cut short.
 
     Args:
         text: the whole text.
@@ -91,7 +97,14 @@ def loose(text: str, at: int, stops: tuple[str, ...] = ()) -> tuple[Any, int]:
         Cut: the text ends first.
         Broken: it cannot be read.
     """
-    return Loose(text, stops).value(at)
+    reader = Loose(text, stops)
+    value, end = reader.value(at)
+    if not reader.stopped or text[:end].rstrip()[-1:] in "}]":
+        return value, end, False
+    word = next((word for word in stops if text.startswith(word, end)), "")
+    if word[:1] in ("<", "[") and not _CLOSES.search(word):
+        raise Broken("a closing brace is missing, and another call begins", end, inside=True)
+    return value, end, True
 
 
 def read_whole(text: str) -> tuple[bool, Any]:
@@ -123,6 +136,9 @@ class Loose:
         text: the whole text.
         stops: see `loose`.
         python: the first unescaped quote ends a string, as in Python, and `(…)` is a list.
+
+    Attributes:
+        stopped: brackets were missing at the end, and markup closed them.
     """
 
     def __init__(self, text: str, stops: tuple[str, ...] = (), *, python: bool = False) -> None:
@@ -130,6 +146,7 @@ class Loose:
         self._end = len(text)
         self._stops = stops
         self._python = python
+        self.stopped = False
 
     def space(self, at: int) -> int:
         """The first place from `at` that is not blank."""
@@ -251,6 +268,7 @@ class Loose:
                 at = self.space(at + 1)
                 continue
             if out and self._stopped(at):
+                self.stopped = True
                 return out, at
             key, at = self._key(at)
             at = self.space(at)
@@ -296,6 +314,7 @@ class Loose:
                 at = self.space(at + 1)
                 continue
             if out and self._stopped(at):
+                self.stopped = True
                 return out, at
             item, at = self.value(at, depth + 1, "item")
             out.append(item)

@@ -118,7 +118,7 @@ def _damaged(source: Source, name: str, opened: re.Match[str], style: Tags, form
     raw = source.text[opened.start() : found.end]
     if read and isinstance(value, dict):
         found.items.append(source.call(name, value, opened.start(), found.end, format))
-    elif text and text[0] not in "{[<" and (main := source.tools.main(name)):
+    elif text and text[0] not in "{[<" and not style.event.search(text) and (main := source.tools.main(name)):
         found.items.append(source.call(name, {main: text}, opened.start(), found.end, format))
     else:
         fault = "neither arguments nor a JSON object stand in the call"

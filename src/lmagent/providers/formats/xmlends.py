@@ -80,6 +80,7 @@ class Ends:
         self._events = list(_events(source.text, style, at))
         self._starts = [event.start for event in self._events]
         self._near, self._far = self._orphans()
+        self._known: Collection[str] = ()
 
     def find(self, at: int, taken: Collection[str], tools: Toolset, name: str) -> End | None:
         """Where the value that begins at `at` ends; None if it does not.
@@ -93,9 +94,16 @@ class Ends:
         Raises:
             Unclear: it may end at more than one place.
         """
+        self._spend(0, 0)
         first = bisect_left(self._starts, at)
-        for words in (False, True):
-            if (found := self._paired(first, taken, words=words)) is not None:
+        # Where a value begins on a line of its own, its closing tag does, too: that is the template of most models.
+        apart = self._text.startswith("\n", at)
+        own = bool(first) and self._events[first - 1].begins
+        self._known = tools.properties(name) if own else ()
+        for words, lines in (
+            ((False, True), (False, False), (True, False)) if apart else ((False, False), (True, False))
+        ):
+            if (found := self._paired(first, taken, words=words, lines=lines)) is not None:
                 event = self._events[found]
                 return End(event.start, event.end, not words)
         return self._forgotten(at, first, taken, tools.properties(name))
@@ -110,8 +118,15 @@ class Ends:
         if self._budget < 0:
             raise Unclear
 
-    def _paired(self, first: int, taken: Collection[str], *, words: bool) -> int | None:
-        """The closing tag that no tag in the value opens; `words`: tags inside a line open nothing."""
+    def _paired(self, first: int, taken: Collection[str], *, words: bool, lines: bool) -> int | None:
+        """The closing tag that no tag in the value opens.
+
+        Args:
+            first: the first tag in the value.
+            taken: the arguments so far.
+            words: tags inside a line open nothing.
+            lines: tags inside a line end nothing.
+        """
         stack: list[str] = []
         for number in range(first, len(self._events)):
             event = self._events[number]
@@ -126,7 +141,7 @@ class Ends:
                         pass
             elif stack:
                 stack[-1:] = [] if stack[-1] == "v" else ["c"]
-            elif self._may_end(number, taken):
+            elif (event.begins or not lines) and self._may_end(number, taken):
                 return number
         self._spend(first, len(self._events))
         return None
@@ -138,7 +153,11 @@ class Ends:
         following = self._events[number + 1] if number + 1 < len(self._events) else None
         following = following if following is not None and self._adjacent(event, following) else None
         if following is not None and following.kind == "vo":
-            return following.key not in taken  # the same argument twice: both tags are part of the value
+            if following.key in taken:
+                return False  # the same argument twice: both tags are part of the value
+            return following.begins or not self._known or following.key in self._known
+        if following is not None and following.kind == "co" and not self._begins_call(number + 1):
+            return False
         behind = number + 1 + (following is not None and following.kind == "ce")
         near, far = self._near[behind], self._far[behind]
         if following is not None and following.closes == _STRONG:
@@ -150,6 +169,14 @@ class Ends:
         if max(near, far):
             raise Unclear
         return True
+
+    def _begins_call(self, number: int) -> bool:
+        """Whether a tag that opens a call is followed by an argument, or by its end."""
+        event = self._events[number]
+        following = self._events[number + 1] if number + 1 < len(self._events) else None
+        if following is not None and following.kind in ("vo", "ce") and self._adjacent(event, following):
+            return True
+        return self._text[event.end : event.end + 80].lstrip()[:1] in ("{", "")
 
     def _adjacent(self, event: _Event, following: _Event) -> bool:
         return not self._text[event.end : following.start].strip()
@@ -199,8 +226,9 @@ class Ends:
         for number in range(size - 1, -1, -1):
             event = self._events[number]
             if event.kind == "co":
-                # Past the whole call; one that is never closed is a word, or cut.
-                far[number] = far[match.get(number, number) + 1]
+                # Past the whole call; one that is never closed, or closes what it did not open, is a word, or cut.
+                word = number + 1 < size and self._events[number + 1].kind == "ve"
+                far[number] = far[(number if word else match.get(number, number)) + 1]
                 continue
             own = self._orphan(number) if event.kind == "ce" else _LOST
             near[number] = max(near[number + 1], own)
