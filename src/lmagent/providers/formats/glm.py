@@ -1,6 +1,7 @@
 """GLM-4.5 and later: `<tool_call>name <arg_key>k</arg_key> <arg_value>v</arg_value> </tool_call>`; GLM-4: name, JSON.
 
-Values of string arguments are bare, all others JSON. Source: the chat templates of GLM-4.5 and GLM-4.
+Hunyuan's later models put `<tool_sep>` behind the name. Values of string arguments are bare, all others JSON. Source:
+the chat templates of GLM-4.5 and GLM-4.
 """
 
 import re
@@ -10,7 +11,7 @@ from lmagent.providers.formats.base import Format, Found, Source
 from lmagent.providers.formats.values import Broken, Cut
 
 _TAGS = xmlcalls.tags(
-    call=r"<tool_call>\s*(?P<name>[A-Za-z_][\w.:-]{0,127})\s*(?=<arg_key>|</tool_call>|\{|\Z)",
+    call=r"<tool_call>\s*(?P<name>[A-Za-z_][\w.:-]{0,127})\s*(?:<tool_sep>\s*)?(?=<arg_key>|</tool_call>|\{|\Z)",
     call_end=r"</tool_call>",
     value=r"<arg_key>(?P<key>[^<]{1,128})</arg_key>\s*<arg_value>",
     value_end=r"</arg_value>",

@@ -17,11 +17,12 @@ _DEPTH = 80
 _DEEP = 10_000
 _WINDOW = 4096
 _SPLIT = 16
-_SPACE = re.compile(r"\s*(?://[^\n]*\n\s*)*")
+_BLANK = r"\s*(?:(?://[^\n]*\n|/\*(?:[^*]|\*(?!/)){0,300}\*/)\s*)*"
+_SPACE = re.compile(_BLANK)
 _WORD = re.compile(r"[-+.\w]+")
 _KEY = re.compile(r"[A-Za-z_$][\w$.-]*(?=\s*:)")
 _NEXT_KEY = re.compile(
-    r"""\s*(?:["'“‘][^"'“”‘’\n]{0,100}["'”’“]\s*:|[A-Za-z_$][\w$-]*\s*:|[}\]]|["'“‘][^"'“”‘’\n]{0,100}\Z)"""
+    _BLANK + r"""(?:["'“‘][^"'“”‘’\n]{0,100}["'”’“]\s*:|[A-Za-z_$][\w$-]*\s*:|[}\]]|["'“‘][^"'“”‘’\n]{0,100}\Z)"""
 )
 _NEXT_ITEM = re.compile(r"""\s*(?:["'“‘\[{\d\]-]|true\b|false\b|null\b|None\b|True\b|False\b)""")
 _CLOSING = {'"': '"', "'": "'", "“": '”"“', "”": '”"', "‘": "’'‘", "’": "’'", "`": "`"}
