@@ -21,6 +21,8 @@ _EXAMPLE = re.compile(
     r"|(?:models?|agents?|llms?) (?:write|emit|send|output)s?|(?:writes|emits|sends)(?: this| it)?"
     r"|(?:trace|transcript|template|sample)s?(?=:))(?!\w)[^\n.!?]{0,60}\Z"
 )
+_AROUND = re.compile(r"(?:<(?:pre|code|examples?|samples?|blockquote)\b[^<>]{0,80}>|\"{3}|'{3})\Z")
+"""What opens a quotation in a line of its own."""
 _ITEM = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)])[ \t]")
 _GOES_ON = re.compile(r"[a-z,.;:)!?'\"”’`\]}]|[-–—] ")
 
@@ -76,6 +78,8 @@ class Place:
         if not below or not above:
             return False
         if _ITEM.match(below) and _ITEM.match(above) and above[-1] == ":":
+            return True
+        if _AROUND.search(above):
             return True
         goes_on = below[0].islower() and (above[-1] in ":," or not Place.ended(above))
         return goes_on or bool(_EXAMPLE.search(above))
