@@ -52,6 +52,25 @@ def test_the_server_of_our_own_tells_its_models_with_windows_and_slots_and_wants
     anyio.run(main)
 
 
+def test_the_server_of_our_own_imports_nothing_from_the_folder_that_the_agent_is_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A project that somebody cloned may have a file `anyio.py`."""
+    project, models, ran = tmp_path / "project", tmp_path / "models", tmp_path / "ran"
+    project.mkdir()
+    models.mkdir()
+    for name in ("anyio", "tempfile", "msgspec", "lmagent"):
+        (project / f"{name}.py").write_text(f"open({str(ran)!r}, 'w').close()\nraise SystemExit(3)\n")
+    monkeypatch.chdir(project)
+
+    async def main() -> None:
+        async with OwnServer(models) as server:
+            assert server.url
+
+    anyio.run(main)
+    assert not ran.exists()
+
+
 @pytest.mark.engine
 def test_a_session_on_the_built_in_engine_reads_its_common_prefix_once(data: Path, tmp_path: Path) -> None:
     async def main() -> None:

@@ -74,9 +74,9 @@ class OwnServer:
         """
         spec = msgspec.json.encode(ChildSpec(str(self._models), self.key))
         # A session of its own: Ctrl+C in the terminal is for the parent, which decides when the models go.
-        self._process = process = await anyio.open_process(
-            [sys.executable, "-m", "lmagent.app.ownserver"], stderr=subprocess.DEVNULL, start_new_session=True
-        )
+        # -P: the folder that we are in is a project of anybody's, and nothing may be imported from there.
+        command = [sys.executable, "-P", "-m", "lmagent.app.ownserver"]
+        self._process = process = await anyio.open_process(command, stderr=subprocess.DEVNULL, start_new_session=True)
         assert process.stdin is not None
         assert process.stdout is not None
         line = b""
