@@ -7,11 +7,13 @@ import socket
 import threading
 import time
 from dataclasses import replace
+from http.client import HTTPConnection
 
 import pytest
 from router_kit import HELLO, Lab, Model, chunks, joined_calls, lab, tool
 
 from lmagent.modelserver.errors import BadRequest
+from lmagent.modelserver.metrics import MOST_UNKNOWN
 from lmagent.modelserver.spec import ModelServerError
 from lmagent.modelserver.upstream import BrokenOff, dechunk
 from lmagent.testing import ScriptedServer
@@ -242,6 +244,23 @@ def test_tokens_requests_and_errors_are_counted():
     counted = [line for line in text.splitlines() if line.startswith("lmagent_tokens_total") and "completion" in line]
     assert int(counted[0].split()[-1]) > 0
     assert 'lmagent_active_requests{model="m\\"x"} 0' in text
+
+
+def test_no_name_that_a_client_makes_up_fills_or_breaks_the_metrics():
+    with ScriptedServer([say("Hello.")]) as server, lab(Model("m", server.url)) as running:
+        for number in range(3 * MOST_UNKNOWN):
+            assert running.chat(model=f"made-up-{number}" + "y" * 5000)[0] == 404
+        raw = b'{"model": "\\ud800", "messages": [{"role": "user", "content": "hi"}]}'
+        connection = HTTPConnection("127.0.0.1", running.port, timeout=30)
+        connection.request("POST", "/v1/chat/completions", raw, {"Content-Type": "application/json"})
+        assert connection.getresponse().status == 404
+        connection.close()
+        running.chat(model="m")
+        code, text, _ = running.ask("GET", "/metrics")
+    assert code == 200
+    assert len(text) < 100_000
+    assert 'lmagent_requests_total{model="m",route="chat",status="200"} 1' in text
+    assert f'lmagent_requests_total{{model="",route="chat",status="404"}} {2 * MOST_UNKNOWN + 1}' in text
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 1000])

@@ -139,7 +139,10 @@ def _hostname(host: str) -> str:
 
 def _same(origin: str, host: str) -> bool:
     """A page of our own."""
-    return urlsplit(origin).netloc.lower() == host.lower() if "://" in origin and host else False
+    try:
+        return urlsplit(origin).netloc.lower() == host.lower() if "://" in origin and host else False
+    except ValueError:  # such as "http://["
+        return False
 
 
 def _with_fields(send: Send, fields: list[tuple[bytes, bytes]]) -> Send:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lmagent.modelserver.spec import ModelStatus
+from lmagent.providers import jsontext
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 
@@ -19,6 +20,12 @@ _READ = re.compile(rb'"(?:prompt_tokens|input_tokens|prompt_n)"\s*:\s*(\d+)')
 _WRITTEN = re.compile(rb'"(?:completion_tokens|output_tokens|predicted_n)"\s*:\s*(\d+)')
 _EVICTED = ": unloading, it makes room"
 """What the pool says when a model makes room for another."""
+
+MOST_UNKNOWN = 100
+"""Names of models that there are not, as clients make them up; requests for more of them are counted together."""
+
+LONGEST = 200
+"""Characters of such a name."""
 
 
 class Metrics:
@@ -32,12 +39,17 @@ class Metrics:
         self._evictions = 0
         self._loads: Counter[str] = Counter()
         self._loaded: dict[str, int] = {}
+        self._known: set[str] = set()
+        self._unknown: set[str] = set()
         self.recovered = 0
         self.enforced = 0
         self.hung_up = 0
 
     def request(self, model: str, route: str, status: int, seconds: float) -> None:
         """A request is over."""
+        if status < 400:
+            self._known.add(model)  # it answered, so there is one of that name
+        model = self._label(model)
         self._requests[model, route, status] += 1
         self._seconds[model] += seconds  # type: ignore[assignment]  # a counter adds fractions as well
 
@@ -55,9 +67,20 @@ class Metrics:
         """Count loads: a process that was not there the last time."""
         for status in statuses:
             name = status.entry.name
+            self._known.add(name)
             if status.pid and self._loaded.get(name) != status.pid and status.state in ("ready", "sleeping"):
                 self._loads[name] += 1
                 self._loaded[name] = status.pid
+
+    def _label(self, model: str) -> str:
+        """The name under which a request is counted: whatever a client wrote, it is text, short, and one of few."""
+        if model in self._known:
+            return model
+        name = jsontext.mend(model[:LONGEST])
+        if name not in self._unknown and len(self._unknown) >= MOST_UNKNOWN:
+            return ""
+        self._unknown.add(name)
+        return name
 
     def summary(self, statuses: Sequence[ModelStatus]) -> dict[str, Any]:
         """For `lmagent server stats`."""
