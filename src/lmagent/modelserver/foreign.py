@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 from msgspec import Struct
@@ -21,6 +23,7 @@ PROJECTOR = "application/vnd.ollama.image.projector"
 TEMPLATE = "application/vnd.ollama.image.template"
 PARAMS = "application/vnd.ollama.image.params"
 MAX_MANIFEST = 1 << 20
+MAX_POINTER = 4096
 MAX_DEPTH = 8
 MAX_FILES = 20_000
 
@@ -68,20 +71,24 @@ def lmstudio_folders(env: Mapping[str, str]) -> list[Path]:
     """
     home = home_dir(env)
     folders = [home / ".lmstudio/models", home / ".cache/lm-studio/models"]
+    pointer = home / ".lmstudio-home-pointer"
     try:
-        pointed = (home / ".lmstudio-home-pointer").read_text(encoding="utf-8")[:4096].strip()
+        usual = os.path.isfile(pointer) and pointer.stat().st_size <= MAX_POINTER
+        pointed = pointer.read_text(encoding="utf-8").strip() if usual else ""
     except (OSError, UnicodeDecodeError):
         pointed = ""
     if pointed and "\0" not in pointed and os.path.isabs(pointed):
         folders.insert(0, Path(pointed) / "models")
-    return list({os.path.realpath(folder): folder for folder in reversed(folders) if folder.is_dir()}.values())[::-1]
+    return list({os.path.realpath(folder): folder for folder in reversed(folders) if os.path.isdir(folder)}.values())[
+        ::-1
+    ]
 
 
 def ollama_folder(env: Mapping[str, str]) -> Path | None:
     """Ollama's folder of models, if it is there."""
     named = env.get("OLLAMA_MODELS", "")
     folder = Path(named) if named else home_dir(env) / ".ollama/models"
-    return folder if (folder / "manifests").is_dir() else None
+    return folder if os.path.isdir(folder / "manifests") else None
 
 
 def ollama_models(folder: Path) -> Iterator[OllamaModel]:
@@ -107,7 +114,7 @@ def _ollama_model(folder: Path, manifest: Path, name: str) -> OllamaModel:
         return OllamaModel(name, manifest, problem=f"{name} has no GGUF; only Ollama itself runs it")
     blobs = {kind: _blob(folder, layer) for kind, layer in by_kind.items()}
     path, size = blobs[MODEL], by_kind[MODEL].size
-    if path is None or not path.is_file():
+    if path is None or not os.path.isfile(path):
         problem = f"the blob of {name} is not in {folder / 'blobs'}: fetch it again with ollama pull {name}"
         return OllamaModel(name, path or manifest, problem=problem)
     problem = ""
@@ -118,7 +125,7 @@ def _ollama_model(folder: Path, manifest: Path, name: str) -> OllamaModel:
     return OllamaModel(
         name,
         path,
-        projector if projector is not None and projector.is_file() else None,
+        projector if projector is not None and os.path.isfile(projector) else None,
         _context(blobs.get(PARAMS)),
         TEMPLATE in by_kind,
         problem,
@@ -133,7 +140,7 @@ def _blob(folder: Path, layer: _Layer) -> Path | None:
 
 def _context(params: Path | None) -> int:
     try:
-        if params is None or params.stat().st_size > MAX_MANIFEST:
+        if params is None or not os.path.isfile(params) or params.stat().st_size > MAX_MANIFEST:
             return 0
         asked = msgspec.json.decode(params.read_bytes(), type=_Params).num_ctx
     except (OSError, ValueError, RecursionError):
@@ -155,11 +162,24 @@ def walk(folder: Path, depth: int = MAX_DEPTH) -> list[Path]:
             seen.add((there.st_dev, there.st_ino))
             with os.scandir(place) as entries:
                 for entry in entries:
-                    if entry.is_dir():
+                    kind = _kind(entry)
+                    if kind == "folder":
                         if left and not entry.name.startswith("."):
                             pending.append((entry.path, left - 1))
-                    elif len(files) < MAX_FILES:
+                    elif kind == "file" and len(files) < MAX_FILES:
                         files.append(Path(entry.path))
         except OSError:
             continue  # a folder that cannot be read hides what is in it and nothing else
     return files
+
+
+def _kind(entry: os.DirEntry[str]) -> Literal["folder", "file", ""]:
+    """What an entry leads to; "" for what is read without end or never: pipes, sockets, devices.
+
+    A link that leads nowhere, in a circle, or where we may not look counts as a file, so that it is named as broken.
+    """
+    try:
+        mode = entry.stat().st_mode
+    except OSError:
+        return "file"
+    return "folder" if stat.S_ISDIR(mode) else "file" if stat.S_ISREG(mode) else ""

@@ -13,6 +13,7 @@ against what is left of the file and against a limit before anything is taken fo
 from __future__ import annotations
 
 import os
+import stat
 import struct
 from pathlib import Path
 from typing import BinaryIO
@@ -96,6 +97,8 @@ def read_header(path: Path) -> Header:
         ModelServerError: the file cannot be read, is something else, or is damaged or cut off.
     """
     try:
+        if not stat.S_ISREG(os.stat(path).st_mode) and not os.path.isdir(path):
+            raise broken(path, "is no file but a pipe, a socket or a device", "name a .gguf file")
         with path.open("rb", buffering=0) as file:
             size = os.fstat(file.fileno()).st_size
             return _Reader(path, file, size).header()

@@ -72,6 +72,8 @@ def read_sheet(path: Path) -> Sheet:
         raise _wrong(path, f"is no TOML: {error}", 'write one `key = value` a line, with texts in "quotes"') from None
     except RecursionError:
         raise _wrong(path, "is nested too deeply", "write one `key = value` a line") from None
+    except ValueError:  # Python reads no number of more than 4300 digits
+        raise _wrong(path, "has a number that is far too long", "shorten it") from None
     given = frozenset(values)
     for key in values:
         if key not in KEYS:
@@ -124,11 +126,25 @@ def _check(path: Path, text: str, key: str, value: Any) -> None:
         fine = number and _LOWEST[key] <= value <= _HIGHEST.get(key, 1e12)
         fine = fine and not (key == "context" and 0 < value < _SMALLEST_CONTEXT)
     if not fine:
-        shown = repr(value) if len(repr(value)) < 60 else type(value).__name__
+        shown = _shown(value)
         more = f" (0 or at least {_SMALLEST_CONTEXT})" if key == "context" else ""
         raise _wrong(path, f"{_place(text, key)}: {key} is {shown}", f"{key} has to be {allowed(key)}{more}")
+    if key in ("template", "mmproj") and not _is_path(value):
+        raise _wrong(path, f"{_place(text, key)}: {key} is no path of a file", "correct it, or leave it out")
     if key == "upstream" and not _is_address(str(value)):
         raise _wrong(path, f"{_place(text, key)}: {value!r} is no address", 'write "http://HOST:PORT/v1"')
+
+
+def _shown(value: object) -> str:
+    """A wrong value, if it is short enough to be shown, else what kind of a value it is."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # a number of thousands of digits
+        text = ""
+    if 0 < len(text) < 60:
+        return text
+    kinds = (int, "a whole number that is far too large"), (str, "a long text"), (list, "a list"), (dict, "a table")
+    return next((what for kind, what in kinds if isinstance(value, kind)), type(value).__name__)
 
 
 def _is_address(value: str) -> bool:
@@ -137,6 +153,15 @@ def _is_address(value: str) -> bool:
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         return False
+
+
+def _is_path(value: str) -> bool:
+    """Whether a text can name a file: it has no zero byte, and the person whose home it begins with is known."""
+    try:
+        Path(value).expanduser()
+    except RuntimeError:
+        return False
+    return "\0" not in value
 
 
 def _unknown(path: Path, text: str, key: str) -> ModelServerError:

@@ -1,0 +1,104 @@
+"""Folders and settings that somebody made to break the list of models, or that broke by themselves."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from madegguf import chat_file
+
+from lmagent.modelserver.foreign import lmstudio_folders, ollama_folder
+from lmagent.modelserver.gguf import read_header
+from lmagent.modelserver.library import Library
+from lmagent.modelserver.spec import ModelServerError
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    path = tmp_path / "home"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return chat_file(tmp_path / "models/good.gguf").parent
+
+
+@pytest.fixture
+def library(folder: Path, home: Path) -> Library:
+    return Library(folder, {"HOME": str(home)})
+
+
+def reasons(library: Library) -> dict[str, str]:
+    return {entry.name: entry.broken for entry in library.entries()}
+
+
+def test_pipes_and_devices_are_no_models_and_nobody_waits_for_them(folder, home, library):
+    manifests = home / ".ollama/models/manifests/host/space/model"
+    manifests.mkdir(parents=True)
+    (folder / "checkpoint").mkdir()
+    for place in (folder / "a.gguf", folder / "good.toml", folder / "checkpoint/config.json", manifests / "latest"):
+        os.mkfifo(place)
+    os.mkfifo(home / ".lmstudio-home-pointer")
+    os.symlink("/dev/zero", folder / "b.toml")
+    os.symlink("/dev/zero", folder / "checkpoint/model.safetensors")
+    assert reasons(library) == {"good": ""}
+    for path in (folder / "a.gguf", Path("/dev/zero")):
+        with pytest.raises(ModelServerError, match="a pipe, a socket or a device"):
+            read_header(path)
+
+
+def test_a_link_in_a_circle_is_a_broken_model_and_hides_no_other(folder, library):
+    for number in range(4):  # whatever the order is in which the folder gives its entries
+        name = f"loop{number}.gguf"
+        os.symlink(folder / name, folder / name)
+    there = reasons(library)
+    assert there.pop("good") == ""
+    assert len(there) == 4
+    assert all("cannot be read" in why for why in there.values())
+
+
+@contextmanager
+def somebody_else() -> Iterator[None]:
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_folders_of_other_programs_that_may_not_be_read_are_as_if_they_were_not_there(tmp_path):
+    closed = tmp_path / "closed"
+    (closed / ".lmstudio/models").mkdir(parents=True)
+    (closed / "ollama/manifests").mkdir(parents=True)
+    closed.chmod(0)
+    env = {"HOME": str(closed), "OLLAMA_MODELS": str(closed / "ollama")}
+    with somebody_else():
+        assert lmstudio_folders(env) == []
+        assert ollama_folder(env) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("context = " + "9" * 5000, "far too long"),
+        ("context = 0x" + "f" * 5000, "far too large"),
+        ('template = "~nosuchuser/x"', "line 1: template is no path"),
+        ('mmproj = "a\\u0000b"', "line 1: mmproj is no path"),
+        ('flash_attention = "' + "x" * 5000 + '"', "a long text"),
+        ("context = [" + "1, " * 100 + "]", "a list"),
+    ],
+)
+def test_settings_that_cannot_even_be_shown_break_their_model_alone(folder, library, text, words):
+    shutil.copy(folder / "good.gguf", folder / "other.gguf")
+    (folder / "good.toml").write_text(text)
+    there = reasons(library)
+    assert words in there["good"]
+    assert there["other"] == ""
+    assert reasons(library) == there
