@@ -28,7 +28,7 @@ from lmagent.store.files import OPEN_FLAGS, sync_file, sync_folder, write_whole
 from lmagent.store.lock import Lock, hold
 
 ATTEMPTS = 5
-"""Tries in a row in which no byte comes; every byte that comes begins them anew."""
+"""Tries in a row that get no further; every byte further than ever begins them anew."""
 LONGEST_PAUSE = 60.0
 BLOCK = 1 << 20
 SLICE = 64
@@ -127,7 +127,10 @@ class Download:
                 await self._resume()
                 await self._all()
             finally:
+                empty = self._file.size and not os.fstat(self._fd).st_size
                 os.close(self._fd)
+                if empty:
+                    self._discard()
             self._settle()
         finally:
             with contextlib.suppress(OSError):
@@ -186,16 +189,15 @@ class Download:
     async def _all(self) -> None:
         """Fetch until it is all there; a connection that breaks off is taken up again."""
         self._ports.progress.begin(self._target.name, self._file.size, self._have)
-        left = ATTEMPTS
+        left, most = ATTEMPTS, self._have
         while self._have < self._file.size:
-            before = self._have
             try:
                 await self._some()
                 failure = Failed("the connection ended too early", fix="try again")
             except Failed as error:
                 failure = error
-            if self._have > before:
-                left = ATTEMPTS
+            if self._have > most:  # a server that begins anew each time gets no further, however much it sends
+                left, most = ATTEMPTS, self._have
             left -= 1
             if self._have >= self._file.size:
                 return
@@ -225,9 +227,13 @@ class Download:
 
     def _goes_on(self, response: Response) -> bool:
         """Whether the body is what comes next; a server that begins anew, or has another file, begins it anew."""
+        if response.headers.get("content-type", "").lower().startswith("text/html"):
+            text = f"a web page came in the place of {self._file.name}"
+            fix = "log in to the network if it asks for that, and check HF_ENDPOINT and HTTPS_PROXY"
+            raise ModelServerError(text, status=502, code="hub_changed", fix=fix)
         etag = response.headers.get("etag", "")
         if response.status == 206:
-            began = re.match(r"bytes (\d+)-\d+/(\d+|\*)", response.headers.get("content-range", ""))
+            began = re.match(r"bytes ([0-9]{1,18})-[0-9]+/([0-9]+|\*)", response.headers.get("content-range", ""))
             fits = began is not None and int(began[1]) == self._have and began[2] in ("*", str(self._file.size))
             if not fits or (self._etag and etag and etag != self._etag):
                 self._anew("the file has changed on the hub")
@@ -237,10 +243,8 @@ class Download:
             self._anew("the hub does not go on at that place")
             return False
         length = response.headers.get("content-length", "")
-        if length.isdigit() and int(length) != self._file.size:
-            text = (
-                f"{self._file.name} has {gigabytes(int(length))}, and the hub's list says {gigabytes(self._file.size)}"
-            )
+        if re.fullmatch(r"[0-9]{1,18}", length) and int(length) != self._file.size:
+            text = f"{self._file.name} has {int(length):,} bytes, and the hub's list says {self._file.size:,}"
             raise ModelServerError(text, status=502, code="hub_changed", fix="try again: it has just been replaced")
         if self._have:
             self._anew("the server begins at the beginning")
@@ -283,14 +287,17 @@ class Download:
             self._discard()
             text = f"{self._file.name} came damaged: its checksum is not the one that the hub announced; it was removed"
             raise ModelServerError(text, status=502, code="wrong_checksum", fix="pull it again")
-        fd = os.open(self._part, os.O_RDWR | OPEN_FLAGS)
         try:
-            sync_file(fd)
-        finally:
-            os.close(fd)
-        os.replace(self._part, self._target)
-        self._about.unlink(missing_ok=True)
-        sync_folder(self._target.parent)
+            fd = os.open(self._part, os.O_RDWR | OPEN_FLAGS)
+            try:
+                sync_file(fd)
+            finally:
+                os.close(fd)
+            os.replace(self._part, self._target)
+            self._about.unlink(missing_ok=True)
+            sync_folder(self._target.parent)
+        except OSError as error:
+            raise unwritable(self._target, error) from error
 
     def _discard(self) -> None:
         self._part.unlink(missing_ok=True)
@@ -315,7 +322,7 @@ class Download:
 def _read_note(path: Path) -> _Note | None:
     try:
         return msgspec.json.decode(path.read_bytes(), type=_Note)
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
 
 

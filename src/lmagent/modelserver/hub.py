@@ -78,7 +78,7 @@ class Hub:
         self._transport = transport
         self.endpoint = (env.get("HF_ENDPOINT") or DEFAULT_ENDPOINT).rstrip("/")
         self._token = (env.get("HF_TOKEN") or env.get("HUGGING_FACE_HUB_TOKEN") or "").strip()
-        if not re.fullmatch(r"https?://[^\s/?#]+[^\s?#]*", self.endpoint):
+        if not re.fullmatch(r"https?://[^\s/?#]+[^\s?#]*", self.endpoint) or not _is_origin(self.endpoint):
             fix = f"write HF_ENDPOINT={DEFAULT_ENDPOINT}, or unset it"
             raise ModelServerError(f"HF_ENDPOINT is {self.endpoint!r}, which is no address", status=400, fix=fix)
 
@@ -102,7 +102,7 @@ class Hub:
             following = _NEXT.search(response.headers.get("link", ""))
             if following is None:
                 break
-            url = urljoin(url, following[1])
+            url = self._led(url, following[1])
         return files
 
     async def open(self, repo: str, path: str, headers: Mapping[str, str]) -> Response:
@@ -128,13 +128,24 @@ class Hub:
                     raise await self._refused(response, url, repo)
                 return response
             await response.aclose()
-            target = urljoin(url, response.headers.get("location", ""))
-            if urlsplit(target).scheme not in ("http", "https"):
-                raise Failed(f"{_host(url)} redirects to {target[:80]!r}", fix="check HF_ENDPOINT")
-            if url.startswith("https:") and target.startswith("http:"):
-                raise Failed(f"{_host(url)} redirects to {_host(target)} without encryption", fix="check HF_ENDPOINT")
-            url = target
-        raise Failed(f"{self.endpoint} redirects without end", fix="check HF_ENDPOINT, or try again later")
+            url = self._led(url, response.headers.get("location", ""))
+        fix = "check HF_ENDPOINT, or try again later"
+        raise ModelServerError(f"{_host(self.endpoint)} redirects without end", status=502, fix=fix)
+
+    def _led(self, url: str, target: str) -> str:
+        """The address to which an answer leads: one of the web, and none without encryption from one with it."""
+        try:
+            full = urljoin(url, target)
+            scheme, host, _ = _origin(full)
+        except ValueError:
+            scheme, host, full = "", "", target
+        if scheme not in ("http", "https") or not host:
+            text = f"{_host(url)} redirects to {full[:80]!r}"
+            raise ModelServerError(text, status=502, fix="check HF_ENDPOINT")
+        if url.startswith("https:") and scheme == "http":
+            text = f"{_host(url)} redirects to {host} without encryption"
+            raise ModelServerError(text, status=502, fix="check HF_ENDPOINT")
+        return full
 
     async def _refused(self, response: Response, url: str, repo: str) -> ModelServerError:
         """The error of an answer that is none; closes it."""
@@ -219,6 +230,13 @@ def _origin(url: str) -> tuple[str, str, int | None]:
     parts = urlsplit(url)
     default = {"http": 80, "https": 443}.get(parts.scheme)
     return parts.scheme, parts.hostname or "", parts.port or default
+
+
+def _is_origin(url: str) -> bool:
+    try:
+        return bool(_origin(url)[1])
+    except ValueError:  # a port that is none, or half an IPv6 address
+        return False
 
 
 def _host(url: str) -> str:

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from lmagent.modelserver.choice import Choice, choose, wanted
 from lmagent.modelserver.download import Download, Ports, gigabytes, is_there, part_of, unwritable
+from lmagent.modelserver.foreign import MAX_DEPTH
 from lmagent.modelserver.hub import Hub, HubFile
 from lmagent.modelserver.spec import ModelServerError
 from lmagent.store.files import make_private
@@ -96,6 +97,10 @@ class Puller:
 
     def _home(self, repo: str, file: HubFile) -> Path:
         parts = [*repo.split("/"), *file.path.split("/")[:-1]]
+        if len(parts) > MAX_DEPTH:
+            fix = "fetch it by hand, and take it in: lmagent models import FILE"
+            text = f"{file.name[:80]!r} lies too deep in the folders of {repo}"
+            raise ModelServerError(text, status=502, fix=fix)
         return self._folder.joinpath(*(_safe(part) for part in parts))
 
     def _check_space(self, files: Sequence[HubFile], targets: Sequence[Path]) -> None:

@@ -129,7 +129,7 @@ def _check(path: Path, text: str, key: str, value: Any) -> None:
         shown = _shown(value)
         more = f" (0 or at least {_SMALLEST_CONTEXT})" if key == "context" else ""
         raise _wrong(path, f"{_place(text, key)}: {key} is {shown}", f"{key} has to be {allowed(key)}{more}")
-    if key in ("template", "mmproj") and not _is_path(value):
+    if key in ("template", "mmproj") and not _is_path(str(value)):
         raise _wrong(path, f"{_place(text, key)}: {key} is no path of a file", "correct it, or leave it out")
     if key == "upstream" and not _is_address(str(value)):
         raise _wrong(path, f"{_place(text, key)}: {value!r} is no address", 'write "http://HOST:PORT/v1"')
@@ -144,7 +144,7 @@ def _shown(value: object) -> str:
     if 0 < len(text) < 60:
         return text
     kinds = (int, "a whole number that is far too large"), (str, "a long text"), (list, "a list"), (dict, "a table")
-    return next((what for kind, what in kinds if isinstance(value, kind)), type(value).__name__)
+    return next((what for kind, what in kinds if isinstance(value, kind)), "no such thing")
 
 
 def _is_address(value: str) -> bool:
