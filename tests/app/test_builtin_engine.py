@@ -18,6 +18,7 @@ from lmagent.core.errors import ConfigError, LmagentError
 from lmagent.core.messages import user
 from lmagent.engine.lane import run_until_idle
 from lmagent.modelserver.spec import ModelEntry, ModelSettings
+from lmagent.providers.dialects.ask import Ask
 from lmagent.providers.dialects.probe import probe
 from lmagent.providers.transport import HttpTransport
 from lmagent.testing.gguf import build_tiny_gguf
@@ -48,6 +49,30 @@ def test_the_server_of_our_own_tells_its_models_with_windows_and_slots_and_wants
         assert facts.model is not None
         assert (facts.model.window, facts.model.trusted, facts.model.loaded) == (8192, True, False)
         assert not unknown.models
+
+    anyio.run(main)
+
+
+@pytest.mark.engine
+def test_who_names_no_model_gets_the_largest_that_is_whole_or_the_one_that_is_loaded(data: Path) -> None:
+    models = data / "models"
+    whole = (models / "tiny.gguf").read_bytes()
+    (models / "a-damaged.gguf").write_bytes(whole[: len(whole) // 2])
+    (models / "b-small.gguf").write_bytes(whole)
+    (models / "tiny.gguf").write_bytes(whole + b"\0" * 4096)
+
+    async def main() -> None:
+        transport = HttpTransport()
+        async with OwnServer(models) as server:
+            facts = await probe(transport, server.url, "", server.key)
+            assert facts.model is not None
+            assert (facts.model.id, facts.model.window) == ("tiny", 8192)
+            ask = Ask(transport, server.url.removesuffix("/v1"), server.url, server.key)
+            assert await ask.post("/api/load", {"model": "b-small"})
+            facts = await probe(transport, server.url, "", server.key)
+            assert facts.model is not None
+            assert facts.model.id == "b-small"
+        await transport.aclose()
 
     anyio.run(main)
 

@@ -36,7 +36,7 @@ class Lmagent:
         """From the list alone."""
         listed = entries(seen.listing, "data")
         models = tuple(_facts(entry) for entry in listed if text(entry, "id"))
-        asked = chosen(models, model)
+        asked = chosen(models, model) or (None if model else _best(models, listed))
         entry: dict[str, Any] = {}
         if asked is not None:
             entry = next(entry for entry in listed if text(entry, "id") == asked.id)
@@ -73,6 +73,16 @@ class Lmagent:
         body = {"model": model, "content": subject, "add_special": False, "parse_special": True}
         tokens = mapping(await ask.post("/tokenize", body)).get("tokens")
         return len(tokens) if isinstance(tokens, list) else None  # pyright: ignore[reportUnknownArgumentType]
+
+
+def _best(models: tuple[ModelFacts, ...], listed: list[dict[str, Any]]) -> ModelFacts | None:
+    """For who names none of several: one that is loaded, else the largest; none that is known to fail or to be a toy.
+
+    The server would refuse such a request, and the first of its list may be a damaged file.
+    """
+    unfit = {text(entry, "id") for entry in listed if text(entry, "reason") or text(entry, "source") == "demo"}
+    able = [known for known in models if not known.embeddings and known.id not in unfit]
+    return max(able, key=lambda known: (known.loaded, known.bytes or 0), default=None)
 
 
 def _facts(entry: dict[str, Any]) -> ModelFacts:
