@@ -8,10 +8,11 @@ from contextlib import suppress
 
 import jsonschema
 import pytest
-from router_kit import Lab, Model, calling_gguf, chunks, joined_calls, lab, tool
+from router_kit import HELLO, Lab, Model, calling_gguf, chunks, joined_calls, lab, tool
 
 from lmagent.modelserver.callreader import CallReader
 from lmagent.modelserver.enforce import calls_schema
+from lmagent.providers import jsontext
 from lmagent.testing.engine import EngineServer
 
 NESTED = {
@@ -138,6 +139,8 @@ def test_a_schema_that_the_engine_refuses_is_a_400_with_its_reason(engine, strea
         ({"type": "function", "function": {"name": "rm"}}, [tool("read")], "'rm', which is not among the tools: read"),
         ({"type": "nothing"}, [tool("read")], "has to be"),
         ({"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": []}}, [tool("read")], "no tools"),
+        ({"type": "allowed_tools", "allowed_tools": "read"}, [tool("read")], "no list of tools"),
+        ({"type": "allowed_tools", "mode": "auto", "tools": 5}, [tool("read")], "no list of tools"),
     ],
 )
 def test_a_choice_that_makes_no_sense_is_told(choice, tools, words):
@@ -145,6 +148,16 @@ def test_a_choice_that_makes_no_sense_is_told(choice, tools, words):
         status, answer, _ = running.chat(tools=tools, tool_choice=choice)
     assert (status, answer["error"]["param"]) == (400, "tool_choice")
     assert words in answer["error"]["message"]
+
+
+def test_a_schema_that_is_too_deep_to_be_enforced_is_a_400_and_no_failure_of_ours():
+    schema: dict = {"type": "string"}
+    for _ in range(450):
+        schema = {"type": "object", "properties": {"p": schema}}
+    with lab(Model("m", "http://127.0.0.1:9")) as running:
+        raw = jsontext.dumps({"messages": HELLO, "tool_choice": "required", "tools": [tool("a", schema)]})
+        status, answer, _ = running.ask("POST", "/v1/chat/completions", raw)
+    assert (status, answer["error"]["param"]) == (400, "tools")
 
 
 def test_schemas_with_references_to_themselves_move_to_a_place_of_their_own():

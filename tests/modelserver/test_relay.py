@@ -161,6 +161,7 @@ def test_what_fails_behind_a_wait_is_an_error_event_and_what_fails_at_once_has_a
         (status(500, {"error": {"message": "it broke", "code": 500}}), 500, "it broke"),
         (status(503, b"<html>busy</html>"), 503, "busy"),
         (status(500, b""), 500, "no reason"),
+        (status(500, {"error": {"message": "image input is not supported - hint: …", "code": 500}}), 400, "image"),
         (status(401, {"error": {"message": "bad key"}}), 502, "refused our key"),
         (status(422, {"detail": "odd"}), 422, "odd"),
     ],
@@ -172,6 +173,27 @@ def test_an_engines_refusal_keeps_its_status_and_reason_in_our_shape(reply, code
     assert told == code
     assert words in answer["error"]["message"]
     assert set(answer["error"]) == {"message", "type", "param", "code"}
+
+
+def test_a_prompt_that_does_not_fit_has_the_code_by_which_clients_know_it():
+    words = "request (27016 tokens) exceeds the available context size (2048 tokens), try increasing it"
+    refusal = status(400, {"error": {"message": words, "code": 400, "type": "exceed_context_size_error"}})
+    with ScriptedServer([refusal]) as server, lab(Model("m", server.url)) as running:
+        code, answer, _ = running.chat(model="m")
+    assert (code, answer["error"]["code"], answer["error"]["message"]) == (400, "context_length_exceeded", words)
+
+
+def test_a_limit_beyond_32_bits_is_none_and_another_servers_choices_are_its_own():
+    with ScriptedServer(lambda _: say("Hello.")) as server:
+        other = Model("other", server.url, engine="upstream")
+        with lab(Model("m", server.url), other) as running:
+            for limit in (2**31 - 1, 2**32, 2**40, 10**30):
+                assert running.chat(model="m", max_tokens=limit, max_completion_tokens=limit)[0] == 200
+            assert running.chat(model="other", max_tokens=2**40, tools=[tool("a")], tool_choice="any")[0] == 200
+        sent = [request.fields for request in server.requests]
+    assert {body["max_tokens"] for body in sent[:-1]} == {2**31 - 1}
+    assert {body["max_completion_tokens"] for body in sent[:-1]} == {2**31 - 1}
+    assert (sent[-1]["max_tokens"], sent[-1]["tool_choice"]) == (2**40, "any")
 
 
 def test_an_error_inside_a_stream_ends_it_in_our_shape():

@@ -67,8 +67,8 @@ def _wanted(choice: dict[str, Any]) -> list[str] | None:
         case {"type": "function", "function": {"name": str(name)}} | {"type": "function", "name": str(name)}:
             return [name]
         case {"type": "allowed_tools"}:
-            allowed = cast("dict[str, Any]", choice.get("allowed_tools") or choice)
-            found = [_wanted(cast("dict[str, Any]", tool)) for tool in allowed.get("tools") or ()]
+            allowed = _allowed(choice)
+            found = [_wanted(cast("dict[str, Any]", tool)) for tool in allowed["tools"]]
             names = [name for inner in found if inner for name in inner]
             if not names:
                 raise _wrong("'tool_choice.allowed_tools' names no tools")
@@ -77,14 +77,21 @@ def _wanted(choice: dict[str, Any]) -> list[str] | None:
             raise _wrong('\'tool_choice\' has to be {"type": "function", "function": {"name": …}}')
 
 
+def _allowed(choice: dict[str, Any]) -> dict[str, Any]:
+    """What allowed tools say: the list, and the mode."""
+    allowed: Any = choice.get("allowed_tools") or choice
+    if not isinstance(allowed, dict) or not isinstance(cast("dict[str, Any]", allowed).get("tools"), list):
+        raise _wrong("'tool_choice.allowed_tools' has no list of tools")
+    return cast("dict[str, Any]", allowed)
+
+
 def allowed_only(body: dict[str, Any]) -> dict[str, Any]:
     """A request whose choice allows only some of the tools, in words that the engine knows; others as they are."""
     given = body.get("tool_choice")
     choice = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
     if choice.get("type") != "allowed_tools":
         return body
-    allowed = cast("dict[str, Any]", choice.get("allowed_tools") or choice)
-    names = {name for tool in allowed.get("tools") or () for name in _wanted(tool) or ()}
+    names = {name for tool in _allowed(choice)["tools"] for name in _wanted(tool) or ()}
     kept = [tool for tool in body.get("tools") or () if tool["function"]["name"] in names]
     return {**body, "tools": kept, "tool_choice": "auto"}
 

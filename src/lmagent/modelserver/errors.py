@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,6 +23,11 @@ _TYPES = {
     429: "rate_limit_error",
     501: "not_supported_error",
 }
+
+
+_UNABLE = re.compile(r"\b(image|audio|video) input is not supported")
+_TOO_LONG = re.compile(r"exceeds the available context size")
+"""Words of llama.cpp's: the one has status 500, the other none of the codes by which clients know it."""
 
 
 class BadRequest(ModelServerError):
@@ -93,6 +99,11 @@ def refused(status: int, body: bytes, name: str) -> ModelServerError:
         text = f"the server that runs {name} refused our key: {message or status}"
         return Lost(text, status=502, code="upstream_refused", fix="check the key of this model's upstream server")
     message = message or f"the engine that runs {name} answered with status {status} and no reason"
+    if status == 500 and _UNABLE.search(message):  # no fault of the engine's, and asking again does not help
+        fix = "ask a model that can; for images it needs its projector (mmproj)"
+        return BadRequest(message, status=400, code="not_supported", fix=fix)
+    if status == 400 and not code and _TOO_LONG.search(message):
+        code = "context_length_exceeded"
     if 400 <= status < 500:
         return BadRequest(message, param=param, status=status, code=code or "invalid_request")
     return ModelServerError(message, status=status, code=code or "engine_error")

@@ -18,6 +18,11 @@ from lmagent.modelserver.recover import Recovered, call_fields, parsed, seeded, 
 from lmagent.modelserver.spec import Engine, Running
 from lmagent.providers import jsontext
 
+MOST_TOKENS = 2**31 - 1
+"""The largest limit of tokens that the engine can take."""
+
+_LIMITS = ("max_tokens", "max_completion_tokens")
+
 
 class Job(Struct, frozen=True):
     """How a request is served.
@@ -86,9 +91,10 @@ def job_for(asked: Asked, running: Running) -> Job:
     if asked.route != "chat":
         return Job(body)
     engine = running.entry.engine
-    choice = choice_of(body)
     if engine == "upstream":
         return Job(body)  # a server of its own: it decides, as it does for those who ask it directly
+    body = _within(body)
+    choice = choice_of(body)
     body = allowed_only(body)
     if engine == "transformers":
         _must_be_free(engine, choice, body)
@@ -97,8 +103,17 @@ def job_for(asked: Asked, running: Running) -> Job:
     body = seeded(body)
     one = body.get("n") in (None, 1)
     if choice is not None:
-        return Job(enforced(body, choice), choice, recoverable=one)
+        try:
+            return Job(enforced(body, choice), choice, recoverable=one)
+        except RecursionError:
+            raise BadRequest("the schema of a tool is nested too deeply", param="tools") from None
     return Job(body, recoverable=one)
+
+
+def _within(body: dict[str, Any]) -> dict[str, Any]:
+    """A limit that is as good as none stays one: the engine would take the lower 32 bits of a larger number."""
+    limits = {name: MOST_TOKENS for name in _LIMITS if isinstance(body.get(name), int) and body[name] > MOST_TOKENS}
+    return {**body, **limits} if limits else body
 
 
 def _must_be_free(engine: Engine, choice: Choice | None, body: Mapping[str, Any]) -> None:
