@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import anyio
+import pytest
 from msgspec.structs import replace
 from pool_kit import entry, memory_pool, refused, run, settled, status
 
-from lmagent.modelserver.spec import ModelEntry
+from lmagent.modelserver.router import Router
+from lmagent.modelserver.spec import ModelEntry, ModelServerError
 
 
 def test_first_requests_at_the_same_time_wait_for_one_load():
@@ -155,6 +158,32 @@ def test_a_load_that_nobody_waits_for_is_broken_off_by_unload():
             assert workers.started[0].stopped
             assert status(pool, "a").reason == ""
             assert (await pool.unload("a")).state == "unloaded"
+
+    run(main)
+
+
+def test_a_model_whose_file_is_removed_while_it_is_loaded_can_be_unloaded():
+    async def main() -> None:
+        async with memory_pool(entry("a", ttl=0.0)) as (pool, workers, _):
+            await pool.load("a")
+            del pool.shelf.models["a"]
+            router = Router(pool.shelf, pool)
+            sent = []
+
+            async def receive():
+                return {"type": "http.request", "body": b'{"model": "a"}', "more_body": False}
+
+            async def send(message):
+                sent.append(message)
+
+            head = {"method": "POST", "path": "/api/unload", "headers": [(b"host", b"localhost")]}
+            await router.app({"type": "http", "query_string": b"", "root_path": "", **head}, receive, send)
+            assert sent[0]["status"] == 200
+            assert json.loads(sent[1]["body"])["state"] == "unloaded"
+            assert workers.started[0].stopped
+            assert pool.statuses() == []
+            with pytest.raises(ModelServerError, match="no model"):
+                await pool.unload("a")
 
     run(main)
 

@@ -169,7 +169,10 @@ def start_detached(folder: Path, arguments: Sequence[str], env: Mapping[str, str
             return state
         if process.poll() is not None:
             said = log.read_text("utf-8", "replace").strip().removeprefix("lmagent: ")
-            raise ServerError(said[-2000:] or f"the server ended with status {process.returncode} and said nothing")
+            if said:
+                raise ServerError(said[-2000:])
+            fix = "lmagent server start --foreground shows why; a full disk leaves no room for its words"
+            raise ServerError(f"the server ended with status {process.returncode} and said nothing", fix=fix)
         time.sleep(0.05)
     process.terminate()
     raise ServerError(f"the server did not come up within {START:.0f} s", fix=f"see {log}")

@@ -109,8 +109,10 @@ class WorkerPool:
         return self._status(model, self._clock.monotonic())
 
     async def unload(self, name: str) -> ModelStatus:
-        """See `spec.Pool`. Who waits for it then has it loaded again."""
-        model = self._model(self._catalogue.find(name))
+        """See `spec.Pool`. Who waits for it then has it loaded again. Its file may be gone meanwhile."""
+        model = self._models.get(name)
+        if model is None or model.run is None:
+            model = self._model(self._catalogue.find(name))
         if (run := model.run) is not None:
             run.leaving = True
             self.decide()

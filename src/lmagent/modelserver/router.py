@@ -184,17 +184,21 @@ class Router:
         return _json({"version": __version__, **self.metrics.summary(statuses), "models": known})
 
     async def _load(self, request: Request) -> Response:
-        return _json(running_fields(await self._pool.load(await self._named(request))))
+        name = await self._named(request)
+        return _json(running_fields(await self._pool.load(self._catalogue.find(name).name)))
 
     async def _unload(self, request: Request) -> Response:
-        return _json(running_fields(await self._pool.unload(await self._named(request))))
+        """Also of a model whose file was removed while it was loaded: then its name is the one that `ps` shows."""
+        name = await self._named(request)
+        there = any(status.entry.name == name for status in self._pool.statuses())
+        return _json(running_fields(await self._pool.unload(name if there else self._catalogue.find(name).name)))
 
     async def _named(self, request: Request) -> str:
         body = fields_of(await read_body(request.scope, request.receive, 65_536))
         name = body.get("model", body.get("name"))
         if not isinstance(name, str) or not name:
             raise BadRequest("'model' is missing; it has to be a text", param="model", code="missing_field")
-        return self._catalogue.find(name).name
+        return name
 
     async def _props(self, request: Request) -> Response:
         """The engine's own facts, of a model that is loaded: a look loads nothing."""
