@@ -56,10 +56,10 @@ class CallReader:
     def __init__(self) -> None:
         self.calls: list[Call] = []
         self.text = ""
-        self._held = ""
+        self._held: str = ""
         self._mode: Literal["head", "arguments", "tail"] = "head"
-        self._depth = 0
-        self._quoted = False
+        self._depth: int = 0
+        self._quoted: bool = False
 
     @property
     def whole(self) -> list[Call]:
