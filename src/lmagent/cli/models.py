@@ -13,6 +13,7 @@ import msgspec
 from lmagent.cli import models_advice, models_fetch, models_running
 from lmagent.cli.models_text import amount, json_row, rows
 from lmagent.cli.options import workspace_option
+from lmagent.cli.server import echo_json
 from lmagent.tools.sanitize import one_line, visible
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def list_(ctx: click.Context, as_json: bool) -> int:
     there = library.all()
     if as_json:
         for details in there:
-            click.echo(msgspec.json.encode(json_row(details, memory)).decode())
+            echo_json(json_row(details, memory))
         return 0
     if not there:
         click.echo(f"no models yet, in {library.folder} or of LM Studio or Ollama")
@@ -85,7 +86,7 @@ def show(ctx: click.Context, name: str, as_json: bool) -> int:
 
     details, memory = open_library(ctx.obj).details(name), machine_memory()
     if as_json:
-        click.echo(msgspec.json.encode(_all_of(details, json_row(details, memory))).decode())
+        echo_json(_all_of(details, json_row(details, memory)))
         return 0
     for label, value in _described(details):
         click.echo(f"{label:<14} {value}")
@@ -138,7 +139,12 @@ def _described(details: Details) -> list[tuple[str, str]]:
         lines.append(("memory", f"at most {amount(entry.needed)} at a window of {entry.settings.context:,} tokens"))
     sheet = details.sheet.path
     lines.append(
-        ("settings", f"{sheet} ({', '.join(sorted(details.sheet.given)) or 'empty'})" if sheet != Path() else "-")
+        (
+            "settings",
+            f"{one_line(str(sheet), 1000)} ({', '.join(sorted(details.sheet.given)) or 'empty'})"
+            if sheet != Path()
+            else "-",
+        )
     )
     return lines
 
@@ -153,9 +159,11 @@ def rm(ctx: click.Context, names: tuple[str, ...], yes: bool, as_json: bool) -> 
     from lmagent.modelserver.taking import removable, remove
 
     library = open_library(ctx.obj)
-    doomed = [(details, removable(details, library.folder, library.all())) for details in map(library.details, names)]
+    ask = not yes and sys.stdin.isatty()
+    meant = {details.entry.name: details for details in [_meant(library, name, guess=ask) for name in names]}
+    doomed = [(details, removable(details, library.folder, library.all())) for details in meant.values()]
     for details, paths in doomed:
-        if not yes and sys.stdin.isatty():
+        if ask:
             click.echo(f"{details.entry.name}, {amount(details.entry.size)}:", err=True)
             for path in paths:
                 click.echo(f"  {visible(str(path))}", err=True)
@@ -165,10 +173,24 @@ def rm(ctx: click.Context, names: tuple[str, ...], yes: bool, as_json: bool) -> 
         freed = remove(paths, library.folder)
         if as_json:
             row = {"removed": details.entry.name, "freed": freed, "paths": [str(path) for path in paths]}
-            click.echo(msgspec.json.encode(row).decode())
+            echo_json(row)
         else:
             click.echo(f"removed {details.entry.name}, {amount(freed)} are free again")
     return 0
+
+
+def _meant(library: Library, name: str, *, guess: bool) -> Details:
+    """The model that is to go. A part of its name is enough only where a person is asked before."""
+    from lmagent.modelserver.names import is_name_of
+    from lmagent.modelserver.spec import ModelServerError
+
+    details = library.details(name)
+    if guess or is_name_of(name, details.entry):
+        return details
+    text = f"{name!r} is only a part of the name {details.entry.name}; without asking, nothing is removed by a part"
+    raise ModelServerError(
+        text, status=400, code="model_ambiguous", fix=f"type: lmagent models rm {details.entry.name}"
+    )
 
 
 models_fetch.extend(models, open_library)

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
 from lmagent.cli.models_text import amount, fits
+from lmagent.cli.server import echo_json
 from lmagent.tools.sanitize import one_line
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def _recommend(library: Library, *, as_json: bool) -> int:
     own = [details for details in library.all() if not details.entry.broken and fits(details, memory)]
     if as_json:
         answer = {"memory": memory, "there": [item.entry.name for item in own], "suggestions": good, "note": NOTE}
-        click.echo(msgspec.json.encode(answer).decode())
+        echo_json(answer)
         return 0
     click.echo(f"memory: {amount(memory.total)}, {amount(memory.free)} free now{_bound(memory)}")
     for details in own:
@@ -87,7 +87,7 @@ def _doctor(library: Library, *, as_json: bool) -> int:
             "gpu_layers": [{"name": name, "fit": fit, "of": of} for name, fit, of in layers],
             "broken": [{"name": item.entry.name, "why": item.entry.broken, "fix": item.fix} for item in _broken(there)],
         }
-        click.echo(msgspec.json.encode(answer).decode())
+        echo_json(answer)
         return 1 if engine.problem else 0
     _print_engine(engine)
     click.echo(

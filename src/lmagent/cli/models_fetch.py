@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
 from lmagent.cli.models_text import amount
+from lmagent.cli.server import echo_json
 from lmagent.tools.sanitize import one_line
 
 if TYPE_CHECKING:
@@ -52,16 +52,12 @@ def extend(group: click.Group, open_library: Open) -> None:
         library = open_library(ctx.obj)
         facts, paths = take(path.absolute(), library.folder, way or "copy", name)
         if facts.kind in ("projector", "adapter", "other"):
-            row = {"name": "", "kind": facts.kind, "paths": [str(target) for target in paths]}
-            click.echo(
-                msgspec.json.encode(row).decode()
-                if as_json
-                else f"took {paths[0].name}: no model by itself but a file of the kind: {facts.kind}"
-            )
-            return 0
+            return _no_model("took", facts.kind, paths, as_json=as_json)
         details = _at(library, paths[0])
+        if details is None:
+            return _no_model("took", facts.kind, paths, as_json=as_json)
         if as_json:
-            click.echo(msgspec.json.encode(_row(details, paths)).decode())
+            echo_json(_row(details, paths))
         else:
             click.echo(f"took {details.entry.name}{_about(details)}")
         return 0
@@ -82,8 +78,12 @@ def _pull(library: Library, name: str, *, with_mmproj: bool, quiet: bool, as_jso
     finally:
         shown.close()
     details = _at(library, pulled.paths[0])
+    if details is None:
+        kinds = [companion.kind for companion in library.companions() if companion.path in pulled.paths]
+        done = "fetched" if pulled.fetched else "already there:"
+        return _no_model(done, kinds[0] if kinds else "other", pulled.paths, as_json=as_json)
     if as_json:
-        click.echo(msgspec.json.encode({**_row(details, pulled.paths), "fetched": pulled.fetched}).decode())
+        echo_json({**_row(details, pulled.paths), "fetched": pulled.fetched})
         return 0
     click.echo(f"{'fetched' if pulled.fetched else 'already there:'} {details.entry.name}{_about(details)}")
     if pulled.choice.projectors and not with_mmproj:
@@ -105,17 +105,26 @@ async def _fetch(folder: Path, name: str, with_mmproj: bool, shown: Progress) ->
         await transport.aclose()
 
 
-def _at(library: Library, path: Path) -> Details:
-    """The model whose file this is."""
+def _no_model(done: str, kind: str, paths: tuple[Path, ...], *, as_json: bool) -> int:
+    """Tell of a file that is there now and is not asked for by a name of its own."""
+    if as_json:
+        echo_json({"name": "", "kind": kind, "paths": [str(path) for path in paths]})
+    else:
+        click.echo(f"{done} {one_line(paths[0].name, 400)}: no model by itself but a file of the kind: {kind}")
+    return 0
+
+
+def _at(library: Library, path: Path) -> Details | None:
+    """The model whose file this is; None for a file that is none by itself."""
     for details in library.all():
         if details.entry.path == path or (details.facts is not None and path in details.facts.parts):
             return details
     # A file that another name of the library leads to as well is listed under that name.
-    return next(details for details in library.all() if os.path.exists(path) and _same(details.entry.path, path))
+    return next((details for details in library.all() if _same(details.entry.path, path)), None)
 
 
 def _same(one: Path, other: Path) -> bool:
-    return os.path.exists(one) and os.path.samefile(one, other)
+    return os.path.exists(one) and os.path.exists(other) and os.path.samefile(one, other)
 
 
 def _row(details: Details, paths: tuple[Path, ...]) -> dict[str, Any]:

@@ -30,10 +30,21 @@ def size_text(size: float) -> str:
 
 
 def echo_json(value: Any) -> None:
-    """Print as one line of JSON."""
+    """Print as one line of JSON, with nothing in it that a terminal obeys or that looks like something else.
+
+    JSON escapes what is below U+0020 only. What else cannot be printed stands in its texts, and means the same escaped.
+    """
     from lmagent.providers import jsontext
 
-    click.echo(jsontext.dumps(value).decode())
+    text = jsontext.dumps(value).decode()
+    click.echo(text if text.isprintable() else "".join(map(_printed, text)))
+
+
+def _printed(letter: str) -> str:
+    if letter.isprintable():
+        return letter
+    units = letter.encode("utf-16-be").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
 def _bytes(context: click.Context, option: click.Parameter, value: str | None) -> int:

@@ -61,6 +61,11 @@ def find(entries: Sequence[ModelEntry], asked: str) -> ModelEntry:
     raise _missing(entries, asked)
 
 
+def is_name_of(asked: str, entry: ModelEntry) -> bool:
+    """Whether the whole name of a model was written, in one of the ways in which other programs write it."""
+    return entry.name in (asked, *_spellings(asked))
+
+
 def _spellings(asked: str) -> list[str]:
     """The ways in which other programs write a name, the last one with the least in it."""
     low = asked.strip().lower()

@@ -48,8 +48,7 @@ def take(source: Path, folder: Path, way: Way, name: str = "") -> tuple[ModelFac
         make_private(folder)
         if way != "link":
             _check_space(parts, folder, way)
-        for part, target in zip(parts, targets, strict=True):
-            _put(part, target, way)
+        _put_all(parts, targets, way)
     except OSError as error:
         raise unwritable(folder, error) from error
     return facts, tuple(targets)
@@ -73,13 +72,21 @@ def removable(details: Details, folder: Path, there: Sequence[Details]) -> tuple
         fix = f"ollama rm {entry.name}" if entry.source == "ollama" else "remove it in LM Studio's list of models"
         text = f"{entry.name} belongs to {program} ({entry.path}); lmagent only reads there"
         raise ModelServerError(text, status=403, code="foreign", fix=fix)
-    if entry.engine == "upstream":
+    if entry.engine == "upstream" or entry.path == Path():
         return settings
     files = details.facts.parts if details.facts is not None else _broken_parts(entry.path)
     if entry.source != "library" or not all(_inside(file, folder) for file in files):
         text = f"{entry.name} does not lie in {folder}, but at {entry.path}"
         raise ModelServerError(text, status=403, code="foreign", fix="remove it there yourself, if you mean to")
+    within = [item.entry.name for item in there if item.entry.name != entry.name and _is_beneath(item, entry.path)]
+    if within:
+        text = f"{entry.path} has other models in it: {', '.join(within[:8])}"
+        raise ModelServerError(text, status=409, code="shared", fix="move them out of it, or remove them before")
     return (*files, *settings, *_projector(details, folder, there))
+
+
+def _is_beneath(item: Details, folder: Path) -> bool:
+    return item.entry.path != Path() and folder in item.entry.path.parents
 
 
 def _projector(details: Details, folder: Path, there: Sequence[Details]) -> tuple[Path, ...]:
@@ -150,7 +157,10 @@ def _stem(source: Path, facts: ModelFacts, name: str) -> str:
             raise ModelServerError(f"{name!r} is no name for a model", status=400, code="bad_name", fix=fix)
         return stem
     if source.name.lower().endswith(".gguf"):
-        return split_of(source)[0]
+        # A name that begins with a dot is hidden, and what is no letter would be obeyed by terminals.
+        stem = "".join(letter if letter.isprintable() else "-" for letter in split_of(source)[0]).lstrip(".")
+        if stem:
+            return stem
     if facts.name:  # a blob of Ollama's, whose file is called by its hash
         return short_name(f"{facts.name}-{facts.quantisation}").replace(":", "-")
     raise ModelServerError(f"{source.name} is no name for a model", status=400, code="bad_name", fix="add: --name NAME")
@@ -167,6 +177,22 @@ def _check_space(parts: Sequence[Path], folder: Path, way: Way) -> None:
     if size > free:
         text = f"it has {gigabytes(size)}, and {folder} has {gigabytes(free)} free"
         raise ModelServerError(text, status=507, code="disk_full", fix="make room, or leave it where it is: --link")
+
+
+def _put_all(parts: Sequence[Path], targets: Sequence[Path], way: Way) -> None:
+    """Have all parts in the library, or none: what has come is taken back if one cannot come."""
+    done: list[tuple[Path, Path]] = []
+    try:
+        for part, target in zip(parts, targets, strict=True):
+            _put(part, target, way)
+            done.append((part, target))
+    except BaseException:
+        for part, target in done:
+            if part.exists():
+                target.unlink(missing_ok=True)
+            else:
+                shutil.move(target, part)
+        raise
 
 
 def _put(part: Path, target: Path, way: Way) -> None:
