@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 
 import anyio
@@ -94,6 +96,28 @@ def test_the_server_of_our_own_imports_nothing_from_the_folder_that_the_agent_is
 
     anyio.run(main)
     assert not ran.exists()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="there are no such signals")
+def test_the_server_of_our_own_leaves_nothing_behind_when_a_signal_ends_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places, models = tmp_path / "places", tmp_path / "models"
+    places.mkdir()
+    models.mkdir()
+    monkeypatch.setenv("TMPDIR", str(places))
+
+    async def main() -> None:
+        async with OwnServer(models) as server:
+            assert server.pid
+            assert len(list(places.iterdir())) == 1
+            os.kill(server.pid, signal.SIGTERM)
+            with anyio.fail_after(20):
+                await server.ended()
+            assert server.pid == 0
+            assert not list(places.iterdir())
+
+    anyio.run(main)
 
 
 @pytest.mark.engine

@@ -66,6 +66,16 @@ class OwnServer:
         self._models = models
         self._process: Process | None = None
 
+    @property
+    def pid(self) -> int:
+        """Its process; 0 where there is none, or none any more."""
+        return self._process.pid if self._process is not None and self._process.returncode is None else 0
+
+    async def ended(self) -> None:
+        """Wait until its process is gone, whatever ends it."""
+        if self._process is not None:
+            await self._process.wait()
+
     async def start(self) -> None:
         """Start it.
 
@@ -124,8 +134,9 @@ class OwnServer:
 async def _serve(spec: ChildSpec, folder: Path) -> None:
     from lmagent.app.clock import SystemClock
     from lmagent.modelserver.opening import open_server
-    from lmagent.modelserver.serving import ServerSettings, Serving, listen, serve
+    from lmagent.modelserver.serving import ServerSettings, Serving, Signals, listen, serve
 
+    signals = Signals()  # behind a signal too, what is left is to be tidied up
     listener = listen("127.0.0.1", 0)
     settings = ServerSettings(folder, port=0, key=spec.key, models_dir=Path(spec.models))
     async with open_server(settings, SystemClock()) as router, anyio.create_task_group() as group:
@@ -135,6 +146,7 @@ async def _serve(spec: ChildSpec, folder: Path) -> None:
             server.should_exit = True
 
         def started(server: Serving) -> None:
+            signals.end(server)
             group.start_soon(end_with_parent, server)
             _say(Up(f"http://127.0.0.1:{listener.getsockname()[1]}"))
 
@@ -161,6 +173,7 @@ def main() -> None:
     except (LmagentError, OSError, msgspec.DecodeError) as error:
         _say(Up(error=str(error)))
         sys.exit(1)
+    os._exit(0)  # a thread may still wait for the end of standard input
 
 
 if __name__ == "__main__":
