@@ -123,6 +123,7 @@ CASES: dict[str, tuple[int, Any, type[ProviderError], str, bool]] = {
     "bad key": (401, {"error": {"message": "Incorrect API key"}}, AuthError, "LLM_API_KEY", False),
     "forbidden": (403, {"error": "no"}, AuthError, "refused the API key", False),
     "unknown model": (404, {"error": {"message": "The model `m` does not exist.", "code": "model_not_found"}}, ModelNotFound, "'m'", False),
+    "unknown to our own server": (404, {"error": {"message": "there is no model 'm' (lmagent models list shows what there is)", "code": "model_not_found"}}, ModelNotFound, "lmagent models list", False),
     "unknown model, Ollama": (404, {"error": {"message": 'model "m" not found, try pulling it first'}}, ModelNotFound, "--model NAME", False),
     "no model loaded": (400, {"error": "No models loaded. Please load a model in the developer page"}, ModelNotFound, "load", False),
     "invalid model": (400, {"error": {"message": "m is not a valid model ID", "code": 400}}, ModelNotFound, "'m'", False),

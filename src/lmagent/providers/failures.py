@@ -36,7 +36,7 @@ TOLD = 10.0
 _NO_MODEL = re.compile(
     r"model[^.]{0,120}(not found|does not exist|not exist|unknown|not loaded|not available|no such|invalid model)"
     r"|no models? (is |are )?loaded|invalid model|unknown model|no such model|not a valid model|model_not_found"
-    r"|pull(ing)? it first|model is required",
+    r"|there is no model|pull(ing)? it first|model is required",
     re.IGNORECASE,
 )
 _LOADING = re.compile(
