@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from madegguf import chat_file
+from madegguf import TENSORS, chat_file, gguf, pairs, text, value
 
 from lmagent.modelserver.foreign import lmstudio_folders, ollama_folder
 from lmagent.modelserver.gguf import read_header
@@ -85,7 +86,7 @@ def test_folders_of_other_programs_that_may_not_be_read_are_as_if_they_were_not_
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("setting", "words"),
     [
         ("context = " + "9" * 5000, "far too long"),
         ("context = 0x" + "f" * 5000, "far too large"),
@@ -95,10 +96,33 @@ def test_folders_of_other_programs_that_may_not_be_read_are_as_if_they_were_not_
         ("context = [" + "1, " * 100 + "]", "a list"),
     ],
 )
-def test_settings_that_cannot_even_be_shown_break_their_model_alone(folder, library, text, words):
+def test_settings_that_cannot_even_be_shown_break_their_model_alone(folder, library, setting, words):
     shutil.copy(folder / "good.gguf", folder / "other.gguf")
-    (folder / "good.toml").write_text(text)
+    (folder / "good.toml").write_text(setting)
     there = reasons(library)
     assert words in there["good"]
     assert there["other"] == ""
     assert reasons(library) == there
+
+
+def test_a_header_that_the_engine_refuses_is_broken_in_the_list_already(folder, library):
+    head = struct.pack("<IQQ", 3, 0, 2)
+    twice = text("general.architecture") + value("llama")
+    (folder / "twice.gguf").write_bytes(b"GGUF" + head + twice + twice)
+    for number, alignment in enumerate((0, 3, True, -1.0, "x" * 1000)):
+        made = gguf({**pairs(), "general.alignment": alignment}, TENSORS)
+        (folder / f"alignment{number}.gguf").write_bytes(made)
+    there = reasons(library)
+    assert "general.architecture is there twice" in there["twice"]
+    for number in range(5):
+        assert "power of two" in there[f"alignment{number}"]
+        assert len(there[f"alignment{number}"]) < 120
+
+
+def test_a_quantised_cache_is_refused_where_no_block_of_it_fits_a_head(folder, library):
+    chat_file(folder / "wide.gguf", attention__key_length=64, attention__value_length=96)
+    for name in ("good", "wide"):  # the heads of the one have 16 numbers
+        (folder / f"{name}.toml").write_text('cache_type_k = "q8_0"\n')
+    there = reasons(library)
+    assert "multiple of 32 numbers; they have 16" in there["good"]
+    assert there["wide"] == ""

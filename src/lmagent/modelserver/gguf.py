@@ -131,8 +131,13 @@ class _Reader:
         self._at_most(pairs, MAX_PAIRS, "metadata pairs")
         values: dict[str, Value] = {}
         lengths: dict[str, int] = {}
+        keys: set[str] = set()
         for _ in range(pairs):
             key = self._text(MAX_KEY, "a key")
+            self._keep(key, 0)
+            if key in keys:
+                raise self._damaged(f"{_name(key)} is there twice")  # and the engine takes neither
+            keys.add(key)
             value = self._value(key, self._u32("a type"), lengths)
             if value is not None:
                 values[key] = value
@@ -221,8 +226,10 @@ class _Reader:
             if layer >= 0:
                 layers[layer] = layers.get(layer, 0) + size
         alignment = values.get("general.alignment", 32)
-        if not isinstance(alignment, int) or not 0 < alignment <= 1 << 20:
-            raise self._damaged(f"its alignment is {alignment}")
+        usual = isinstance(alignment, int) and not isinstance(alignment, bool) and 0 < alignment <= 1 << 20
+        if not usual or int(alignment).bit_count() != 1:
+            raise self._damaged(f"its alignment is {str(alignment)[:20]!r}, and has to be a power of two")
+        alignment = int(alignment)
         begin = -(-(self._base + self._at) // alignment) * alignment
         if count and begin + end > self._size:
             raise self._short(f"its tensors end at byte {begin + end:,}")

@@ -20,7 +20,10 @@ from lmagent.modelserver.facts import ModelFacts
 from lmagent.modelserver.memory import context_of, needed_bytes
 from lmagent.modelserver.scan import Found, Scanner, Stamp, look, stamp
 from lmagent.modelserver.sheet import Sheet, read_sheet
-from lmagent.modelserver.spec import ModelEntry, ModelServerError
+from lmagent.modelserver.spec import ModelEntry, ModelServerError, ModelSettings
+
+WHOLE_TYPES = ("f32", "f16", "bf16")
+"""Types of the cache that are not quantised."""
 
 NO_MODELS = ("projector", "adapter", "other")
 """Kinds of files that are no models by themselves."""
@@ -214,10 +217,22 @@ def _loadable(item: Found, entry: ModelEntry, sheet: Sheet) -> Details:
     facts = item.facts
     if facts.kind in ("embedding", "reranker") and "embedding" not in sheet.given:
         settings = replace(settings, embedding=True, pooling=settings.pooling or _pooling(facts))
+    _check_cache(facts, settings, sheet)
     settings = replace(settings, context=context_of(facts, settings))
     needed = needed_bytes(facts, settings) + (os.path.getsize(settings.mmproj) if settings.mmproj else 0)
     entry = replace(entry, settings=settings, size=facts.size, needed=needed)
     return Details(entry, facts, sheet, notes=_notes(item, facts, entry))
+
+
+def _check_cache(facts: ModelFacts, settings: ModelSettings, sheet: Sheet) -> None:
+    """A quantised number of the cache stands in a block of 32, and the engine lets no head end within one."""
+    for key, length in (("cache_type_k", facts.key_length), ("cache_type_v", facts.value_length)):
+        if getattr(settings, key) not in WHOLE_TYPES and length % 32:
+            kind = getattr(settings, key)
+            why = (
+                f'{sheet.path} sets {key} = "{kind}", which needs heads of a multiple of 32 numbers; they have {length}'
+            )
+            raise ModelServerError(why, status=422, code="bad_settings", fix=f'set {key} = "f16", or leave it out')
 
 
 def _pooling(facts: ModelFacts) -> str:
