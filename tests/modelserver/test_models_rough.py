@@ -74,6 +74,16 @@ def test_a_file_with_an_odd_name_is_taken_in_under_a_plain_one(program, kind):  
     assert unsafe(path.name) == []
 
 
+def test_an_error_that_quotes_an_odd_name_shows_what_is_in_it(program):  # noqa: F811
+    (program.home / f"{ODD}.gguf").write_bytes(CONTENT[:-50])
+    said = program.bad("import", f"{ODD}.gguf")
+    assert unsafe(said) == []
+    assert "\\x1b]0;gone" in said
+    names = {f"{ODD}-{quant}.gguf": CONTENT for quant in ("Q4_K_M", "Q8_0")}
+    with FakeHub(names) as hub:
+        assert unsafe(program.bad("pull", f"{REPO}:other", **hub.env)) == []
+
+
 def test_nothing_is_removed_by_a_part_of_its_name_unless_a_person_is_asked(program):  # noqa: F811
     program.folder.mkdir(parents=True)
     path = program.folder / "Qwen3-8B-Instruct.gguf"

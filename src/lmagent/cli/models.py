@@ -14,6 +14,7 @@ from lmagent.cli import models_advice, models_fetch, models_running
 from lmagent.cli.models_text import amount, json_row, rows
 from lmagent.cli.options import workspace_option
 from lmagent.cli.server import echo_json
+from lmagent.core.errors import LmagentError
 from lmagent.tools.sanitize import one_line, visible
 
 if TYPE_CHECKING:
@@ -35,6 +36,14 @@ class ModelsGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of that name, or of the name that it stands for."""
         return super().get_command(ctx, cmd_name) or super().get_command(ctx, ALIASES.get(cmd_name, cmd_name))
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Call the command; an error may quote a hub, a file or its name, and no terminal is to obey that."""
+        try:
+            return super().invoke(ctx)
+        except LmagentError as error:
+            error.message, error.fix = visible(error.message), visible(error.fix)
+            raise
 
 
 @click.group(cls=ModelsGroup)

@@ -44,6 +44,7 @@ MAX_LIST = 4096
 """Numbers of an array that is kept: one for each layer."""
 MAX_HEADER = 1 << 30
 MAX_SHAPE = 4
+ALIGNMENTS = frozenset(1 << power for power in range(21))
 MAX_NUMBERS = 1 << 56
 
 _SIMPLE: dict[int, struct.Struct] = {
@@ -226,10 +227,8 @@ class _Reader:
             if layer >= 0:
                 layers[layer] = layers.get(layer, 0) + size
         alignment = values.get("general.alignment", 32)
-        usual = isinstance(alignment, int) and not isinstance(alignment, bool) and 0 < alignment <= 1 << 20
-        if not usual or int(alignment).bit_count() != 1:
+        if not isinstance(alignment, int) or isinstance(alignment, bool) or alignment not in ALIGNMENTS:
             raise self._damaged(f"its alignment is {str(alignment)[:20]!r}, and has to be a power of two")
-        alignment = int(alignment)
         begin = -(-(self._base + self._at) // alignment) * alignment
         if count and begin + end > self._size:
             raise self._short(f"its tensors end at byte {begin + end:,}")
