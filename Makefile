@@ -22,10 +22,10 @@ format: setup ## Format the code and fix what can be fixed
 docs: setup ## Write the generated documentation
 	@.venv/bin/python scripts/generate_docs.py
 
-demo: setup ## See the agent at work, offline (the model's side is a recording)
+demo: setup ## See the agent at work, offline, with the tiny model that comes along
 	@scripts/demo.sh
 
-record-demo: setup ## Record the demo's cassette again
+record-demo: setup ## Record the cassette of examples/demo again
 	@.venv/bin/python scripts/record_demo.py
 
 bench: setup ## Measure start, step, growth, prompt, memory, streaming (JSON)

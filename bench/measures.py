@@ -174,7 +174,10 @@ MEASURES: dict[str, Measure] = {
     "stream": Measure(stream, (Bar("delta_cpu_us", 30),)),
 }
 
-SUITES = ("edits", "compaction", "crash", "undo", "sandbox", "textcalls", "slots", "constrained")
+SUITES = (
+    *("edits", "compaction", "crash", "undo", "sandbox", "textcalls", "slots", "constrained"),
+    *("relay", "modelserver", "demo"),
+)
 """Suites of their own: `bench/NAME.py`, a program that prints its figures as one JSON object on its last line; in it
 `ok` says whether its bars hold."""
 

@@ -1,7 +1,7 @@
-"""Record the demo's cassette: the real program runs on the demo's workspace against a scripted model server.
+"""Record the cassette of examples/demo: the real program runs on its workspace against a scripted model server.
 
 The script is written by hand, in the manner of a capable model: look around, read every Python file, write the
-summary, say so. The cassette is then what `make demo` plays back.
+summary, say so. `lmagent --replay` plays the cassette back.
 """
 
 from __future__ import annotations

@@ -42,9 +42,10 @@ async def builtin_server(settings: Settings) -> tuple[Settings, OwnServer] | Non
     from lmagent.app.ownserver import OwnServer
     from lmagent.modelserver.library import Library
     from lmagent.modelserver.machine import machine_memory
+    from lmagent.modelserver.opening import demo_entries
     from lmagent.modelserver.spec import ModelServerError
 
-    library = Library(settings.agent_data_dir / "models")
+    library = Library(settings.agent_data_dir / "models", extra=demo_entries())
     if settings.llm_model:
         try:
             chosen = library.find(settings.llm_model)

@@ -28,6 +28,7 @@ COMMANDS = {
     "doctor": ("lmagent.cli.doctor:doctor", "Check server, model, workspace and tools; each fault with its fix."),
     "server": ("lmagent.cli.server:server", "Run models on this machine, behind OpenAI's API."),
     "daemon": ("lmagent.cli.server:daemon", "The model server by an older name: up, down, status."),
+    "demo": ("lmagent.cli.demo:demo", "See the agent at work, offline, with the tiny model that comes along."),
     "completion": ("lmagent.cli.completion:completion", "Print the shell completion script."),
 }
 
@@ -111,6 +112,8 @@ def _call(arguments: Sequence[str]) -> int:
         wrong.show()
         code = wrong.exit_code
     except LmagentError as failure:
-        click.echo(f"lmagent: {failure}", err=True)
+        from lmagent.tools.sanitize import printable  # errors quote what servers and files say
+
+        click.echo(printable(f"lmagent: {failure}"), err=True)
         code = 1
     return code if isinstance(code, int) else 0

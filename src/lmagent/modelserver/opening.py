@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 from msgspec.structs import replace
 
+from lmagent.core.errors import LmagentError
 from lmagent.core.ports import Clock
 from lmagent.modelserver.guard import Rules
 from lmagent.modelserver.library import Library
@@ -16,6 +17,25 @@ from lmagent.modelserver.process import Processes
 from lmagent.modelserver.router import Router
 from lmagent.modelserver.serving import GRACE, ServerSettings
 from lmagent.modelserver.spec import Catalogue, ModelEntry, ModelSettings
+
+DEMO = "lmagent-demo"
+"""Name of the model that comes along. It is only used by who asks for it."""
+
+DEMO_NEEDS = 200 << 20
+"""Bytes of memory: its weights are next to nothing, its cache and the engine are not."""
+
+
+def demo_entries() -> tuple[ModelEntry, ...]:
+    """The demo model; none where its file is damaged or missing, which `lmagent demo` tells."""
+    from lmagent.demo import model_path
+
+    try:
+        path = model_path()
+    except LmagentError:
+        return ()
+    size = path.stat().st_size
+    settings = ModelSettings(context=32_768, threads=1, ttl=300.0)
+    return (ModelEntry(DEMO, "llama", path, settings, source="demo", size=size, needed=DEMO_NEEDS),)
 
 
 @asynccontextmanager
@@ -27,7 +47,7 @@ async def open_server(settings: ServerSettings, clock: Clock) -> AsyncGenerator[
         clock: time.
     """
     models = settings.models_dir or settings.folder.parent / "models"
-    catalogue: Catalogue = Library(models, os.environ)
+    catalogue: Catalogue = Library(models, os.environ, extra=demo_entries())
     if settings.ttl is not None:
         catalogue = _Timed(catalogue, settings.ttl)
     workers = Processes(settings.folder / "logs", clock)

@@ -70,12 +70,14 @@ class Relay:
     def name_of(self, asked: Asked) -> str:
         """The model that a request is for: the one that it names, the only one loaded, or the only one there is.
 
+        The model that comes along for demonstrations has to be named.
+
         Raises:
             BadRequest: it names none, and there are several.
         """
         if asked.model:
             return asked.model
-        statuses = self._pool.statuses()
+        statuses = [status for status in self._pool.statuses() if status.entry.source != "demo"]
         loaded = [status.entry.name for status in statuses if listing.is_loaded(status)]
         known = [status.entry.name for status in statuses if not status.entry.broken]
         for names in (loaded, known):
