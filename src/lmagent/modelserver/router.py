@@ -160,7 +160,9 @@ class Router:
         return ModelStatus(entry, "unloaded")
 
     async def _models(self, request: Request) -> Response:
-        return _json({"object": "list", "data": [model_fields(status) for status in self._pool.statuses()]})
+        """All of them; the one that comes along for demonstrations only while somebody uses it."""
+        offered = [one for one in self._pool.statuses() if one.entry.source != "demo" or one.state != "unloaded"]
+        return _json({"object": "list", "data": [model_fields(status) for status in offered]})
 
     async def _model(self, request: Request) -> Response:
         return _json(model_fields(self._status(request.path_params["name"])))

@@ -7,6 +7,7 @@ a request may have: llama.cpp's fields reach its engine unchanged; another serve
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import quote
 
 from lmagent.core.model import ModelRequest
 from lmagent.providers.dialects.ask import Ask
@@ -33,8 +34,11 @@ class Lmagent:
         return seen.owner() == OWNER
 
     async def read(self, seen: Seen, ask: Ask, model: str) -> ServerFacts:
-        """From the list alone."""
+        """From the list; a model that is not offered there, but known by its name, is asked about by that."""
         listed = entries(seen.listing, "data")
+        if model and not any(text(entry, "id") == model for entry in listed):
+            named = mapping(await ask.get(f"/v1/models/{quote(model, safe='')}"))
+            listed = [*listed, named] if text(named, "id") else listed
         models = tuple(_facts(entry) for entry in listed if text(entry, "id"))
         asked = chosen(models, model) or (None if model else _best(models, listed))
         entry: dict[str, Any] = {}
