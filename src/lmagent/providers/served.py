@@ -298,16 +298,19 @@ class Lane:
 
     async def _ask(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
         chat = await self._served.chat(request.model, self._conversation.number)
+        reply: Reply | None = None
         try:
             async with aclosing(cast("Any", chat.stream(request))) as events:
                 async for event in events:
                     if isinstance(event, Reply):
-                        await self._served.has_answered(request.model)
-                        usage = await self._believe(request, event.usage)
-                        self._conversation.tokens = usage.prompt_tokens
-                        yield event if usage is event.usage else replace(event, usage=usage)
+                        reply = event  # the last one: what is asked about it can use the stream's connection
                     else:
                         yield event
+            if reply is not None:
+                await self._served.has_answered(request.model)
+                usage = await self._believe(request, reply.usage)
+                self._conversation.tokens = usage.prompt_tokens
+                yield reply if usage is reply.usage else replace(reply, usage=usage)
         except (ContextOverflow, ModelNotFound):
             self._served.forget(request.model)
             raise
