@@ -58,6 +58,10 @@ class OpenRecords(Struct):
         """The events of a session, as they are on disk."""
         return self.store.read(session)
 
+    def session(self, session: str) -> Session:
+        """A session that is open here."""
+        return self.sessions[session]
+
 
 class Host(Struct):
     """What a surface works with; `wiring.open_host` puts it together.
@@ -271,6 +275,9 @@ class Host(Struct):
             secrets=self.settings.secrets,
             snapshots=self.snapshots,
             traits=self.traits(),
+            reviews=self.registry.reviews,
+            fences=self.registry.fences,
+            orders=self.registry.orders,
             served_window=None if self.settings.context_window else self.served.window,
         )
 

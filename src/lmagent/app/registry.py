@@ -16,6 +16,8 @@ from lmagent.core.errors import ConfigError
 from lmagent.core.events import DurableEvent
 from lmagent.core.ports import Clock
 from lmagent.core.tool import Tool
+from lmagent.engine.review import Fence, Review
+from lmagent.engine.session import Order, Session
 
 if TYPE_CHECKING:
     from lmagent.app.slash import SlashContext, SlashResult
@@ -32,6 +34,14 @@ class Records(Protocol):
 
     def events(self, session: str) -> Iterable[DurableEvent]:
         """The events of a session."""
+        ...
+
+    def session(self, session: str) -> Session:
+        """A session that is open here for writing.
+
+        Raises:
+            ToolError: there is none, as where a person calls a single tool.
+        """
         ...
 
 
@@ -61,6 +71,9 @@ class Registry(Struct):
         confined: gives the sandbox for commands.
         profile: how much of the window the fixed part of a new session's prompt may take.
         session_notes: like notes, for those that depend on the session, whose id they are given.
+        reviews: what features have to say about how a turn goes on.
+        fences: which tools may not be used in a session now.
+        orders: who carries out the commands that belong to a feature, by their type.
         closers: release what features hold, at the end of the program.
     """
 
@@ -73,6 +86,9 @@ class Registry(Struct):
     notes: list[Callable[[], str]] = field(default_factory=list[Callable[[], str]])
     session_notes: list[Callable[[str], str]] = field(default_factory=list[Callable[[str], str]])
     commands: dict[str, SlashCommand] = field(default_factory=dict[str, SlashCommand])
+    reviews: list[Review] = field(default_factory=list[Review])
+    fences: list[Fence] = field(default_factory=list[Fence])
+    orders: dict[type, Order] = field(default_factory=dict[type, Order])
     closers: list[Callable[[], Awaitable[None]]] = field(default_factory=list[Callable[[], Awaitable[None]]])
 
     def tool(self, tool: Tool) -> None:

@@ -16,6 +16,7 @@ from lmagent.core.errors import StoreError, ToolError
 from lmagent.core.events import DurableEvent
 from lmagent.core.messages import ToolCall
 from lmagent.core.tool import FileMark, ToolContext
+from lmagent.engine.session import Session
 from lmagent.engine.toolbox import Toolbox
 
 
@@ -36,6 +37,10 @@ class NoRecords:
     def events(self, session: str) -> Iterable[DurableEvent]:
         """Nothing."""
         return ()
+
+    def session(self, session: str) -> Session:
+        """Always an error."""
+        raise ToolError("this tool works on a session's own record; a single call has none")
 
 
 class AllSeen(Mapping[str, FileMark]):

@@ -8,6 +8,8 @@ from msgspec import Struct
 
 from lmagent.core.events import PermissionMode
 from lmagent.core.messages import Message
+from lmagent.core.work import Budget, Plan, Task, WorkMode
+from lmagent.core.workevents import PlanDecision
 
 
 class _Command(Struct, frozen=True, kw_only=True, tag_field="type"):
@@ -17,15 +19,27 @@ class _Command(Struct, frozen=True, kw_only=True, tag_field="type"):
 
 
 class Submit(_Command, frozen=True, tag="submit"):
-    """Start a turn; while one runs, the input waits for its end."""
+    """Start a turn; while one runs, the input waits for its end.
+
+    Attributes:
+        message: what the model is told.
+        job: id of the job that submits it; what a job has submitted once is not accepted again. Empty for a person.
+    """
 
     message: Message
+    job: str = ""
 
 
 class Steer(_Command, frozen=True, tag="steer"):
-    """Deliver to the running turn with the next tool result; when idle, the same as Submit."""
+    """Deliver to the running turn with the next tool result; when idle, the same as Submit.
+
+    Attributes:
+        message: what the model is told.
+        to: id of the sub-agent's session that is meant; empty for this one.
+    """
 
     message: Message
+    to: str = ""
 
 
 class Withdraw(_Command, frozen=True, tag="withdraw"):
@@ -39,7 +53,9 @@ class Continue(_Command, frozen=True, tag="continue"):
 
 
 class Interrupt(_Command, frozen=True, tag="interrupt"):
-    """Stop the running turn now."""
+    """Stop the running turn now; `to` as in Steer: only that sub-agent stops, and its result says so."""
+
+    to: str = ""
 
 
 class Approve(_Command, frozen=True, tag="approve"):
@@ -61,6 +77,35 @@ class SetModel(_Command, frozen=True, tag="set_model"):
     """Let another model answer from the next step on."""
 
     model: str
+
+
+class SetWork(_Command, frozen=True, tag="set_work"):
+    """Work in another mode; see `WorkChanged`."""
+
+    mode: WorkMode
+    budget: Budget = Budget()
+    then: WorkMode = "normal"
+
+
+class DecidePlan(_Command, frozen=True, tag="decide_plan"):
+    """Decide on the proposed plan.
+
+    Attributes:
+        decision: `approved`, `revise` or `rejected`.
+        plan: the plan as a person has edited it; None to take it as it is.
+        feedback: words for the model.
+    """
+
+    decision: PlanDecision
+    plan: Plan | None = None
+    feedback: str = ""
+
+
+class ChangeTasks(_Command, frozen=True, tag="change_tasks"):
+    """Change the store of tasks for a person; the model is told of it."""
+
+    items: tuple[Task, ...] = ()
+    removed: tuple[str, ...] = ()
 
 
 class Compact(_Command, frozen=True, tag="compact"):
@@ -106,6 +151,9 @@ Command: TypeAlias = (
     | Approve
     | SetMode
     | SetModel
+    | SetWork
+    | DecidePlan
+    | ChangeTasks
     | Compact
     | Undo
     | Redo

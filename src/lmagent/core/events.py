@@ -12,6 +12,7 @@ Order within a session:
     → turn.finished
 
 Only `message.added` and `tool.finished` add to what the model sees; only `compaction.done` takes away.
+A sub-agent's session may begin with `context.inherited`, which stands for its parent's conversation.
 """
 
 from __future__ import annotations
@@ -20,16 +21,27 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from lmagent.core.changes import Change, Refusal
+from lmagent.core.fileevents import FilesChanged as FilesChanged
+from lmagent.core.fileevents import FilesRestored as FilesRestored
 from lmagent.core.live import VERSION as VERSION
 from lmagent.core.live import Envelope, EphemeralEvent
 from lmagent.core.live import PrefillProgress as PrefillProgress
 from lmagent.core.live import RetryScheduled as RetryScheduled
+from lmagent.core.live import SubagentEvent as SubagentEvent
 from lmagent.core.live import TextDelta as TextDelta
 from lmagent.core.live import ThinkingDelta as ThinkingDelta
 from lmagent.core.live import ToolOutput as ToolOutput
 from lmagent.core.messages import Message, ToolStatus
 from lmagent.core.model import FinishReason, ToolSpec, Usage
+from lmagent.core.work import Parent, Proof
+from lmagent.core.workevents import ContextInherited as ContextInherited
+from lmagent.core.workevents import PlanDecided as PlanDecided
+from lmagent.core.workevents import PlanProposed as PlanProposed
+from lmagent.core.workevents import ResultReported as ResultReported
+from lmagent.core.workevents import SubagentFinished as SubagentFinished
+from lmagent.core.workevents import SubagentStarted as SubagentStarted
+from lmagent.core.workevents import TasksChanged as TasksChanged
+from lmagent.core.workevents import WorkChanged as WorkChanged
 
 Outcome = Literal["done", "blocked", "waiting", "question", "limit", "interrupted", "error"]
 Delivery = Literal["submit", "steer", "queue"]
@@ -53,6 +65,7 @@ class SessionCreated(Envelope, frozen=True, tag="session.created"):
         mode: the permission mode.
         app_version: version of lmagent that wrote it.
         imported_from: file that the session was imported from.
+        parent: of which call of which session it is the sub-agent; None for a person's session.
     """
 
     session: str
@@ -64,6 +77,7 @@ class SessionCreated(Envelope, frozen=True, tag="session.created"):
     mode: PermissionMode = "normal"
     app_version: str = ""
     imported_from: str | None = None
+    parent: Parent | None = None
 
 
 class SessionForked(Envelope, frozen=True, tag="session.forked"):
@@ -98,11 +112,19 @@ class ModelChanged(Envelope, frozen=True, tag="model.changed"):
 
 
 class InputReceived(Envelope, frozen=True, tag="input.received"):
-    """A person's input was accepted. It is on disk before anything is done about it; `id` names it."""
+    """An input was accepted. It is on disk before anything is done about it; `id` names it.
+
+    Attributes:
+        message: what it says.
+        delivery: when the model sees it.
+        by: the surface, or the schedule that it came from.
+        job: id of the job that submitted it; a job submits once. Empty for a person.
+    """
 
     message: Message
     delivery: Delivery
     by: str = ""
+    job: str = ""
 
 
 class InputWithdrawn(Envelope, frozen=True, tag="input.withdrawn"):
@@ -128,6 +150,9 @@ class TurnFinished(Envelope, frozen=True, tag="turn.finished"):
         answer: the final answer.
         steps: model calls made.
         fix: what to do next, where there is something.
+        until: Unix seconds at which a waiting session goes on; 0 for none.
+        proof: whether a check ran after the last change and passed; empty where nothing was changed.
+        proof_reason: what that rests on, in words.
     """
 
     outcome: Outcome
@@ -136,6 +161,9 @@ class TurnFinished(Envelope, frozen=True, tag="turn.finished"):
     answer: str = ""
     steps: int = 0
     fix: str = ""
+    until: float = 0.0
+    proof: Proof = ""
+    proof_reason: str = ""
 
 
 class MessageAdded(Envelope, frozen=True, tag="message.added"):
@@ -267,48 +295,6 @@ class ToolFinished(Envelope, frozen=True, tag="tool.finished"):
     duration: float = 0.0
 
 
-class FilesChanged(Envelope, frozen=True, tag="files.changed"):
-    """What a call changed in the workspace, so that it can be taken back.
-
-    Attributes:
-        call_id: the call.
-        tool: its tool.
-        count: number of paths.
-        changes: the changes, in path order; empty where they are in `blob`.
-        blob: SHA-256 of a blob with all changes as JSON, where they are many.
-        unkept: paths whose earlier content could not be kept.
-        seconds: for how long anybody's changes in the whole workspace counted as the call's.
-        interrupted: the call's process died; what anybody changed until this was recorded is in it.
-    """
-
-    call_id: str
-    tool: str
-    count: int
-    changes: tuple[Change, ...] = ()
-    blob: str = ""
-    unkept: tuple[str, ...] = ()
-    seconds: float = 0.0
-    interrupted: bool = False
-
-
-class FilesRestored(Envelope, frozen=True, tag="files.restored"):
-    """Changes were taken back, or done again.
-
-    Attributes:
-        events: ids of the `files.changed` events, in the order of the log.
-        to: `before` when they were taken back, `after` when they were done again.
-        paths: brought to that state.
-        refused: left as they are, and why.
-        by: the surface.
-    """
-
-    events: tuple[str, ...]
-    to: Literal["before", "after"]
-    paths: tuple[str, ...] = ()
-    refused: tuple[Refusal, ...] = ()
-    by: str = ""
-
-
 # --- context ----------------------------------------------------------------------------------------------------
 
 
@@ -374,6 +360,14 @@ DurableEvent: TypeAlias = (
     | FilesRestored
     | CompactionDone
     | CallsConstrained
+    | TasksChanged
+    | PlanProposed
+    | PlanDecided
+    | WorkChanged
+    | ContextInherited
+    | SubagentStarted
+    | SubagentFinished
+    | ResultReported
     | Notice
 )
 Event: TypeAlias = DurableEvent | EphemeralEvent

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from msgspec import Struct
 
@@ -69,4 +69,18 @@ class RetryScheduled(Envelope, frozen=True, tag="retrying"):
     delay: float
 
 
-EphemeralEvent: TypeAlias = TextDelta | ThinkingDelta | ToolOutput | PrefillProgress | RetryScheduled
+class SubagentEvent(Envelope, frozen=True, tag="subagent.event"):
+    """An event of a sub-agent's session, shown to whoever watches the session that began it.
+
+    Attributes:
+        call_id: the call that began it.
+        child: id of its session.
+        event: the event, durable or live; one of these again for a child of the child.
+    """
+
+    call_id: str
+    child: str
+    event: Any
+
+
+EphemeralEvent: TypeAlias = TextDelta | ThinkingDelta | ToolOutput | PrefillProgress | RetryScheduled | SubagentEvent

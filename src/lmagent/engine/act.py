@@ -124,6 +124,9 @@ def _request(session: Session, invocation: Invocation) -> Asked:
 async def _permit(session: Session, invocation: Invocation, asked: Asked) -> ToolOutput | None:
     """None when the call may run, else what the model is told."""
     tool = invocation.tool
+    for fence in session.wiring.fences:
+        if reason := fence(session.state, tool):
+            return ToolOutput(f"Denied: {reason} It was not run.", {"code": "denied"})
     verdict = gate.judge(asked.request, session.state.mode, session.wiring.rules, session.state.grants)
     if verdict.decision == "allow":
         return None

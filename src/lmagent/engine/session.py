@@ -7,8 +7,9 @@ ahead of the log.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import anyio
 import msgspec
@@ -57,6 +58,7 @@ from lmagent.core.thoughts import keeps_thoughts
 from lmagent.engine import undo
 from lmagent.engine.gate import Rules
 from lmagent.engine.redact import Redactor
+from lmagent.engine.review import Fence, Review
 from lmagent.engine.state import SessionState
 from lmagent.engine.toolbox import Toolbox
 
@@ -96,6 +98,9 @@ class Wiring(Struct):
         secrets: values that must never reach the log or the model.
         snapshots: keeps what calls change; None where that is not wanted.
         traits: what was learned of models before.
+        reviews: what features have to say about how a turn goes on.
+        fences: which tools may not be used now; asked before the gate.
+        orders: who carries out the commands that belong to a feature, by the command's type.
         served_window: tells before each step the window that the server serves for a model, in tokens, given the
             prompt's size; None when it does not say.
     """
@@ -111,7 +116,14 @@ class Wiring(Struct):
     secrets: Sequence[str] = ()
     snapshots: Snapshots | None = None
     traits: ModelTraits = field(default_factory=NoTraits)
+    reviews: Sequence[Review] = ()
+    fences: Sequence[Fence] = ()
+    orders: Mapping[type, Order] = field(default_factory=dict[type, "Order"])
     served_window: Callable[[str, int], Awaitable[int | None]] | None = None
+
+
+Order = Callable[["Session", Any], Awaitable[DurableEvent | None]]
+"""Carries out a command; returns the event that records it, on disk."""
 
 
 class Session:
@@ -135,6 +147,8 @@ class Session:
         """Answers given in this process, by call. A log's own answers and grants do not count: see `resume`."""
         self.scope: anyio.CancelScope | None = None
         self.wants_resume = False
+        self.children: dict[str, Session] = {}
+        """Sub-agents that run now, by the id of their session."""
         self.warned: set[str] = set()
         self.closed = False
 
@@ -242,6 +256,9 @@ class Session:
 
     async def send(self, command: Command) -> DurableEvent | None:
         """Accept a command. Returns the event that records it, on disk, where there is one."""
+        if isinstance(command, Steer | Interrupt) and command.to not in ("", self.state.session):
+            child = self.descendant(lambda session: session.state.session == command.to)
+            return await child.send(command) if child is not None else None
         match command:
             case Submit() | Steer():
                 return await self._receive(command)
@@ -263,6 +280,17 @@ class Session:
             case Close():
                 self._interrupt()
                 self.closed = True
+            case _:
+                return await self.wiring.orders[type(command)](self, command)
+        return None
+
+    def descendant(self, wanted: Callable[[Session], bool]) -> Session | None:
+        """The first sub-agent at work, at any depth, that is wanted."""
+        for child in self.children.values():
+            if wanted(child):
+                return child
+            if (found := child.descendant(wanted)) is not None:
+                return found
         return None
 
     async def _set(self, command: SetMode | SetModel | Rename) -> DurableEvent:
@@ -274,18 +302,22 @@ class Session:
             case Rename(title=title):
                 return await self.record(SessionRenamed(title=title))
 
-    async def _receive(self, command: Submit | Steer) -> DurableEvent:
+    async def _receive(self, command: Submit | Steer) -> DurableEvent | None:
+        job = command.job if isinstance(command, Submit) else ""
+        if job and job in self.state.work.jobs:
+            return None  # the log has it: whoever submitted it died before it could say so
         if isinstance(command, Steer):
             delivery = "steer" if self.running else "submit"
         else:
             delivery = "queue" if self.running else "submit"
-        event = InputReceived(message=command.message, delivery=delivery, by=command.by)
+        event = InputReceived(message=command.message, delivery=delivery, by=command.by, job=job)
         return await self.record(event, sync=True)
 
     async def _answer(self, command: Approve) -> DurableEvent | None:
         request = self.state.approvals.get(command.approval)
         if request is None:
-            return None  # somebody else was faster
+            child = self.descendant(lambda session: command.approval in session.state.approvals)
+            return await child.send(command) if child is not None else None  # None: somebody else was faster
         resolved = ApprovalResolved(
             approval=request.id,
             call_id=request.call_id,

@@ -18,6 +18,7 @@ from lmagent.core.events import (
     ApprovalResolved,
     CallsConstrained,
     CompactionDone,
+    ContextInherited,
     DurableEvent,
     FilesChanged,
     FilesRestored,
@@ -40,6 +41,7 @@ from lmagent.core.events import (
 from lmagent.core.messages import Image, Message, Part, Text, Thinking, ToolCall, ToolResult
 from lmagent.core.model import ToolSpec, Usage
 from lmagent.core.tool import FileMark
+from lmagent.engine.work import WorkEvent, WorkState
 
 BYTES_PER_TOKEN = 4
 """The rule of thumb used until the server has reported real counts."""
@@ -101,6 +103,7 @@ class SessionState(Struct):
     constrained: bool = False
     last_outcome: str = ""
     unattended_denials: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    work: WorkState = field(default_factory=WorkState)
 
     # --- questions ------------------------------------------------------------------------------------------
 
@@ -168,8 +171,21 @@ class SessionState(Struct):
                 self._compact(event)
             case SessionCreated() | SessionForked() | SessionRenamed() | ModeChanged() | ModelChanged():
                 self._describe(event)
+            case ContextInherited():
+                self._inherit(event)
+            case _ if isinstance(event, WorkEvent):
+                spent = self.usage.prompt_tokens + self.usage.completion_tokens
+                children = self.work.child_usage.prompt_tokens + self.work.child_usage.completion_tokens
+                self.work.apply(event, spent + children, self.steps_total + self.work.child_steps)
             case _:
                 self._wait(event)
+
+    def _inherit(self, event: ContextInherited) -> None:
+        """Nothing of it was sent in this session, but all of it by the parent: it may only be appended to."""
+        self.messages = list(event.messages)
+        self.notes = dict(event.notes)
+        self.conversation_bytes = sum(map(message_bytes, self.messages))
+        self.call_names.update(call.id for message in self.messages for call in message.tool_calls)
 
     def _describe(self, event: SessionCreated | SessionForked | SessionRenamed | ModeChanged | ModelChanged) -> None:
         match event:
@@ -177,6 +193,7 @@ class SessionState(Struct):
                 self.session, self.workspace, self.agent = event.session, event.workspace, event.agent
                 self.system, self.tools = event.system, event.tools
                 self.model, self.mode = event.model, event.mode
+                self.work.parent = event.parent
                 self.fixed_bytes = len(self.system.encode()) + sum(map(_spec_bytes, self.tools))
             case SessionForked():
                 self.session = event.session
@@ -196,6 +213,8 @@ class SessionState(Struct):
         match event:
             case InputReceived():
                 self.inputs[event.id] = event
+                if event.job:
+                    self.work.jobs.add(event.job)
             case InputWithdrawn():
                 self.inputs.pop(event.input, None)
             case TurnStarted():

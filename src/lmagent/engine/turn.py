@@ -9,15 +9,18 @@ work is not an end: the model is told so, twice at most, and then the turn hones
 
 from __future__ import annotations
 
+from collections import Counter
+
 from msgspec import Struct, field
 
 from lmagent.core.errors import ProviderError
 from lmagent.core.events import MessageAdded, Notice, Outcome, TurnFinished, TurnStarted
 from lmagent.core.messages import NO_WORDS, Message, Text, user
 from lmagent.core.model import Reply
-from lmagent.engine import compaction, constrain, intake, recovery
+from lmagent.engine import budget, compaction, constrain, intake, recovery
 from lmagent.engine.act import act
 from lmagent.engine.loopguard import Alarm, LoopGuard
+from lmagent.engine.review import Again, End
 from lmagent.engine.session import Session
 from lmagent.engine.step import take_step
 
@@ -45,16 +48,7 @@ class Progress(Struct):
     nudges: int = 0
     acted: bool = False
     pieces: list[str] = field(default_factory=list[str])
-
-
-class End(Struct, frozen=True):
-    """How a turn ends."""
-
-    outcome: Outcome
-    cause: str = ""
-    reason: str = ""
-    answer: str = ""
-    fix: str = ""
+    told: Counter[str] = field(default_factory=Counter[str])
 
 
 async def begin(session: Session) -> TurnFinished:
@@ -113,7 +107,7 @@ async def _run(session: Session, *, acted: bool) -> TurnFinished:
     progress = Progress(
         guard=LoopGuard(session.agent.limits),
         began=session.wiring.clock.monotonic(),
-        tokens_before=_tokens_spent(session),
+        tokens_before=budget.tokens_spent(session.state),
         acted=acted,
     )
     try:
@@ -131,7 +125,13 @@ async def finish(session: Session, end: End, steps: int) -> TurnFinished:
     if session.state.unattended_denials and end.outcome in ("done", "blocked"):
         cause = "permission"
     event = TurnFinished(
-        outcome=end.outcome, cause=cause, reason=end.reason, answer=end.answer, steps=steps, fix=end.fix
+        outcome=end.outcome,
+        cause=cause,
+        reason=end.reason,
+        answer=end.answer,
+        steps=steps,
+        fix=end.fix,
+        until=end.until,
     )
     stored = await session.record(event, sync=True)
     assert isinstance(stored, TurnFinished)
@@ -177,7 +177,12 @@ async def _act(session: Session, reply: Reply, progress: Progress) -> End | None
     progress.pieces.clear()
     alarm = await act(session, reply.message.tool_calls, reply.truncated_calls, progress.guard)
     await _notes(session)
-    return _alarm_end(alarm) if alarm else None
+    if alarm:
+        return _alarm_end(alarm)
+    for review in session.wiring.reviews:
+        if (end := await review.after_calls(session)) is not None:
+            return end
+    return None
 
 
 async def _judge(session: Session, reply: Reply, progress: Progress) -> End | None:
@@ -205,6 +210,9 @@ async def _conclude(session: Session, answer: str, progress: Progress) -> End | 
     from lmagent.engine import endings  # its patterns take 2 ms, which the first request need not wait for
 
     ending = endings.classify(answer, acted=progress.acted)
+    for review in session.wiring.reviews:
+        if (verdict := await review.at_end(session, ending, answer)) is not None:
+            return verdict if isinstance(verdict, End) else await _again(session, progress, verdict)
     match ending.kind:
         case "narration":
             if progress.nudges:
@@ -218,6 +226,14 @@ async def _conclude(session: Session, answer: str, progress: Progress) -> End | 
             return End(ending.kind, ending.kind, ending.reason, answer)
         case "done":
             return End("done", answer=endings.answer_of(answer))
+
+
+async def _again(session: Session, progress: Progress, verdict: Again) -> End | None:
+    progress.told[verdict.key] += 1
+    if progress.told[verdict.key] > verdict.times:
+        return verdict.otherwise
+    await session.record(MessageAdded(message=user(verdict.text), origin="nudge"))
+    return None
 
 
 async def _nudge(session: Session, progress: Progress, text: str, otherwise: End) -> End | None:
@@ -246,23 +262,7 @@ async def _notes(session: Session) -> None:
 
 
 def _over_budget(session: Session, progress: Progress) -> End | None:
-    limits = session.agent.limits
-    if progress.steps >= limits.steps:
-        fix = "go on with --continue, or raise MAX_ITERATIONS"
-        return End("limit", "iterations", f"the limit of {limits.steps} steps is reached", fix=fix)
-    spent = _tokens_spent(session)
-    if limits.turn_tokens is not None and spent - progress.tokens_before >= limits.turn_tokens:
-        return End("limit", "tokens", f"the turn's budget of {limits.turn_tokens} tokens is spent")
-    if limits.session_tokens is not None and spent >= limits.session_tokens:
-        return End("limit", "tokens", f"the session's budget of {limits.session_tokens} tokens is spent")
-    seconds = session.wiring.clock.monotonic() - progress.began
-    if limits.turn_seconds is not None and seconds >= limits.turn_seconds:
-        return End("limit", "seconds", f"the turn's budget of {limits.turn_seconds:g} seconds is spent")
-    return None
-
-
-def _tokens_spent(session: Session) -> int:
-    return session.state.usage.prompt_tokens + session.state.usage.completion_tokens
+    return budget.over(session, steps=progress.steps, tokens_before=progress.tokens_before, began=progress.began)
 
 
 def _alarm_end(alarm: Alarm) -> End:

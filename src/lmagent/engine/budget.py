@@ -1,0 +1,65 @@
+"""Budget: whether a turn may take another step."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from lmagent.core.agent import Limits
+from lmagent.core.work import WorkMode
+from lmagent.engine.review import End
+from lmagent.engine.session import Session
+from lmagent.engine.state import SessionState
+
+STEPS: dict[WorkMode, int] = {"bounded": 15, "deep": 200}
+"""Model calls of a turn, where a mode has a bound of its own and the settings do not set a lower one."""
+
+
+def limits(session: Session) -> Limits:
+    """The limits of a turn as the session works now."""
+    own, bound = session.agent.limits, STEPS.get(session.state.work.mode)
+    return own if bound is None or bound >= own.steps else replace(own, steps=bound)
+
+
+def tokens_spent(state: SessionState) -> int:
+    """Prompt + reply tokens so far, those of sub-agents included."""
+    own, children = state.usage, state.work.child_usage
+    return own.prompt_tokens + own.completion_tokens + children.prompt_tokens + children.completion_tokens
+
+
+def steps_made(state: SessionState) -> int:
+    """Model calls so far, those of sub-agents included."""
+    return state.steps_total + state.work.child_steps
+
+
+def over(session: Session, *, steps: int, tokens_before: int, began: float) -> End | None:
+    """How the turn ends because something is used up; None to go on.
+
+    Args:
+        session: the session.
+        steps: model calls of the turn so far.
+        tokens_before: `tokens_spent` when it began.
+        began: when it began, by the monotonic clock.
+    """
+    bounds, spent = limits(session), tokens_spent(session.state)
+    if steps >= bounds.steps:
+        fix = "go on with --continue, or raise MAX_ITERATIONS"
+        return End("limit", "iterations", f"the limit of {bounds.steps} steps is reached", fix=fix)
+    if bounds.turn_tokens is not None and spent - tokens_before >= bounds.turn_tokens:
+        return End("limit", "tokens", f"the turn's budget of {bounds.turn_tokens} tokens is spent")
+    if bounds.session_tokens is not None and spent >= bounds.session_tokens:
+        return End("limit", "tokens", f"the session's budget of {bounds.session_tokens} tokens is spent")
+    seconds = session.wiring.clock.monotonic() - began
+    if bounds.turn_seconds is not None and seconds >= bounds.turn_seconds:
+        return End("limit", "seconds", f"the turn's budget of {bounds.turn_seconds:g} seconds is spent")
+    return _over_total(session.state, spent)
+
+
+def _over_total(state: SessionState, spent: int) -> End | None:
+    """A budget of the work as a whole: over all turns since it was set."""
+    work = state.work
+    tokens, steps = spent - work.spent_before, steps_made(state) - work.steps_before
+    if work.budget.tokens is not None and tokens >= work.budget.tokens:
+        return End("limit", "tokens", f"the budget of {work.budget.tokens:,} tokens for this work is spent")
+    if work.budget.steps is not None and steps >= work.budget.steps:
+        return End("limit", "iterations", f"the budget of {work.budget.steps} steps for this work is spent")
+    return None

@@ -1,0 +1,111 @@
+"""Work: the part of the fold that knows tasks, plans, modes of work and sub-agents."""
+
+from __future__ import annotations
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from lmagent.core.model import Usage
+from lmagent.core.work import Budget, ChildResult, Parent, Plan, Task, TaskState, WorkMode
+from lmagent.core.workevents import (
+    PlanDecided,
+    PlanProposed,
+    ResultReported,
+    SubagentFinished,
+    SubagentStarted,
+    TasksChanged,
+    WorkChanged,
+)
+
+WorkEvent = (
+    TasksChanged | PlanProposed | PlanDecided | WorkChanged | SubagentStarted | SubagentFinished | ResultReported
+)
+
+
+class WorkState(Struct):
+    """What the session has set itself to do. Read it freely; change it only by `apply`.
+
+    Attributes:
+        parent: set in a sub-agent's session.
+        tasks: by id, in the order in which they were added.
+        state: the task state.
+        proposal: the plan that waits for a person.
+        plan: the plan that was approved last.
+        mode: how the session works.
+        then: the mode that follows an approved plan.
+        budget: a hard total since it was set; what was spent before is in `spent_before` and `steps_before`.
+        children: sub-agents by the call that began them and its task.
+        results: what they reported, by the same.
+        child_usage: tokens that they took.
+        child_steps: model calls that they made.
+        reported: what this session, as a sub-agent, reported.
+        jobs: ids of the jobs that have submitted an input.
+    """
+
+    parent: Parent | None = None
+    tasks: dict[str, Task] = field(default_factory=dict[str, Task])
+    state: TaskState = TaskState()
+    proposal: PlanProposed | None = None
+    plan: Plan | None = None
+    mode: WorkMode = "normal"
+    then: WorkMode = "normal"
+    budget: Budget = Budget()
+    spent_before: int = 0
+    steps_before: int = 0
+    children: dict[tuple[str, str], SubagentStarted] = field(default_factory=dict[tuple[str, str], SubagentStarted])
+    results: dict[tuple[str, str], ChildResult] = field(default_factory=dict[tuple[str, str], ChildResult])
+    child_usage: Usage = field(default_factory=Usage)
+    child_steps: int = 0
+    reported: ChildResult | None = None
+    jobs: set[str] = field(default_factory=set[str])
+
+    def apply(self, event: WorkEvent, spent: int, steps: int) -> None:
+        """Fold one event in.
+
+        Args:
+            event: the event.
+            spent: prompt + reply tokens of the session so far, its sub-agents' included.
+            steps: its model calls so far, likewise.
+        """
+        match event:
+            case TasksChanged():
+                self._change(event)
+            case PlanProposed():
+                self.proposal = event
+            case PlanDecided():
+                self._decide(event)
+            case WorkChanged():
+                self.mode, self.then, self.budget = event.mode, event.then, event.budget
+                self.spent_before, self.steps_before = spent, steps
+            case SubagentStarted():
+                self.children[event.call_id, event.task] = event
+            case SubagentFinished():
+                self.results[event.call_id, event.task] = event.result
+                self.child_usage = _sum(self.child_usage, event.usage)
+                self.child_steps += event.steps
+            case ResultReported():
+                self.reported = event.result
+
+    def _change(self, event: TasksChanged) -> None:
+        for task in event.items:
+            self.tasks[task.id] = task
+        for id in event.removed:
+            self.tasks.pop(id, None)
+        if event.state is not None:
+            self.state = event.state
+
+    def _decide(self, event: PlanDecided) -> None:
+        if self.proposal is not None and event.proposal == self.proposal.id:
+            if event.decision == "approved":
+                self.plan = event.plan or self.proposal.plan
+            self.proposal = None
+
+
+def _sum(first: Usage, second: Usage) -> Usage:
+    return replace(
+        first,
+        prompt_tokens=first.prompt_tokens + second.prompt_tokens,
+        completion_tokens=first.completion_tokens + second.completion_tokens,
+        cached_tokens=first.cached_tokens + second.cached_tokens,
+        estimated=first.estimated or second.estimated,
+    )
