@@ -62,7 +62,7 @@ def test_the_limit_is_2(program):
     ("text", "outcome"),
     [
         ("BLOCKED: I may not.", "blocked"),
-        ("WAIT: 2031-01-01T00:00:00Z: the build", "waiting"),
+        ("WAIT: in 2 hours: the build", "waiting"),
         ("Which file do you mean?", "question"),
     ],
 )

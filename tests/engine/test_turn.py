@@ -80,7 +80,7 @@ async def test_empty_replies_are_nudged_and_end_as_an_error():
     ("text", "outcome"),
     [
         ("BLOCKED: no access", "blocked"),
-        ("WAIT: 2030-01-01T00:00:00: the build", "waiting"),
+        ("WAIT: +30m: the build", "waiting"),
         ("Which of the two files?", "question"),
         ("TASK_COMPLETE", "done"),
     ],

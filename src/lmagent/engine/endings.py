@@ -16,10 +16,11 @@ Kind = Literal["done", "blocked", "waiting", "question", "narration"]
 _BLOCKED = re.compile(r"^[\s*_#>]*BLOCKED:[\s*_]*(?P<reason>.*)", re.MULTILINE | re.DOTALL)
 _FENCE = re.compile(r"^(```|~~~).*?^\1[^\n]*$", re.MULTILINE | re.DOTALL)
 _WAIT = re.compile(
-    r"^[\s*_#>-]*WAIT:[\s*_]*(?P<when>\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)"
-    r"[\s*_]*:?[\s*_]*(?P<reason>.*)",
+    r"^[\s*_#>-]*WAIT:[\s*_`]*"
+    r"(?P<when>(?:\d|\+|(?i:in|until|till|at|on|for|today|tonight|tomorrow|next|noon|midnight)\b).*)",
     re.MULTILINE,
 )
+"""Behind `WAIT:` stands something that is meant as a time; `waits.py` says whether it is one."""
 _COMPLETE = re.compile(r"^\W*TASK_COMPLETE\b|\bTASK_COMPLETE\W*$")
 _MARKER = re.compile(r"\bTASK_COMPLETE\b:?")
 _INTENT = re.compile(
@@ -53,7 +54,7 @@ _SENTENCE_END = re.compile(r"(?<=[.!?…:])\s+|\n+")
 
 
 class Ending(Struct, frozen=True):
-    """What a reply means: `reason` is the text of a block, wait or question; `when` the time of a wait."""
+    """What a reply means: `reason` is the text of a block or question; `when` what stands behind `WAIT:`."""
 
     kind: Kind
     reason: str = ""
@@ -69,7 +70,7 @@ def classify(text: str, *, acted: bool) -> Ending:
     """
     stripped = text.strip()
     if found := _WAIT.search(_last_paragraph(stripped)):
-        return Ending("waiting", found["reason"].strip() or "no reason given", found["when"])
+        return Ending("waiting", when=found["when"].strip())
     if found := _BLOCKED.search(_last_paragraph(stripped)):
         return Ending("blocked", found["reason"].strip())
     if _COMPLETE.search(stripped.rpartition("\n")[2]):

@@ -102,6 +102,7 @@ class SessionState(Struct):
     served_model: str = ""
     constrained: bool = False
     last_outcome: str = ""
+    wait: TurnFinished | None = None
     unattended_denials: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     work: WorkState = field(default_factory=WorkState)
 
@@ -197,6 +198,7 @@ class SessionState(Struct):
                 self.fixed_bytes = len(self.system.encode()) + sum(map(_spec_bytes, self.tools))
             case SessionForked():
                 self.session = event.session
+                self.wait = None  # it is the other one that goes on at that time
                 self.inputs.clear()
             case SessionRenamed():
                 self.title = event.title
@@ -219,9 +221,11 @@ class SessionState(Struct):
                 self.inputs.pop(event.input, None)
             case TurnStarted():
                 self.turn, self.turn_open, self.step = event.turn, True, 0
+                self.wait = None
                 self.unattended_denials.clear()
             case TurnFinished():
                 self.turn_open, self.last_outcome = False, event.outcome
+                self.wait = event if event.until else None
             case ApprovalRequested():
                 self.approvals[event.id] = event
             case ApprovalResolved():

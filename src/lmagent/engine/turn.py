@@ -221,11 +221,28 @@ async def _conclude(session: Session, answer: str, progress: Progress) -> End | 
             reason = f"incomplete: the model announced work and did none of it: {ending.reason}"
             return await _nudge(session, progress, NUDGE_ACT, End("error", "narration", reason, answer))
         case "waiting":
-            return End("waiting", "wait", f"until {ending.when}: {ending.reason}", answer)
+            return await _wait(session, ending.when, answer, progress)
         case "blocked" | "question":
             return End(ending.kind, ending.kind, ending.reason, answer)
         case "done":
             return End("done", answer=endings.answer_of(answer))
+
+
+async def _wait(session: Session, when: str, answer: str, progress: Progress) -> End | None:
+    """Wait for a time to come. One that has passed is none to wait for; one that is none is refused with the reason."""
+    from lmagent.engine import waits  # few turns wait
+
+    now = session.wiring.clock.now()
+    found, times = waits.read_wait(when, now), session.agent.limits.nudges
+    if isinstance(found, waits.Unclear):
+        end = End("error", "wait", f"the model asked for a wait that cannot be: {found.why}", answer)
+        return await _again(session, progress, Again("wait", f"There was no wait: {found.why}", times, end))
+    if found.until <= now:
+        text = f"That time has passed: it is {waits.local(now)} now. Go on."
+        end = End("error", "wait", f"the model keeps waiting for a time that has passed: {when}", answer)
+        return await _again(session, progress, Again("wait-passed", text, times, end))
+    fix = "it is gone on with at that time while a chat has it open or `lmagent scheduler` runs"
+    return End("waiting", "wait", f"until {waits.local(found.until)}: {found.reason}", answer, fix, found.until)
 
 
 async def _again(session: Session, progress: Progress, verdict: Again) -> End | None:

@@ -1,0 +1,127 @@
+"""Waits: what a model means by `WAIT: <time>: <reason>`, as a moment.
+
+    WAIT: 2026-03-01T09:00:00Z: the market opens            UTC; an offset (+02:00) likewise
+    WAIT: 2026-03-01T09:00: the market opens                this machine's time zone
+    WAIT: 2026-03-01T09:00[Europe/Berlin]: …                that time zone
+    WAIT: +30m: …     WAIT: in 2 hours: …                   from now
+
+A time that the clocks skip (the jump to summer time) moves forward by the jump; one that comes twice is the first of
+the two (PEP 495, fold 0).
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta, timezone
+
+from msgspec import Struct
+
+FARTHEST = 366 * 86400
+"""Seconds that a session waits at most."""
+
+FORMS = "write WAIT: 2026-03-01T09:00:00Z: reason, or WAIT: +30m: reason"
+
+_MOMENT = re.compile(
+    r"(?P<day>\d{4}-\d\d-\d\d)[T ](?P<time>\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?)"
+    r"\s*(?P<offset>[Zz]\b|UTC\b|[+-]\d\d(?::?\d\d)?\b)?\s*(?:\[(?P<zone>[^\]\n]*)\]|(?P<name>[A-Z]\w+/[\w/+-]+))?"
+)
+_FROM_NOW = re.compile(
+    r"(?:\+|in\s|for\s)?\s*(?P<count>\d{1,9})\s*(?P<unit>s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?)\b",
+    re.IGNORECASE,
+)
+_LEAD = re.compile(r"(?:until|till|at|on)\s+", re.IGNORECASE)
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_EDGES = " \t*_`"
+_BREAKS = ":,;.-–—("
+"""One of these stands between a time and its reason. Other words there may belong to the time: nothing is guessed."""
+
+
+class Moment(Struct, frozen=True):
+    """When a session goes on.
+
+    Attributes:
+        until: Unix seconds.
+        reason: what it waits for.
+    """
+
+    until: float
+    reason: str
+
+
+class Unclear(Struct, frozen=True):
+    """Why a wait is refused, for the model."""
+
+    why: str
+
+
+def read_wait(text: str, now: float) -> Moment | Unclear:
+    """What stands behind `WAIT:`.
+
+    Args:
+        text: the time and, behind a colon, the reason.
+        now: Unix seconds.
+    """
+    stripped = _LEAD.sub("", text.strip(_EDGES), count=1)
+    if found := _FROM_NOW.match(stripped):
+        seconds = int(found["count"]) * _UNITS[found["unit"][0].lower()]
+        moment: float | Unclear = now + seconds if seconds <= FARTHEST else _too_far(found[0])
+    elif found := _MOMENT.match(stripped):
+        moment = _moment(found)
+    else:
+        return Unclear(f"{_first_words(stripped)!r} is no time; {FORMS}.")
+    if isinstance(moment, Unclear):
+        return moment
+    if moment > now + FARTHEST:
+        return _too_far(found[0].strip())
+    rest = stripped[found.end() :].lstrip(_EDGES)
+    if rest and rest[0] not in _BREAKS:
+        return Unclear(f"it is not clear what {_first_words(rest)!r} behind the time means; {FORMS}.")
+    reason = rest.lstrip(_EDGES + _BREAKS).rstrip(_EDGES)
+    return Moment(moment, reason or "no reason given")
+
+
+def local(moment: float) -> str:
+    """A moment in this machine's time zone, to the second, as ISO 8601."""
+    return datetime.fromtimestamp(moment).astimezone().isoformat(timespec="seconds")
+
+
+def _moment(found: re.Match[str]) -> float | Unclear:
+    try:
+        time = datetime.fromisoformat(f"{found['day']}T{found['time'].replace(',', '.')}")
+    except ValueError as error:
+        return Unclear(f"{found[0].strip()!r} is no time ({error}); {FORMS}.")
+    zone = found["name"] if found["zone"] is None else found["zone"]
+    try:
+        if found["offset"]:
+            return time.replace(tzinfo=_offset(found["offset"])).timestamp()
+        if zone is None:
+            return time.timestamp()
+        from zoneinfo import ZoneInfo  # 3 ms that only a wait with a zone pays
+
+        return time.replace(tzinfo=ZoneInfo(zone.strip())).timestamp()
+    except (KeyError, ValueError, OSError):  # OSError: a path that is no file of the time zone database
+        what = f"the time zone {zone!r}" if zone is not None else repr(found[0].strip())
+        return Unclear(f"{what} is not known here; give the offset instead: 2026-03-01T09:00:00+01:00.")
+    except OverflowError:
+        return Unclear(f"{found[0].strip()!r} is no time that this machine knows; {FORMS}.")
+
+
+def _offset(text: str) -> timezone:
+    """The time zone of an offset.
+
+    Raises:
+        ValueError: it is a day or more.
+    """
+    if text.upper() in ("Z", "UTC"):
+        return UTC
+    digits = text[1:].replace(":", "").ljust(4, "0")
+    shift = timedelta(hours=int(digits[:2]), minutes=int(digits[2:]))
+    return timezone(-shift if text[0] == "-" else shift)
+
+
+def _too_far(what: str) -> Unclear:
+    return Unclear(f"{what!r} is more than a year from now, and nothing here waits that long.")
+
+
+def _first_words(text: str) -> str:
+    return text.split("\n", 1)[0][:60]
