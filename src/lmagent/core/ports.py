@@ -73,6 +73,17 @@ class ModelTraits(Protocol):
         ...
 
 
+class NoTraits:
+    """Nothing is known of any model, and nothing is kept."""
+
+    def is_constrained(self, model: str) -> bool:
+        """No."""
+        return False
+
+    def constrain(self, model: str) -> None:
+        """Forget it."""
+
+
 class Damage(Struct, frozen=True):
     """A log line that could not be read.
 

@@ -22,12 +22,14 @@ class TasksChanged(Envelope, frozen=True, tag="tasks.changed"):
         removed: ids of tasks that are gone.
         state: the task state, where it changed; an empty one clears it.
         by: `model`, or the surface through which a person did it.
+        call: the model's call that did it; a call that a crash has repeated changes nothing a second time.
     """
 
     items: tuple[Task, ...] = ()
     removed: tuple[str, ...] = ()
     state: TaskState | None = None
     by: str = "model"
+    call: str = ""
 
 
 class PlanProposed(Envelope, frozen=True, tag="plan.proposed"):
@@ -59,7 +61,7 @@ class WorkChanged(Envelope, frozen=True, tag="work.changed"):
 
     Attributes:
         mode: `plan` reads only; `deep` has a budget that is a hard total; `bounded` has few steps a turn.
-        budget: from here on.
+        budget: from here on; a total that was set with plan mode goes on when the plan is approved.
         then: the mode that follows when a plan is approved.
         by: the surface.
     """

@@ -33,6 +33,7 @@ def ask_aside(session: Session, question: str, max_tokens: int | None = None) ->
         session.request(),
         messages=_with_tail(_complete(session.state), question),
         tool_choice="none",
+        response_schema=None,
         constrain=False,
         max_tokens=max_tokens,
     )

@@ -53,9 +53,9 @@ from lmagent.core.events import (
     ToolOutput,
 )
 from lmagent.core.model import ModelRequest
-from lmagent.core.ports import Clock, ModelTraits, Provider, SessionLog, Snapshots
+from lmagent.core.ports import Clock, ModelTraits, NoTraits, Provider, SessionLog, Snapshots
 from lmagent.core.thoughts import keeps_thoughts
-from lmagent.engine import undo
+from lmagent.engine import approvals, undo
 from lmagent.engine.gate import Rules
 from lmagent.engine.redact import Redactor
 from lmagent.engine.review import Fence, Review
@@ -70,17 +70,6 @@ NoteSource = Callable[[], str]
 
 SMALLEST_REPLY = 256
 """Tokens that a reply may have however full the window is."""
-
-
-class NoTraits:
-    """Nothing is known of any model, and nothing is kept."""
-
-    def is_constrained(self, model: str) -> bool:
-        """No."""
-        return False
-
-    def constrain(self, model: str) -> None:
-        """Forget it."""
 
 
 class Wiring(Struct):
@@ -101,6 +90,7 @@ class Wiring(Struct):
         reviews: what features have to say about how a turn goes on.
         fences: which tools may not be used now; asked before the gate.
         orders: who carries out the commands that belong to a feature, by the command's type.
+        abandon: ends the sub-agents of a call that will not be gone on with; returns what the model is told.
         served_window: tells before each step the window that the server serves for a model, in tokens, given the
             prompt's size; None when it does not say.
     """
@@ -119,6 +109,7 @@ class Wiring(Struct):
     reviews: Sequence[Review] = ()
     fences: Sequence[Fence] = ()
     orders: Mapping[type, Order] = field(default_factory=dict[type, "Order"])
+    abandon: Callable[[Session, str], Awaitable[str]] | None = None
     served_window: Callable[[str, int], Awaitable[int | None]] | None = None
 
 
@@ -142,14 +133,19 @@ class Session:
         """What was recorded before anybody could listen: the first event, notices about a damaged log."""
         self._redactor = Redactor(wiring.secrets)
         self._listeners: list[Listener] = []
-        self._answers: dict[str, anyio.Event] = {}
-        self._resolved: dict[str, ApprovalResolved] = {}
+        self.answers: dict[str, anyio.Event] = {}
+        """Who waits for the answer about a call."""
+        self.resolved: dict[str, ApprovalResolved] = {}
         """Answers given in this process, by call. A log's own answers and grants do not count: see `resume`."""
         self.scope: anyio.CancelScope | None = None
         self.wants_resume = False
+        self.above: Session | None = None
+        """Whose call this session works for as a sub-agent, while it does."""
         self.children: dict[str, Session] = {}
         """Sub-agents that run now, by the id of their session."""
         self.warned: set[str] = set()
+        self.answer_schemas: dict[int, dict[str, Any]] = {}
+        """The JSON schema that answers of a turn must follow where the server can enforce it, by the turn."""
         self.closed = False
 
     # --- opening ----------------------------------------------------------------------------------------------
@@ -266,7 +262,7 @@ class Session:
                 if input_id in self.state.inputs:
                     return await self.record(InputWithdrawn(input=input_id))
             case Approve():
-                return await self._answer(command)
+                return await approvals.answer(self, command)
             case SetMode() | SetModel() | Rename():
                 return await self._set(command)
             case Undo() | Redo():
@@ -296,11 +292,20 @@ class Session:
     async def _set(self, command: SetMode | SetModel | Rename) -> DurableEvent:
         match command:
             case SetMode(mode=mode, by=by):
-                return await self.record(ModeChanged(mode=mode, by=by))
+                return await self._set_mode(mode, by)
             case SetModel(model=model, by=by):
                 return await self.record(ModelChanged(model=model, by=by))
             case Rename(title=title):
                 return await self.record(SessionRenamed(title=title))
+
+    async def _set_mode(self, mode: PermissionMode, by: str) -> DurableEvent:
+        """A sub-agent may never do more than whoever it works for, so a change goes down to those at work."""
+        if self.above is not None and _STRICTNESS[mode] < _STRICTNESS[self.above.state.mode]:
+            mode = self.above.state.mode
+        stored = await self.record(ModeChanged(mode=mode, by=by))
+        for child in list(self.children.values()):
+            await child.send(SetMode(mode=mode, by=by))
+        return stored
 
     async def _receive(self, command: Submit | Steer) -> DurableEvent | None:
         job = command.job if isinstance(command, Submit) else ""
@@ -313,56 +318,13 @@ class Session:
         event = InputReceived(message=command.message, delivery=delivery, by=command.by, job=job)
         return await self.record(event, sync=True)
 
-    async def _answer(self, command: Approve) -> DurableEvent | None:
-        request = self.state.approvals.get(command.approval)
-        if request is None:
-            child = self.descendant(lambda session: command.approval in session.state.approvals)
-            return await child.send(command) if child is not None else None  # None: somebody else was faster
-        resolved = ApprovalResolved(
-            approval=request.id,
-            call_id=request.call_id,
-            approved=command.approved,
-            scope=command.scope if request.grant else "once",
-            by=command.by,
-            grant=request.grant if command.scope == "session" and command.approved else "",
-            feedback=command.feedback,
-        )
-        stored = await self._settle(resolved)
-        if resolved.grant:  # what was just granted is no longer a question for the calls beside it
-            for other in [item for item in self.state.approvals.values() if item.grant == resolved.grant]:
-                again = msgspec.structs.replace(resolved, approval=other.id, call_id=other.call_id, feedback="")
-                await self._settle(again)
-        return stored
-
-    async def _settle(self, resolved: ApprovalResolved) -> ApprovalResolved:
-        stored = await self.record(resolved, sync=True)
-        assert isinstance(stored, ApprovalResolved)
-        self._resolved[resolved.call_id] = stored
-        if waiter := self._answers.get(resolved.call_id):
-            waiter.set()
-        return stored
-
     async def ask(self, request: ApprovalRequested) -> ApprovalResolved:
         """Put a call before a person and wait for the answer; nobody there is a denial."""
-        if answered := self._resolved.pop(request.call_id, None):
-            return answered  # it waited for an answer when an earlier process ended, and was given one since
-        pending = next((item for item in self.state.approvals.values() if item.call_id == request.call_id), None)
-        if pending is None:
-            stored = await self.record(request)
-        else:
-            stored = pending
-            self.emit(pending)  # whoever watches now was not there when it was asked first
-        if not self.wiring.attended:
-            denial = ApprovalResolved(approval=stored.id, call_id=request.call_id, approved=False, by="unattended")
-            resolved = await self.record(denial)
-            assert isinstance(resolved, ApprovalResolved)
-            return resolved
-        waiter = self._answers[request.call_id] = anyio.Event()
-        try:
-            await waiter.wait()
-            return self._resolved.pop(request.call_id)
-        finally:
-            self._answers.pop(request.call_id, None)
+        return await approvals.ask(self, request)
+
+    async def share(self, grant: str, by: str) -> None:
+        """Let what was granted hold here and in every sub-agent at work."""
+        await approvals.share(self, grant, by)
 
     # --- the lane ------------------------------------------------------------------------------------------------
 
@@ -379,6 +341,7 @@ class Session:
         cap = agent.max_tokens and min(agent.max_tokens, self.window.tokens // 2, room)
         model = state.model or agent.model
         keeps = keeps_thoughts(model or state.served_model) if agent.keep_thinking is None else agent.keep_thinking
+        schema = self.answer_schemas.get(state.turn)
         return ModelRequest(
             model=model,
             system=state.system,
@@ -386,8 +349,10 @@ class Session:
             messages=state.messages,
             temperature=agent.temperature,
             max_tokens=cap,
+            tool_choice="none" if schema else "auto",
+            response_schema=schema,
             keep_thinking=keeps,
-            constrain=state.constrained,
+            constrain=state.constrained and not schema,
         )
 
     def _interrupt(self) -> None:

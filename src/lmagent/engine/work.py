@@ -40,6 +40,9 @@ class WorkState(Struct):
         child_steps: model calls that they made.
         reported: what this session, as a sub-agent, reported.
         jobs: ids of the jobs that have submitted an input.
+        calls: what the model's calls changed in the store, by the call.
+        others: what others than the model changed in it, in order.
+        decided: the decision on a plan that was made last.
     """
 
     parent: Parent | None = None
@@ -58,6 +61,9 @@ class WorkState(Struct):
     child_steps: int = 0
     reported: ChildResult | None = None
     jobs: set[str] = field(default_factory=set[str])
+    calls: dict[str, TasksChanged] = field(default_factory=dict[str, TasksChanged])
+    others: list[TasksChanged] = field(default_factory=list[TasksChanged])
+    decided: PlanDecided | None = None
 
     def apply(self, event: WorkEvent, spent: int, steps: int) -> None:
         """Fold one event in.
@@ -75,8 +81,7 @@ class WorkState(Struct):
             case PlanDecided():
                 self._decide(event)
             case WorkChanged():
-                self.mode, self.then, self.budget = event.mode, event.then, event.budget
-                self.spent_before, self.steps_before = spent, steps
+                self._work(event, spent, steps)
             case SubagentStarted():
                 self.children[event.call_id, event.task] = event
             case SubagentFinished():
@@ -93,8 +98,21 @@ class WorkState(Struct):
             self.tasks.pop(id, None)
         if event.state is not None:
             self.state = event.state
+        if event.call:
+            self.calls[event.call] = event
+        if event.by != "model":
+            self.others.append(event)
+
+    def _work(self, event: WorkChanged, spent: int, steps: int) -> None:
+        approved = self.mode == "plan" and event.mode == self.then and event.budget == self.budget
+        if not approved:  # what planning took counts for what is planned
+            self.spent_before, self.steps_before = spent, steps
+        self.mode, self.then, self.budget = event.mode, event.then, event.budget
+        if self.decided is not None and self.decided.decision == "rejected":
+            self.decided = None  # nothing more follows from it
 
     def _decide(self, event: PlanDecided) -> None:
+        self.decided = event
         if self.proposal is not None and event.proposal == self.proposal.id:
             if event.decision == "approved":
                 self.plan = event.plan or self.proposal.plan
