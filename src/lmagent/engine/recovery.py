@@ -56,7 +56,11 @@ async def close_calls(session: Session) -> None:
     """Give every open call a result, so that the conversation can be sent or cut."""
     await report_interrupted_calls(session)
     for call in session.state.open_calls:
-        await _report(session, call, NOT_RUN, "not_run")
+        abandon = session.wiring.abandon
+        if abandon is not None and any(begun == call.id for begun, _ in session.state.work.children):
+            await _report(session, call, await abandon(session, call.id), "interrupted")
+        else:
+            await _report(session, call, NOT_RUN, "not_run")
 
 
 async def _report(session: Session, call: ToolCall, text: str, code: str) -> None:

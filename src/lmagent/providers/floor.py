@@ -113,3 +113,13 @@ def caches(facts: ServerFacts, *, near: bool) -> int | None:
     if not facts.reached or not near:
         return None
     return facts.slots or (1 if facts.dialect in _SINGLE else None)
+
+
+def place(lane: int, kept: int) -> int:
+    """Which of the conversations that a server keeps a lane is: the first is the main one's alone.
+
+    Args:
+        lane: number of the lane; 0 is the main one.
+        kept: how many conversations the server keeps.
+    """
+    return 0 if kept == 1 or lane <= 0 else 1 + (lane - 1) % (kept - 1)

@@ -199,14 +199,16 @@ class Served:
 
     async def floor(self, model: str, lane: int) -> Floor | None:
         """What a conversation shares its prompt cache by; None where it has one to itself."""
-        from lmagent.providers.floor import Floor, caches
+        from lmagent.providers.floor import Floor, place
 
-        facts = await self.facts(model)
-        kept = caches(facts, near=self.near)
-        if kept is None:
-            return None
-        place = 0 if kept == 1 or lane <= 0 else 1 + (lane - 1) % (kept - 1)
-        return self._floors.setdefault((model, place), Floor(self._clock))
+        kept = await self.keeps(model)
+        return None if kept is None else self._floors.setdefault((model, place(lane, kept)), Floor(self._clock))
+
+    async def keeps(self, model: str) -> int | None:
+        """How many conversations the server keeps at once; None for as many as there are."""
+        from lmagent.providers.floor import caches
+
+        return caches(await self.facts(model), near=self.near)
 
     async def move_in(self, floor: Floor, coming: Conversation, model: str) -> None:
         """Let a conversation use the cache: the state of the other one is kept in a file, where the server does that,
@@ -248,6 +250,10 @@ class Served:
 
         return Lane(self, Conversation(number, in_turn, aside))
 
+    def beside(self, lane: Lane) -> Lane:
+        """The server for a session that takes the place of another one, which waits for it: the cache is theirs."""
+        return Lane(self, lane.conversation)
+
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """A call that belongs to no session: see `lmagent.core.ports.Provider`."""
         async with aclosing(cast("Any", self.lane(0).stream(request))) as events:
@@ -265,17 +271,20 @@ class Lane:
     Args:
         served: the server.
         conversation: the session, as the server's prompt caches see it.
+
+    Attributes:
+        conversation: see above.
     """
 
     def __init__(self, served: Served, conversation: Conversation) -> None:
         self._served = served
-        self._conversation = conversation
+        self.conversation = conversation
         self._watches: Watches | None = None
         self._ended = 0
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """See `lmagent.core.ports.Provider`."""
-        conversation = self._conversation
+        conversation = self.conversation
         floor = await self._served.floor(request.model, conversation.number)
         if floor is None:
             async with aclosing(self._ask(request)) as events:
@@ -297,7 +306,7 @@ class Lane:
             floor.leave()
 
     async def _ask(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
-        chat = await self._served.chat(request.model, self._conversation.number)
+        chat = await self._served.chat(request.model, self.conversation.number)
         reply: Reply | None = None
         try:
             async with aclosing(cast("Any", chat.stream(request))) as events:
@@ -309,7 +318,7 @@ class Lane:
             if reply is not None:
                 await self._served.has_answered(request.model)
                 usage = await self._believe(request, reply.usage)
-                self._conversation.tokens = usage.prompt_tokens
+                self.conversation.tokens = usage.prompt_tokens
                 yield reply if usage is reply.usage else replace(reply, usage=usage)
         except (ContextOverflow, ModelNotFound):
             self._served.forget(request.model)
