@@ -12,6 +12,7 @@ from msgspec import Struct, field
 
 from lmagent.app.confined import Confined
 from lmagent.app.profiles import PROFILES, Profile
+from lmagent.config.settings import Settings
 from lmagent.core.errors import ConfigError
 from lmagent.core.events import DurableEvent
 from lmagent.core.ports import Clock
@@ -75,6 +76,8 @@ class Registry(Struct):
         fences: which tools may not be used in a session now.
         orders: who carries out the commands that belong to a feature, by their type.
         closers: release what features hold, at the end of the program.
+        enders: release what features hold for a session that is over, whose id they are given.
+        settings: what the program was told.
     """
 
     workspace: Path
@@ -90,6 +93,8 @@ class Registry(Struct):
     fences: list[Fence] = field(default_factory=list[Fence])
     orders: dict[type, Order] = field(default_factory=dict[type, Order])
     closers: list[Callable[[], Awaitable[None]]] = field(default_factory=list[Callable[[], Awaitable[None]]])
+    enders: list[Callable[[str], Awaitable[None]]] = field(default_factory=list[Callable[[str], Awaitable[None]]])
+    settings: Settings = field(default_factory=Settings)
 
     def tool(self, tool: Tool) -> None:
         """Add a tool.
@@ -108,6 +113,11 @@ class Registry(Struct):
     def notes_of(self, session: str) -> tuple[Callable[[], str], ...]:
         """The notes for one session."""
         return (*self.notes, *(partial(source, session) for source in self.session_notes))
+
+    async def end_session(self, session: str) -> None:
+        """Release what features hold for a session that is over."""
+        for end in self.enders:
+            await end(session)
 
     async def aclose(self) -> None:
         """Release what features hold, the last one first."""

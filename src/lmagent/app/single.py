@@ -75,7 +75,8 @@ def open_toolbox(workspace: Path | None) -> Toolbox:
 def _registry(workspace: Path | None) -> Registry:
     loaded = load_settings(HostOptions(workspace))
     path = open_workspace(loaded.workspace).path
-    registry = Registry(path, SystemClock(), NoRecords(), Confined(path, loaded.settings))
+    settings = loaded.settings
+    registry = Registry(path, SystemClock(), NoRecords(), Confined(path, settings), settings=settings)
     features(registry)
     return registry
 

@@ -105,7 +105,8 @@ async def open_host(options: HostOptions, *, say: Say) -> Host:
     clock, replay = SystemClock(), _replay(options)
     store = JsonlStore(workspace.path / ".lmagent" / "sessions", clock)
     sessions: dict[str, Session] = {}
-    registry = Registry(workspace.path, clock, OpenRecords(store, sessions), Confined(workspace.path, settings))
+    confined = Confined(workspace.path, settings)
+    registry = Registry(workspace.path, clock, OpenRecords(store, sessions), confined, settings=settings)
     if own is not None:
         registry.closers.append(own.aclose)
     features(registry, say)
@@ -152,6 +153,7 @@ def commands_in_a_sandbox(registry: Registry) -> None:
     memory = registry.confined.memory_mb
     registry.tool(python_tool(registry.confined.get, kernels, memory_mb=memory))
     registry.closers.append(kernels.aclose)
+    registry.enders += [jobs.end, kernels.close]
     for tool in git_tools(registry.confined.get):
         registry.tool(tool)
     registry.session_notes.append(jobs.note)

@@ -156,18 +156,22 @@ class Jobs:
             while not job.over:
                 await job.changed.wait()
 
-    async def aclose(self) -> None:
-        """Kill all jobs; nothing of them is left when this returns."""
-        tasks = [job.task for jobs in self._jobs.values() for job in jobs if job.task is not None]
+    async def end(self, session: str) -> None:
+        """Kill the jobs of a session; nothing of them is left when this returns."""
+        jobs = self._jobs.pop(session, [])
+        tasks = [job.task for job in jobs if job.task is not None]
         for task in tasks:
             task.cancel()
         for task in tasks:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
-        for jobs in self._jobs.values():
-            for job in jobs:
-                job.collector.discard()
-        self._jobs.clear()
+        for job in jobs:
+            job.collector.discard()
+
+    async def aclose(self) -> None:
+        """Kill all jobs."""
+        for session in list(self._jobs):
+            await self.end(session)
 
     def _find(self, session: str, id: str) -> Job:
         jobs = self._jobs.get(session, [])
