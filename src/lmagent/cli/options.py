@@ -67,7 +67,7 @@ def model_options(function: Function) -> Function:
             allow_host_option,
             click.option("--max-iterations", type=click.IntRange(min=1), help="Model calls before a turn ends."),
             click.option("--no-mcp", is_flag=True, help="Start no MCP servers (there are none in this version)."),
-            click.option("--no-sub-agents", is_flag=True, help="Offer no sub-agents (there are none in this version)."),
+            click.option("--no-sub-agents", is_flag=True, help="Offer no sub-agents."),
             click.option(
                 "--record",
                 type=click.Path(path_type=Path, dir_okay=False, writable=True),
@@ -91,6 +91,7 @@ def flags(
     sandbox: str | None = None,
     allow_host: tuple[str, ...] = (),
     max_iterations: int | None = None,
+    no_sub_agents: bool = False,
     **_: object,
 ) -> dict[str, Any]:
     """Settings that were given as flags."""
@@ -101,5 +102,6 @@ def flags(
         "sandbox": sandbox,
         "sandbox_hosts": allow_host or None,
         "max_iterations": max_iterations,
+        "enable_sub_agents": False if no_sub_agents else None,
     }
     return {name: value for name, value in given.items() if value is not None}

@@ -33,7 +33,6 @@ def _streak_to_repeats(text: str) -> str:
 
 
 _LATER = "not used by this version: "
-_SUB = _LATER + "there are no sub-agents yet"
 _WEB = _LATER + "there is no web server yet"
 _CAP = "not needed: every tool result is capped by `tool_result_tokens` and kept whole as an artifact"
 _TOOLSET = "not needed: use a `permission_deny` rule"
@@ -54,11 +53,7 @@ SEED_NAMES: dict[str, SeedName] = {
     ),
     # Known, and not used.
     "ENABLE_MCP": SeedName(note=_LATER + "there is no MCP client yet"),
-    "ENABLE_SUB_AGENTS": SeedName(note=_SUB),
-    "MAX_SUB_AGENT_ITERATIONS": SeedName(note=_SUB),
-    "AGENT_MAX_DEPTH": SeedName(note=_SUB),
-    "BRIEF_DATA_BUDGET": SeedName(note=_SUB),
-    "ARTIFACT_SCAN_WINDOW": SeedName(note=_SUB),
+    "ARTIFACT_SCAN_WINDOW": SeedName(note="not needed: what a sub-agent changed is on record"),
     "ENABLE_TODO_TRACKING": SeedName(note=_LATER + "there are no todo tools yet"),
     "ENABLE_PLAN_ENFORCEMENT": SeedName(note=_LATER + "there are no plans yet"),
     "ENABLE_SUMMARIZATION": SeedName(note="not needed: a conversation that outgrows the window is always compacted"),

@@ -67,6 +67,11 @@ class Settings(Struct, frozen=True):
     max_empty_iterations: int = 5
     max_nudges: int = 2
 
+    enable_sub_agents: bool = True
+    agent_max_depth: int = 3
+    max_sub_agent_iterations: int = 25
+    brief_data_budget: int = 8000
+
     sandbox: Literal["off", "landlock", "auto", "docker", "bubblewrap"] = "auto"
     sandbox_memory_mb: int = 0
     sandbox_pids: int = 0
