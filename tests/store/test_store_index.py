@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
+from importlib.resources import files
 from pathlib import Path
 
+import msgspec
 import pytest
 from store_kit import SESSION, a_session, a_turn, created, path_of, run, start, store_in, write_all
 
 from lmagent.core import events as ev
 from lmagent.core.messages import user
-from lmagent.store.index import SessionIndex, SessionRow
+from lmagent.core.work import Parent
+from lmagent.store.index import SessionIndex, SessionRow, Unattended
 from lmagent.store.jsonl import JsonlStore
 
 
@@ -280,3 +283,67 @@ def test_a_damaged_line_does_not_stop_the_index(tmp_path: Path) -> None:
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join([*lines[:5], b"\xff\xfe rubbish\n", *lines[5:]]))
     assert _rows(store)[0].turns == 1
+
+
+def _unattended(store: JsonlStore) -> list[Unattended]:
+    with SessionIndex(store.root) as index:
+        index.refresh()
+        return index.unattended()
+
+
+def test_a_session_that_waits_is_listed_until_it_goes_on(tmp_path: Path) -> None:
+    store = store_in(tmp_path)
+    wait = ev.TurnFinished(outcome="waiting", until=2e9, id="wait1")
+    a_session(store, SESSION, *a_turn(), ev.TurnStarted(turn=2), wait)
+    assert _unattended(store) == [Unattended(SESSION, 2e9, "wait1", "")]
+    log = store.open(SESSION)
+    write_all(log, [ev.TurnStarted(turn=3)])
+    log.close()
+    assert _unattended(store) == []
+
+
+def test_a_copy_and_a_sub_agent_do_not_wait_by_themselves(tmp_path: Path) -> None:
+    store = store_in(tmp_path)
+    wait = ev.TurnFinished(outcome="waiting", until=2e9, id="wait1")
+    a_session(store, SESSION, *a_turn(), ev.TurnStarted(turn=2), wait)
+    run(store.fork, SESSION, "copy")
+    log = store.create("child")
+    write_all(log, [msgspec.structs.replace(created("child"), parent=Parent(SESSION, "c1")), wait])
+    log.close()
+    assert [row.session for row in _unattended(store)] == [SESSION]
+
+
+def test_a_turn_of_a_job_that_was_cut_off_is_listed_and_one_of_a_person_is_not(tmp_path: Path) -> None:
+    store = store_in(tmp_path)
+    asked = ev.InputReceived(message=user("do it"), delivery="submit", job="inbox:a")
+    added = ev.InputReceived(message=user("and this"), delivery="steer")
+    for session, events in {
+        "accepted": (asked,),
+        "begun": (asked, ev.TurnStarted(turn=1)),
+        "steered": (asked, ev.TurnStarted(turn=1), added),
+        "ended": (asked, ev.TurnStarted(turn=1), ev.MessageAdded(message=user("do it"), origin="input", input="i")),
+        "person": (ev.InputReceived(message=user("do it"), delivery="submit"), ev.TurnStarted(turn=1)),
+    }.items():
+        log = store.create(session)
+        write_all(log, [created(session), *events])
+        if session == "ended":
+            write_all(log, [ev.TurnFinished(outcome="done")])
+        log.close()
+    assert [(row.session, row.job) for row in _unattended(store)] == [
+        (name, "inbox:a") for name in ("accepted", "begun", "steered")
+    ]
+
+
+def test_an_index_of_an_older_version_is_filled_anew(tmp_path: Path) -> None:
+    store = store_in(tmp_path)
+    wait = ev.TurnFinished(outcome="waiting", until=2e9, id="wait1")
+    a_session(store, SESSION, *a_turn(), ev.TurnStarted(turn=2), wait)
+    script = files("lmagent.store.migrations").joinpath("0001_sessions.sql").read_text()
+    db = sqlite3.connect(store.root.parent / "state.db")
+    db.executescript(script)
+    db.execute("INSERT INTO session (id, title, read_to) VALUES (?, 'old', 1)", (SESSION,))
+    db.execute("PRAGMA user_version = 1")
+    db.commit()
+    db.close()
+    assert [row.session for row in _unattended(store)] == [SESSION]
+    assert _rows(store)[0].title != "old"

@@ -72,6 +72,22 @@ class Hit(Struct, frozen=True):
     excerpt: str
 
 
+class Unattended(Struct, frozen=True):
+    """A session that goes on without a person: it waits for a time, or a job's turn in it was cut off.
+
+    Attributes:
+        session: its id.
+        until: Unix seconds at which it goes on; 0 for one that was cut off.
+        ended: id of the event that ended its last turn.
+        job: id of the job that submitted its newest input.
+    """
+
+    session: str
+    until: float
+    ended: str
+    job: str
+
+
 class SessionIndex:
     """The index over the sessions in `root`.
 
@@ -120,6 +136,14 @@ class SessionIndex:
         return self._run(lambda: self._search(" ".join(map(_term, words)), limit)) or (
             self._run(lambda: self._search(" OR ".join(map(_term, words)), limit)) if len(words) > 1 else []
         )
+
+    def unattended(self) -> list[Unattended]:
+        """Sessions that go on without a person, the first to be due first. Refresh before.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        return self._run(self._unattended)
 
     def refresh(self) -> None:
         """Read what the logs have gained, and forget the sessions that are gone.
@@ -243,6 +267,13 @@ class SessionIndex:
             found = {str(session) for (session,) in cursor}
             fitting = found if fitting is None else fitting & found
         return fitting or set()
+
+    def _unattended(self) -> list[Unattended]:
+        query = (
+            "SELECT id, until, ended, job FROM session WHERE until > 0 AND child = 0 UNION "
+            "SELECT id, until, ended, job FROM session WHERE job <> '' AND child = 0 AND (turn_open OR waiting > 0)"
+        )
+        return [Unattended(*row) for row in self._db.execute(f"{query} ORDER BY until, id")]
 
     def _search(self, expression: str, limit: int) -> list[Hit]:
         if not expression:

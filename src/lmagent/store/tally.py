@@ -26,6 +26,10 @@ class Tally(Struct):
 
     Attributes:
         waiting: inputs that have not reached the model.
+        until: Unix seconds at which a waiting session goes on; 0 for none.
+        ended: id of the event that ended the last turn.
+        job: id of the job that a turn is run for; empty where it is for a person.
+        child: it is a sub-agent's session, and goes on with its parent.
         read_to: offset in bytes up to which the log has been read.
         size: size of the log when it was read, in bytes.
         mtime_ns: its time of change then.
@@ -47,6 +51,10 @@ class Tally(Struct):
     completion_tokens: int = 0
     cached_tokens: int = 0
     parent: str = ""
+    until: float = 0.0
+    ended: str = ""
+    job: str = ""
+    child: bool = False
     seq: int = 0
     read_to: int = 0
     size: int = 0
@@ -71,12 +79,15 @@ class Tally(Struct):
                 self.cached_tokens += event.usage.cached_tokens
                 self.model = event.model or self.model
             case TurnStarted():
-                self.turn_open = True
+                self.turn_open, self.until = True, 0.0
             case TurnFinished():
                 self.turn_open, self.outcome = False, event.outcome
+                self.until, self.ended = event.until, event.id
                 self.turns += 1
             case InputReceived():
                 self.waiting += 1
+                if event.job or not self.turn_open:  # who adds to a job's turn does not take it over
+                    self.job = event.job
                 self._name(event.message.text)
             case InputWithdrawn():
                 self.waiting = max(0, self.waiting - 1)
@@ -97,8 +108,10 @@ class Tally(Struct):
         match event:
             case SessionCreated():
                 self.model = event.model or self.model
+                self.child = event.parent is not None
             case SessionForked():
                 self.parent, self.waiting = event.parent, 0
+                self.until, self.job = 0.0, ""  # it is the other one that goes on by itself
             case SessionRenamed():
                 self.title, self.renamed = event.title, True
             case ModelChanged():
