@@ -22,6 +22,7 @@ __all__ = [
     "MemoryHit",
     "MemoryIndex",
     "ModelTraits",
+    "Postponed",
     "Provider",
     "Sandbox",
     "SessionLog",
@@ -197,12 +198,12 @@ class EventStore(Protocol):
 
 
 class Job(Struct, frozen=True):
-    """A piece of work: run `session` until it is idle.
+    """A piece of work. What it is about, its id says; the truth of it is in the logs and in the files of the schedule.
 
     Attributes:
-        id: unique; submitting the same id twice is one job.
-        lane: jobs of a lane run one at a time, in order.
-        run_at: Unix time before which it does not run.
+        id: unique; submitting the same id twice is one job. `wait:EVENT`, `inbox:FILE` or `cron:JOB:UNIXTIME`.
+        lane: jobs of a lane run one at a time, in the order in which they were submitted.
+        run_at: Unix time before which it does not run, and holds up nothing in its lane.
     """
 
     id: str
@@ -210,19 +211,44 @@ class Job(Struct, frozen=True):
     run_at: float = 0.0
 
 
+class Postponed(Exception):
+    """A handler cannot do a job now. It is delivered again, and its lane waits for it.
+
+    Args:
+        seconds: after how long.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"postponed by {seconds:g} s")
+        self.seconds = seconds
+
+
 class Dispatcher(Protocol):
-    """Delivers jobs, one at a time a lane, lanes in parallel."""
+    """Delivers jobs, one at a time a lane, lanes in parallel; at least once, so that a handler must know a repeat."""
 
     async def submit(self, job: Job) -> None:
-        """Accept a job; when this returns it will run."""
+        """Accept a job; when this returns it will run, whatever becomes of this process.
+
+        Raises:
+            StoreError: it was not accepted.
+        """
         ...
 
     async def cancel(self, job: str) -> bool:
-        """Forget a job that has not begun; False if it has."""
+        """Forget a job that has not begun; False if it has, or there is none.
+
+        Raises:
+            StoreError: it could not be forgotten.
+        """
         ...
 
     async def serve(self, handler: Callable[[Job], Awaitable[None]]) -> None:
-        """Run jobs until cancelled."""
+        """Run jobs until cancelled. A job that is cut off by that is delivered again to whoever serves next.
+
+        Args:
+            handler: does a job. Where it raises an LmagentError the job is delivered again a few times, and given up
+                then; where it raises `Postponed`, as often as it takes. Any other error ends `serve`.
+        """
         ...
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from itertools import pairwise
 
 import anyio
 
-from lmagent.core.ports import Clock, Dispatcher, Job
+from lmagent.core.errors import StoreError
+from lmagent.core.ports import Clock, Dispatcher, Job, Postponed
 
 
 class DispatcherConformance:
@@ -88,6 +90,74 @@ class DispatcherConformance:
         self._serve(dispatcher, [Job("late", "a", run_at=due), Job("now", "b")], handler, 2)
         assert list(times) == ["now", "late"]
         assert times["late"] >= due
+
+    def test_a_job_whose_time_has_not_come_does_not_hold_up_its_lane(self) -> None:
+        """Only those that are due are in order."""
+        dispatcher, clock = self.make()
+        ran: list[str] = []
+
+        async def handler(job: Job) -> None:
+            ran.append(job.id)
+
+        self._serve(dispatcher, [Job("late", "a", run_at=clock.now() + 0.05), Job("now", "a")], handler, 2)
+        assert ran == ["now", "late"]
+
+    def test_a_job_that_is_put_off_comes_again_and_its_lane_waits_for_it(self) -> None:
+        """However often."""
+        dispatcher, clock = self.make()
+        ran: list[str] = []
+        put_off: list[float] = []
+
+        async def handler(job: Job) -> None:
+            if job.id == "first" and len(put_off) < 7:
+                put_off.append(clock.now())
+                raise Postponed(0.01)
+            ran.append(job.id)
+
+        self._serve(dispatcher, [Job("first", "a"), Job("second", "a")], handler, 2)
+        assert ran == ["first", "second"]
+        assert all(later - sooner >= 0.009 for sooner, later in pairwise(put_off))
+
+    def test_a_job_that_fails_is_tried_again_and_others_go_on(self) -> None:
+        """It is given up after some attempts, and its lane goes on."""
+        dispatcher, _ = self.make()
+        ran: list[str] = []
+
+        async def handler(job: Job) -> None:
+            ran.append(job.id)
+            if job.id == "bad":
+                raise StoreError("the disk is full")
+
+        self._serve(dispatcher, [Job("bad", "a"), Job("after", "a"), Job("good", "b")], handler, 2)
+        assert ran.count("bad") > 1
+        assert [name for name in ran if name != "bad"] == ["good", "after"]
+
+    def test_a_job_that_was_cut_off_is_delivered_again_to_who_serves_next(self) -> None:
+        """Nothing is lost by stopping."""
+        dispatcher, _ = self.make()
+        ran: list[str] = []
+        begun = anyio.Event()
+
+        async def hanging(job: Job) -> None:
+            ran.append(job.id)
+            begun.set()
+            await anyio.sleep_forever()
+
+        async def main() -> None:
+            await dispatcher.submit(Job("one", "a"))
+            await dispatcher.submit(Job("two", "a"))
+            with anyio.fail_after(5):
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(dispatcher.serve, hanging)
+                    await begun.wait()
+                    tasks.cancel_scope.cancel()
+
+        async def handler(job: Job) -> None:
+            ran.append(job.id)
+
+        anyio.run(main)
+        self._serve(dispatcher, [], handler, 2)
+        assert ran == ["one", "one", "two"]
 
     def test_a_cancelled_job_never_runs(self) -> None:
         """Cancelling what is unknown, or has begun, is False."""

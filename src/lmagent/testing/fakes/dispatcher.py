@@ -6,24 +6,32 @@ from collections.abc import Awaitable, Callable
 
 import anyio
 
-from lmagent.core.ports import Clock, Job
+from lmagent.core.errors import LmagentError
+from lmagent.core.ports import Clock, Job, Postponed
+
+ATTEMPTS, PAUSE = 5, 1.0
+"""How often a failing job is delivered, and the seconds between."""
 
 
 class FakeDispatcher:
-    """Delivers jobs within this process; an error of the handler ends `serve` with it.
+    """Delivers jobs within this process.
 
     Args:
         clock: says when a job with a time is due.
 
     Attributes:
         done: ids of the jobs that were carried out, in the order in which they ended.
+        failed: ids of the jobs that were given up.
     """
 
     def __init__(self, clock: Clock) -> None:
         self.done: list[str] = []
+        self.failed: list[str] = []
         self._clock = clock
         self._waiting: list[Job] = []
         self._known: set[str] = set()
+        self._attempts: dict[str, int] = {}
+        self._not_before: dict[str, float] = {}
         self._lanes: set[str] = set()
         self._news: anyio.Event | None = None
 
@@ -55,18 +63,19 @@ class FakeDispatcher:
                 await self._until_news_or_due(self._news)
 
     def _startable(self) -> list[Job]:
-        """The first waiting job of each lane that is free, if its time has come."""
+        """Of each lane that is free, the first job whose time has come, if it was not put off."""
         now = self._clock.now()
-        return [job for job in self._heads() if job.run_at <= now]
-
-    def _heads(self) -> list[Job]:
         heads = dict[str, Job]()
         for job in self._waiting:
-            heads.setdefault(job.lane, job)
-        return [job for lane, job in heads.items() if lane not in self._lanes]
+            if job.run_at <= now:
+                heads.setdefault(job.lane, job)
+        free = [job for lane, job in heads.items() if lane not in self._lanes]
+        return [job for job in free if self._not_before.get(job.id, 0.0) <= now]
 
     async def _until_news_or_due(self, news: anyio.Event) -> None:
-        times = [job.run_at for job in self._heads()]
+        now = self._clock.now()
+        due = [max(job.run_at, self._not_before.get(job.id, 0.0)) for job in self._waiting]
+        times = [time for time in due if time > now]  # the others wait for their lane
         if not times:
             await news.wait()
             return
@@ -81,10 +90,27 @@ class FakeDispatcher:
             tasks.cancel_scope.cancel()
 
     async def _run(self, job: Job, handler: Callable[[Job], Awaitable[None]]) -> None:
-        await handler(job)
-        self.done.append(job.id)
-        self._lanes.discard(job.lane)
-        self._wake()
+        try:
+            await handler(job)
+            self.done.append(job.id)
+        except Postponed as later:
+            self._again(job, later.seconds)
+        except LmagentError:
+            attempts = self._attempts[job.id] = self._attempts.get(job.id, 0) + 1
+            if attempts < ATTEMPTS:
+                self._again(job, PAUSE)
+            else:
+                self.failed.append(job.id)
+        except BaseException:
+            self._again(job, 0.0)
+            raise
+        finally:
+            self._lanes.discard(job.lane)
+            self._wake()
+
+    def _again(self, job: Job, seconds: float) -> None:
+        self._waiting.insert(0, job)
+        self._not_before[job.id] = self._clock.now() + seconds
 
     def _wake(self) -> None:
         if self._news is not None:

@@ -1,0 +1,1 @@
+"""The embedded dispatcher: a table of jobs with leases, for all processes that work on one workspace."""
