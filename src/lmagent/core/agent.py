@@ -72,6 +72,7 @@ class Agent(Struct, frozen=True):
         keep_thinking: send thoughts back to the model; None does what suits it.
         limits: when a turn has to stop.
         window: how the context is kept.
+        checks: commands that a person calls checks of the work (`CHECK_COMMANDS`).
     """
 
     name: str
@@ -82,3 +83,4 @@ class Agent(Struct, frozen=True):
     keep_thinking: bool | None = None
     limits: Limits = Limits()
     window: Window = Window()
+    checks: tuple[str, ...] = ()

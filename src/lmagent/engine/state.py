@@ -41,6 +41,7 @@ from lmagent.core.events import (
 from lmagent.core.messages import Image, Message, Part, Text, Thinking, ToolCall, ToolResult
 from lmagent.core.model import ToolSpec, Usage
 from lmagent.core.tool import FileMark
+from lmagent.engine.evidence.record import Evidence
 from lmagent.engine.work import WorkEvent, WorkState
 
 BYTES_PER_TOKEN = 4
@@ -105,6 +106,7 @@ class SessionState(Struct):
     wait: TurnFinished | None = None
     unattended_denials: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     work: WorkState = field(default_factory=WorkState)
+    evidence: Evidence = field(default_factory=Evidence)
 
     # --- questions ------------------------------------------------------------------------------------------
 
@@ -151,6 +153,7 @@ class SessionState(Struct):
     def apply(self, event: DurableEvent) -> None:
         """Fold one event in."""
         self.seq = event.seq or self.seq
+        self.evidence.apply(event)
         match event:
             case MessageAdded():
                 self._add(event)

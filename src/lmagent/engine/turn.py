@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from lmagent.core.errors import ProviderError
 from lmagent.core.events import MessageAdded, Notice, Outcome, TurnFinished, TurnStarted
@@ -133,6 +134,12 @@ async def finish(session: Session, end: End, steps: int) -> TurnFinished:
         fix=end.fix,
         until=end.until,
     )
+    evidence = session.state.evidence
+    if (evidence.touched or evidence.unnamed or evidence.effects or evidence.runs) and end.outcome != "waiting":
+        from lmagent.engine.evidence.verdict import judge, setting_of  # most turns change nothing
+
+        verdict = judge(evidence, setting_of(session))
+        event = replace(event, proof=verdict.proof, proof_reason=verdict.reason)
     stored = await session.record(event, sync=True)
     assert isinstance(stored, TurnFinished)
     return stored

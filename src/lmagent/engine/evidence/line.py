@@ -1,0 +1,237 @@
+"""Line: which commands of a shell line have surely run, and passed, when the line's exit code is 0.
+
+Only lines that bash and we read alike are taken: commands joined by `&&`, lines one after the other, pipelines, a
+subshell. In what is left out (`||`, `!`, `&`, `if`, functions, `exec`) an exit code says nothing about one command.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import time
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from lmagent.engine.shellline.grammar import PARSE_SECONDS, prepared, tree
+from lmagent.engine.shellline.meter import Meter, TooMuchWork
+from lmagent.engine.shellline.words import doubt, names_in, read_word
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+HARMLESS = names_in(
+    "CI FORCE_COLOR NO_COLOR CLICOLOR COLUMNS LINES TERM TZ LANG LANGUAGE LC_ALL LC_CTYPE PYTHONDONTWRITEBYTECODE "
+    "PYTHONUNBUFFERED PYTHONHASHSEED RUST_BACKTRACE NODE_ENV DEBIAN_FRONTEND QT_QPA_PLATFORM"
+)
+"""Variables that do not decide what a check checks."""
+
+_PASSIVE = names_in("echo pwd true : type test")
+_BUILTINS = names_in(
+    ". alias bg bind break builtin caller compgen complete compopt continue declare dirs disown enable eval exec exit "
+    "fc fg getopts hash help history jobs kill let local logout mapfile popd printf pushd read readarray readonly "
+    "return shift shopt source suspend times trap typeset ulimit umask unalias unset wait ["
+)
+"""Builtins that can change what the commands behind them are, or the exit code."""
+_OPTIONS = re.compile(r"-[eux]+|-[eux]*o")
+_OPTION_NAMES = names_in("errexit nounset pipefail xtrace")
+_EXPANDS = frozenset(("expansion", "arithmetic_expansion", "process_substitution"))
+
+
+class Ran(Struct, frozen=True):
+    """A command that has run and passed where the line has.
+
+    Attributes:
+        argv: its words; empty where one of them is only known at run time.
+        folder: where, relative to the workspace.
+        assignments: `NAME=value` before it.
+    """
+
+    argv: tuple[str, ...]
+    folder: str
+    assignments: tuple[str, ...] = ()
+
+
+class Line(Struct, frozen=True):
+    """What a line's exit code 0 proves.
+
+    Attributes:
+        ran: commands that have run and passed.
+        folder: where it ends.
+        fault: why it proves nothing; empty when it does.
+    """
+
+    ran: tuple[Ran, ...] = ()
+    folder: str = "."
+    fault: str = ""
+
+
+class _Unclear(Exception):
+    """The line is none of those that are taken."""
+
+
+def read(command: str, folder: str, workspace: str) -> Line:
+    """Understand a line.
+
+    Args:
+        command: as it was run.
+        folder: where it begins, relative to the workspace.
+        workspace: its absolute path.
+    """
+    reason, source = prepared(command)
+    if reason:
+        return Line(fault=reason)
+    root = tree(source, time.perf_counter() + PARSE_SECONDS)
+    try:
+        if root is None or root.has_error or doubt(root, source, Meter()):
+            return Line(fault="it cannot be read with certainty")
+        walk = _Walk(source, folder, workspace)
+        ran = walk.sequence(root)
+    except (_Unclear, TooMuchWork) as unclear:
+        return Line(fault=str(unclear) or "it cannot be read with certainty")
+    return Line(tuple(ran), walk.folder)
+
+
+class _Walk:
+    def __init__(self, source: bytes, folder: str, workspace: str) -> None:
+        self.source = source
+        self.folder = folder
+        self.workspace = workspace
+        self.pipefail = False
+
+    def raw(self, node: Node) -> str:
+        return self.source[node.start_byte : node.end_byte].decode("utf-8", "replace")
+
+    def sequence(self, node: Node) -> list[Ran]:
+        """Statements one after the other: only the last one's exit code counts."""
+        statements = list["Node"]()
+        for kid in node.children:
+            if kid.type == "&":
+                raise _Unclear("it runs something in the background")
+            if kid.is_named and kid.type != "comment":
+                statements.append(kid)
+        found = list[Ran]()
+        for statement in statements:
+            found = self.sure(statement)
+        return found
+
+    def sure(self, node: Node) -> list[Ran]:
+        """Commands that have passed where this has."""
+        match node.type:
+            case "command":
+                return self.command(node)
+            case "list":
+                return self.chain(node)
+            case "pipeline":
+                members = [kid for kid in node.children if kid.is_named]
+                passed = [self.sure(kid) for kid in members]
+                return [ran for kid in passed for ran in kid] if self.pipefail else passed[-1]
+            case "redirected_statement":
+                return self.redirected(node)
+            case "subshell":
+                outer = (self.folder, self.pipefail)
+                found = self.sequence(node)
+                self.folder, self.pipefail = outer
+                return found
+            case "declaration_command" | "variable_assignment" | "variable_assignments":
+                return self.assigned(node)
+            case "negated_command":
+                raise _Unclear("its exit code is turned round")
+            case _:
+                raise _Unclear("its exit code may come from something else")
+
+    def chain(self, node: Node) -> list[Ran]:
+        found = list[Ran]()
+        for kid in node.children:
+            if kid.is_named:
+                found += self.sure(kid)
+            elif kid.type != "&&":
+                raise _Unclear("its exit code may come from something else")
+        return found
+
+    def redirected(self, node: Node) -> list[Ran]:
+        body = node.child_by_field_name("body")
+        for kid in node.children:
+            if body is not None and kid == body:
+                continue
+            targets = [one for one in kid.children if one.is_named and one.type != "file_descriptor"]
+            if kid.type != "file_redirect" or len(targets) != 1:
+                raise _Unclear("it has a redirect that is not understood")
+            word = read_word(targets[0], self.source)
+            if word is None or not word.known:
+                raise _Unclear("it has a redirect that is not understood")
+        if body is None:
+            raise _Unclear("it has a redirect that is not understood")
+        return self.sure(body)
+
+    def assigned(self, node: Node) -> list[Ran]:
+        text = self.raw(node)
+        pieces = text.split()[1:] if node.type == "declaration_command" else text.split()
+        if node.type == "declaration_command" and not text.startswith("export "):
+            raise _Unclear("it changes the shell")
+        names = [piece.partition("=")[0] for piece in pieces]
+        if not names or not HARMLESS.issuperset(names) or re.search(r"[$`(]", text):
+            raise _Unclear("it sets variables that may decide what is run")
+        return []
+
+    def command(self, node: Node) -> list[Ran]:
+        words = list[str]()
+        assignments = list[str]()
+        known = True
+        self.check_expansions(node)
+        for kid in node.children:
+            if kid.type == "variable_assignment":
+                assignments.append(self.raw(kid))
+                continue
+            if kid.type.endswith("redirect"):
+                raise _Unclear("it has a redirect that is not understood")
+            word = read_word(kid, self.source)
+            if word is None or (not words and not word.known):
+                raise _Unclear("it has a word that is not understood")
+            words.append(word.text)
+            known = known and word.known
+        return self.plain(words, assignments, known)
+
+    def check_expansions(self, node: Node) -> None:
+        """`${x:=y}` and `$((x = 1))` set variables; `$x` and `$(y)` do not."""
+        stack = [node]
+        while stack:
+            one = stack.pop()
+            if one.type in _EXPANDS:
+                raise _Unclear("it has an expansion that may change the shell")
+            stack.extend(one.children)
+
+    def plain(self, words: list[str], assignments: list[str], known: bool) -> list[Ran]:
+        name = words[0] if words else ""
+        if name == "cd":
+            self.change(words, known)
+        elif name == "set":
+            self.options(words[1:])
+        elif name in _BUILTINS or not name:
+            raise _Unclear(f"{name or 'it'} can change what is run, or the exit code")
+        elif name not in _PASSIVE:
+            words[0] = name.removeprefix(f"{self.workspace}/").removeprefix("/workspace/")
+            return [Ran(tuple(words) if known else (), self.folder, tuple(assignments))]
+        return []
+
+    def change(self, words: list[str], known: bool) -> None:
+        if len(words) != 2 or not known or words[1].startswith("-"):
+            raise _Unclear("it goes to a folder that is only known at run time")
+        target = words[1]
+        for root in (self.workspace, "/workspace"):
+            if target == root or target.startswith(f"{root}/"):
+                self.folder = posixpath.normpath(target[len(root) :].lstrip("/") or ".")
+                return
+        self.folder = posixpath.normpath(posixpath.join(self.folder, target))
+
+    def options(self, words: list[str]) -> None:
+        at = 0
+        while at < len(words):
+            if not _OPTIONS.fullmatch(words[at]):
+                raise _Unclear("it changes the shell")
+            if words[at].endswith("o"):
+                at += 1
+                if at >= len(words) or words[at] not in _OPTION_NAMES:
+                    raise _Unclear("it changes the shell")
+                self.pipefail = self.pipefail or words[at] == "pipefail"
+            at += 1

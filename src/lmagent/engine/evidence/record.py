@@ -1,0 +1,192 @@
+"""Record: the part of the fold that knows what was changed and which commands ran. It judges nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field
+
+from lmagent.core.events import (
+    DurableEvent,
+    FilesChanged,
+    FilesRestored,
+    MessageAdded,
+    SubagentFinished,
+    ToolFinished,
+    ToolStarted,
+    TurnFinished,
+)
+from lmagent.core.messages import ToolCall
+
+RUNS = 200
+"""Commands that are remembered: those since the last change are what counts."""
+
+OUTPUT = 4000
+"""Characters of a command's output that are remembered, from its end, where runners say how many tests ran."""
+
+
+class Run(Struct, frozen=True):
+    """A command of the shell tool that came to its end.
+
+    Attributes:
+        seq: of its `tool.started`.
+        call: its call.
+        command: the line; empty where it cannot be told which it was.
+        folder: where it began, relative to the workspace.
+        ended: where the next one begins.
+        exports: variables that it was given.
+        code: exit code; None where it was killed, timed out or was left in the background.
+        output: the end of what it printed.
+    """
+
+    seq: int
+    call: str
+    command: str
+    folder: str
+    ended: str
+    exports: dict[str, str]
+    code: int | None
+    output: str
+
+
+class Evidence(Struct):
+    """What speaks for and against the work. Read it freely; change it only by `apply`.
+
+    Attributes:
+        touched: paths that were changed since the last time that all was verified, and the `seq` of the last change.
+        by: the call that made the last change of a path.
+        unnamed: `seq` of the last change of so many paths that they are not in the event; 0 for none.
+        standing: changes of the whole session that were not taken back, by the id of their event.
+        undone: those that were.
+        runs: commands, oldest first.
+        effects: `seq` of the last program that ran besides `runs`; it may have changed something.
+        children: `seq` of the last sub-agent's end.
+        jobs: commands in the background; what they change between two calls is on no record.
+        suspect: a command that may have laid hands on a runner outside the workspace, where no change is seen.
+        judged: `seq` of the last verdict.
+        folder: where the next command of the shell begins.
+        exports: variables that it is given.
+        calls: those of the last reply.
+        started: calls that have begun and not ended.
+    """
+
+    touched: dict[str, int] = field(default_factory=dict[str, int])
+    by: dict[str, str] = field(default_factory=dict[str, str])
+    unnamed: int = 0
+    standing: dict[str, FilesChanged] = field(default_factory=dict[str, FilesChanged])
+    undone: dict[str, FilesChanged] = field(default_factory=dict[str, FilesChanged])
+    runs: list[Run] = field(default_factory=list[Run])
+    effects: int = 0
+    children: int = 0
+    jobs: set[str] = field(default_factory=set[str])
+    suspect: str = ""
+    judged: int = 0
+    folder: str = "."
+    exports: dict[str, str] = field(default_factory=dict[str, str])
+    calls: dict[str, ToolCall] = field(default_factory=dict[str, ToolCall])
+    started: dict[str, ToolStarted] = field(default_factory=dict[str, ToolStarted])
+
+    def apply(self, event: DurableEvent) -> None:
+        """Fold one event in."""
+        match event:
+            case MessageAdded() if event.message.role == "assistant":
+                self.calls = {call.id: call for call in event.message.tool_calls}
+            case ToolStarted():
+                self.started[event.call_id] = event
+            case ToolFinished():
+                self._finish(event)
+            case FilesChanged():
+                self.standing[event.id] = event
+                self.undone.clear()
+                self._touch(event)
+            case FilesRestored():
+                self._restore(event)
+            case SubagentFinished():
+                self.children = event.seq
+                for path in event.result.artifacts:
+                    self.touched[path], self.by[path] = event.seq, event.call_id
+            case TurnFinished() if event.proof:
+                self.judged = event.seq
+                if event.proof == "verified":
+                    self.touched.clear()
+                    self.by.clear()
+                    self.unnamed = 0
+            case _:
+                pass
+
+    def _touch(self, event: FilesChanged) -> None:
+        from lmagent.engine.evidence.places import is_leaving  # its patterns are compiled with the first change
+
+        if event.blob or (event.count and not event.changes):
+            self.unnamed = event.seq
+        for change in event.changes:
+            if not is_leaving(change.path):
+                self.touched[change.path], self.by[change.path] = event.seq, event.call_id
+
+    def _restore(self, event: FilesRestored) -> None:
+        source, target = (self.standing, self.undone) if event.to == "before" else (self.undone, self.standing)
+        for id in event.events:
+            if id in source:
+                target[id] = source.pop(id)
+        left = {change.path for one in self.standing.values() for change in one.changes}
+        for path in event.paths:
+            self.touched.pop(path, None)
+            if path in left:
+                self.touched[path], self.by[path] = event.seq, ""
+        if not any(one.blob for one in self.standing.values()):
+            self.unnamed = 0
+
+    def _finish(self, event: ToolFinished) -> None:
+        started, call = self.started.pop(event.call_id, None), self.calls.get(event.call_id)
+        if started is None:
+            return
+        path = event.data.get("path")
+        if event.data.get("changed") and isinstance(path, str) and path not in self.touched:
+            self.touched[path], self.by[path] = event.seq, event.call_id
+        if event.tool == "shell" and "exit_code" in event.data:
+            self._run(event, started, call)
+        elif started.effect == "exec":
+            self.effects = event.seq
+            if event.tool == "shell" and "job" in event.data:
+                self.jobs.add(str(event.data["job"]))
+        if started.effect == "exec" and call is not None:
+            self._suspect(call)
+
+    def _run(self, event: ToolFinished, started: ToolStarted, call: ToolCall | None) -> None:
+        code, saved = event.data.get("exit_code"), event.data.get("shell")
+        whole = event.status == "ok" and event.data.get("reason") == "exit" and isinstance(code, int)
+        folder, exports = self.folder, self.exports
+        shell: dict[str, Any] = saved if isinstance(saved, dict) else {}  # type: ignore[reportUnknownVariableType]
+        if isinstance(shell.get("cwd"), str) and isinstance(shell.get("exports"), dict):
+            self.folder, self.exports = shell["cwd"], shell["exports"]
+        run = Run(
+            seq=started.seq,
+            call=event.call_id,
+            command=command_of(call) if call is not None else "",
+            folder=folder,
+            ended=self.folder,
+            exports=exports,
+            code=code if whole else None,
+            output=event.content[-OUTPUT:],
+        )
+        self.runs = [*self.runs[-RUNS:], run]
+
+    def _suspect(self, call: ToolCall) -> None:
+        from lmagent.engine.evidence.places import lays_hands_on
+
+        self.suspect = self.suspect or lays_hands_on(call.arguments)
+
+
+def command_of(call: ToolCall) -> str:
+    """The line that a call of the shell ran; empty where that is not certain."""
+    try:
+        arguments: Any = msgspec.json.decode(call.arguments.encode("utf-8", "surrogatepass"))
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return ""
+    if call.name == "use_tool" and isinstance(arguments, dict):
+        arguments = arguments.get("arguments")  # type: ignore[reportUnknownVariableType]
+    if not isinstance(arguments, dict):
+        return ""
+    given: list[Any] = [arguments[name] for name in ("command", "cmd", "script") if name in arguments]  # type: ignore[reportUnknownVariableType]
+    return given[0] if len(given) == 1 and isinstance(given[0], str) else ""
