@@ -1,0 +1,271 @@
+"""Jobs: `cron.json` of a workspace, as earlier agents wrote it: a list of objects.
+
+    [{"id": "nightly", "name": "Nightly report", "schedule": "daily 02:30", "timezone": "Europe/Berlin",
+      "prompt": "Write the report.", "session_id": "", "enabled": true, "catch_up": "once"}]
+
+A bad job is reported with its line and stops no other one. Whoever changes the file keeps what else stands in it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal, cast, get_args
+
+from msgspec import Struct
+
+from lmagent.config.files import read_small, write_private
+from lmagent.core.errors import ConfigError
+from lmagent.core.ids import is_session_id
+from lmagent.schedule.times import Schedule, parse_schedule
+
+FILES = ("cron.json", ".lmagent/cron.json")
+"""Where jobs stand, relative to the workspace: the place that earlier agents used, and our own."""
+
+CatchUp = Literal["once", "skip", "all"]
+"""What becomes of times that passed while no scheduler ran: the last one is made up for, none, or each."""
+
+_TEXTS = ("id", "name", "schedule", "prompt", "session_id", "timezone", "catch_up", "command", "webhook")
+_IGNORED = frozenset({"description", "created_at", "last_run", "next_run", "run_count", "last_status"})
+"""Keys that others write; nothing here depends on them."""
+
+
+class CronJob(Struct, frozen=True):
+    """One job.
+
+    Attributes:
+        id: unique in the workspace.
+        schedule: when it is due.
+        prompt: what the agent is told.
+        name: for people.
+        session_id: the session that it goes on in; empty for a new one each time.
+        enabled: whether it runs.
+        catch_up: see `CatchUp`.
+        command: run in the sandbox with the result, once the turn has ended.
+        webhook: URL that the result is posted to.
+        file: where it stands.
+        line: where in there, from 1.
+    """
+
+    id: str
+    schedule: Schedule
+    prompt: str
+    name: str = ""
+    session_id: str = ""
+    enabled: bool = True
+    catch_up: CatchUp = "once"
+    command: str = ""
+    webhook: str = ""
+    file: str = ""
+    line: int = 0
+
+
+class JobList(Struct, frozen=True):
+    """What the files say.
+
+    Attributes:
+        jobs: those that are right, by id.
+        problems: what is wrong with the others, for people.
+    """
+
+    jobs: Mapping[str, CronJob]
+    problems: tuple[str, ...] = ()
+
+
+def read_jobs(workspace: Path) -> JobList:
+    """The jobs of a workspace. Never raises: what is wrong is a problem in the list."""
+    jobs: dict[str, CronJob] = {}
+    problems: list[str] = []
+    for file in FILES:
+        try:
+            text = _text(workspace / file)
+            rows = _rows(text, file) if text else []
+        except ConfigError as error:
+            problems.append(str(error))
+            continue
+        for row, line in rows:
+            try:
+                job = _job(row, file, line)
+                if (other := jobs.get(job.id)) is not None:
+                    raise ValueError(f"there is a job {job.id!r} already: {other.file} line {other.line}")
+            except ValueError as error:
+                problems.append(f"{file} line {line}: {_named(row)}{error}")
+            else:
+                jobs[job.id] = job
+    return JobList(jobs, tuple(problems))
+
+
+def stamps(workspace: Path) -> tuple[tuple[int, int] | None, ...]:
+    """What changes when the files do: their times of change (ns) and sizes."""
+    return tuple(_stamp(workspace / file) for file in FILES)
+
+
+def add_job(workspace: Path, fields: Mapping[str, object]) -> CronJob:
+    """Put a job into the file.
+
+    Raises:
+        ConfigError: it is not right, its id is taken, or the file cannot be read or written; nothing was changed.
+    """
+    file = FILES[0] if (workspace / FILES[0]).exists() else FILES[1]
+    try:
+        job = _job(dict(fields), file, 0)
+    except ValueError as error:
+        raise ConfigError(f"the job was not added: {error}", fix="lmagent cron add --help") from None
+    if job.id in read_jobs(workspace).jobs:
+        raise ConfigError(f"there is a job {job.id!r} already", fix=f"lmagent cron rm {job.id}, or take another --id")
+    _rewrite(workspace, file, lambda rows: rows.append(dict(fields)))
+    return job
+
+
+def remove_job(workspace: Path, id: str) -> None:
+    """Take a job out of its file.
+
+    Raises:
+        ConfigError: there is none, or the file cannot be written.
+    """
+    job = find_job(workspace, id)
+    _rewrite(workspace, job.file, lambda rows: rows.remove(_row_of(rows, id)))
+
+
+def set_enabled(workspace: Path, id: str, enabled: bool) -> CronJob:
+    """Switch a job on or off in its file.
+
+    Raises:
+        ConfigError: there is none, or the file cannot be written.
+    """
+    job = find_job(workspace, id)
+    _rewrite(workspace, job.file, lambda rows: _row_of(rows, id).update(enabled=enabled))
+    return find_job(workspace, id)
+
+
+def find_job(workspace: Path, id: str) -> CronJob:
+    """The job of an id.
+
+    Raises:
+        ConfigError: there is none; the message says what is wrong with the files, where something is.
+    """
+    found = read_jobs(workspace)
+    if id not in found.jobs:
+        known = ", ".join(found.jobs) or "there are none"
+        wrong = "".join(f"\n{problem}" for problem in found.problems)
+        raise ConfigError(f"there is no job {id!r} ({known}){wrong}", fix="lmagent cron list")
+    return found.jobs[id]
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def _text(path: Path) -> str:
+    try:
+        return (read_small(path) or b"").decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"{path} is not UTF-8: {error.reason} at byte {error.start}", fix="save it as UTF-8"
+        ) from None
+
+
+def _rows(text: str, file: str) -> list[tuple[Any, int]]:
+    """The entries of the list, each with its line.
+
+    Raises:
+        ConfigError: it is no JSON, or no list.
+    """
+    try:
+        document: Any = json.loads(text) if text.strip() else []
+    except (ValueError, RecursionError) as error:
+        where = f" line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
+        why = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
+        raise ConfigError(f"{file}{where}: this is no JSON: {why}", fix="correct it; its jobs do not run") from None
+    if not isinstance(document, list):
+        raise ConfigError(f"{file} line 1: it must be a list of jobs: [ … ]", fix="put the jobs into [ and ]")
+    rows = cast("list[Any]", document)
+    return list(zip(rows, _lines(text, len(rows)), strict=True))
+
+
+def _lines(text: str, count: int) -> list[int]:
+    """On which line each entry of the list begins."""
+    decoder, position, found = json.JSONDecoder(), text.index("[") + 1, list[int]()
+    for _ in range(count):
+        while text[position] in " \t\r\n,":
+            position += 1
+        found.append(text.count("\n", 0, position) + 1)
+        _, position = decoder.raw_decode(text, position)
+    return found
+
+
+def _job(row: Any, file: str, line: int) -> CronJob:
+    """A job from its entry.
+
+    Raises:
+        ValueError: what is wrong with it: the field, and what it may be.
+    """
+    if not isinstance(row, dict):
+        raise ValueError("a job is an object: { … }")
+    fields = cast("dict[str, Any]", row)
+    if unknown := [key for key in fields if key not in (*_TEXTS, "enabled") and key not in _IGNORED]:
+        raise ValueError(f"{unknown[0]!r} is no field of a job; known are {', '.join((*_TEXTS, 'enabled'))}")
+    texts: dict[str, str] = {}
+    for key in _TEXTS:
+        value = fields.get(key)
+        if value is not None and not isinstance(value, str):
+            raise ValueError(f"{key}: must be a text")
+        texts[key] = (value or "").strip()
+    enabled = fields.get("enabled", True)
+    if not isinstance(enabled, bool):
+        raise ValueError("enabled: must be true or false")
+    _check(texts)
+    try:
+        schedule = parse_schedule(texts["schedule"], texts["timezone"] or "UTC")
+    except ValueError as error:
+        raise ValueError(f"{'timezone' if 'time zone' in str(error) else 'schedule'}: {error}") from None
+    rest = {key: texts[key] for key in ("id", "prompt", "name", "session_id", "command", "webhook")}
+    catch_up = cast("CatchUp", texts["catch_up"] or "once")
+    return CronJob(schedule=schedule, enabled=enabled, catch_up=catch_up, file=file, line=line, **rest)
+
+
+def _check(texts: Mapping[str, str]) -> None:
+    for key in ("id", "schedule", "prompt"):
+        if not texts[key]:
+            raise ValueError(f"{key}: is missing")
+    if not is_session_id(texts["id"]):
+        raise ValueError("id: up to 64 letters, digits, dots, hyphens and underscores")
+    if texts["session_id"] and not is_session_id(texts["session_id"]):
+        raise ValueError(f"session_id: {texts['session_id']!r} cannot be the id of a session")
+    if texts["catch_up"] and texts["catch_up"] not in get_args(CatchUp):
+        raise ValueError(f"catch_up: {texts['catch_up']!r} is none of {', '.join(get_args(CatchUp))}")
+    if texts["webhook"] and not re.match(r"https?://[^/\s]+", texts["webhook"]):
+        raise ValueError(f"webhook: {texts['webhook']!r} is no http:// or https:// address")
+
+
+def _named(row: Any) -> str:
+    id = cast("dict[str, Any]", row).get("id") if isinstance(row, dict) else None
+    return f"job {id!r}: " if id else ""
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+def _rewrite(workspace: Path, file: str, change: Callable[[list[Any]], object]) -> None:
+    """Change the list in a file; nothing is written where it cannot be read."""
+    path = workspace / file
+    if path.is_symlink():
+        raise ConfigError(f"{path} is a link, which is not written through", fix="change the file that it points to")
+    rows = [row for row, _ in _rows(text, file)] if (text := _text(path)) else []
+    change(rows)
+    write_private(path, json.dumps(rows, indent=2, ensure_ascii=False) + "\n")
+
+
+def _row_of(rows: list[Any], id: str) -> dict[str, Any]:
+    found = (cast("dict[str, Any]", row) for row in rows if isinstance(row, dict))
+    return next(row for row in found if row.get("id") == id)

@@ -1,0 +1,168 @@
+"""Times: what the text of a schedule means, and when it falls due.
+
+    every 30s   every 5m   every 2h   every 1d     counted from 1970-01-01T00:00Z, so that every process agrees
+    daily 09:00   hourly :15                       in the job's time zone
+    0 3 * * MON-FRI                                five fields: minute hour day month weekday, in the job's time zone
+    startup                                        once when a scheduler starts and no other one runs
+
+Where the clocks jump, Debian's cron is followed (cron(8)): a job at a fixed time that does not exist runs at the next
+time that does, and one whose time comes twice runs once. Anything else is an error: nothing is guessed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta, tzinfo
+from itertools import islice
+from typing import Literal
+
+from msgspec import Struct
+
+FORMS = "every 30s|5m|2h|1d, daily HH:MM, hourly :MM, startup, or five cron fields such as 0 3 * * MON-FRI"
+
+Kind = Literal["every", "calendar", "startup"]
+
+_EVERY = re.compile(r"every\s+(\d{1,9})\s*([smhd])", re.IGNORECASE)
+_DAILY = re.compile(r"daily\s+([01]?\d|2[0-3]):([0-5]\d)", re.IGNORECASE)
+_HOURLY = re.compile(r"hourly\s+:([0-5]\d)", re.IGNORECASE)
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+_RUN_UP = timedelta(hours=4)
+"""An iteration begins this much earlier, before any jump of the clocks that might concern it: so what falls due does
+not depend on where one begins to look."""
+
+_WINDOWS = (3600, 86400, 32 * 86400, 400 * 86400)
+"""Seconds in which the latest due time is looked for; the first that holds one holds few."""
+
+
+class Schedule(Struct, frozen=True):
+    """When a job is due.
+
+    Attributes:
+        text: as it was written.
+        zone: its time zone, an IANA name.
+        kind: `every` so many seconds, `calendar` by the fields of a cron line, `startup`.
+        seconds: of `every`.
+        line: of `calendar`.
+    """
+
+    text: str
+    zone: str = "UTC"
+    kind: Kind = "startup"
+    seconds: int = 0
+    line: str = ""
+
+    def times(self, after: float) -> Iterator[int]:
+        """When it is due, from `after` (Unix seconds) on, exclusive; in order."""
+        match self.kind:
+            case "every":
+                first = int(after // self.seconds + 1) * self.seconds
+                yield from range(first, 1 << 40, self.seconds)
+            case "calendar":
+                yield from self._calendar(after)
+            case "startup":
+                return
+
+    def next(self, after: float) -> int | None:
+        """When it is due next after `after`; None for never."""
+        return next(self.times(after), None)
+
+    def between(self, after: float, until: float, most: int) -> list[int]:
+        """When it is due in (after, until], the first `most` times."""
+        found: list[int] = []
+        for time in islice(self.times(after), most):
+            if time > until:
+                break
+            found.append(time)
+        return found
+
+    def latest(self, after: float, until: float, most: int) -> list[int]:
+        """The last times, `most` at most, at which it is due in (after, until]; in order."""
+        if self.kind == "every":
+            after = max(after, until - most * self.seconds)
+            return self.between(after, until, most + 1)[-most:]
+        for window in _WINDOWS:
+            found = self._all(max(after, until - window), until)
+            if len(found) >= most or until - window <= after:
+                return found[-most:]
+        return self._all(after, until)[-most:]
+
+    def _all(self, after: float, until: float) -> list[int]:
+        return self.between(after, until, int(until - after) // 60 + 2)
+
+    def _calendar(self, after: float) -> Iterator[int]:
+        from cronsim import CronSim
+
+        begin = datetime.fromtimestamp(after, UTC) - _RUN_UP
+        last = int(after)
+        for time in CronSim(self.line, begin.astimezone(zone_of(self.zone))):
+            moment = int(time.timestamp())
+            if moment > last and moment > after:
+                last = moment
+                yield moment
+
+
+def parse_schedule(text: str, zone: str = "UTC") -> Schedule:
+    """What a text means.
+
+    Args:
+        text: the schedule.
+        zone: IANA name of the time zone in which its times are meant.
+
+    Raises:
+        ValueError: it is none of the known forms, or never due, or the zone is not known; with the reason.
+    """
+    zone_of(zone)
+    plain = text.strip()
+    if found := _EVERY.fullmatch(plain):
+        seconds = int(found[1]) * _UNITS[found[2].lower()]
+        if not 1 <= seconds <= 366 * 86400:
+            raise ValueError(f"{text!r}: the time between must be from 1 second to a year")
+        return Schedule(text, zone, "every", seconds)
+    if plain.lower() == "startup":
+        return Schedule(text, zone)
+    if found := _DAILY.fullmatch(plain):
+        line = f"{int(found[2])} {int(found[1])} * * *"
+    elif found := _HOURLY.fullmatch(plain):
+        line = f"{int(found[1])} * * * *"
+    else:
+        line = _checked(plain, text)
+    schedule = Schedule(text, zone, "calendar", line=line)
+    if schedule.next(946684800.0) is None:  # 2000-01-01: a fixed day, so that the answer is always the same
+        raise ValueError(f"{text!r} is never due")
+    return schedule
+
+
+def zone_of(name: str) -> tzinfo:
+    """The time zone of an IANA name.
+
+    Raises:
+        ValueError: it is not known here.
+    """
+    if name == "UTC":
+        return UTC
+    from zoneinfo import ZoneInfo
+
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):  # OSError: a path that is no file of the time zone database
+        raise ValueError(f"the time zone {name!r} is not known; names are like UTC or Europe/Berlin") from None
+
+
+def _checked(line: str, text: str) -> str:
+    """A cron line that cronsim understands.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if len(line.split()) != 5:
+        raise ValueError(f"{text!r} is no schedule; known are: {FORMS}")
+    from cronsim import CronSim, CronSimError
+
+    try:
+        CronSim(line, datetime(2000, 1, 1, tzinfo=UTC))
+    except CronSimError as error:
+        reason = str(error)
+        raise ValueError(f"{text!r} is no cron line: {reason[:1].lower()}{reason[1:]}; known are: {FORMS}") from None
+    return line
