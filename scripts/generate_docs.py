@@ -93,14 +93,14 @@ def configuration() -> str:
 def slash() -> str:
     """The table of slash commands."""
     from lmagent.app.clock import SystemClock
-    from lmagent.app.commands import register
     from lmagent.app.confined import Confined
     from lmagent.app.registry import Registry
     from lmagent.app.single import NoRecords
+    from lmagent.app.wiring import features
     from lmagent.config.settings import Settings
 
     registry = Registry(ROOT, SystemClock(), NoRecords(), Confined(ROOT, Settings()))
-    register(registry)
+    features(registry)
     rows = [f"| `/{item.name} {item.usage}`".rstrip() + f" | {item.help} |" for item in registry.commands.values()]
     return "\n".join(
         [

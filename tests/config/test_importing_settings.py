@@ -56,9 +56,9 @@ def test_agent_computers_config_is_taken_over_and_what_is_left_is_said(machine: 
     assert settings.workspace == machine.home / "old" / "workspace"
     assert ("agent.max_loop_iterations", f"max_iterations in {targets.config_file}") in report.taken
     left = dict(report.left)
-    assert {"gateway", "agent.name", "agent.deep_work", "agent.tools.allow", "sessions", "reflection", "memory"} <= set(
-        left
-    )
+    assert (settings.deep_steps, settings.deep_tokens) == (200, 1_500_000)
+    assert {"gateway", "agent.name", "agent.deep_work.warning_threshold", "agent.tools.allow", "sessions"} <= set(left)
+    assert {"reflection", "memory"} <= set(left)
     assert "denied" in left["agent.non_interactive_approval_policy"]
     assert all(left.values())
 

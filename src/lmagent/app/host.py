@@ -226,6 +226,8 @@ class Host(Struct):
             current = session.state.mode if isinstance(wish, SetMode) else session.state.model
             if current != (wish.mode if isinstance(wish, SetMode) else wish.model):
                 await session.send(wish)
+        for begin in self.registry.openers:
+            await begin(session)
         return session
 
     async def fork_session(self, name: str, through_seq: int | None = None) -> Session:

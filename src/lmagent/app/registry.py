@@ -78,6 +78,7 @@ class Registry(Struct):
         closers: release what features hold, at the end of the program.
         enders: release what features hold for a session that is over, whose id they are given.
         settings: what the program was told.
+        openers: bring to its end what a crash has left of a feature's doings in a session that is opened again.
     """
 
     workspace: Path
@@ -95,6 +96,9 @@ class Registry(Struct):
     closers: list[Callable[[], Awaitable[None]]] = field(default_factory=list[Callable[[], Awaitable[None]]])
     enders: list[Callable[[str], Awaitable[None]]] = field(default_factory=list[Callable[[str], Awaitable[None]]])
     settings: Settings = field(default_factory=Settings)
+    openers: list[Callable[[Session], Awaitable[None]]] = field(
+        default_factory=list[Callable[[Session], Awaitable[None]]]
+    )
 
     def tool(self, tool: Tool) -> None:
         """Add a tool.

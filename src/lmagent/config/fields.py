@@ -317,6 +317,19 @@ FIELDS: tuple[Field, ...] = (
         low=0,
         folder="smaller",
     ),
+    Field("enable_todo_tracking", "switch", "Let the model keep a list of todos.", "ENABLE_TODO_TRACKING"),
+    Field(
+        "enable_plan_enforcement",
+        "switch",
+        "A turn is not done while steps of the approved plan are open.",
+        "ENABLE_PLAN_ENFORCEMENT",
+    ),
+    Field(
+        "approve_plans", "switch", "Approve plans unread.", "LMAGENT_APPROVE_PLANS", "--yes-plan", folder="elsewhere"
+    ),
+    Field("deep_planning", "switch", "Deep work begins with a plan.", "LMAGENT_DEEP_PLANNING", folder="trusted"),
+    Field("deep_steps", "integer", "Model calls of deep work.", "LMAGENT_DEEP_STEPS", low=1, folder="smaller"),
+    Field("deep_tokens", "integer", "Tokens of deep work.", "LMAGENT_DEEP_TOKENS", low=1, folder="smaller"),
     Field(
         "sandbox",
         "choice",

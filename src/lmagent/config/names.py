@@ -54,8 +54,6 @@ SEED_NAMES: dict[str, SeedName] = {
     # Known, and not used.
     "ENABLE_MCP": SeedName(note=_LATER + "there is no MCP client yet"),
     "ARTIFACT_SCAN_WINDOW": SeedName(note="not needed: what a sub-agent changed is on record"),
-    "ENABLE_TODO_TRACKING": SeedName(note=_LATER + "there are no todo tools yet"),
-    "ENABLE_PLAN_ENFORCEMENT": SeedName(note=_LATER + "there are no plans yet"),
     "ENABLE_SUMMARIZATION": SeedName(note="not needed: a conversation that outgrows the window is always compacted"),
     "KEEP_RECENT_MESSAGES": SeedName(note="not used: `keep_recent_tokens` counts tokens, not messages"),
     "THINKING_MAX_TOKENS": SeedName(note="not used: `llm_max_tokens` caps thoughts and reply together"),

@@ -19,7 +19,8 @@ TOOL_NAMES = {"read_file": "read", "write_file": "write", "list_directory": "ls"
 
 _NOT_YET = {
     "gateway": "there is no web server yet",
-    "deep_work": "there is no deep work yet; a turn's budgets are max_iterations and max_turn_tokens",
+    "deep_work": "deep work has its limits: deep_steps and deep_tokens",
+    "warning_threshold": "the model is told when 0.8 of a budget is used",
     "reflection": "there is no reflection yet",
     "memory": "there is no memory yet",
 }
@@ -65,7 +66,7 @@ def read_agent_computer(document: dict[str, Any], draft: Draft) -> None:
 
 
 def _agent(draft: Draft, agent: dict[str, Any]) -> None:
-    handlers: dict[str, Callable[[Draft, Any], None]] = {"model": _model, "tools": _tools}
+    handlers: dict[str, Callable[[Draft, Any], None]] = {"model": _model, "tools": _tools, "deep_work": _deep}
     settings = {"workspace": "workspace", "max_loop_iterations": "max_iterations"}
     for key, value in agent.items():
         what = f"agent.{key}"
@@ -114,6 +115,16 @@ def _tools(draft: Draft, tools: dict[str, Any]) -> None:
             draft.take(what, "permission_ask", [TOOL_NAMES.get(name, name) for name in names if isinstance(name, str)])
         elif key == "allow":
             draft.leave(what, "it says which tools exist; here all do, and a permission_deny rule takes one away")
+        else:
+            _leave_all(draft, what, value)
+
+
+def _deep(draft: Draft, deep: dict[str, Any]) -> None:
+    settings = {"max_iterations": "deep_steps", "token_budget": "deep_tokens"}
+    for key, value in deep.items():
+        what = f"agent.deep_work.{key}"
+        if key in settings:
+            draft.take(what, settings[key], value)
         else:
             _leave_all(draft, what, value)
 

@@ -72,6 +72,13 @@ class Settings(Struct, frozen=True):
     max_sub_agent_iterations: int = 25
     brief_data_budget: int = 8000
 
+    enable_todo_tracking: bool = True
+    enable_plan_enforcement: bool = True
+    approve_plans: bool = False
+    deep_planning: bool = True
+    deep_steps: int = 200
+    deep_tokens: int = 1_500_000
+
     sandbox: Literal["off", "landlock", "auto", "docker", "bubblewrap"] = "auto"
     sandbox_memory_mb: int = 0
     sandbox_pids: int = 0

@@ -95,6 +95,7 @@ class Tool(Struct, frozen=True):
         run: see the module.
         replay_safe: running it twice does no harm, so a crash may simply repeat it. Reads are, always.
         deferred: not in the tool block; listed in the catalogue and called through `use_tool`.
+        brief: the catalogue only names its arguments; a call that does not fit is told the schema.
         aliases: other names accepted at dispatch and never advertised.
         renames: argument names of the aliases' owners, to ours (`file_path` → `path`).
         summary: the call in one line for a person; the default is `name(first argument)`.
@@ -110,6 +111,7 @@ class Tool(Struct, frozen=True):
     run: Run
     replay_safe: bool = False
     deferred: bool = False
+    brief: bool = False
     aliases: tuple[str, ...] = ()
     renames: Mapping[str, str] = field(default_factory=dict[str, str])
     summary: Callable[[Any], str] | None = None

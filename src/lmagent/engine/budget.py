@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from lmagent.core.agent import Limits
-from lmagent.core.work import WorkMode
+from lmagent.core.work import Budget, WorkMode
 from lmagent.engine.review import End
 from lmagent.engine.session import Session
 from lmagent.engine.state import SessionState
@@ -15,8 +15,13 @@ STEPS: dict[WorkMode, int] = {"bounded": 15, "deep": 200}
 
 
 def limits(session: Session) -> Limits:
-    """The limits of a turn as the session works now."""
-    own, bound = session.agent.limits, STEPS.get(session.state.work.mode)
+    """The limits of a turn as the session works now. Deep work has the steps of its budget, in one turn or in many."""
+    own, work = session.agent.limits, session.state.work
+    bound = STEPS.get(work.mode)
+    if work.mode == "deep" and work.budget.steps is not None:
+        unset = own.steps == Limits().steps
+        bound = work.budget.steps if unset else min(own.steps, work.budget.steps)
+        return replace(own, steps=bound)
     return own if bound is None or bound >= own.steps else replace(own, steps=bound)
 
 
@@ -31,6 +36,12 @@ def steps_made(state: SessionState) -> int:
     return state.steps_total + state.work.child_steps
 
 
+def used(state: SessionState) -> Budget:
+    """Steps and tokens since the budget of the work was set, sub-agents' included."""
+    work = state.work
+    return Budget(steps_made(state) - work.steps_before, tokens_spent(state) - work.spent_before)
+
+
 def over(session: Session, *, steps: int, tokens_before: int, began: float) -> End | None:
     """How the turn ends because something is used up; None to go on.
 
@@ -41,6 +52,8 @@ def over(session: Session, *, steps: int, tokens_before: int, began: float) -> E
         began: when it began, by the monotonic clock.
     """
     bounds, spent = limits(session), tokens_spent(session.state)
+    if (end := _over_total(session.state)) is not None:
+        return end
     if steps >= bounds.steps:
         fix = "go on with --continue, or raise MAX_ITERATIONS"
         return End("limit", "iterations", f"the limit of {bounds.steps} steps is reached", fix=fix)
@@ -51,15 +64,15 @@ def over(session: Session, *, steps: int, tokens_before: int, began: float) -> E
     seconds = session.wiring.clock.monotonic() - began
     if bounds.turn_seconds is not None and seconds >= bounds.turn_seconds:
         return End("limit", "seconds", f"the turn's budget of {bounds.turn_seconds:g} seconds is spent")
-    return _over_total(session.state, spent)
+    return None
 
 
-def _over_total(state: SessionState, spent: int) -> End | None:
+def _over_total(state: SessionState) -> End | None:
     """A budget of the work as a whole: over all turns since it was set."""
-    work = state.work
-    tokens, steps = spent - work.spent_before, steps_made(state) - work.steps_before
-    if work.budget.tokens is not None and tokens >= work.budget.tokens:
-        return End("limit", "tokens", f"the budget of {work.budget.tokens:,} tokens for this work is spent")
-    if work.budget.steps is not None and steps >= work.budget.steps:
-        return End("limit", "iterations", f"the budget of {work.budget.steps} steps for this work is spent")
+    total, spent = state.work.budget, used(state)
+    fix = "give it more with /deep more, or end this way of working with /work normal"
+    if total.tokens is not None and (spent.tokens or 0) >= total.tokens:
+        return End("limit", "tokens", f"the budget of {total.tokens:,} tokens for this work is spent", fix=fix)
+    if total.steps is not None and (spent.steps or 0) >= total.steps:
+        return End("limit", "iterations", f"the budget of {total.steps} steps for this work is spent", fix=fix)
     return None

@@ -6,7 +6,21 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from lmagent.engine import worktext
 from lmagent.engine.state import SessionState
+
+RULES_SHARE = 4
+"""The part of the room for the user's texts, one in so many, that goes to what they demand where not all can stay."""
+
+LONGEST_RULE = 400
+"""Bytes of a sentence that is kept for itself; what is longer is no rule but a text."""
+
+_RULE = (
+    r"\b(?:must|never|always|only|do not|don['’]t|does not|should(?: not|n['’]t)?|may not|mustn['’]t|cannot|can['’]t|"
+    r"avoid|without|at (?:most|least)|no (?:more|less|later|other)|make sure|ensure|exactly|required?|forbidden|"
+    r"instead of|constraint|important|limit|deadline|except|unless|keep)\b"
+)
+"""Words by which a sentence says what must hold."""
 
 
 class Sizes(Struct, frozen=True):
@@ -28,13 +42,13 @@ def block(state: SessionState, user_texts: Sequence[str], summary: str, sizes: S
     """
     parts = ["[The earlier conversation was shortened. What follows is the record of it.]"]
     if user_texts:
-        said = "\n".join(f"<user_said>\n{text}\n</user_said>" for text in _within(user_texts, sizes.user))
+        rules = sizes.user // RULES_SHARE if sum(map(_size, user_texts)) > sizes.user else 0
+        said = "\n".join(f"<user_said>\n{text}\n</user_said>" for text in _within(user_texts, sizes.user - rules))
         parts.append(f"What the user said, in order:\n{said}")
-    parts += [
-        section
-        for section in (_files(state, sizes.lists), _artifacts(state, sizes.lists), _notes(state), _error(state))
-        if section
-    ]
+        parts.append(_rules(user_texts, said, rules) if rules else "")
+    parts.append(worktext.record(state.work, sizes.lists))
+    parts += [_files(state, sizes.lists), _artifacts(state, sizes.lists), _notes(state), _error(state)]
+    parts = [part for part in parts if part]
     if summary:
         parts.append(f"Your own summary:\n{summary}")
     parts.append(
@@ -66,6 +80,32 @@ def _within(texts: Sequence[str], budget: int) -> list[str]:
         lines.append(kept[position])
         previous = position
     return lines
+
+
+def _rules(texts: Sequence[str], kept: str, budget: int) -> str:
+    """Sentences that say what must hold, out of what the user said and what is not kept whole; the clearest first."""
+    import re  # only a cut pays for it
+
+    found: dict[str, None] = {}
+    for text in texts:
+        if text in kept:
+            continue
+        for sentence in re.split(r"(?<=[.!?])\s+|\n+", text):
+            line = sentence.strip(" \t-*•")
+            if 0 < _size(line) <= LONGEST_RULE and line not in kept and re.search(_RULE, line, re.IGNORECASE):
+                found[line] = None
+    chosen: set[str] = set()
+    for line in sorted(found, key=lambda line: -len(re.findall(_RULE, line, re.IGNORECASE)) / len(line)):
+        size = _size(line) + 3
+        if size <= budget:
+            budget -= size
+            chosen.add(line)
+    rows = [f"- {line}" for line in found if line in chosen]
+    return "\n".join(["Of what was left out there, this must hold:", *rows]) if rows else ""
+
+
+def _size(text: str) -> int:
+    return len(text.encode("utf-8", "replace"))
 
 
 def _shorten(text: str, budget: int) -> str:
@@ -105,7 +145,7 @@ def _latest(title: str, rows: Sequence[str], size: int) -> str:
 
 
 def _notes(state: SessionState) -> str:
-    return "\n".join(state.notes.values())
+    return "\n".join(text for name, text in state.notes.items() if name != "tasks")  # those stand there as they are now
 
 
 def _error(state: SessionState) -> str:

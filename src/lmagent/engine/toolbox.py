@@ -124,7 +124,7 @@ class Toolbox:
 
 def _line(tool: Tool, *, terse: bool) -> str:
     schema = tool.spec.parameters
-    if not terse:
+    if not terse and not tool.brief:
         return f"- {tool.name}: {tool.description} Arguments: {msgspec.json.encode(schema).decode()}"
     required = schema.get("required", ())
     names = (name if name in required else f"{name}?" for name in schema.get("properties", {}))

@@ -1,0 +1,184 @@
+"""The slash commands of long work: /todo, /plan, /deep and /work."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lmagent.app.registry import Registry, SlashCommand
+from lmagent.core.commands import ChangeTasks, DecidePlan, SetWork
+from lmagent.core.errors import ConfigError
+from lmagent.core.work import Budget, Task, WorkMode
+
+if TYPE_CHECKING:
+    from lmagent.app.slash import SlashContext, SlashResult
+    from lmagent.engine.session import Session
+
+BY = "slash"
+
+DECISIONS = ("approve", "reject", "revise", "edit", "show", "off")
+
+
+def register(registry: Registry) -> None:
+    """Add the commands."""
+    for name, usage, help, run in (
+        ("todo", "[add TEXT|done ID|open ID|drop ID]", "show the tasks of this session, or change them", _todo),
+        ("plan", "[TASK|show|approve|edit|revise WORDS|reject]", "plan a task first, or decide on the plan", _plan),
+        ("deep", "[TASK|more [STEPS]]", "work long on a task, within a budget, and report", _deep),
+        ("work", "[normal|bounded]", "show or change how the session works, and its budget", _work),
+    ):
+        registry.command(SlashCommand(name, usage, help, run))
+
+
+def _result(text: str = "", *, submit: str = "", session: Session | None = None, run: bool = False) -> SlashResult:
+    from lmagent.app.slash import SlashResult
+
+    return SlashResult(text, submit=submit, session=session, run=run)
+
+
+def _need(context: SlashContext) -> Session:
+    if context.session is None:
+        raise ConfigError("there is no session yet", fix="say something first, or /resume one")
+    return context.session
+
+
+# --- tasks --------------------------------------------------------------------------------------------------------
+
+
+async def _todo(context: SlashContext, line: str) -> SlashResult:
+    from lmagent.engine import worktext
+
+    verb, _, rest = line.partition(" ")
+    rest = rest.strip()
+    if not verb or verb == "list":
+        tasks = list(context.session.state.work.tasks.values()) if context.session else []
+        shown = f"{worktext.counted(tasks)} done\n{worktext.rows(tasks)}" if tasks else "there are no tasks yet"
+        return _result(shown)
+    session = _need(context)
+    known = session.state.work.tasks
+    if verb not in ("add", "done", "open", "drop") or not rest:
+        raise ConfigError(
+            f"/todo does not know {line!r}", fix="/todo add TEXT, /todo done ID, /todo open ID, /todo drop ID"
+        )
+    if verb == "add":
+        from lmagent.planning.todos import fresh
+
+        task = Task(fresh(session.state.work, "todo"), "todo", rest)
+        await session.send(ChangeTasks(items=(task,), by=BY))
+        return _result(f"{task.id}: {task.title}")
+    ids = rest.split()
+    unknown = [id for id in ids if id not in known]
+    if unknown:
+        raise ConfigError(f"there is no task {', '.join(unknown)}", fix="/todo lists them")
+    if verb == "drop":
+        await session.send(ChangeTasks(removed=tuple(dict.fromkeys(ids)), by=BY))
+        return _result(f"dropped {', '.join(ids)}")
+    from msgspec.structs import replace
+
+    status = "completed" if verb == "done" else "pending"
+    await session.send(ChangeTasks(items=tuple(replace(known[id], status=status) for id in ids), by=BY))
+    return _result(f"{status}: {', '.join(ids)}")
+
+
+# --- plans --------------------------------------------------------------------------------------------------------
+
+
+async def _plan(context: SlashContext, line: str) -> SlashResult:
+    verb, _, words = line.partition(" ")
+    waiting = context.session is not None and context.session.state.work.proposal is not None
+    if not line:
+        return _shown(context) if waiting else await _set(context, SetWork(mode="plan", by=BY), "")
+    if verb == "show" and not words:
+        return _shown(context)
+    if verb == "off" and not words:
+        return await _set(context, SetWork(mode="normal", by=BY), "")
+    if verb in DECISIONS and (not words or verb == "revise"):
+        return await _decide(_need(context), verb, words.strip())
+    return await _set(context, SetWork(mode="plan", by=BY), line)
+
+
+def _shown(context: SlashContext) -> SlashResult:
+    from lmagent.planning.plans import plan_text
+
+    work = _need(context).state.work
+    if work.proposal is not None:
+        return _result(f"{plan_text(work.proposal.plan)}\n\nIt waits: /plan approve, edit, revise WORDS or reject")
+    if work.plan is None:
+        raise ConfigError("there is no plan", fix="/plan TASK makes one")
+    return _result(plan_text(work.plan))
+
+
+async def _decide(session: Session, verb: str, words: str) -> SlashResult:
+    match verb:
+        case "edit":
+            from lmagent.app.planedit import edited
+
+            proposal = session.state.work.proposal
+            if proposal is None:
+                raise ConfigError("there is no plan that waits", fix="/plan TASK makes one")
+            plan = await edited(proposal.plan)
+            if plan is None:
+                return _result("nothing was changed; the plan still waits")
+            command = DecidePlan(decision="approved", plan=plan, by=BY)
+        case "approve":
+            command = DecidePlan(decision="approved", by=BY)
+        case "reject":
+            command = DecidePlan(decision="rejected", by=BY)
+        case _:
+            command = DecidePlan(decision="revise", feedback=words, by=BY)
+    await session.send(command)
+    told = {"approved": "approved; the work begins", "rejected": "rejected", "revise": "the model plans anew"}
+    return _result(told[command.decision], run=command.decision != "rejected")
+
+
+# --- ways of working --------------------------------------------------------------------------------------------
+
+
+async def _deep(context: SlashContext, line: str) -> SlashResult:
+    verb, _, steps = line.partition(" ")
+    if verb == "more" and (not steps or steps.isdigit()):
+        session = _need(context)
+        budget = Budget(int(steps) or None, None) if steps else Budget()
+        return await _set(context, SetWork(mode="deep", budget=budget, by=BY), "") if session else _result()
+    if not line:
+        raise ConfigError("/deep needs a task", fix="/deep TASK, or /deep more [STEPS] for another budget")
+    planning = context.host.settings.deep_planning
+    command = SetWork(mode="plan", then="deep", by=BY) if planning else SetWork(mode="deep", by=BY)
+    return await _set(context, command, line)
+
+
+async def _work(context: SlashContext, mode: str) -> SlashResult:
+    modes: dict[str, WorkMode] = {"normal": "normal", "bounded": "bounded"}
+    if not mode:
+        return _result(_how(_need(context)))
+    if mode not in modes:
+        raise ConfigError(f"/work does not know {mode!r}", fix="/work normal, /work bounded, /plan TASK or /deep TASK")
+    return await _set(context, SetWork(mode=modes[mode], by=BY), "")
+
+
+async def _set(context: SlashContext, command: SetWork, task: str) -> SlashResult:
+    """Change the way of working, and begin with a task if there is one."""
+    session = context.session
+    if session is not None and session.running:
+        raise ConfigError("the agent is working", fix="wait until it has finished, or interrupt it")
+    session = session or await context.host.new_session()
+    await session.send(command)
+    new = session if session is not context.session else None
+    return _result("" if task else _how(session), submit=task, session=new)
+
+
+def _how(session: Session) -> str:
+    from lmagent.engine import budget
+
+    work, used = session.state.work, budget.used(session.state)
+    words = {
+        "normal": "ordinary work",
+        "bounded": f"short work: at most {budget.STEPS['bounded']} model calls a turn",
+        "plan": "plan mode: the next task is planned, and nothing is changed before you approve; /plan off leaves",
+        "deep": "deep work",
+    }
+    lines = [words[work.mode]]
+    if work.budget.steps is not None:
+        lines.append(f"{used.steps:,} of {work.budget.steps:,} model calls")
+    if work.budget.tokens is not None:
+        lines.append(f"{used.tokens:,} of {work.budget.tokens:,} tokens")
+    return "\n".join(lines)

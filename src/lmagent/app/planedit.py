@@ -1,0 +1,50 @@
+"""A plan in the person's own editor."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+import tempfile
+from pathlib import Path
+
+import anyio
+
+from lmagent.core.errors import ConfigError
+from lmagent.core.work import Plan
+from lmagent.planning.plans import Unusable, plan_json, read_plan
+
+
+async def edited(plan: Plan) -> Plan | None:
+    """The plan as a person has changed it; None where they changed nothing, or left the file empty.
+
+    Raises:
+        ConfigError: there is no terminal or no editor, or what they wrote is no plan; where it is kept is told.
+    """
+    if not sys.stdin.isatty():
+        raise ConfigError("there is no terminal for an editor", fix="lmagent plan approve ID --plan FILE")
+    before = plan_json(plan)
+    with tempfile.NamedTemporaryFile("w", suffix=".json", prefix="plan-", delete=False, encoding="utf-8") as file:
+        file.write(before)
+    path = Path(file.name)
+    await _edit(path)
+    text = path.read_text(encoding="utf-8", errors="replace")
+    if not text.strip() or text == before:
+        path.unlink()
+        return None
+    found = read_plan(text)
+    if isinstance(found, Unusable):
+        raise ConfigError(f"the plan cannot be followed: {found.words}", fix=f"it is kept in {path}")
+    path.unlink()
+    return found
+
+
+async def _edit(path: Path) -> None:
+    command = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
+    try:
+        done = await anyio.run_process([*command, str(path)], stdin=None, stdout=None, stderr=None, check=False)
+    except OSError as missing:
+        fix = "set EDITOR to the name of your editor"
+        raise ConfigError(f"the editor {command[0]} cannot be started: {missing.strerror}", fix=fix) from None
+    if done.returncode:
+        raise ConfigError(f"the editor ended with {done.returncode}", fix=f"the plan is in {path}")

@@ -1,0 +1,27 @@
+"""Planning in this program: tasks, plan mode and deep work, with what a person has set."""
+
+from __future__ import annotations
+
+from lmagent.app import commands_work
+from lmagent.app.registry import Registry
+from lmagent.core.work import Budget
+from lmagent.planning.feature import Choices, Planning
+
+
+def register(registry: Registry) -> None:
+    """Add tools, notes, the review, the fence, the orders and the slash commands."""
+    settings = registry.settings
+    choices = Choices(
+        todos=settings.enable_todo_tracking,
+        enforce=settings.enable_plan_enforcement,
+        deep=Budget(settings.deep_steps, settings.deep_tokens),
+    )
+    planning = Planning(registry.records.session, registry.records.events, choices)
+    for tool in planning.tools:
+        registry.tool(tool)
+    registry.session_notes += planning.notes
+    registry.reviews.append(planning)
+    registry.fences.append(planning.fence)
+    registry.orders.update(planning.orders)
+    registry.openers.append(planning.opened)
+    commands_work.register(registry)

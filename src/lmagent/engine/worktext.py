@@ -1,0 +1,103 @@
+"""Work in words: tasks, plan and task state as the model reads them. For the ledger, for results and for notes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from lmagent.core.work import Plan, Task, TaskKind, TaskState
+from lmagent.engine.work import WorkState
+
+TITLES: dict[TaskKind, str] = {"step": "Open steps of the plan", "task": "Open tasks", "todo": "Open todos"}
+
+SHORT, SHORTEST = 160, 60
+"""Characters of a task's title where the record of it has to be short, and very short."""
+
+
+def row(task: Task, width: int = 0) -> str:
+    """A task in one line.
+
+    Args:
+        task: the task.
+        width: characters of the title at most, and nothing but the title; 0 for everything.
+    """
+    head = f"- {task.id} [{task.status}] {_cut(task.title, width)}"
+    more = [f"after {', '.join(task.depends_on)}"] if task.depends_on else []
+    if task.parent:
+        more.append(f"part of {task.parent}")
+    if not width:
+        words = {"check": task.verification, "risk": task.risk, "notes": task.notes, "result": task.result}
+        more += [f"{name}: {_line(text)}" for name, text in words.items() if text]
+    return f"{head} ({'; '.join(more)})" if more else head
+
+
+def rows(tasks: Iterable[Task], width: int = 0) -> str:
+    """Tasks, one a line."""
+    return "\n".join(row(task, width) for task in tasks)
+
+
+def state_lines(state: TaskState) -> list[str]:
+    """The task state, a line for each thing that is known."""
+    if state == TaskState():
+        return []
+    total = "an unknown total" if state.total_count is None else state.total_count
+    words = {
+        "objective": state.objective,
+        "completion_gate": state.completion_gate,
+        "processed": f"{state.processed_count} of {total}",
+        "remaining_queue": ", ".join(state.remaining_queue),
+        "rename_map": ", ".join(f"{old} → {new}" for old, new in state.rename_map.items()),
+        "last_error": state.last_error,
+        "recovery_instruction": state.recovery_instruction,
+        "next_action": state.next_action,
+    }
+    return [f"- {name}: {_line(text)}" for name, text in words.items() if text]
+
+
+def plan_lines(plan: Plan) -> list[str]:
+    """What an approved plan is for; its steps are tasks."""
+    lines = [f"Approved plan: {_line(plan.title)}. Goal: {_line(plan.goal)}"]
+    return [*lines, f"Risks: {'; '.join(map(_line, plan.risk_areas))}"] if plan.risk_areas else lines
+
+
+def record(work: WorkState, size: int) -> str:
+    """All that is open, and how far the rest is. Nothing open is ever left out: what does not fit is said shorter.
+
+    Args:
+        work: what the session has set itself to do.
+        size: bytes that it may take, as long as that can be kept.
+    """
+    text = ""
+    for width in (0, SHORT, SHORTEST):
+        text = "\n".join(_parts(work, width))
+        if len(text.encode("utf-8", "replace")) <= size:
+            break
+    return text
+
+
+def _parts(work: WorkState, width: int) -> list[str]:
+    tasks = list(work.tasks.values())
+    parts = plan_lines(work.plan) if work.plan is not None and any(task.kind == "step" for task in tasks) else []
+    for kind, title in TITLES.items():
+        mine = [task for task in tasks if task.kind == kind]
+        opened = [task for task in mine if task.is_open]
+        if opened:
+            parts += [f"{title} ({len(opened)} of {len(mine)}):", rows(opened, width)]
+        elif mine:
+            parts.append(f"{title}: none, {len(mine)} are over.")
+    if lines := state_lines(work.state):
+        parts += ["Task state:", *lines]
+    return parts
+
+
+def counted(tasks: Sequence[Task]) -> str:
+    """How many are done: `2 of 5`."""
+    return f"{sum(not task.is_open for task in tasks)} of {len(tasks)}"
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _cut(text: str, width: int) -> str:
+    line = _line(text)
+    return line if not width or len(line) <= width else f"{line[: width - 1]}…"

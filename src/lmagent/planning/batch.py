@@ -1,0 +1,133 @@
+"""Batch: the task state, where a long run over many items stands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import UNSET, to_builtins
+from msgspec.structs import asdict, replace
+
+from lmagent.core.errors import ToolError
+from lmagent.core.events import TasksChanged
+from lmagent.core.tool import ToolContext, ToolOutput
+from lmagent.core.work import TaskState
+from lmagent.engine import worktext
+from lmagent.engine.work import WorkState
+from lmagent.planning.gate import standing
+from lmagent.planning.store import Store
+from lmagent.planning.tools import NoArgs, StateUpdate
+
+MOST_QUEUED = 500
+LONGEST = 12_000
+"""Items of the queue, and characters of the whole state: it stands in the prompt after every compaction."""
+
+
+async def update(store: Store, arguments: StateUpdate, ctx: ToolContext) -> ToolOutput:
+    """task_state_update."""
+
+    def build(work: WorkState) -> TasksChanged:
+        given = {name: value for name, value in asdict(arguments).items() if value is not UNSET}
+        if not given:
+            raise ToolError("Nothing was given, so nothing was changed.")
+        return _changed(work, replace(work.state, **given))
+
+    return await store.change(ctx, build)
+
+
+async def show(store: Store, _: NoArgs, ctx: ToolContext) -> ToolOutput:
+    """task_state_get."""
+    state = store.work(ctx).state
+    lines = worktext.state_lines(state)
+    return ToolOutput("\n".join([*lines, standing(state)]) if lines else "There is no task state.", _facts(state))
+
+
+async def reconcile(store: Store, _: NoArgs, ctx: ToolContext) -> ToolOutput:
+    """task_reconcile."""
+    found: list[str] = []
+
+    def build(work: WorkState) -> TasksChanged:
+        found[:] = []
+        state = work.state
+        if state == TaskState():
+            raise ToolError("There is no task state to compare; task_state_update makes one.")
+        return _changed(work, replace(state, remaining_queue=_queue(state, ctx, found)))
+
+    output = await store.change(ctx, build)
+    state = store.work(ctx).state
+    found += _missing(state, ctx)
+    total = state.processed_count + len(state.remaining_queue)
+    if state.total_count is not None and total != state.total_count:
+        found.append(
+            f"{state.processed_count} processed and {len(state.remaining_queue)} in the queue make {total}, "
+            f"but total_count is {state.total_count}"
+        )
+    lines = [f"- {line}" for line in found] or ["Nothing contradicts the files."]
+    return ToolOutput("\n".join([output.content, *lines]))
+
+
+def _queue(state: TaskState, ctx: ToolContext, found: list[str]) -> tuple[str, ...]:
+    """The queue without repeats, under the names that files have now."""
+    queue: dict[str, None] = {}
+    for item in state.remaining_queue:
+        name = state.rename_map.get(item, item)
+        if name != item and _exists(ctx, name) and not _exists(ctx, item):
+            found.append(f"{item} is called {name} now; the queue was corrected")
+        else:
+            name = item
+        if name in queue:
+            found.append(f"{name} stood in the queue twice; once was left")
+        queue[name] = None
+    return tuple(queue)
+
+
+def _missing(state: TaskState, ctx: ToolContext) -> list[str]:
+    """Names that look like paths and are none, and renames that were not done."""
+    gone = [item for item in state.remaining_queue if _is_path(item) and not _exists(ctx, item)]
+    lines = [f"in the queue, and there is no such file: {_listed(gone)}"] if gone else []
+    undone = [old for old, new in state.rename_map.items() if _exists(ctx, old) and not _exists(ctx, new)]
+    return [*lines, f"to be renamed, and not done yet: {_listed(undone)}"] if undone else lines
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 20} more" if len(names) > 20 else ""
+    return ", ".join(names[:20]) + more
+
+
+def _is_path(item: str) -> bool:
+    return "/" in item or ("." in item[1:] and " " not in item)
+
+
+def _exists(ctx: ToolContext, name: str) -> bool:
+    """Whether there is such a file in the workspace that this call may know of."""
+    root = ctx.workspace.resolve()
+    try:
+        path = (root / name).resolve()
+        return path.is_relative_to(root) and not ctx.hidden(str(path.relative_to(root))) and path.exists()
+    except (OSError, ValueError):  # no name that a file could have
+        return False
+
+
+def _changed(work: WorkState, state: TaskState) -> TasksChanged:
+    """The change to a state.
+
+    Raises:
+        ToolError: it makes no sense, or is too long to be kept.
+    """
+    if state.processed_count < 0 or (state.total_count is not None and state.total_count < 0):
+        raise ToolError("A count is below 0. Nothing was changed.")
+    if state.total_count is not None and state.processed_count > state.total_count:
+        raise ToolError(
+            f"processed_count {state.processed_count} is over total_count {state.total_count}. Nothing was changed."
+        )
+    size = sum(len(str(value)) for value in asdict(state).values())
+    if len(state.remaining_queue) > MOST_QUEUED or size > LONGEST:
+        raise ToolError(
+            f"The state is too long: at most {MOST_QUEUED} items in the queue and {LONGEST:,} characters in all. "
+            "Nothing was changed. Keep the list in a file, and its path in next_action."
+        )
+    return TasksChanged(state=state if state != work.state else None)
+
+
+def _facts(state: TaskState) -> dict[str, Any]:
+    return {"task_state": to_builtins(state)}

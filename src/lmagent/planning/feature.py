@@ -1,0 +1,148 @@
+"""Feature: what planning brings to a program. Cheap to put together; the rest is imported when it is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from lmagent.core.commands import ChangeTasks, DecidePlan, SetWork
+from lmagent.core.errors import StoreError
+from lmagent.core.events import DurableEvent, Event, Notice, TurnFinished
+from lmagent.core.tool import Tool
+from lmagent.core.work import Budget
+from lmagent.engine.review import Again, End, Fence
+from lmagent.engine.session import Order, Session
+from lmagent.planning import notes, proposing
+from lmagent.planning.store import Store
+from lmagent.planning.tools import planning_tools
+
+if TYPE_CHECKING:
+    from lmagent.engine.endings import Ending
+
+Events = Callable[[str], Iterable[DurableEvent]]
+
+
+class Choices(Struct, frozen=True):
+    """What a person has set.
+
+    Attributes:
+        todos: the model keeps a list of its own (`ENABLE_TODO_TRACKING`).
+        enforce: a turn is not done while steps of the approved plan are open (`ENABLE_PLAN_ENFORCEMENT`).
+        deep: the budget of deep work.
+    """
+
+    todos: bool = True
+    enforce: bool = True
+    deep: Budget = Budget(200, 1_500_000)
+
+
+class Planning:
+    """Tools, notes, a review, a fence and orders.
+
+    Args:
+        session: gives a session that is open here.
+        events: gives what is on record of one.
+        choices: what a person has set.
+    """
+
+    def __init__(self, session: Callable[[str], Session], events: Events, choices: Choices) -> None:
+        self._session = session
+        self._events = events
+        self._choices = choices
+        self._reporting: set[str] = set()
+
+    @property
+    def tools(self) -> Iterable[Tool]:
+        """The tools, all called through use_tool."""
+        return planning_tools(Store(self._session), todos=self._choices.todos)
+
+    @property
+    def notes(self) -> tuple[Callable[[str], str], ...]:
+        """What is told at the tail, by session."""
+        return tuple(map(self._note, (notes.tasks_note, notes.work_note, notes.budget_note)))
+
+    def _note(self, tell: Callable[[Any], str]) -> Callable[[str], str]:
+        return lambda session: tell(self._session(session).state)
+
+    @property
+    def fence(self) -> Fence:
+        """What may not be used in plan mode."""
+        return proposing.fence
+
+    @property
+    def orders(self) -> Mapping[type, Order]:
+        """Who carries out the commands."""
+
+        def late(name: str) -> Order:
+            async def carry_out(session: Session, command: Any) -> DurableEvent | None:
+                from lmagent.planning.orders import Orders
+
+                order: Callable[[Session, Any], Awaitable[DurableEvent | None]]
+                order = getattr(Orders(self._choices.deep), name)
+                done = await order(session, command)
+                self._watch(session)
+                return done
+
+            return carry_out
+
+        return {SetWork: late("set_work"), DecidePlan: late("decide"), ChangeTasks: late("change_tasks")}
+
+    # --- the review -----------------------------------------------------------------------------------------------
+
+    async def after_calls(self, session: Session) -> End | None:
+        """Nobody looks around for ever."""
+        return proposing.after_calls(session)
+
+    async def at_end(self, session: Session, ending: Ending, answer: str) -> End | Again | None:
+        """A plan has to be proposed, or what is open to be done."""
+        work = session.state.work
+        if work.mode == "plan":
+            return await proposing.at_end(session, ending, answer)
+        if not work.tasks and not work.state.completion_gate:
+            return None
+        from lmagent.planning import finishing
+
+        return finishing.at_end(session, ending, answer, enforce=self._choices.enforce)
+
+    # --- sessions that are opened ------------------------------------------------------------------------------
+
+    async def opened(self, session: Session) -> None:
+        """Bring to its end what a crash has left of a decision, or of a report."""
+        work = session.state.work
+        if work.decided is not None:
+            from lmagent.planning.orders import settle
+
+            await settle(session)
+        self._watch(session)
+        if work.mode == "deep" and session.state.last_outcome and not session.state.turn_open:
+            from lmagent.planning.report import path_of
+
+            if not path_of(session.wiring.workspace, session.state.session).exists():
+                self._report(session)
+
+    def _watch(self, session: Session) -> None:
+        """Have a report written at the end of every turn of deep work."""
+        work, id = session.state.work, session.state.session
+        if "deep" not in (work.mode, work.then) or id in self._reporting:
+            return
+        self._reporting.add(id)
+
+        def listen(event: Event) -> None:
+            if isinstance(event, TurnFinished) and session.state.work.mode == "deep":
+                self._report(session)
+
+        session.listen(listen)
+
+    def _report(self, session: Session) -> None:
+        from lmagent.planning import report
+
+        state = session.state
+        try:
+            path = report.write(session.wiring.workspace, state, self._events(state.session))
+        except StoreError as trouble:
+            session.emit(Notice(level="warning", code="report", text=trouble.message, fix=trouble.fix, turn=state.turn))
+            return
+        told = path.relative_to(session.wiring.workspace)
+        session.emit(Notice(level="info", code="report", text=f"a report of this work: {told}", turn=state.turn))

@@ -1,0 +1,79 @@
+"""Finishing: what must be done before a turn may end as done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lmagent.core.messages import Text, ToolResult
+from lmagent.core.work import Task
+from lmagent.engine import worktext
+from lmagent.engine.endings import Ending, answer_of
+from lmagent.engine.review import Again, End
+from lmagent.engine.session import Session
+from lmagent.engine.state import SessionState
+from lmagent.planning import gate
+
+TIMES = 2
+"""How often a model is sent on with the same things open."""
+
+SHOWN = 20
+
+TODOS = "[These todos are still open:]"
+
+
+def at_end(session: Session, ending: Ending, answer: str, *, enforce: bool) -> End | Again | None:
+    """Send the model on while something is open that it or a person has set as a condition.
+
+    Args:
+        session: the session.
+        ending: what the last word means; only the claim to be done is judged.
+        answer: the last word.
+        enforce: whether steps of an approved plan are such a condition.
+    """
+    if ending.kind != "done":
+        return None
+    work = session.state.work
+    if why := gate.unmet(work.state):
+        reason = f"the completion gate {work.state.completion_gate!r} is not met: {why}"
+        key = f"gate {work.state.processed_count} {len(work.state.remaining_queue)}"
+        fix = "Go on with it, and call task_state_update; if it cannot be met, write BLOCKED: and the reason."
+        return _again(key, f"You are not done: {reason}. {fix}", reason, answer)
+    binding = [task for task in work.tasks.values() if task.is_open and _binds(task, session.state, enforce=enforce)]
+    if binding:
+        what = f"{len(binding)} of the tasks are open"
+        key = f"open {' '.join(task.id for task in binding)}"
+        fix = "Go on, and report each with its tool; if one cannot be done, write BLOCKED: and the reason."
+        reason = f"{what}: {', '.join(task.id for task in binding[:SHOWN])}"
+        return _again(key, f"You are not done: {what}:\n{_rows(binding)}\n{fix}", reason, answer)
+    todos = [task for task in work.tasks.values() if task.kind == "todo" and task.is_open]
+    if todos and not _told(session.state):
+        text = (
+            f"{TODOS}\n{_rows(todos)}\nDo them, or update them; if they do not matter any more, give the final answer."
+        )
+        return Again("todos", text, 1, End("done", answer=answer_of(answer)))
+    return None
+
+
+def _binds(task: Task, state: SessionState, *, enforce: bool) -> bool:
+    return state.work.mode == "deep" or (task.kind == "step" and enforce)
+
+
+def _again(key: str, text: str, reason: str, answer: str) -> Again:
+    fix = "go on with --continue, or take back what does not matter with /todo"
+    return Again(key, text, TIMES, End("error", "incomplete", f"incomplete: {reason}", answer, fix))
+
+
+def _rows(tasks: Sequence[Task]) -> str:
+    more = f"\n- and {len(tasks) - SHOWN} more" if len(tasks) > SHOWN else ""
+    return worktext.rows(tasks[:SHOWN], worktext.SHORT) + more
+
+
+def _told(state: SessionState) -> bool:
+    """Whether the model was reminded of its todos since a person said something last."""
+    since = max(state.user_at[-1], 0) if state.user_at else 0
+    return any(
+        TODOS in (part.text if isinstance(part, Text) else part.content)
+        for message in state.messages[since:]
+        for part in message.parts
+        if isinstance(part, Text | ToolResult)
+    )

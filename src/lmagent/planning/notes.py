@@ -1,0 +1,92 @@
+"""Notes: what the model is told at the tail about its tasks, its mode of work and its budget, when it has changed."""
+
+from __future__ import annotations
+
+from lmagent.engine import budget
+from lmagent.engine.state import SessionState
+from lmagent.engine.worktext import SHORT, row
+
+ROUNDS = 10
+"""Rounds of calls in which a model may look around before it plans."""
+
+WARN_AT = 0.8
+"""Share of a budget from which the model is told."""
+
+MOST_ROWS = 60
+
+PLAN = (
+    "<work>\nPlan mode: change nothing; only tools that read are allowed. Look around in at most "
+    f"{ROUNDS} rounds of calls, then answer with one JSON object:\n"
+    '{"title": "…", "goal": "…", "risk_areas": ["…"], "steps": [{"id": "1", "description": "…", '
+    '"verification": "how to see that it is done", "risk": "…", "dependencies": ["ids of steps that come first"]}]}\n'
+    "At most 30 steps. The user decides on the plan before anything is done.\n</work>"
+)
+
+BOUNDED = f"""<work>
+Short work: at most {budget.STEPS["bounded"]} model calls a turn. Do what matters most.
+</work>"""
+
+NORMAL = """<work>
+Ordinary work again: what the permissions allow is allowed.
+</work>"""
+
+
+def work_note(state: SessionState) -> str:
+    """How the session works now; empty as long as that was never anything special."""
+    work = state.work
+    if work.mode == "plan":
+        return PLAN
+    if work.mode == "bounded":
+        return BOUNDED
+    if work.mode == "deep":
+        return (
+            "<work>\nDeep work: take the time that it needs, without asking back. Keep todos or the plan's steps up to "
+            f"date; the work is not over while one is open. {_budget(state)}\n</work>"
+        )
+    return NORMAL if "work" in state.notes else ""
+
+
+def _budget(state: SessionState) -> str:
+    total = state.work.budget
+    parts = [f"{total.steps:,} model calls"] if total.steps is not None else []
+    parts += [f"{total.tokens:,} tokens"] if total.tokens is not None else []
+    return f"Budget: {', '.join(parts)}." if parts else ""
+
+
+def budget_note(state: SessionState) -> str:
+    """Once most of a budget is used."""
+    total, used = state.work.budget, budget.used(state)
+    shares = [
+        spent / limit
+        for spent, limit in ((used.steps or 0, total.steps), (used.tokens or 0, total.tokens))
+        if limit is not None
+    ]
+    if max(shares, default=0.0) < WARN_AT:
+        return ""
+    return (
+        f"<budget>\n{WARN_AT:.0%} of the budget for this work is used. {_budget(state)} "
+        "Finish what matters most, and leave everything in a state from which others can go on.\n</budget>"
+    )
+
+
+def tasks_note(state: SessionState) -> str:
+    """What others than the model changed in its tasks since it was told last."""
+    told = _told(state.notes.get("tasks", ""))
+    news = [event for event in state.work.others if event.seq > told]
+    if not news:
+        return ""
+    touched = dict.fromkeys(task.id for event in news for task in event.items)
+    rows = [
+        row(state.work.tasks[id], 0 if len(touched) <= MOST_ROWS else SHORT) for id in touched if id in state.work.tasks
+    ]
+    gone = dict.fromkeys(id for event in news for id in event.removed if id not in state.work.tasks)
+    if gone:
+        rows.append(f"Gone: {', '.join(gone)}")
+    by = ", ".join(dict.fromkeys(event.by for event in news))
+    return f"<tasks>\nChanged by others ({by}; event {news[-1].seq}):\n" + "\n".join(rows) + "\n</tasks>"
+
+
+def _told(note: str) -> int:
+    """Up to which event an earlier note tells."""
+    number = note.partition("; event ")[2].partition(")")[0]
+    return int(number) if number.isdecimal() else 0

@@ -1,0 +1,50 @@
+"""Order: what depends on what, and in which order it can be done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+
+def faults(needs: Mapping[str, Sequence[str]]) -> list[str]:
+    """What is wrong with dependencies, in words; empty when they can be followed.
+
+    Args:
+        needs: for each id, the ids that come first.
+    """
+    found = [
+        f"{id} depends on {need}, which does not exist"
+        for id, wants in needs.items()
+        for need in wants
+        if need not in needs
+    ]
+    found += [f"{id} depends on itself" for id, wants in needs.items() if id in wants]
+    if not found and (circle := cycle(needs)):
+        found.append(f"the dependencies run in a circle: {' → '.join(circle)}")
+    return found
+
+
+def ordered(needs: Mapping[str, Sequence[str]]) -> list[str]:
+    """The ids so that each comes behind what it needs, else in the order given. What stands in a circle is left out."""
+    done: dict[str, None] = {}
+    left = dict(needs)
+    while left:
+        free = [id for id, wants in left.items() if all(need in done or need not in needs for need in wants)]
+        if not free:
+            break
+        for id in free:
+            done[id] = None
+            del left[id]
+    return list(done)
+
+
+def cycle(needs: Mapping[str, Sequence[str]]) -> list[str]:
+    """A circle, its first id again at its end; empty when there is none."""
+    stuck = set(needs).difference(ordered(needs))
+    if not stuck:
+        return []
+    path = [next(id for id in needs if id in stuck)]
+    while True:
+        following = next(need for need in needs[path[-1]] if need in stuck)
+        if following in path:
+            return [*path[path.index(following) :], following]
+        path.append(following)

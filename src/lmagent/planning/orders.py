@@ -1,0 +1,133 @@
+"""Orders: what a person decides about tasks, plans and the way of working."""
+
+from __future__ import annotations
+
+from lmagent.core.commands import ChangeTasks, DecidePlan, SetWork, Submit
+from lmagent.core.errors import ConfigError
+from lmagent.core.events import DurableEvent, PlanDecided, TasksChanged, WorkChanged
+from lmagent.core.messages import user
+from lmagent.core.work import Budget, Plan
+from lmagent.engine.session import Session
+from lmagent.planning.order import faults
+from lmagent.planning.plans import Unusable, plan_json, read_plan, steps_of
+
+BEGIN = (
+    "The plan is approved, as the tasks above list it. Carry it out, each step when what it depends on is done. After "
+    "each step, check it as its verification says, and call plan_complete_step (through use_tool) with what you saw."
+)
+
+
+class Orders:
+    """Carries out the commands.
+
+    Args:
+        deep: the budget of deep work where the command names none.
+    """
+
+    def __init__(self, deep: Budget) -> None:
+        self._deep = deep
+
+    async def set_work(self, session: Session, command: SetWork) -> DurableEvent:
+        """Work in another mode from here on; a plan that waits is dropped.
+
+        Raises:
+            ConfigError: it is no way of working.
+        """
+        if command.mode == "plan" and command.then == "plan":
+            raise ConfigError("a plan cannot be followed by planning", fix="/plan TASK, or /deep TASK")
+        if any(limit is not None and limit <= 0 for limit in (command.budget.steps, command.budget.tokens)):
+            raise ConfigError("a budget must be more than 0", fix="--budget-steps 200 --budget-tokens 1500000")
+        deep = "deep" in (command.mode, command.then if command.mode == "plan" else "")
+        budget = command.budget
+        if deep:
+            budget = Budget(budget.steps or self._deep.steps, budget.tokens or self._deep.tokens)
+        if (proposal := session.state.work.proposal) is not None:
+            await session.record(PlanDecided(proposal=proposal.id, decision="rejected", by=command.by))
+        event = WorkChanged(mode=command.mode, budget=budget, then=command.then, by=command.by)
+        return await session.record(event, sync=True)
+
+    async def decide(self, session: Session, command: DecidePlan) -> DurableEvent:
+        """Decide on the plan that waits, and begin what follows from it.
+
+        Raises:
+            ConfigError: there is none, or what a person made of it cannot be followed.
+        """
+        proposal = session.state.work.proposal
+        if proposal is None:
+            raise ConfigError("there is no plan to decide on", fix="/plan TASK, or lmagent --plan TASK, makes one")
+        if command.decision == "revise" and not command.feedback.strip():
+            raise ConfigError("to have a plan revised, say what should be otherwise", fix="/plan revise WORDS")
+        plan = _checked(command.plan or proposal.plan, session) if command.decision == "approved" else None
+        decided = await session.record(
+            PlanDecided(
+                proposal=proposal.id,
+                decision=command.decision,
+                plan=plan,
+                feedback=command.feedback.strip(),
+                by=command.by,
+            ),
+            sync=True,
+        )
+        await settle(session)
+        return decided
+
+    async def change_tasks(self, session: Session, command: ChangeTasks) -> DurableEvent:
+        """Change tasks for a person; whole or not at all.
+
+        Raises:
+            ConfigError: afterwards something would be missing, or run in a circle.
+        """
+        tasks = dict(session.state.work.tasks)
+        unknown = [id for id in command.removed if id not in tasks]
+        if unknown or not (command.items or command.removed):
+            raise ConfigError(f"there is no task {', '.join(unknown) or 'to change'}", fix="/todo lists them")
+        tasks.update((task.id, task) for task in command.items)
+        for id in command.removed:
+            del tasks[id]
+        parents = {id: (task.parent,) if task.parent else () for id, task in tasks.items()}
+        found = faults({id: task.depends_on for id, task in tasks.items()}) + faults(parents)
+        if found or any(not task.title.strip() or not task.id.strip() for task in command.items):
+            raise ConfigError("; ".join(found[:5]) or "a task needs an id and a title", fix="nothing was changed")
+        event = TasksChanged(items=command.items, removed=command.removed, by=command.by or "user")
+        return await session.record(event, sync=True)
+
+
+async def settle(session: Session) -> None:
+    """Record what follows from the last decision, as far as it is not on record: a crash may have come between."""
+    work = session.state.work
+    decided = work.decided
+    if decided is None:
+        return
+    if decided.decision == "rejected":
+        if work.mode == "plan":
+            await session.record(WorkChanged(mode="normal", by=decided.by), sync=True)
+        return
+    job = f"plan-{decided.proposal}"
+    if job in work.jobs:
+        return
+    text = f"About your plan: {decided.feedback}\nAnswer with the whole plan, revised, as JSON."
+    if decided.decision == "approved":
+        assert work.plan is not None
+        await _take_over(session, work.plan, decided.by)
+        text = f"{BEGIN}\n{decided.feedback}" if decided.feedback else BEGIN
+    await session.send(Submit(message=user(text), job=job, by=decided.by))
+
+
+async def _take_over(session: Session, plan: Plan, by: str) -> None:
+    work = session.state.work
+    steps = steps_of(plan)
+    if any(work.tasks.get(step.id) != step for step in steps):
+        ids = {step.id for step in steps}
+        old = tuple(id for id, task in work.tasks.items() if task.kind == "step" and id not in ids)
+        await session.record(TasksChanged(items=steps, removed=old, by=by or "user"))
+    if work.mode == "plan":
+        await session.record(WorkChanged(mode=work.then, budget=work.budget, by=by), sync=True)
+
+
+def _checked(plan: Plan, session: Session) -> Plan:
+    """The plan of a person, held to what a model's is held to."""
+    taken = {task.id for task in session.state.work.tasks.values() if task.kind != "step"}
+    found = read_plan(plan_json(plan), taken)
+    if isinstance(found, Unusable):
+        raise ConfigError(f"the plan cannot be followed: {found.words}", fix="edit it again; nothing was decided")
+    return found

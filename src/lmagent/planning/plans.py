@@ -1,0 +1,227 @@
+"""Plans: from what a model writes, or a person edits, to a plan that can be followed; and back to words."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterator
+from typing import Any, cast
+
+from msgspec import Struct
+
+from lmagent.core.work import Plan, PlanStep, Task
+from lmagent.planning.order import faults as order_faults
+
+MOST_STEPS = 30
+LONGEST = 2000
+"""Characters of each text of a plan."""
+
+LONGEST_ID = 64
+SHOWN_FAULTS = 8
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "title": {"type": "string"},
+        "goal": {"type": "string"},
+        "risk_areas": {"type": "array", "items": {"type": "string"}},
+        "steps": {
+            "type": "array",
+            "minItems": 1,
+            "maxItems": MOST_STEPS,
+            "items": {
+                "type": "object",
+                "properties": {
+                    "id": {"type": "string"},
+                    "description": {"type": "string"},
+                    "verification": {"type": "string"},
+                    "risk": {"type": "string"},
+                    "dependencies": {"type": "array", "items": {"type": "string"}},
+                },
+                "required": ["id", "description", "verification", "risk", "dependencies"],
+                "additionalProperties": False,
+            },
+        },
+    },
+    "required": ["title", "goal", "risk_areas", "steps"],
+    "additionalProperties": False,
+}
+"""What a plan is, for servers that can make a model write it."""
+
+_FENCE = re.compile(r"```[a-zA-Z]*\s*\n(.*?)```", re.DOTALL)
+
+
+class Unusable(Struct, frozen=True):
+    """A text that should be a plan and is none.
+
+    Attributes:
+        faults: what is wrong with it.
+        json: whether it has a JSON object at all.
+    """
+
+    faults: tuple[str, ...]
+    json: bool = True
+
+    @property
+    def words(self) -> str:
+        """All faults in a sentence."""
+        return "; ".join(self.faults)
+
+
+def read_plan(text: str, taken: Collection[str] = ()) -> Plan | Unusable:
+    """The plan in a text: bare JSON or in a fence, with or without words (`PLAN_APPROVED`) around it.
+
+    Args:
+        text: what the model answered, or what a person has edited.
+        taken: ids of other tasks of the session, which no step may have.
+    """
+    objects = list(_objects(text))
+    plans = [value for value in objects if "steps" in value or isinstance(value.get("plan"), dict)]
+    if not plans:
+        if objects:
+            return Unusable(("the JSON has no steps",))
+        return Unusable((_why_not_json(text),), json="{" in text)
+    value = plans[-1]
+    inner = value.get("plan")
+    if "steps" not in value and isinstance(inner, dict):
+        value = cast("dict[str, Any]", inner)
+    return _plan(value, taken)
+
+
+def _objects(text: str) -> Iterator[dict[str, Any]]:
+    """JSON objects in the text, outermost first found."""
+    fenced: list[str] = _FENCE.findall(text)
+    decoder = json.JSONDecoder()
+    for piece in (*fenced, text) if fenced else (text,):
+        at = piece.find("{")
+        tries = 0
+        while at >= 0 and tries < 50:
+            try:
+                value, end = decoder.raw_decode(piece, at)
+            except (ValueError, RecursionError):
+                end, value = at + 1, None
+                tries += 1
+            if isinstance(value, dict):
+                yield cast("dict[str, Any]", value)
+            at = piece.find("{", end)
+
+
+def _why_not_json(text: str) -> str:
+    at = text.find("{")
+    if at < 0:
+        return "there is no JSON object in it"
+    try:
+        json.loads(text[at:])
+    except json.JSONDecodeError as error:
+        return f"it is not valid JSON: {error.msg} at line {error.lineno} column {error.colno}"
+    except (RecursionError, ValueError):
+        pass
+    return "it is not valid JSON"
+
+
+def _plan(value: dict[str, Any], taken: Collection[str]) -> Plan | Unusable:
+    listed: Any = value.get("steps")
+    if not isinstance(listed, list) or not listed:
+        return Unusable(("it has no steps",))
+    steps = cast("list[Any]", listed)
+    if len(steps) > MOST_STEPS:
+        return Unusable((f"it has {len(steps)} steps, at most {MOST_STEPS} are allowed: take small ones together",))
+    found: list[str] = []
+    made = [_step(step, position, found) for position, step in enumerate(steps, 1)]
+    ids = [step.id for step in made]
+    found += [f"two steps have the id {id}" for id in dict.fromkeys(ids) if ids.count(id) > 1]
+    found += [f"the id {id} belongs to another task of this session" for id in ids if id in taken]
+    found += order_faults({step.id: step.dependencies for step in made})
+    title, goal = _text(value.get("title")), _text(value.get("goal"))
+    if not goal and not title:
+        found.append("it has no goal")
+    found += [
+        f"{name} is longer than {LONGEST:,} characters"
+        for name in ("title", "goal")
+        if len(_text(value.get(name))) > LONGEST
+    ]
+    if found:
+        more = (f"and {len(found) - SHOWN_FAULTS} more faults",) if len(found) > SHOWN_FAULTS else ()
+        return Unusable((*found[:SHOWN_FAULTS], *more))
+    return Plan(title or goal, goal or title, tuple(made), _texts(value.get("risk_areas")))
+
+
+def _step(value: Any, position: int, found: list[str]) -> PlanStep:
+    if not isinstance(value, dict):
+        found.append(f"step {position} is no object")
+        return PlanStep(str(position), "")
+    step = cast("dict[str, Any]", value)
+    id = _text(step.get("id")) or str(position)
+    if len(id) > LONGEST_ID or any(char.isspace() or char == "," for char in id):
+        found.append(f"the id {id[:80]!r} has a blank or a comma, or more than {LONGEST_ID} characters")
+    texts = {name: _text(step.get(name)) for name in ("description", "verification", "risk")}
+    if not texts["description"]:
+        found.append(f"step {id} has no description")
+    found += [
+        f"{name} of step {id} is longer than {LONGEST:,} characters" for name in texts if len(texts[name]) > LONGEST
+    ]
+    return PlanStep(id, dependencies=tuple(dict.fromkeys(_texts(step.get("dependencies")))), **texts)
+
+
+def _text(value: Any) -> str:
+    """A text, or a number that stands for one."""
+    return " ".join(str(value).split()) if isinstance(value, str | int | float) and not isinstance(value, bool) else ""
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    """Texts from a list, or from one text; models write both."""
+    listed = cast("list[Any]", value) if isinstance(value, list) else [value]
+    return tuple(text for text in map(_text, listed) if text)
+
+
+def steps_of(plan: Plan) -> tuple[Task, ...]:
+    """The steps of an approved plan as tasks."""
+    return tuple(
+        Task(
+            step.id,
+            "step",
+            step.description,
+            verification=step.verification,
+            depends_on=step.dependencies,
+            risk=step.risk,
+        )
+        for step in plan.steps
+    )
+
+
+def plan_text(plan: Plan) -> str:
+    """The plan for a person, as Markdown."""
+    lines = [f"**{plan.title}**"]
+    if plan.goal != plan.title:
+        lines.append(f"Goal: {plan.goal}")
+    if plan.risk_areas:
+        lines.append(f"Risks: {'; '.join(plan.risk_areas)}")
+    lines.append("")
+    for step in plan.steps:
+        after = f" (after {', '.join(step.dependencies)})" if step.dependencies else ""
+        lines.append(f"- {step.id}: {step.description}{after}")
+        if step.verification:
+            lines.append(f"    - check: {step.verification}")
+        if step.risk:
+            lines.append(f"    - risk: {step.risk}")
+    return "\n".join(lines)
+
+
+def plan_json(plan: Plan) -> str:
+    """The plan as JSON that a person can edit."""
+    value = {
+        "title": plan.title,
+        "goal": plan.goal,
+        "risk_areas": list(plan.risk_areas),
+        "steps": [
+            {
+                "id": step.id,
+                "description": step.description,
+                "verification": step.verification,
+                "risk": step.risk,
+                "dependencies": list(step.dependencies),
+            }
+            for step in plan.steps
+        ],
+    }
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"

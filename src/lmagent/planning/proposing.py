@@ -1,0 +1,75 @@
+"""Proposing: plan mode's say in a turn. It reads only; its last word is a plan, which then waits for a person."""
+
+from __future__ import annotations
+
+from lmagent.core.events import PlanProposed
+from lmagent.core.tool import Tool
+from lmagent.engine.endings import Ending
+from lmagent.engine.review import Again, End
+from lmagent.engine.session import Session
+from lmagent.engine.state import SessionState
+from lmagent.planning.notes import ROUNDS
+
+TRIES = 2
+"""How often a model is told what is wrong with its plan."""
+
+GRACE = 3
+"""Rounds in which a model may learn that there is nothing more to look at."""
+
+
+def fence(state: SessionState, tool: Tool) -> str:
+    """Why a tool may not be used in plan mode."""
+    if state.work.mode != "plan":
+        return ""
+    if tool.effect != "read":
+        return "this is plan mode, which only reads; what changes anything comes after the plan is approved."
+    if state.step > ROUNDS:
+        return f"you have looked around for {ROUNDS} rounds; answer with the plan as JSON now."
+    return ""
+
+
+def after_calls(session: Session) -> End | None:
+    """End a turn that looks around for ever."""
+    state = session.state
+    if state.work.mode == "plan" and state.step >= ROUNDS + GRACE:
+        reason = f"the model looked around for {state.step} rounds and gave no plan"
+        return End("error", "plan", reason, fix="try again with a smaller task, or another model")
+    return None
+
+
+async def at_end(session: Session, ending: Ending, answer: str) -> End | Again | None:
+    """Take the plan out of the answer."""
+    from lmagent.core.work import Plan
+    from lmagent.planning.plans import SCHEMA, read_plan
+
+    state = session.state
+    proposal = state.work.proposal
+    if proposal is not None and proposal.turn == state.turn:
+        return _waits(session, answer)  # a crash came between the proposal and the end of its turn
+    taken = {task.id for task in state.work.tasks.values() if task.kind != "step"}
+    found = read_plan(answer, taken)
+    if isinstance(found, Plan):
+        session.answer_schemas.clear()
+        await session.record(PlanProposed(plan=found), sync=True)
+        return _waits(session, answer)
+    if not found.json and ending.kind != "done":
+        return None  # it asks, is blocked, or announces
+    session.answer_schemas[state.turn] = SCHEMA
+    text = (
+        f"That is no plan that can be followed: {found.words}. Answer with the JSON object alone: title, goal, "
+        "risk_areas, steps with id, description, verification, risk and dependencies."
+    )
+    reason = f"the model gave no usable plan: {found.words}"
+    otherwise = End("error", "plan", reason, answer, fix="try again with a smaller task, or another model")
+    return Again("plan", text, TRIES, otherwise)
+
+
+def _waits(session: Session, answer: str) -> End:
+    id = session.state.session
+    return End(
+        "question",
+        "plan",
+        "the plan waits for your decision",
+        answer,
+        fix=f"lmagent plan show {id}, then lmagent plan approve, revise or reject {id}; in the conversation: /plan",
+    )

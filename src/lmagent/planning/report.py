@@ -1,0 +1,179 @@
+"""Report: what deep work did, in a file that a person reads in the morning. The log has all of it; this is the sum."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from msgspec import Struct, field
+
+from lmagent.core import events as ev
+from lmagent.core.errors import StoreError
+from lmagent.core.work import Task
+from lmagent.engine import budget, worktext
+from lmagent.engine.state import SessionState
+
+FOLDER = (".lmagent", "reports")
+
+MOST_COMMANDS, MOST_FILES = 200, 500
+LONGEST = 300
+"""Characters of a command and of the line that says what came of it."""
+
+
+class Gathered(Struct):
+    """What the log says about the work.
+
+    Attributes:
+        began: Unix seconds at which it was set.
+        seq: the event that set it.
+        ended: of the last event.
+        commands: what was run, and what came of it.
+        compactions: cuts of the conversation.
+        last: how the last turn ended.
+    """
+
+    began: float = 0.0
+    seq: int = 0
+    ended: float = 0.0
+    commands: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    compactions: int = 0
+    last: ev.TurnFinished | None = None
+
+
+def path_of(workspace: Path, session: str) -> Path:
+    """Where the report of a session is written."""
+    return workspace.joinpath(*FOLDER, f"{session}.md")
+
+
+def write(workspace: Path, state: SessionState, events: Iterable[ev.DurableEvent]) -> Path:
+    """Write the report, whole or not at all; returns its path.
+
+    Args:
+        workspace: the workspace.
+        state: the session.
+        events: its log.
+
+    Raises:
+        StoreError: it could not be written.
+    """
+    path = path_of(workspace, state.session)
+    try:
+        _folder(workspace)
+        draft = path.with_name(f".{path.name}.{os.getpid()}")
+        draft.unlink(missing_ok=True)
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644), "w", encoding="utf-8") as file:
+            file.write(text(state, gather(events)).encode("utf-8", "replace").decode())
+        draft.replace(path)
+    except OSError as trouble:
+        raise StoreError(f"the report {path} could not be written: {trouble.strerror}") from None
+    return path
+
+
+def _folder(workspace: Path) -> None:
+    """Make the folder; a link that a checkout brought could lead anywhere.
+
+    Raises:
+        StoreError: it is no folder of the workspace.
+    """
+    folder = workspace
+    for name in FOLDER:
+        folder /= name
+        if folder.is_symlink():
+            raise StoreError(f"{folder} is a link, so no report was written", fix="remove it")
+        folder.mkdir(exist_ok=True)
+
+
+def gather(events: Iterable[ev.DurableEvent]) -> Gathered:
+    """Read the log of the work: from where it was set."""
+    found, called = Gathered(), dict[str, str]()
+    for event in events:
+        found.ended = event.ts or found.ended
+        match event:
+            case ev.WorkChanged() if event.mode == "plan" or not found.began:
+                found = Gathered(began=event.ts, seq=event.seq, ended=event.ts)
+            case ev.ToolStarted() if event.effect in ("exec", "net"):
+                called[event.call_id] = event.summary or event.tool
+            case ev.ToolFinished() if event.call_id in called:
+                found.commands.append((called.pop(event.call_id), _outcome(event)))
+            case ev.CompactionDone():
+                found.compactions += 1
+            case ev.TurnFinished():
+                found.last = event
+            case _:
+                pass
+    return found
+
+
+def _outcome(event: ev.ToolFinished) -> str:
+    if event.status != "ok":
+        return f"{event.status}: {_line(event.content)}"
+    code = event.data.get("exit_code")
+    return "done" if code is None else f"exit {code}"
+
+
+def text(state: SessionState, found: Gathered) -> str:
+    """The report as Markdown."""
+    work, last = state.work, found.last
+    used, total = budget.used(state), work.budget
+    title = work.plan.title if work.plan is not None else state.title
+    parts = [f"# {_line(title) or state.session}", ""]
+    if last is not None:
+        words = f"{last.outcome}: {last.reason}" if last.reason else last.outcome
+        parts += [f"**{_line(words)}**", ""]
+    parts += [
+        f"- time: {_when(found.began)} to {_when(found.ended)}, {timedelta(seconds=round(found.ended - found.began))}",
+        f"- model calls: {_of(used.steps, total.steps)}, sub-agents included",
+        f"- tokens: {_of(used.tokens, total.tokens)}",
+        f"- conversation shortened: {found.compactions} times",
+        f"- everything, word for word: [the log](../sessions/{state.session}/events.jsonl); "
+        f"`lmagent sessions show {state.session}`",
+        "",
+    ]
+    if work.plan is not None:
+        parts += ["## Goal", "", work.plan.goal, ""]
+    parts += ["## What was said at the end", "", (last.answer if last else "") or "(nothing)", ""]
+    parts += ["## Tasks", "", *_tasks(tuple(work.tasks.values())), ""]
+    parts += ["## Files changed", "", *_files(state, found.seq), ""]
+    parts += ["## Commands", "", *_commands(found), ""]
+    return "\n".join(parts)
+
+
+def _tasks(tasks: Sequence[Task]) -> list[str]:
+    if not tasks:
+        return ["none"]
+    marks = {"completed": "x", "skipped": "-"}
+    rows = [f"- [{marks.get(task.status, ' ')}] {worktext.row(task)[2:]}" for task in tasks]
+    return [f"{worktext.counted(tasks)} over", "", *rows]
+
+
+def _files(state: SessionState, since: int) -> list[str]:
+    """What was changed and not taken back; of a call that changed very many, how many."""
+    changed = Counter[str]()
+    for event in state.changes:
+        if event.seq >= since:
+            many = f"{event.count} paths, by {event.tool}"
+            changed.update([change.path for change in event.changes] or [many])
+    rows = [f"- `{_line(path)}`{f' ({count} times)' if count > 1 else ''}" for path, count in changed.items()]
+    return (rows[:MOST_FILES] + [f"- and {len(rows) - MOST_FILES} more"] * (len(rows) > MOST_FILES)) or ["none"]
+
+
+def _commands(found: Gathered) -> list[str]:
+    rows = [f"- `{_line(command).replace('`', chr(39))}` → {outcome}" for command, outcome in found.commands]
+    left_out = len(rows) - MOST_COMMANDS
+    return ([f"- {left_out} earlier ones"] if left_out > 0 else []) + rows[-MOST_COMMANDS:] or ["none"]
+
+
+def _of(spent: int | None, limit: int | None) -> str:
+    return f"{spent or 0:,}" if limit is None else f"{spent or 0:,} of {limit:,}"
+
+
+def _when(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(seconds):%Y-%m-%d %H:%M:%S}" if seconds else "?"
+
+
+def _line(words: str) -> str:
+    line = " ".join(words.split())
+    return line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"

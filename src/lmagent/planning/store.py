@@ -1,0 +1,80 @@
+"""Store: the one way in which a model's call changes the session's tasks."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+
+import anyio
+from msgspec.structs import replace
+
+from lmagent.core.events import TasksChanged
+from lmagent.core.tool import ToolContext, ToolOutput
+from lmagent.engine import worktext
+from lmagent.engine.session import Session
+from lmagent.engine.work import WorkState
+
+ROWS = 30
+"""Changed tasks that a result shows; the model has named the others itself."""
+
+Build = Callable[[WorkState], TasksChanged]
+"""Works out a change.
+
+Raises:
+    ToolError: it is refused; nothing is changed.
+"""
+
+
+class Store:
+    """The tasks of the sessions that are open here.
+
+    Args:
+        session: gives a session by its id.
+    """
+
+    def __init__(self, session: Callable[[str], Session]) -> None:
+        self._session = session
+        self._locks: defaultdict[str, anyio.Lock] = defaultdict(anyio.Lock)
+
+    def session(self, ctx: ToolContext) -> Session:
+        """The session of a call.
+
+        Raises:
+            ToolError: there is none, as where a person calls a single tool.
+        """
+        return self._session(ctx.session)
+
+    def work(self, ctx: ToolContext) -> WorkState:
+        """What the session of a call has set itself to do."""
+        return self.session(ctx).state.work
+
+    async def change(self, ctx: ToolContext, build: Build) -> ToolOutput:
+        """Record one change, whole or not at all; calls of one reply change one after the other.
+
+        Raises:
+            ToolError: it is refused.
+            StoreError: it could not be written.
+        """
+        session = self.session(ctx)
+        async with self._locks[ctx.session]:
+            work = session.state.work
+            done = work.calls.get(ctx.call)
+            if done is None:  # else a crash came between the change and its result, and the call is repeated
+                done = replace(build(work), by="model", call=ctx.call)
+                if done.items or done.removed or done.state is not None:
+                    await session.record(done)
+        return ToolOutput(told(done))
+
+
+def told(change: TasksChanged) -> str:
+    """A change in words."""
+    lines = [worktext.row(task, worktext.SHORT) for task in change.items[:ROWS]]
+    if len(change.items) > ROWS:
+        lines.append(f"and {len(change.items) - ROWS} more, up to {change.items[-1].id}")
+    if change.removed:
+        lines.append(f"gone: {', '.join(change.removed)}")
+    if change.state is not None:
+        from lmagent.planning.gate import standing
+
+        lines.append(f"Task state kept. {standing(change.state)}")
+    return "\n".join(lines) or "Nothing to change: it is so already."

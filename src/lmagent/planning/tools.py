@@ -1,0 +1,140 @@
+"""The tools: what the model is told of them. What they do stands in the module that each names, imported when used."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, Literal
+
+from msgspec import UNSET, Struct, UnsetType
+
+from lmagent.core.tool import Run, Tool, ToolContext, ToolOutput
+from lmagent.planning.store import Store
+
+TodoStatus = Literal["", "pending", "in_progress", "completed", "blocked"]
+
+
+class NoArgs(Struct, frozen=True):
+    """No arguments."""
+
+
+class TodoAdd(Struct, frozen=True):
+    """Arguments of todo_add."""
+
+    description: str
+    notes: str = ""
+
+
+class TodoComplete(Struct, frozen=True):
+    """Arguments of todo_complete."""
+
+    todo_id: str | int
+
+
+class TodoUpdate(Struct, frozen=True):
+    """Arguments of todo_update."""
+
+    todo_id: str | int
+    status: TodoStatus = ""
+    notes: str = ""
+
+
+class StepDone(Struct, frozen=True):
+    """Arguments of plan_complete_step."""
+
+    step_id: str | int
+    verification_notes: str
+
+
+class StateUpdate(Struct, frozen=True):
+    """Arguments of task_state_update. What is not given stays as it is."""
+
+    objective: str | UnsetType = UNSET
+    completion_gate: str | UnsetType = UNSET
+    total_count: int | UnsetType = UNSET
+    processed_count: int | UnsetType = UNSET
+    remaining_queue: tuple[str, ...] | UnsetType = UNSET
+    rename_map: dict[str, str] | UnsetType = UNSET
+    last_error: str | UnsetType = UNSET
+    recovery_instruction: str | UnsetType = UNSET
+    next_action: str | UnsetType = UNSET
+
+
+TreeAction = Literal["create", "list", "update", "complete", "delete", "connect", "disconnect", "validate"]
+TreeStatus = Literal["", "pending", "in_progress", "completed", "blocked", "failed", "skipped"]
+
+
+class NewTask(Struct, frozen=True):
+    """A task to create."""
+
+    title: str
+    task_id: str = ""
+    depends_on: tuple[str, ...] = ()
+    parent: str = ""
+    notes: str = ""
+
+
+class ManageTasks(Struct, frozen=True):
+    """Arguments of manage_tasks."""
+
+    action: TreeAction
+    task_id: str = ""
+    title: str = ""
+    status: TreeStatus = ""
+    notes: str = ""
+    result: str = ""
+    depends_on: tuple[str, ...] = ()
+    parent: str = ""
+    tasks: tuple[NewTask, ...] = ()
+
+
+Does = Callable[[Store, Any, ToolContext], Awaitable[ToolOutput]]
+
+
+def planning_tools(store: Store, *, todos: bool) -> Iterator[Tool]:
+    """All tools of planning.
+
+    Args:
+        store: what they work on.
+        todos: whether the model keeps a list of its own.
+    """
+    if todos:
+        yield _tool(store, "todo_add", "Note something to do.", TodoAdd, "todos:add")
+        yield _tool(store, "todo_complete", "Tick off a todo.", TodoComplete, "todos:complete")
+        yield _tool(
+            store, "todo_update", "status: pending, in_progress, completed or blocked.", TodoUpdate, "todos:update"
+        )
+        yield _tool(store, "todo_list", "Show the todos.", NoArgs, "todos:show")
+    yield _tool(store, "plan_complete_step", "Tick off a step of the approved plan.", StepDone, "steps:complete")
+    yield _tool(
+        store,
+        "task_state_update",
+        "Keep where a batch over many items stands. completion_gate (processed == total) must hold before you may end.",
+        StateUpdate,
+        "batch:update",
+    )
+    yield _tool(store, "task_state_get", "Show it.", NoArgs, "batch:show")
+    yield _tool(store, "task_reconcile", "Compare it with the files and correct its queue.", NoArgs, "batch:reconcile")
+    yield _tool(
+        store,
+        "manage_tasks",
+        "Tasks with dependencies. action: create (one, or tasks=[{task_id, title, depends_on, parent}]), "
+        "list (in order), update (status), complete (result), delete, connect or disconnect (depends_on), validate.",
+        ManageTasks,
+        "tree:manage",
+    )
+
+
+def _tool(store: Store, name: str, description: str, arguments: type[Struct], place: str) -> Tool:
+    # They change nothing but the session's own record: to the gate that is reading.
+    return Tool(name, description, arguments, "read", _late(store, place), deferred=True, brief=True)
+
+
+def _late(store: Store, place: str) -> Run:
+    module, _, name = place.partition(":")
+
+    async def run(arguments: Any, ctx: ToolContext) -> ToolOutput:
+        does: Does = getattr(importlib.import_module(f"lmagent.planning.{module}"), name)
+        return await does(store, arguments, ctx)
+
+    return run
