@@ -15,25 +15,29 @@ from lmagent.engine import recovery, turn
 from lmagent.engine.session import Session
 
 
-async def run_until_idle(session: Session) -> TurnFinished | None:
+async def run_until_idle(session: Session, *, resumable: bool = False) -> TurnFinished | None:
     """Carry out what was submitted, turn after turn, and return how the last turn ended.
 
     A turn that an earlier process left unfinished is closed as interrupted when new input comes, and is gone on
     with after `Continue`.
+
+    Args:
+        session: the session.
+        resumable: a turn that is cut off because this program ends stays unfinished, for another one to go on with.
     """
     last: TurnFinished | None = None
     while not session.closed:
         if session.wants_resume:
             session.wants_resume = False
             if session.state.turn_open or session.state.owes_reply:
-                last = await _guarded(session, turn.resume) or last
+                last = await _guarded(session, turn.resume, resumable) or last
                 continue
         if session.state.waiting("submit", "queue", "steer"):
             await _close_leftover(session)
-            last = await _guarded(session, turn.begin) or last
+            last = await _guarded(session, turn.begin, resumable) or last
         elif session.wants_compaction is not None:
             await _close_leftover(session)
-            await _guarded(session, turn.compact_only)
+            await _guarded(session, turn.compact_only, resumable)
         else:
             break
     return last
@@ -44,14 +48,16 @@ async def _close_leftover(session: Session) -> None:
         await recovery.close_turn(session, "crash", "the program ended in the middle of this turn")
 
 
-async def _guarded(session: Session, work: Callable[[Session], Awaitable[TurnFinished | None]]) -> TurnFinished | None:
+async def _guarded(
+    session: Session, work: Callable[[Session], Awaitable[TurnFinished | None]], resumable: bool
+) -> TurnFinished | None:
     outcome: TurnFinished | None = None
     with anyio.CancelScope() as scope:
         session.scope = scope
         try:
             outcome = await work(session)
         except anyio.get_cancelled_exc_class():
-            if session.state.turn_open:
+            if session.state.turn_open and (scope.cancel_called or not resumable):
                 with anyio.CancelScope(shield=True):
                     outcome = await recovery.close_turn(session, "interrupt", "interrupted by the user")
             raise

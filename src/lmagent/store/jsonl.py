@@ -151,9 +151,10 @@ class JsonlStore:
         Raises:
             SessionNotFound: it names none or several; the message lists candidates.
         """
-        known = self.sessions()
-        if prefix in known:
+        folder = self.root / prefix
+        if is_session_id(prefix) and (folder / EVENTS).is_file() and not folder.is_symlink():
             return prefix
+        known = self.sessions()
         if prefix.lower() in NEWEST and (newest := self.latest()):
             return newest
         fitting = [session for session in known if prefix and session.startswith(prefix)]
