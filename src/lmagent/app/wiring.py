@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from lmagent.app import commands, planning
+from lmagent.app import commands, planning, proof
 from lmagent.app.clock import SystemClock
 from lmagent.app.confined import Confined
 from lmagent.app.host import Host, OpenRecords
@@ -140,6 +140,7 @@ def features(registry: Registry, say: Say = lambda _: None) -> None:
     registry.note(workspace_note(registry.workspace, say, lambda: registry.profile.instructions))
     commands.register(registry)
     planning.register(registry)
+    proof.register(registry)
     load_plugins(registry)
 
 
@@ -201,6 +202,7 @@ def _agent(settings: Settings) -> Agent:
         keep_thinking=None if settings.thinking_model is None else not settings.thinking_model,
         limits=settings.limits,
         window=settings.window(None),
+        checks=settings.check_commands,
     )
 
 

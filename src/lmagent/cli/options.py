@@ -65,6 +65,9 @@ def model_options(function: Function) -> Function:
             ),
             sandbox_option,
             allow_host_option,
+            click.option(
+                "--require-proof", is_flag=True, help="Changed files: not done before a check ran after it and passed."
+            ),
             click.option("--max-iterations", type=click.IntRange(min=1), help="Model calls before a turn ends."),
             click.option("--no-mcp", is_flag=True, help="Start no MCP servers (there are none in this version)."),
             click.option("--no-sub-agents", is_flag=True, help="Offer no sub-agents."),
@@ -92,6 +95,7 @@ def flags(
     allow_host: tuple[str, ...] = (),
     max_iterations: int | None = None,
     no_sub_agents: bool = False,
+    require_proof: bool = False,
     **_: object,
 ) -> dict[str, Any]:
     """Settings that were given as flags."""
@@ -103,5 +107,6 @@ def flags(
         "sandbox_hosts": allow_host or None,
         "max_iterations": max_iterations,
         "enable_sub_agents": False if no_sub_agents else None,
+        "require_proof": True if require_proof else None,
     }
     return {name: value for name, value in given.items() if value is not None}

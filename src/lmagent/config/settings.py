@@ -89,6 +89,9 @@ class Settings(Struct, frozen=True):
 
     undo_mb: int = 2048
 
+    require_proof: bool = False
+    check_commands: tuple[str, ...] = ()
+
     no_color: bool = False
     plain: bool = False
 

@@ -206,6 +206,8 @@ def _turn(view: View, event: ev.StepStarted | ev.StepFinished | ev.TurnStarted |
             return _with(view, totals=_count(view.totals, event), pace=pace, model=event.model or view.model)
         case ev.TurnFinished():
             ended = _with(view, state="idle", outcome=event.outcome, draft="", thinking="", progress=None)
+            if proof := proof_line(event):
+                ended = _add(ended, NoticeBlock("info" if event.proof == "verified" else "warning", proof))
             if event.outcome == "done" or not event.reason:
                 return ended
             level = "error" if event.outcome == "error" else "warning"
@@ -251,6 +253,11 @@ def _session(view: View, event: ev.Event) -> View:
             return _add(view, NoticeBlock(event.level, f"{event.text}\n{event.fix}".strip()))
         case _:
             return view
+
+
+def proof_line(event: ev.TurnFinished) -> str:
+    """Whether the turn's changes are verified, and by what; empty where it changed nothing."""
+    return f"{event.proof}: {event.proof_reason}" if event.proof else ""
 
 
 def command_end(event: ev.ToolFinished) -> str:

@@ -9,7 +9,7 @@ from typing import TextIO
 
 from lmagent.core import events as ev
 from lmagent.core.messages import NO_WORDS
-from lmagent.core.view import command_end
+from lmagent.core.view import command_end, proof_line
 from lmagent.tools.sanitize import printable, visible
 
 FLUSH_EVERY = 0.04
@@ -84,7 +84,7 @@ class TextPrinter:
                 self._say("yellow" if event.level != "error" else "red", event.text + fix)
             case ev.ApprovalResolved() if not event.approved and event.by == "unattended":
                 self._say("yellow", "denied: nobody is there to approve it (use --permission auto, or an allow rule)")
-            case ev.TurnFinished() if event.outcome != "done" or event.cause:
+            case ev.TurnFinished():
                 self._ending(event)
             case _:
                 pass
@@ -162,6 +162,10 @@ class TextPrinter:
             self._say("red", f"✗ {summary}: {first}")
 
     def _ending(self, event: ev.TurnFinished) -> None:
+        if proof := proof_line(event):
+            self._say("dim" if event.proof == "verified" else "yellow", proof)
+        if event.outcome == "done" and not event.cause:
+            return
         color = "red" if event.outcome == "error" else "yellow"
         words = f"{event.outcome}: {event.reason}" if event.reason else event.outcome
         if event.cause == "permission":

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from lmagent.core import events as ev
 from lmagent.core.messages import Thinking
-from lmagent.core.view import command_end
+from lmagent.core.view import command_end, proof_line
 from lmagent.repl.blocks import BlockStream
 from lmagent.tools.sanitize import one_line, printable, visible
 
@@ -170,6 +170,8 @@ class Renderer:
         self._print_blocks(self._blocks.finish())
         self._streamed = False
         self.running.clear()
+        if proof := proof_line(event):
+            self._say(proof, "quiet" if event.proof == "verified" else "warning")
         if event.outcome == "done" and event.cause != "permission":
             return
         words = f"{event.outcome}: {event.reason}" if event.reason else event.outcome

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from lmagent.core import events as ev
 from lmagent.core.messages import Image, Message, Text, Thinking, ToolCall
+from lmagent.core.view import proof_line
 
 _CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """Terminal escapes (ECMA-48 control sequences, operating system commands) and what is left of control characters."""
@@ -177,6 +178,8 @@ class _Writer:
 
     def _end(self, event: ev.TurnFinished) -> None:
         self.transcript.turns += 1
+        if proof := proof_line(event):
+            self.note(proof)
         if event.outcome != "done":
             reason = f": {event.reason}" if event.reason else ""
             status = "error" if event.outcome == "error" else "ok"

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from lmagent.core.work import Proof
 from lmagent.engine.evidence import line
@@ -89,7 +90,9 @@ def judge(evidence: Evidence, setting: Setting) -> Verdict:
     news = last > evidence.judged or any(result.run.seq > evidence.judged for result in results)
     if not news:
         return Verdict()
-    return _weigh(evidence, changed, unseen, results)
+    verdict = _weigh(evidence, changed, unseen, results)
+    plain = "".join(char if char.isprintable() else "�" for char in verdict.reason)  # a path may hold a line's end
+    return replace(verdict, reason=plain)
 
 
 def _weigh(evidence: Evidence, changed: dict[str, int], unseen: int, results: Sequence[_Result]) -> Verdict:
