@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import aclosing, suppress
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.json import encode
 from msgspec.structs import replace
 
@@ -29,9 +30,10 @@ from lmagent.core.ports import Clock
 from lmagent.core.tool import ToolContext
 from lmagent.engine.gate import Rules
 from lmagent.engine.session import Session, Wiring
+from lmagent.engine.state import SessionState
 from lmagent.engine.toolbox import Toolbox
 from lmagent.engine.undo import kept_contents
-from lmagent.providers.served import Served
+from lmagent.providers.served import Lane, Served
 from lmagent.providers.transport import Transport
 from lmagent.providers.urls import is_near
 from lmagent.store.jsonl import JsonlStore
@@ -49,6 +51,8 @@ class OpenRecords(Struct):
 
     store: JsonlStore
     sessions: dict[str, Session]
+    host: Host | None = None
+    """Whose sessions they are, once it is put together."""
 
     def get_blob(self, session: str, handle: str) -> bytes:
         """The content of an artifact of an open session."""
@@ -80,6 +84,7 @@ class Host(Struct):
         sessions: sessions that this host has open for writing, by id.
         wishes: commands that a resumed session is given first: what the command line says about mode and model.
         attended: whether the surface can put approvals before a person.
+        unattended: ids of sessions that run with nobody to ask, whatever the surface can.
         snapshots: keeps what calls change; None where the settings want none.
         replay: the cassette that plays the model's side; no server is asked anything then.
     """
@@ -97,8 +102,14 @@ class Host(Struct):
     sessions: dict[str, Session]
     wishes: tuple[SetMode | SetModel, ...] = ()
     attended: bool = False
+    unattended: set[str] = field(default_factory=set[str])
     snapshots: KeptChanges | None = None
     replay: ReplayTransport | None = None
+
+    def __post_init__(self) -> None:
+        """Let the tools that need the host find it."""
+        if isinstance(self.registry.records, OpenRecords):
+            self.registry.records.host = self
 
     # --- the server -------------------------------------------------------------------------------------------
 
@@ -186,16 +197,20 @@ class Host(Struct):
     def _beginning(self) -> ModelRequest:
         """The fixed block and the notes, as the first request of a new session has them before the task."""
         tools = self.toolbox.specs(self.registry.profile.block)
-        catalogue = self._tools_note({tool.name for tool in tools})
+        catalogue = self._tools_note({tool.name for tool in tools} | self.registry.hidden(SessionState()))
         notes = [text for text in (*(source() for source in self.registry.notes), catalogue) if text]
         system = self.agent.system or system_text(self.registry.profile)
         return ModelRequest(self.agent.model, system, tools, (user("\n\n".join((*notes, ""))),), max_tokens=1)
 
-    async def new_session(self) -> Session:
-        """A new session."""
+    async def new_session(self, id: str = "") -> Session:
+        """A new session.
+
+        Args:
+            id: its id; empty for one that is made from the time.
+        """
         await self.settle()
-        log = self.store.create(new_session_id(self.clock.now()))
-        return self._keep(await Session.create(log, self._wiring(log.session), self._opening(log.session)))
+        log = self.store.create(id or new_session_id(self.clock.now()))
+        return self._keep(await Session.create(log, self.wiring(log.session), self._opening(log.session)))
 
     def _opening(self, session: str) -> SessionCreated:
         return SessionCreated(
@@ -221,7 +236,7 @@ class Host(Struct):
             return self.sessions[session_id]
         await self.settle()
         log = self.store.open(session_id)
-        session = self._keep(await Session.resume(log, self._wiring(session_id), self._opening(session_id)))
+        session = self._keep(await Session.resume(log, self.wiring(session_id), self._opening(session_id)))
         for wish in self.wishes:
             current = session.state.mode if isinstance(wish, SetMode) else session.state.model
             if current != (wish.mode if isinstance(wish, SetMode) else wish.model):
@@ -241,9 +256,26 @@ class Host(Struct):
         await self.store.fork(source, fork, through_seq)
         return await self.open_session(fork)
 
+    async def release(self, session: str) -> None:
+        """Close a session that is idle, so that other processes may go on with it."""
+        self.unattended.discard(session)
+        if (known := self.sessions.get(session)) is not None:
+            await self.registry.end_session(session)
+            known.close()
+            self.sessions.pop(session, None)
+
     def latest(self) -> str | None:
-        """Id of the session that was written to last."""
-        return self.store.latest()
+        """Id of the session that was written to last; where that is a sub-agent's, of the one that it works for."""
+        latest = self.store.latest()
+        known = set(self.store.sessions()) if latest is not None else set[str]()
+        while latest is not None:
+            first = next(iter(self.store.read(latest)), None)
+            above = first.parent.session if isinstance(first, SessionCreated) and first.parent is not None else ""
+            if above not in known:
+                return latest
+            known.discard(latest)
+            latest = above
+        return None
 
     def _keep(self, session: Session) -> Session:
         self.sessions[session.state.session] = session
@@ -264,15 +296,22 @@ class Host(Struct):
             lines.append(f"replay: {self.replay.remaining} recorded exchanges were not asked for")
         return "\n".join(lines)
 
-    def _wiring(self, session: str) -> Wiring:
+    def free_lane(self, fits: Callable[[int], bool] = lambda _: True) -> int:
+        """The lowest number of a lane that fits and that no open session has; 0 is the main one's."""
+        lanes = [session.wiring.provider for session in self.sessions.values()]
+        used = {lane.conversation.number for lane in lanes if isinstance(lane, Lane)}
+        return next(number for number in count() if number not in used and fits(number))
+
+    def wiring(self, session: str) -> Wiring:
+        """What a session works with."""
         return Wiring(
-            provider=self.served.lane(len(self.sessions), partial(self._in_turn, session)),
+            provider=self.served.lane(self.free_lane(), partial(self._in_turn, session)),
             toolbox=self.toolbox,
             clock=self.clock,
             agent=self.agent,
             workspace=self.workspace,
             rules=self.rules,
-            attended=self.attended,
+            attended=self.attended and session not in self.unattended,
             notes=(*self.registry.notes_of(session), partial(self._catalogue, session)),
             secrets=self.settings.secrets,
             snapshots=self.snapshots,
@@ -280,6 +319,7 @@ class Host(Struct):
             reviews=self.registry.reviews,
             fences=self.registry.fences,
             orders=self.registry.orders,
+            abandon=self.registry.abandon,
             served_window=None if self.settings.context_window else self.served.window,
         )
 
@@ -288,7 +328,8 @@ class Host(Struct):
 
     def _catalogue(self, session: str) -> str:
         """The tools that are called through use_tool, for the tail: it may grow without changing the tool block."""
-        return self._tools_note({spec.name for spec in self.sessions[session].state.tools})
+        state = self.sessions[session].state
+        return self._tools_note({spec.name for spec in state.tools} | self.registry.hidden(state))
 
     def _tools_note(self, advertised: set[str]) -> str:
         text = self.toolbox.catalogue(advertised, terse=self.registry.profile.terse)

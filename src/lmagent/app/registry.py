@@ -19,6 +19,7 @@ from lmagent.core.ports import Clock
 from lmagent.core.tool import Tool
 from lmagent.engine.review import Fence, Review
 from lmagent.engine.session import Order, Session
+from lmagent.engine.state import SessionState
 
 if TYPE_CHECKING:
     from lmagent.app.slash import SlashContext, SlashResult
@@ -77,6 +78,8 @@ class Registry(Struct):
         orders: who carries out the commands that belong to a feature, by their type.
         closers: release what features hold, at the end of the program.
         enders: release what features hold for a session that is over, whose id they are given.
+        abandon: ends the sub-agents of a call that will not be gone on with; returns what the model is told.
+        hides: names of tools that a session's catalogue leaves out.
         settings: what the program was told.
         openers: bring to its end what a crash has left of a feature's doings in a session that is opened again.
     """
@@ -95,6 +98,8 @@ class Registry(Struct):
     orders: dict[type, Order] = field(default_factory=dict[type, Order])
     closers: list[Callable[[], Awaitable[None]]] = field(default_factory=list[Callable[[], Awaitable[None]]])
     enders: list[Callable[[str], Awaitable[None]]] = field(default_factory=list[Callable[[str], Awaitable[None]]])
+    abandon: Callable[[Session, str], Awaitable[str]] | None = None
+    hides: list[Callable[[SessionState], set[str]]] = field(default_factory=list[Callable[[SessionState], set[str]]])
     settings: Settings = field(default_factory=Settings)
     openers: list[Callable[[Session], Awaitable[None]]] = field(
         default_factory=list[Callable[[Session], Awaitable[None]]]
@@ -117,6 +122,10 @@ class Registry(Struct):
     def notes_of(self, session: str) -> tuple[Callable[[], str], ...]:
         """The notes for one session."""
         return (*self.notes, *(partial(source, session) for source in self.session_notes))
+
+    def hidden(self, state: SessionState) -> set[str]:
+        """Names of tools that a session is not told of."""
+        return {name for hides in self.hides for name in hides(state)}
 
     async def end_session(self, session: str) -> None:
         """Release what features hold for a session that is over."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from lmagent.app import commands, planning, proof
+from lmagent.app import children, commands, planning, proof
 from lmagent.app.clock import SystemClock
 from lmagent.app.confined import Confined
 from lmagent.app.host import Host, OpenRecords
@@ -141,6 +141,7 @@ def features(registry: Registry, say: Say = lambda _: None) -> None:
     commands.register(registry)
     planning.register(registry)
     proof.register(registry)
+    children.register(registry)
     load_plugins(registry)
 
 

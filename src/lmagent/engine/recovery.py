@@ -20,6 +20,9 @@ OUTCOME_UNKNOWN = (
 NOT_RUN = "Not run: the turn ended before it could start."
 NO_REPLY = "[no reply: the turn ended here]"
 
+Cause = Literal["interrupt", "crash"]
+"""Why a turn cannot go on."""
+
 
 async def report_interrupted_calls(session: Session) -> None:
     """Give a result to every open call that had started; a call that is safe to repeat is left to be repeated.
@@ -33,7 +36,7 @@ async def report_interrupted_calls(session: Session) -> None:
             await _report(session, call, OUTCOME_UNKNOWN, "interrupted")
 
 
-async def close_turn(session: Session, cause: Literal["interrupt", "crash"], reason: str) -> TurnFinished:
+async def close_turn(session: Session, cause: Cause, reason: str) -> TurnFinished:
     """End a turn that cannot go on: every call gets its result, what was said so far is kept."""
     await close_calls(session)
     await _keep_partial(session)

@@ -1,0 +1,207 @@
+"""Brief: what a sub-agent is told, and the files that keep it: `.lmagent/agents/<id>/brief.json` and `result.json`.
+
+The files are for people and other programs; what happened is in the logs. Nothing here removes them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from lmagent.agents.nursery import Bounds, Place, depth_of
+from lmagent.agents.orders import Order, inside
+from lmagent.core.errors import StoreError
+from lmagent.core.messages import Message, Text, ToolResult
+from lmagent.core.work import Brief, ChildResult
+from lmagent.engine import gate, targets
+from lmagent.engine.session import Session
+from lmagent.store.files import FILE_MODE, OPEN_FLAGS, make_private, write_whole
+
+FOLDER = ".lmagent/agents"
+
+PASSED_ARTIFACTS, PASSED_BYTES, PASSED_DATA = 3, 8192, 2000
+"""What one task passes on to those that depend on it: so many files below so many bytes, and characters of data."""
+
+OBJECTIVE = 1000
+"""Characters of the parent's own task that are told."""
+
+PIECE = 600
+"""Characters of one piece of the parent's findings."""
+
+_WORD = re.compile(r"\w{3,}")
+
+
+def steps_for(bounds: Bounds, depth: int) -> int:
+    """Model calls that a sub-agent may make."""
+    return max(8, bounds.steps - 4 * depth)
+
+
+def brief_of(parent: Session, child: str, order: Order, bounds: Bounds, place: Place, passed: str) -> Brief:
+    """What a sub-agent is told.
+
+    Args:
+        parent: who asks.
+        child: id of its session.
+        order: what is asked for.
+        bounds: how far sub-agents may go.
+        place: where its prompt is; one that begins with the parent's conversation needs no excerpts of it.
+        passed: what the tasks brought that this one depends on.
+    """
+    state, above = parent.state, parent
+    while above.above is not None:
+        above = above.above
+    words = f"{order.objective} {order.hint} {order.deliverable.description}"
+    data = [passed, "" if place.inherits else picked(state.messages, words, max(0, bounds.data - len(passed)))]
+    return Brief(
+        agent_id=child,
+        parent_id=state.session,
+        depth=depth_of(parent) + 1,
+        max_depth=bounds.depth,
+        objective=order.objective,
+        deliverable=order.deliverable,
+        data="\n\n".join(part for part in data if part),
+        constraints=order.constraints,
+        parent_objective=state.user_texts[-1][:OBJECTIVE] if state.user_texts else "",
+        scope_path=f"{FOLDER}/{child}/scope",
+        parent_scope=f"{FOLDER}/{state.session}/scope" if depth_of(parent) else "",
+        session_id=above.state.session,
+        created_at=parent.wiring.clock.now(),
+    )
+
+
+def told(brief: Brief, place: Place, steps: int) -> str:
+    """The brief as its first message."""
+    wanted = brief.deliverable
+    where = ", ".join((*((wanted.path,) if wanted.path else ()), *wanted.paths))
+    form = f" ({wanted.format})" if wanted.format else ""
+    lines = [
+        "[From here on you are a sub-agent. What stands above is your parent's work: background, not your task. "
+        "Do only what this brief says, then report.]"
+        if place.inherits
+        else "[You are a sub-agent. Do only what this brief says, then report.]",
+        f"Objective: {brief.objective}",
+        f"Deliverable: {wanted.type}{f' {where}' if where else ''}{form}: {wanted.description}",
+    ]
+    if wanted.schema is not None:
+        lines.append(f"Schema of it: {msgspec.json.encode(wanted.schema).decode()}")
+    lines += [f"Constraint: {constraint}" for constraint in brief.constraints]
+    if brief.parent_objective and not place.inherits:
+        lines.append(f"The whole that it is a part of: {brief.parent_objective}")
+    if brief.data:
+        lines.append(f"Data:\n{brief.data}")
+    lines.append(
+        f"You have at most {steps} steps, and nobody can answer questions. At the end call use_tool with "
+        '{"name": "report_result", "arguments": {"status": "ok", "summary": "...", "artifacts": ["path"], '
+        '"data": null, "error": ""}}; status is ok, partial, blocked or error.'
+    )
+    return "\n".join(lines)
+
+
+def passed_on(parent: Session, results: Mapping[str, ChildResult]) -> str:
+    """What the tasks brought that another one depends on; files only as far as the parent may read them unasked."""
+    return "\n\n".join("\n".join(_passed(parent, name, result)) for name, result in results.items())
+
+
+def _passed(parent: Session, name: str, result: ChildResult) -> Iterator[str]:
+    error = f" ({result.error})" if result.error else ""
+    yield f"Result of {name}: {result.status}{error}: {result.summary}"
+    if result.data is not None:
+        yield f"Its data: {msgspec.json.encode(result.data).decode()[:PASSED_DATA]}"
+    for path in result.artifacts[:PASSED_ARTIFACTS]:
+        content = _readable(parent, path)
+        yield f"Its file {path}:\n{content}" if content else f"Its file: {path}"
+
+
+def _readable(parent: Session, path: str) -> str:
+    """The text of a small file that the parent may read unasked; empty for any other."""
+    wiring, state = parent.wiring, parent.state
+    if inside(wiring.workspace, path) is None:
+        return ""
+    request = gate.Request("read", "read", targets.located(str(wiring.workspace), (path,)))
+    if gate.judge(request, state.mode, wiring.rules, state.grants).decision != "allow":
+        return ""
+    try:
+        with (wiring.workspace / path).open("rb") as file:
+            content = file.read(PASSED_BYTES)
+    except OSError:
+        return ""
+    return "" if len(content) == PASSED_BYTES or b"\0" in content else content.decode("utf-8", "replace")
+
+
+# --- data from the parent's conversation --------------------------------------------------------------------------
+
+
+def picked(messages: Sequence[Message], words: str, limit: int) -> str:
+    """The pieces of a conversation that have most of the words, in their order, within a limit of characters."""
+    wanted = {word.lower() for word in _WORD.findall(words)}
+    scored: list[tuple[float, int, str]] = []
+    for number, piece in enumerate(_pieces(messages)):
+        found = wanted & {word.lower() for word in _WORD.findall(piece)}
+        if found:
+            scored.append((len(found) + number / 1e6, number, piece))  # of equals the newer one
+    chosen: list[tuple[int, str]] = []
+    for _, number, piece in sorted(scored, reverse=True):
+        if len(piece) + 1 <= limit:
+            limit -= len(piece) + 1
+            chosen.append((number, piece))
+    return "\n".join(piece for _, piece in sorted(chosen))
+
+
+def _pieces(messages: Sequence[Message]) -> Iterator[str]:
+    """What a person said and tools found, in pieces of whole lines."""
+    for message in messages:
+        if message.role == "assistant":
+            continue
+        for part in message.parts:
+            text = part.text if isinstance(part, Text) else part.content if isinstance(part, ToolResult) else ""
+            piece = ""
+            for line in text.splitlines():
+                if len(piece) + len(line) > PIECE and piece:
+                    yield piece
+                    piece = ""
+                piece = f"{piece}\n{line[:PIECE]}" if piece else line[:PIECE]
+            if piece.strip():
+                yield piece
+
+
+# --- the files ----------------------------------------------------------------------------------------------------
+
+
+def write_brief(workspace: Path, brief: Brief) -> None:
+    """Keep the brief, and make the scratch folder.
+
+    Raises:
+        StoreError: it cannot be written.
+    """
+    _write(workspace, brief.agent_id, "brief.json", msgspec.json.encode(brief))
+
+
+def write_result(workspace: Path, result: ChildResult) -> None:
+    """Keep the result.
+
+    Raises:
+        StoreError: it cannot be written.
+    """
+    _write(workspace, result.agent_id, "result.json", msgspec.json.encode(result))
+
+
+def _write(workspace: Path, child: str, name: str, content: bytes) -> None:
+    folder = workspace / FOLDER / child
+    try:
+        for place in (workspace / ".lmagent", workspace / FOLDER, folder, folder / "scope"):
+            if place.is_symlink():
+                raise StoreError(f"{place} is a link", fix="remove it: a checkout must not lead what is kept elsewhere")
+        make_private(folder / "scope")
+        fresh = folder / f".{name}.{os.getpid()}"
+        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | OPEN_FLAGS, FILE_MODE)
+        try:
+            write_whole(fd, msgspec.json.format(content, indent=1) + b"\n")
+        finally:
+            os.close(fd)
+        os.replace(fresh, folder / name)
+    except OSError as error:
+        raise StoreError(f"{folder / name} could not be written: {error.strerror}", fix="make room there") from error

@@ -1,0 +1,177 @@
+"""Deliver: whether a sub-agent has brought what was ordered. It is looked for on the disk, by path.
+
+A file counts that exists in the workspace, was changed by this sub-agent (its calls are on record, with what they
+changed) and is what it was said to be. One that was there before and is untouched was not delivered.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from lmagent.agents.orders import inside
+from lmagent.core.events import SessionCreated
+from lmagent.core.work import ChildResult, Deliverable
+from lmagent.engine.session import Session
+from lmagent.engine.undo import changes_of
+
+LARGEST = 20_000_000
+"""Bytes of a file up to which its content is looked at."""
+
+Touched = Callable[[str], bool]
+"""Whether the sub-agent has changed the file at a path."""
+
+
+def touched_by(session: Session) -> Touched:
+    """What a sub-agent, and those that it began, have changed.
+
+    Where changes are not kept (`undo_mb` 0), what its file tools wrote counts, and what is newer than the session.
+    """
+    paths = {change.path for event in session.state.changes for change in changes_of(session, event)}
+    paths |= {path for path, mark in session.state.files.items() if mark.changed}
+    if session.wiring.snapshots is not None:
+        return paths.__contains__
+    begun = next((event.ts for event in session.log.events() if isinstance(event, SessionCreated)), None)
+    begun = begun or next((event.ts for event in session.opening), 0.0)
+
+    def touched(path: str) -> bool:
+        try:
+            return path in paths or (session.wiring.workspace / path).stat().st_mtime >= begun
+        except OSError:
+            return False
+
+    return touched
+
+
+def faults(workspace: Path, wanted: Deliverable, result: ChildResult, touched: Touched) -> list[str]:
+    """What is wrong with what was reported, a sentence each; empty when it is what was ordered."""
+    match wanted.type:
+        case "report":
+            return [] if result.summary.strip() else ["the summary is empty, and it is the report"]
+        case "data":
+            return _data_faults(wanted, result.data)
+        case "file" | "files":
+            named = tuple(dict.fromkeys((*((wanted.path,) if wanted.path else ()), *wanted.paths)))
+            if not named and not result.artifacts:
+                return ["files were ordered, and artifacts names none"]
+            return [fault for path in named or result.artifacts if (fault := _fault(workspace, path, wanted, touched))]
+
+
+def kept(workspace: Path, result: ChildResult, touched: Touched) -> ChildResult:
+    """The result with those of its artifacts that are files which the sub-agent changed."""
+    found = dict[str, None]()
+    for artifact in result.artifacts:
+        path = inside(workspace, artifact)
+        if path is not None and touched(path) and not _missing(workspace, path):
+            found[path] = None
+    return msgspec.structs.replace(result, artifacts=tuple(found))
+
+
+def _fault(workspace: Path, artifact: str, wanted: Deliverable, touched: Touched) -> str:
+    path = inside(workspace, artifact)
+    if path is None:
+        return f"{artifact} is not a path in the workspace"
+    if missing := _missing(workspace, path):
+        return f"{path} {missing}"
+    if not touched(path):
+        return f"{path} was there before and you have not changed it"
+    return _content_fault(workspace / path, path, wanted)
+
+
+def _missing(workspace: Path, path: str) -> str:
+    try:
+        found = os.lstat(workspace / path)
+    except (OSError, ValueError):
+        return "does not exist"
+    if not stat.S_ISREG(found.st_mode):
+        return "is not a regular file"
+    return ""
+
+
+def _content_fault(file: Path, path: str, wanted: Deliverable) -> str:
+    form = wanted.format.lower().strip().lstrip(".")
+    try:
+        if file.stat().st_size > LARGEST:
+            return ""
+        content = file.read_bytes()
+    except OSError as error:
+        return f"{path} cannot be read: {error.strerror}"
+    if not content.strip():
+        return f"{path} is empty"
+    try:
+        value = _read(content, form)
+    except (ValueError, SyntaxError, RecursionError, MemoryError) as fault:
+        return f"{path} is no valid {form}: {fault}"
+    if wanted.schema is not None and form in ("json", ""):
+        return _schema_fault(path, wanted.schema, msgspec.json.decode(content) if form == "" else value)
+    return ""
+
+
+def _read(content: bytes, form: str) -> Any:
+    """What a file holds, by its format; raises where it does not follow it. An unknown format is any content."""
+    match form:
+        case "json":
+            return msgspec.json.decode(content)
+        case "jsonl" | "ndjson":
+            return [msgspec.json.decode(line) for line in content.splitlines() if line.strip()]
+        case "csv" | "tsv":
+            return _rows(content.decode("utf-8-sig"), "\t" if form == "tsv" else ",")
+        case "python" | "py":
+            return _parse_python(content)
+        case "toml":
+            import tomllib
+
+            return tomllib.loads(content.decode())
+        case _:
+            return None
+
+
+def _rows(text: str, delimiter: str) -> list[list[str]]:
+    import csv
+    import io
+
+    try:
+        lines = io.StringIO(text, newline="")
+        rows = [row for row in csv.reader(lines, delimiter=delimiter, strict=True) if any(row)]
+    except csv.Error as fault:
+        raise ValueError(str(fault)) from None
+    if not rows:
+        raise ValueError("it has no rows")
+    if odd := next((number for number, row in enumerate(rows, 1) if len(row) != len(rows[0])), None):
+        raise ValueError(f"row {odd} has {len(rows[odd - 1])} columns, the first {len(rows[0])}")
+    return rows
+
+
+def _parse_python(content: bytes) -> None:
+    import ast
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what the code is warned of is not a reason to refuse it
+        ast.parse(content)
+
+
+def _data_faults(wanted: Deliverable, data: Any) -> list[str]:
+    if data is None:
+        return ["data was ordered, and data is empty"]
+    if isinstance(data, str) and wanted.format:
+        try:
+            value = _read(data.encode("utf-8", "replace"), wanted.format.lower())
+        except (ValueError, SyntaxError, RecursionError, MemoryError) as fault:
+            return [f"data is no valid {wanted.format}: {fault}"]
+        data = data if value is None else value
+    fault = _schema_fault("data", wanted.schema, data) if wanted.schema is not None else ""
+    return [fault] if fault else []
+
+
+def _schema_fault(name: str, schema: dict[str, Any], value: Any) -> str:
+    from jsonschema import Draft202012Validator
+
+    found = Draft202012Validator(schema).iter_errors(value)  # type: ignore[reportUnknownMemberType]
+    first = next(iter(found), None)
+    return f"{name} does not follow the schema: {first.json_path}: {first.message}" if first is not None else ""

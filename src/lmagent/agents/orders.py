@@ -1,0 +1,236 @@
+"""Orders: what a call asks of sub-agents, checked before anything is begun."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+from msgspec import Struct
+
+from lmagent.core.errors import ToolError
+from lmagent.core.work import Deliverable, DeliverableType
+from lmagent.engine import targets
+
+MOST_TASKS = 8
+"""Tasks of one manifest."""
+
+_CLOSED = (".git", ".lmagent")
+
+
+class DelegateArgs(Struct, frozen=True):
+    """Arguments of delegate."""
+
+    objective: str
+    deliverable_type: DeliverableType = "report"
+    deliverable_description: str = ""
+    deliverable_path: str = ""
+    deliverable_format: str = ""
+    constraints: tuple[str, ...] = ()
+    data_hint: str = ""
+
+
+class DecomposeArgs(Struct, frozen=True):
+    """Arguments of decompose."""
+
+    manifest: Any
+
+
+class Order(Struct, frozen=True):
+    """What one sub-agent has to do.
+
+    Attributes:
+        objective: in words.
+        deliverable: what it has to bring.
+        task: its name in the manifest; empty for a call with one.
+        constraints: what must hold.
+        depends_on: names of the tasks whose results it needs.
+        hint: words to look for in the parent's findings.
+    """
+
+    objective: str
+    deliverable: Deliverable
+    task: str = ""
+    constraints: tuple[str, ...] = ()
+    depends_on: tuple[str, ...] = ()
+    hint: str = ""
+
+
+class _Task(Struct):
+    task_id: str
+    objective: str
+    deliverable: Deliverable | dict[str, Any] | str = ""
+    constraints: tuple[str, ...] | str = ()
+    depends_on: tuple[str, ...] | str = ()
+
+
+def refuse(why: str) -> ToolError:
+    """The error for an order that cannot be carried out."""
+    return ToolError(f"{why} Nothing was begun.", data={"code": "invalid_arguments"})
+
+
+def order_of(arguments: DelegateArgs, workspace: Path) -> Order:
+    """What a delegate call asks for.
+
+    Raises:
+        ToolError: it cannot be carried out as it stands.
+    """
+    path, kind = arguments.deliverable_path, arguments.deliverable_type
+    wanted = Deliverable(
+        type="file" if path and kind == "report" else kind,
+        description=arguments.deliverable_description or arguments.objective,
+        path=path,
+        format=arguments.deliverable_format,
+    )
+    if not arguments.objective.strip():
+        raise refuse("The objective is empty.")
+    return Order(
+        objective=arguments.objective.strip(),
+        deliverable=checked(wanted, workspace),
+        constraints=arguments.constraints,
+        hint=arguments.data_hint,
+    )
+
+
+def orders_of(manifest: Any, workspace: Path) -> list[Order]:
+    """The tasks of a manifest, each behind those that it depends on, else in the order given.
+
+    Args:
+        manifest: `{"tasks": [...]}`, the list alone, or either as JSON text.
+        workspace: in which the deliverables are.
+
+    Raises:
+        ToolError: it is none, or its dependencies cannot be followed; the text names the task.
+    """
+    entries = _entries(manifest)
+    if not 1 <= len(entries) <= MOST_TASKS:
+        raise refuse(f"A manifest has 1 to {MOST_TASKS} tasks, this one {len(entries)}: split it up.")
+    orders: dict[str, Order] = {}
+    for number, entry in enumerate(entries, 1):
+        order = _order(entry, number, workspace)
+        if order.task in orders:
+            raise refuse(f"Two tasks have the task_id {order.task!r}.")
+        orders[order.task] = order
+    return _in_order(orders)
+
+
+def _entries(manifest: Any) -> Sequence[Any]:
+    if isinstance(manifest, str):
+        try:
+            manifest = msgspec.json.decode(manifest.encode("utf-8", "surrogatepass"))
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as fault:
+            raise refuse(f"The manifest is not valid JSON: {fault}.") from None
+    if isinstance(manifest, Mapping):
+        manifest = cast("Mapping[str, Any]", manifest).get("tasks")
+    if not isinstance(manifest, list):
+        raise refuse('The manifest must be {"tasks": [...]} or a list of tasks.')
+    return cast("list[Any]", manifest)
+
+
+def _order(entry: Any, number: int, workspace: Path) -> Order:
+    try:
+        task = msgspec.convert(entry, _Task)
+        wanted = task.deliverable
+        if isinstance(wanted, dict):
+            described = {"type": "file" if wanted.get("path") else "report", "description": task.objective}
+            wanted = msgspec.convert({**described, **wanted}, Deliverable)
+        elif isinstance(wanted, str):
+            wanted = Deliverable("report", wanted or task.objective)
+    except msgspec.ValidationError as fault:
+        raise refuse(f"Task {number} of the manifest is not usable: {fault}.") from None
+    if not task.task_id.strip() or not task.objective.strip():
+        raise refuse(f"Task {number} of the manifest needs a task_id and an objective.")
+    return Order(
+        objective=task.objective.strip(),
+        deliverable=checked(wanted, workspace),
+        task=task.task_id.strip(),
+        constraints=(task.constraints,) if isinstance(task.constraints, str) else task.constraints,
+        depends_on=(task.depends_on,) if isinstance(task.depends_on, str) else task.depends_on,
+    )
+
+
+def _in_order(orders: dict[str, Order]) -> list[Order]:
+    from graphlib import CycleError, TopologicalSorter  # only a manifest pays for it
+
+    for order in orders.values():
+        for name in order.depends_on:
+            if name not in orders:
+                raise refuse(f"Task {order.task!r} depends on {name!r}, which is no task of the manifest.")
+    try:
+        TopologicalSorter({name: order.depends_on for name, order in orders.items()}).prepare()
+    except CycleError as cycle:
+        raise refuse(f"The dependencies go in a circle: {' → '.join(map(str, cycle.args[1]))}.") from None
+    sorted_orders: dict[str, Order] = {}
+    while len(sorted_orders) < len(orders):
+        name = next(
+            name
+            for name, order in orders.items()
+            if name not in sorted_orders and all(needed in sorted_orders for needed in order.depends_on)
+        )
+        sorted_orders[name] = orders[name]
+    return list(sorted_orders.values())
+
+
+def checked(wanted: Deliverable, workspace: Path) -> Deliverable:
+    """The deliverable with its paths relative to the workspace.
+
+    Raises:
+        ToolError: a path leads out of the workspace or into the program's own folders, or the schema is none.
+    """
+    paths = tuple(_path(workspace, path) for path in wanted.paths)
+    path = _path(workspace, wanted.path) if wanted.path else ""
+    if wanted.type == "file" and not path:
+        if len(paths) != 1:
+            raise refuse("A deliverable of type file needs its path (deliverable_path).")
+        path, paths = paths[0], ()
+    if wanted.schema is not None:
+        _check_schema(wanted.schema)
+    return msgspec.structs.replace(wanted, path=path, paths=paths)
+
+
+def _path(workspace: Path, path: str) -> str:
+    found = inside(workspace, path)
+    if found is None:
+        raise refuse(f"The deliverable's path {path!r} is not a path of a file in the workspace.")
+    return found
+
+
+def inside(workspace: Path, path: str) -> str | None:
+    """The path relative to the workspace; None where it is none of a file that tools may write there."""
+    root = str(workspace)
+    named = targets.inside(path, root) if path.startswith("/") else path
+    if named is None or "\0" in path:
+        return None
+    try:
+        relative = os.path.relpath(os.path.normpath(os.path.join(root, named)), root)
+        real = os.path.relpath(os.path.realpath(os.path.join(root, named)), os.path.realpath(root))
+    except (OSError, ValueError):
+        return None
+    for place in (relative, real):
+        first = place.replace(os.sep, "/").partition("/")[0]
+        if first in (".", "..", *_CLOSED):
+            return None
+    return relative.replace(os.sep, "/")
+
+
+def _check_schema(schema: dict[str, Any]) -> None:
+    """Refuse what is no schema, and one that points elsewhere: nothing is fetched for it."""
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import SchemaError
+
+    if _points_out(schema):
+        raise refuse("The schema of the deliverable refers to another document; write it out.")
+    try:
+        Draft202012Validator.check_schema(schema)
+    except SchemaError as fault:
+        raise refuse(f"The schema of the deliverable is no JSON schema: {fault.message}.") from None
+
+
+def _points_out(node: Any) -> bool:
+    if isinstance(node, dict):
+        known = cast("dict[str, Any]", node)
+        target = known.get("$ref", known.get("$dynamicRef", "#"))
+        return not str(target).startswith("#") or any(map(_points_out, known.values()))
+    return isinstance(node, list) and any(map(_points_out, cast("list[Any]", node)))

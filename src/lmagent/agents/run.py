@@ -1,0 +1,256 @@
+"""Run: one sub-agent from its order to its result, whatever happens on the way.
+
+`subagent.started` is on record before anything of the sub-agent exists, and `subagent.finished` behind everything that
+it did. A call that is repeated after a crash finds both: what is finished is not run again, the rest is gone on with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from weakref import WeakKeyDictionary
+
+import anyio
+import msgspec
+
+from lmagent.agents import brief as briefs
+from lmagent.agents import deliver
+from lmagent.agents.nursery import Nursery, Place
+from lmagent.agents.orders import Order
+from lmagent.agents.shares import Shares
+from lmagent.core import events as ev
+from lmagent.core.commands import Continue, Submit
+from lmagent.core.errors import LmagentError, StoreError
+from lmagent.core.ids import new_session_id
+from lmagent.core.live import SubagentEvent
+from lmagent.core.messages import user
+from lmagent.core.model import Usage
+from lmagent.core.work import ChildResult, ChildStatus
+from lmagent.engine import recovery
+from lmagent.engine.budget import steps_made
+from lmagent.engine.lane import run_until_idle
+from lmagent.engine.session import Session
+
+CUT_OFF = "the program ended while it was at work"
+
+_STATUS: dict[ev.Outcome, ChildStatus] = {
+    "done": "partial",
+    "blocked": "blocked",
+    "question": "blocked",
+    "waiting": "blocked",
+    "limit": "partial",
+    "interrupted": "error",
+    "error": "error",
+}
+"""What the end of a turn without a report means."""
+
+
+class Runner:
+    """Runs sub-agents.
+
+    Args:
+        nursery: the sessions.
+    """
+
+    def __init__(self, nursery: Nursery) -> None:
+        self._nursery = nursery
+        self._turns: WeakKeyDictionary[Session, anyio.Semaphore] = WeakKeyDictionary()
+        self.shares = Shares(nursery.events, nursery.clock)
+
+    async def run(
+        self, parent: Session, call: str, order: Order, passed: Callable[[], Mapping[str, ChildResult]]
+    ) -> ChildResult:
+        """The result of a sub-agent: the one on record, else of one that is gone on with or begun.
+
+        Args:
+            parent: who asks.
+            call: id of its call.
+            order: what is asked for.
+            passed: gives the results that the order depends on, once it is its turn.
+
+        Raises:
+            LmagentError: it could not even be begun, or its log cannot be written.
+        """
+        place = await self._nursery.place(parent)
+        async with self._turns.setdefault(parent, anyio.Semaphore(place.side_by_side)):
+            work, key = parent.state.work, (call, order.task)
+            if key in work.results:
+                return work.results[key]
+            started = work.children.get(key)
+            if started is None:
+                if reason := self.shares.over(parent):
+                    return ChildResult(agent_id="", status="error", summary="", error=f"not begun: {reason}")
+                started = await self._begin(parent, call, order, place, passed())
+            child = await self._nursery.open(parent, started)
+            return await self._attend(parent, started, child)
+
+    async def _begin(
+        self, parent: Session, call: str, order: Order, place: Place, passed: Mapping[str, ChildResult]
+    ) -> ev.SubagentStarted:
+        id = new_session_id(self._nursery.clock.now())
+        text = briefs.passed_on(parent, passed)
+        brief = briefs.brief_of(parent, id, order, self._nursery.bounds, place, text)
+        event = ev.SubagentStarted(call_id=call, child=id, task=order.task, brief=brief)
+        stored = await parent.record(event, sync=True)
+        assert isinstance(stored, ev.SubagentStarted)
+        return stored
+
+    async def _attend(self, parent: Session, started: ev.SubagentStarted, child: Session) -> ChildResult:
+        """Let it work, show what it does to whoever watches its parent, and see that it comes to an end."""
+
+        def forward(event: ev.Event) -> None:
+            parent.emit_live(SubagentEvent(call_id=started.call_id, child=started.child, event=event))
+
+        child.above, parent.children[started.child] = parent, child
+        stop = child.listen(forward)
+        for event in child.opening:
+            forward(event)
+        try:
+            try:
+                finished = await self._work(started, child)
+                return await self._finish(parent, started, child, _result(child, finished))
+            except StoreError:
+                raise  # a log cannot be written: nothing more may happen
+            except Exception as bug:  # noqa: BLE001  whatever breaks a sub-agent must not end its parent
+                result = await self._broken(child, "crash", f"it failed: {type(bug).__name__}: {bug}")
+                return await self._finish(parent, started, child, result)
+            except anyio.get_cancelled_exc_class():
+                with anyio.CancelScope(shield=True):
+                    result = await self._broken(child, "interrupt", "it was interrupted with its parent")
+                    await self._finish(parent, started, child, result)
+                raise
+        finally:
+            stop()
+            parent.children.pop(started.child, None)
+            with anyio.CancelScope(shield=True):
+                await self._nursery.close(child)
+            child.above = None
+
+    async def _work(self, started: ev.SubagentStarted, child: Session) -> ev.TurnFinished | None:
+        """Its turn, or what is left of it after a crash."""
+        state = child.state
+        if started.child in state.work.jobs:
+            if not state.turn_open and not state.inputs:
+                return self._last(child)
+            await child.send(Continue(by="parent"))
+        else:
+            briefs.write_brief(self._nursery.workspace, started.brief)
+            place = Place(inherits=bool(state.messages), side_by_side=1)
+            text = briefs.told(started.brief, place, child.agent.limits.steps)
+            await child.send(Submit(message=user(text), by="parent", job=started.child))
+        return await run_until_idle(child) or self._last(child)
+
+    def _last(self, child: Session) -> ev.TurnFinished | None:
+        ends = [event for event in self._nursery.events(child.state.session) if isinstance(event, ev.TurnFinished)]
+        return ends[-1] if ends else None
+
+    async def _broken(self, child: Session, cause: recovery.Cause, reason: str) -> ChildResult:
+        """End what is left of its turn."""
+        for item in child.state.waiting("submit", "queue", "steer"):
+            await child.record(ev.InputWithdrawn(input=item.id))
+        finished = await recovery.close_turn(child, cause, reason) if child.state.turn_open else None
+        return _result(child, finished or ev.TurnFinished(outcome="interrupted", cause=cause, reason=reason))
+
+    async def _finish(
+        self, parent: Session, started: ev.SubagentStarted, child: Session, result: ChildResult
+    ) -> ChildResult:
+        """Put its result, what it changed and what it cost on record."""
+        await _take_over_changes(parent, started.call_id, child)
+        own, below = child.state.usage, child.state.work.child_usage
+        usage = Usage(
+            own.prompt_tokens + below.prompt_tokens,
+            own.completion_tokens + below.completion_tokens,
+            own.cached_tokens + below.cached_tokens,
+            own.estimated or below.estimated,
+        )
+        return await self._record(parent, started, result, usage, steps_made(child.state))
+
+    async def _record(
+        self, parent: Session, started: ev.SubagentStarted, result: ChildResult, usage: Usage, steps: int
+    ) -> ChildResult:
+        result = msgspec.structs.replace(result, iterations=steps, created_at=self._nursery.clock.now())
+        event = ev.SubagentFinished(
+            call_id=started.call_id, child=started.child, task=started.task, result=result, usage=usage, steps=steps
+        )
+        stored = await parent.record(event, sync=True)
+        assert isinstance(stored, ev.SubagentFinished)
+        try:
+            briefs.write_result(self._nursery.workspace, stored.result)
+        except StoreError as trouble:  # the log has it; the file is for others
+            text = f"the result of a sub-agent was not kept as a file: {trouble.message}"
+            await parent.record(ev.Notice(level="warning", code="result_not_kept", text=text, fix=trouble.fix))
+        return stored.result
+
+    async def abandon(self, parent: Session, call: str) -> str:
+        """End the sub-agents of a call that will not be gone on with; returns what the model is told of all of them."""
+        work = parent.state.work
+        for key, started in list(work.children.items()):
+            if key[0] == call and key not in work.results:
+                await self._abandon(parent, started)
+        lines = [outcome(work.results[key], key[1]) for key in work.children if key[0] == call]
+        return "\n\n".join(("Interrupted. What its sub-agents have done till then stands:", *lines))
+
+    async def _abandon(self, parent: Session, started: ev.SubagentStarted) -> None:
+        try:
+            child = await self._nursery.open(parent, started)
+        except LmagentError as trouble:
+            result = ChildResult(agent_id=started.child, status="error", summary="", error=trouble.message)
+            await self._record(parent, started, result, Usage(), 0)
+            return
+        try:
+            await self._finish(parent, started, child, await self._broken(child, "crash", CUT_OFF))
+        finally:
+            await self._nursery.close(child)
+
+
+def _result(child: Session, finished: ev.TurnFinished | None) -> ChildResult:
+    """What it reported; without a report, what the end of its turn means."""
+    state = child.state
+    if state.work.reported is not None:
+        return state.work.reported
+    if finished is None:
+        finished = ev.TurnFinished(outcome="error", reason="it ended without a word")
+    reason = finished.reason or {"done": "it ended without reporting"}.get(finished.outcome, finished.outcome)
+    if finished.outcome == "question":
+        reason = f"it asks, and nobody answers inside: {reason}"
+    if finished.cause == "permission":
+        reason += "; a call was denied because nobody could be asked"
+    status = _STATUS[finished.outcome]
+    if finished.cause in ("narration", "no_report") and finished.answer.strip():
+        status = "partial"
+    touched = deliver.touched_by(child)
+    paths = {change.path for event in state.changes for change in event.changes}
+    paths |= {path for path, mark in state.files.items() if mark.changed}
+    result = ChildResult(
+        agent_id=state.session, status=status, summary=finished.answer, artifacts=tuple(sorted(paths)), error=reason
+    )
+    return deliver.kept(child.wiring.workspace, result, touched)
+
+
+async def _take_over_changes(parent: Session, call: str, child: Session) -> None:
+    """Record what a sub-agent changed with its parent too: the person takes it back there, and sees it there."""
+    known = {
+        (event.call_id, event.tool, event.changes, event.blob)
+        for event in (*parent.state.changes, *parent.state.undone)
+    }
+    for event in child.state.changes:
+        own = msgspec.structs.replace(event, id="", seq=0, ts=0.0, turn=0, call_id=call)
+        if (call, own.tool, own.changes, own.blob) in known:
+            continue  # a crash came in between
+        if own.blob:
+            await parent.log.put_blob(child.log.get_blob(own.blob))
+        await parent.record(own)
+
+
+def outcome(result: ChildResult, task: str = "") -> str:
+    """A result as the model is told of it."""
+    name = f"{task}: " if task else "Sub-agent "
+    lines = [f"{name}{result.status}{f' ({result.iterations} steps)' if result.iterations else ''}"]
+    if result.summary:
+        lines.append(result.summary)
+    if result.artifacts:
+        lines.append(f"Files: {', '.join(result.artifacts)}")
+    if result.data is not None:
+        lines.append(f"Data: {msgspec.json.encode(result.data).decode()}")
+    if result.error:
+        lines.append(f"Error: {result.error}")
+    return "\n".join(lines)

@@ -1,0 +1,127 @@
+"""Childhood: how a sub-agent's session begins, or is gone on with, in the host of its parent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from lmagent import __version__
+from lmagent.agents.brief import steps_for
+from lmagent.agents.nursery import Bounds, Place
+from lmagent.app.host import Host
+from lmagent.core.agent import Agent
+from lmagent.core.errors import SessionBusy, SessionNotFound
+from lmagent.core.events import ContextInherited, SessionCreated, SubagentStarted
+from lmagent.core.messages import Message, ToolResult
+from lmagent.core.tool import Tool
+from lmagent.core.work import Parent
+from lmagent.engine.review import Fence
+from lmagent.engine.session import Session
+from lmagent.engine.state import SessionState
+from lmagent.providers.floor import place
+from lmagent.providers.served import Lane
+
+BEGINS = "A sub-agent does this; its brief follows."
+LATER = "Not run yet."
+"""What stands for the results of calls that have none when a sub-agent begins."""
+
+
+async def open_child(host: Host, parent: Session, started: SubagentStarted, bounds: Bounds, home: Place) -> Session:
+    """The session of a sub-agent, with its place in the server's cache; one with a log is as that says.
+
+    Raises:
+        SessionBusy: it is open already, here or in another process.
+        StoreError: it cannot be read or written.
+    """
+    if started.child in host.sessions:
+        raise SessionBusy(f"the sub-agent {started.child} is open in this program", fix="close it, and go on then")
+    wiring = host.wiring(started.child)
+    wiring.agent = _agent(parent, started.brief.depth, bounds)
+    wiring.fences = (*wiring.fences, _above(parent))
+    opening = _opening(parent, started)
+    try:
+        log, is_new = host.store.open(started.child), False
+    except SessionNotFound:
+        log, is_new = host.store.create(started.child), True
+    try:
+        session = await (Session.create if is_new else Session.resume)(log, wiring, opening)
+        host.sessions[started.child] = session
+        session.window, session.stated_window = parent.window, parent.stated_window
+        if home.inherits and not session.state.messages and started.child not in session.state.work.jobs:
+            await session.record(_inherited(parent, started.call_id))
+        session.wiring.provider = await _lane(host, parent, session)
+        for grant in parent.state.grants:
+            await session.share(grant, "parent")
+    except BaseException:
+        host.sessions.pop(started.child, None)
+        log.close()
+        raise
+    return session
+
+
+def _opening(parent: Session, started: SubagentStarted) -> SessionCreated:
+    """The same system text and tool block as the parent's, byte for byte; no mode that asks less than the parent's."""
+    state = parent.state
+    return SessionCreated(
+        session=started.child,
+        workspace=state.workspace,
+        agent=state.agent,
+        system=state.system,
+        tools=state.tools,
+        model=state.model,
+        mode=state.mode,
+        app_version=__version__,
+        parent=Parent(state.session, started.call_id, started.task, started.brief.depth),
+    )
+
+
+def _agent(parent: Session, depth: int, bounds: Bounds) -> Agent:
+    """The parent's agent with tighter limits; tokens and time are shared with it, and watched by a review."""
+    own = parent.agent.limits
+    limits = replace(
+        own,
+        steps=min(own.steps, steps_for(bounds, depth)),
+        turn_tokens=None,
+        turn_seconds=None,
+        session_tokens=None,
+        errors=min(own.errors, 3),
+        no_progress=min(own.no_progress, max(5, 9 - depth)),
+    )
+    return replace(parent.agent, limits=limits)
+
+
+def _above(parent: Session) -> Fence:
+    """What the parent may not use now, its sub-agent may not either; reporting is for the sub-agent alone."""
+
+    def judge(_: SessionState, tool: Tool) -> str:
+        if tool.name == "report_result":
+            return ""
+        return next((reason for fence in parent.wiring.fences if (reason := fence(parent.state, tool))), "")
+
+    return judge
+
+
+def _inherited(parent: Session, call: str) -> ContextInherited:
+    """The parent's conversation as it sends it, with a result for each call of its last reply."""
+    state = parent.state
+    messages: Sequence[Message] = state.messages
+    results = [result or ToolResult(id, "ok", BEGINS if id == call else LATER) for id, result in state.calls.items()]
+    messages = (*messages, *(Message("tool", (result,)) for result in results))
+    return ContextInherited(messages=tuple(messages), notes=dict(state.notes))
+
+
+async def _lane(host: Host, parent: Session, session: Session) -> Lane:
+    """Its way to the server: in the parent's place where it has the parent's conversation before its own."""
+    own = parent.wiring.provider
+    assert isinstance(own, Lane)
+    events = host.store.read(session.state.session)
+    if any(isinstance(event, ContextInherited) for event in events):
+        return host.served.beside(own)
+    number, kept, aside = own.conversation.number, await host.served.keeps(session.state.model), False
+    lane = host.free_lane()
+    if kept is not None:  # its siblings come after it in the same place, and need not read the fixed part again
+        beside = place(number + 1, kept)
+        lane = host.free_lane(lambda free: free > 0 and place(free, kept) == beside)
+        aside = beside == place(number, kept)  # the parent waits for it, so it must not wait for the parent
+    return host.served.lane(lane, lambda: session.state.turn_open, aside=aside)
