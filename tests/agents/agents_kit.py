@@ -54,7 +54,9 @@ def by_brief(scripts: dict[str, list[Behaviour]]) -> Callable[[Received], Behavi
 
 
 @asynccontextmanager
-async def a_host(workspace: Path, server: ScriptedServer, *, attended: bool = False, **flags: Any) -> AsyncIterator[Host]:
+async def a_host(
+    workspace: Path, server: ScriptedServer, *, attended: bool = False, **flags: Any
+) -> AsyncIterator[Host]:
     options = HostOptions(
         workspace,
         {"llm_url": server.base_url, "permission_mode": "auto", "llm_model": "scripted", **flags},

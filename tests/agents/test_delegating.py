@@ -28,7 +28,9 @@ def test_a_delegated_task_is_done_in_a_session_of_its_own_and_its_result_comes_b
                 (child,) = children_of(host, session)
                 (result,) = results_of(host, session)
                 assert (result.result.status, result.result.artifacts) == ("ok", ("a.txt",))
-                assert "Sub-agent ok (2 steps)\nDone.\nFiles: a.txt" in server.requests[-1].body["messages"][-1]["content"]
+                assert (
+                    "Sub-agent ok (2 steps)\nDone.\nFiles: a.txt" in server.requests[-1].body["messages"][-1]["content"]
+                )
                 first = next(iter(host.store.read(child)))
                 assert isinstance(first, ev.SessionCreated)
                 assert first.parent is not None and first.parent.session == session.state.session

@@ -61,7 +61,7 @@ class Order(Struct, frozen=True):
 class _Task(Struct):
     task_id: str
     objective: str
-    deliverable: Deliverable | dict[str, Any] | str = ""
+    deliverable: dict[str, Any] | str = ""
     constraints: tuple[str, ...] | str = ()
     depends_on: tuple[str, ...] | str = ()
 
@@ -136,7 +136,7 @@ def _order(entry: Any, number: int, workspace: Path) -> Order:
         if isinstance(wanted, dict):
             described = {"type": "file" if wanted.get("path") else "report", "description": task.objective}
             wanted = msgspec.convert({**described, **wanted}, Deliverable)
-        elif isinstance(wanted, str):
+        else:
             wanted = Deliverable("report", wanted or task.objective)
     except msgspec.ValidationError as fault:
         raise refuse(f"Task {number} of the manifest is not usable: {fault}.") from None

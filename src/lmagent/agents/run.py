@@ -168,16 +168,16 @@ class Runner:
         self, parent: Session, started: ev.SubagentStarted, result: ChildResult, usage: Usage, steps: int
     ) -> ChildResult:
         result = msgspec.structs.replace(result, iterations=steps, created_at=self._nursery.clock.now())
+        try:
+            briefs.write_result(self._nursery.workspace, result)
+        except StoreError as trouble:  # the log has it; the file is for others
+            text = f"the result of a sub-agent was not kept as a file: {trouble.message}"
+            await parent.record(ev.Notice(level="warning", code="result_not_kept", text=text, fix=trouble.fix))
         event = ev.SubagentFinished(
             call_id=started.call_id, child=started.child, task=started.task, result=result, usage=usage, steps=steps
         )
         stored = await parent.record(event, sync=True)
         assert isinstance(stored, ev.SubagentFinished)
-        try:
-            briefs.write_result(self._nursery.workspace, stored.result)
-        except StoreError as trouble:  # the log has it; the file is for others
-            text = f"the result of a sub-agent was not kept as a file: {trouble.message}"
-            await parent.record(ev.Notice(level="warning", code="result_not_kept", text=text, fix=trouble.fix))
         return stored.result
 
     async def abandon(self, parent: Session, call: str) -> str:

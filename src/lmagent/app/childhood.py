@@ -39,6 +39,7 @@ async def open_child(host: Host, parent: Session, started: SubagentStarted, boun
     wiring = host.wiring(started.child)
     wiring.agent = _agent(parent, started.brief.depth, bounds)
     wiring.fences = (*wiring.fences, _above(parent))
+    wiring.attended = parent.wiring.attended
     opening = _opening(parent, started)
     try:
         log, is_new = host.store.open(started.child), False
