@@ -21,7 +21,7 @@ from lmagent.core.events import ToolOutput as OutputEvent
 from lmagent.core.messages import ToolCall, ToolStatus
 from lmagent.core.tool import ToolContext, ToolOutput
 from lmagent.engine import constrain, gate, intake, targets
-from lmagent.engine.loopguard import Alarm, LoopGuard
+from lmagent.engine.loopguard import Alarm, LoopGuard, marks_of
 from lmagent.engine.session import Session
 from lmagent.engine.state import BYTES_PER_TOKEN
 from lmagent.engine.toolbox import Invocation
@@ -212,7 +212,8 @@ async def _record(
     output = result.output
     content, artifact = await _take_in(session, output, cap)
     if output.data.get("code") not in ("loop", "denied"):
-        alarm = guard.after(call, result.status, output.content)
+        marks = marks_of(session.state.changes, call.id, output.data)
+        alarm = guard.after(call, result.status, output.content, output.data, marks)
         if alarm is not None and alarm.action == "hint":
             content = f"{content}\n{alarm.text}"
         elif alarm is not None:

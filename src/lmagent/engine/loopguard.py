@@ -1,19 +1,45 @@
 """Loop guard: notices a model that goes round in circles.
 
-It looks at (tool, arguments, result), never at the tool's name alone: eleven reads of eleven files are work.
-Arguments are compared after folding case, blanks and digits' padding away, so near-duplicates count; a call whose
-result is new is progress.
+It looks at (tool, arguments, result), never at the tool's name alone: eleven reads of eleven files are work. What is
+new is progress, be it a result or a file's content, and nothing that makes progress is stopped. What is not new is
+counted in four ways: the same call with the same result; a cycle of several steps; one failure over and over, whatever
+call it comes from; one result over and over by other words. Each is hinted at first and stopped within six steps.
+
+Two calls are the same when they differ in blanks, quotes, the spelling of a path or bare numbers only. Two results are
+the same when they differ in how long something took.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 from msgspec import Struct, field
 
 from lmagent.core.agent import Limits
+from lmagent.core.events import FilesChanged
 from lmagent.core.messages import ToolCall
+
+LONGEST_CYCLE = 8
+"""Steps of the longest cycle that is looked for."""
+
+LONG = 40
+"""Characters from which a result tells one thing from another; `(no output)` does not."""
+
+_TOOK = re.compile(r"\b\d+\.\d+ ?(?:s|ms|sec|secs|seconds)\b|\bin \d+ ?(?:s|ms|seconds)\b")
+_NUMBER = re.compile(r"(?<![\w./\-])-?\d+(?:p\b|(?![\w./]))|(?<=\s-[a-z])\d+\b")
+_PLACE = re.compile(r"(?<![\w.])(?:/workspace/|(?:\./)+)(?=[\w.])")
+_UP = re.compile(r"[\w.\-]+/\.\./")
+_TARGET = re.compile(r"[\w.\-]*/[\w./\-]+|[\w\-]+\.[A-Za-z]\w{0,7}\b")
+_DIGITS = re.compile(r"\d+")
+_EXIT = re.compile(r"\[(?:exit code \d+|Found \d+.*)\]\s*\Z")
+_TROUBLES = {
+    "missing": re.compile(r"no such file|not found|does not exist|cannot find|FileNotFound|ENOENT|cannot open", re.I),
+    "permission": re.compile(r"permission denied|EACCES|PermissionError|not permitted|read-only", re.I),
+    "connection": re.compile(r"connection refused|unreachable|could not resolve|timed out|ECONNREFUSED", re.I),
+}
 
 
 class Alarm(Struct, frozen=True):
@@ -25,12 +51,49 @@ class Alarm(Struct, frozen=True):
 
 
 class LoopGuard(Struct):
-    """The memory of one turn."""
+    """The memory of one turn.
+
+    Attributes:
+        limits: when to hint, block and stop.
+        seen: how often a call has had a result.
+        attempts: how often a call was made since anything new came of it, or of another one.
+        results: all results so far.
+        world: all states that files were seen in.
+        last: the result that a call had last.
+        steps: what the steps were, oldest first.
+        now: calls of this step and their results.
+        cycling: steps since a cycle was recognised; 0 for none.
+        failures: how often a failure has come since a file changed, and the same by what it is about.
+        targets: paths that calls named so far.
+        echoes: how often one result has come in a row, by other words.
+        echo: that result.
+        echoers: the calls that it came from.
+        news: how many results or files were new.
+        heard: how many that were when a call was made last.
+        hint: what the next result is to tell the model.
+        errors: failed calls in a row.
+        empties: empty replies in a row.
+        stale_steps: steps in a row that brought nothing new.
+        fresh: this step brought something new.
+    """
 
     limits: Limits
     seen: Counter[str] = field(default_factory=Counter[str])
     attempts: Counter[str] = field(default_factory=Counter[str])
     results: set[str] = field(default_factory=set[str])
+    world: set[str] = field(default_factory=set[str])
+    last: dict[str, str] = field(default_factory=dict[str, str])
+    steps: list[tuple[str, ...]] = field(default_factory=list[tuple[str, ...]])
+    now: list[str] = field(default_factory=list[str])
+    cycling: int = 0
+    failures: Counter[str] = field(default_factory=Counter[str])
+    targets: set[str] = field(default_factory=set[str])
+    echoes: int = 0
+    echo: str = ""
+    echoers: set[str] = field(default_factory=set[str])
+    news: int = 0
+    heard: dict[str, int] = field(default_factory=dict[str, int])
+    hint: str = ""
     errors: int = 0
     empties: int = 0
     stale_steps: int = 0
@@ -42,45 +105,63 @@ class LoopGuard(Struct):
         repeats = self.attempts[key]
         if repeats >= self.limits.repeats * 3:
             return Alarm("stop", "loop", f"{call.name} was asked for {repeats} times with the same result")
-        if repeats >= self.limits.repeats * 2:
-            self.attempts[key] += 1
-            return Alarm(
-                "block",
-                "loop",
-                f"Withheld: {call.name} with these arguments has given the same result {repeats} times. "
-                "It will not change. Do something else, or give your final answer.",
-            )
-        return None
-
-    def after(self, call: ToolCall, status: str, content: str) -> Alarm | None:
-        """Tell what came of a call."""
-        key, digest = _call_key(call), _digest(content)
-        pair = f"{key}:{digest}"
-        if self.seen[pair] == 0 and self.seen.total():
-            # Another result for the same call means that the world has changed: start counting anew.
-            self.attempts[key] = 0
-        self.seen[pair] += 1
+        circle = self.cycling >= self.limits.repeats and key in self.last
+        if repeats < self.limits.repeats * 2 and not circle:
+            return None
         self.attempts[key] += 1
+        self.now.append(f"{key}:{self.last.get(key, '')}")
+        if circle:
+            text = "you go round in a circle of the same calls with the same results"
+        else:
+            text = f"{call.name} with these arguments has given the same result {repeats} times"
+        return Alarm(
+            "block",
+            "loop",
+            f"Withheld: {text}. It will not change. Do something else, or give your final answer.",
+        )
+
+    def after(
+        self,
+        call: ToolCall,
+        status: str,
+        content: str,
+        data: Mapping[str, Any] | None = None,
+        marks: Sequence[str] = (),
+    ) -> Alarm | None:
+        """Tell what came of a call.
+
+        Args:
+            call: the call.
+            status: how it ended.
+            content: its result.
+            data: facts of the result.
+            marks: states of files that it led to, as `marks_of` gives them.
+        """
+        key, digest = _call_key(call), _digest(_TOOK.sub("#", content))
+        moved = self._moved(marks)
+        failed = status != "ok" or bool((data or {}).get("exit_code")) or (data or {}).get("status") == "error"
+        new = digest not in self.results and status == "ok"
+        self._count(key, digest, new=new, moved=moved)
         self.errors = 0 if status == "ok" else self.errors + 1
-        if digest not in self.results and status == "ok":
-            self.fresh = True
-            self.results.add(digest)
         if self.errors >= self.limits.errors:
             return Alarm("stop", "errors", f"{self.errors} calls in a row have failed")
+        alarm = self._failure(call, content) if failed and not moved else None
+        echo = self._echo(call, digest, len(content)) if not failed else None
+        repeated = None
         if self.attempts[key] == self.limits.repeats:
-            return Alarm(
-                "hint",
-                "loop",
-                f"[You have made this same call {self.attempts[key]} times with the same result. "
-                "Use what you have, or try another way.]",
-            )
-        return None
+            repeated = _hint(f"You have made this same call {self.attempts[key]} times with the same result.")
+        hint, self.hint = (_hint(self.hint) if self.hint else None), ""
+        found = [one for one in (hint, repeated, alarm, echo) if one is not None]
+        return next((one for one in found if one.action == "stop"), found[0] if found else None)
 
     def step_done(self) -> Alarm | None:
         """Tell that a step with calls is over."""
         self.empties = 0
         self.stale_steps = 0 if self.fresh else self.stale_steps + 1
+        circle = self._circle()
         self.fresh = False
+        if circle is not None:
+            return circle
         if self.stale_steps >= self.limits.no_progress:
             return Alarm("stop", "no_progress", f"{self.stale_steps} steps in a row brought nothing new")
         return None
@@ -92,9 +173,142 @@ class LoopGuard(Struct):
             return Alarm("stop", "empty", f"the model gave {self.empties} empty replies in a row")
         return None
 
+    # --- what counts ------------------------------------------------------------------------------------------
+
+    def _moved(self, marks: Sequence[str]) -> bool:
+        """Whether a file is now as it never was in this turn: what was in vain before may work now."""
+        before = [mark.removeprefix("<") for mark in marks if mark.startswith("<")]
+        after = [mark for mark in marks if not mark.startswith("<")]
+        self.world.update(before)
+        moved = not self.world.issuperset(after)
+        self.world.update(after)
+        if moved:
+            self.attempts.clear()
+            self.failures.clear()
+        return moved
+
+    def _count(self, key: str, digest: str, *, new: bool, moved: bool) -> None:
+        pair = f"{key}:{digest}"
+        if self.seen[pair] == 0:
+            self.attempts[key] = 0  # another result for the same call: the world has changed
+        self.seen[pair] += 1
+        if new or moved:
+            self.fresh = True
+            self.news += 1
+            self.results.add(digest)
+        # A call in between that brought something new makes this one no repetition: so it is to wait and look.
+        if self.heard.get(key, self.news) == self.news or not self.attempts[key]:
+            self.attempts[key] += 1
+        self.heard[key] = self.news
+        self.last[key] = digest
+        self.now.append(pair)
+
+    def _failure(self, call: ToolCall, content: str) -> Alarm | None:
+        """The same failure, by its words or by what it is about, whatever call it comes from."""
+        body = _EXIT.sub("", content).strip()
+        if not body:
+            return None
+        signs = [_digest(_DIGITS.sub("#", body))]
+        about = {target.rpartition("/")[2] for target in _TARGET.findall(_spelled(call.arguments)) if target in content}
+        signs += [f"{kind} {name}" for kind, form in _TROUBLES.items() if form.search(body) for name in sorted(about)]
+        for sign in signs:
+            self.failures[sign] += 1
+        times = max(self.failures[sign] for sign in signs)
+        if times >= self.limits.repeats * 3:
+            return Alarm("stop", "loop", f"the same failure came {times} times: {body.splitlines()[-1][:200]}")
+        if times == self.limits.repeats:
+            return _hint(f"This same failure has come {times} times.")
+        return None
+
+    def _echo(self, call: ToolCall, digest: str, size: int) -> Alarm | None:
+        """The same long result in a row by other words; of another file it is no echo."""
+        targets = set(_TARGET.findall(_spelled(call.arguments)))
+        novel = bool(targets - self.targets)
+        self.fresh = self.fresh or novel  # that one more file is the same is news too
+        self.targets |= targets
+        if size < LONG or digest != self.echo or (novel and self.echoes > 0):
+            self.echo, self.echoes, self.echoers = digest, 1, {_call_key(call)}
+            return None
+        self.echoes += 1
+        self.echoers.add(_call_key(call))
+        if self.echoes >= self.limits.repeats * 3 and len(self.echoers) > 1:
+            return Alarm("stop", "loop", f"the same result came {self.echoes} times in a row, by other words")
+        if self.echoes == self.limits.repeats:
+            return _hint(f"This same result has come {self.echoes} times in a row.")
+        return None
+
+    def _circle(self) -> Alarm | None:
+        """A cycle of several steps, each with the results that it had before."""
+        step, self.now = tuple(self.now), []
+        if self.fresh:
+            step = (f"new {self.news}",)
+        self.steps = [*self.steps[-LONGEST_CYCLE * self.limits.repeats :], step]
+        if not any(self._repeats(size) for size in range(2, LONGEST_CYCLE + 1)):
+            self.cycling = 0
+            return None
+        self.cycling += 1
+        if self.cycling == 1:
+            self.hint = "You go round in a circle: the same calls with the same results, again and again."
+        if self.cycling > self.limits.repeats * 2:
+            return Alarm("stop", "loop", "the same calls came round and round with the same results")
+        return None
+
+    def _repeats(self, size: int) -> bool:
+        """Whether the last steps are a cycle of this size that has come round often enough.
+
+        Its first round brought something new, and so it is not in it.
+        """
+        length = size * (self.limits.repeats - 1)
+        tail = self.steps[-length:]
+        if (
+            len(tail) < length
+            or len(set(tail[:size])) == 1
+            or any(step and step[0].startswith("new ") for step in tail)
+        ):
+            return False
+        return all(tail[at] == tail[at - size] for at in range(size, length))
+
+
+def marks_of(changes: Sequence[FilesChanged], call: str, data: Mapping[str, Any]) -> tuple[str, ...]:
+    """The states of files that a call found (with `<` before them) and left.
+
+    Args:
+        changes: the session's changes so far.
+        call: id of the call.
+        data: facts of its result, for where changes are not recorded.
+    """
+    from lmagent.engine.evidence.places import is_leaving  # its patterns are compiled with the first change
+
+    marks = list[str]()
+    for event in changes[-2:]:
+        if event.call_id != call:
+            continue
+        if event.blob:
+            marks.append(event.blob)
+        for change in event.changes:
+            if not is_leaving(change.path) or change.path.startswith(".git/"):  # a commit is progress
+                before, after = (
+                    one.sha256 or one.target or one.kind if one else "" for one in (change.before, change.after)
+                )
+                marks += [f"<{change.path}:{before}", f"{change.path}:{after}"]
+    if not marks and data.get("changed") and isinstance(data.get("sha256"), str):
+        marks.append(f"{data.get('path')}:{data['sha256']}")
+    return tuple(marks)
+
+
+def _hint(text: str) -> Alarm:
+    return Alarm("hint", "loop", f"[{text} Use what you have, or try another way.]")
+
 
 def _call_key(call: ToolCall) -> str:
-    return f"{call.name}:{''.join(call.arguments.lower().split())}"
+    text = _NUMBER.sub("#", _spelled(call.arguments).replace(":", ": ").replace(",", ", "))
+    return f"{call.name}:{''.join(text.lower().split())}"
+
+
+def _spelled(arguments: str) -> str:
+    r"""The arguments with every path spelled in one way, and without quotes."""
+    text = re.sub(r"\\[nt]", " ", arguments).replace("\\", "").replace('"', " ").replace("'", " ")
+    return _UP.sub("", _PLACE.sub("", text))
 
 
 def _digest(content: str) -> str:

@@ -180,9 +180,10 @@ async def _unfinished(session: Session, progress: Progress) -> End | None:
 
 async def _act(session: Session, reply: Reply, progress: Progress) -> End | None:
     progress.acted = True
-    progress.nudges = 0
     progress.pieces.clear()
     alarm = await act(session, reply.message.tool_calls, reply.truncated_calls, progress.guard)
+    if not progress.guard.stale_steps:
+        progress.nudges = 0  # who was nudged and repeats an old call has not begun to work
     await _notes(session)
     if alarm:
         return _alarm_end(alarm)
