@@ -21,7 +21,7 @@ from lmagent.app.undoing import KeptChanges
 from lmagent.config.settings import Settings
 from lmagent.core.agent import Agent
 from lmagent.core.commands import SetMode, SetModel
-from lmagent.core.errors import ProviderError
+from lmagent.core.errors import ProviderError, SessionBusy
 from lmagent.core.events import DurableEvent, PermissionMode, SessionCreated
 from lmagent.core.ids import new_session_id
 from lmagent.core.messages import ToolCall, user
@@ -233,6 +233,8 @@ class Host(Struct):
         """
         session_id = self.store.resolve(name)
         if session_id in self.sessions:
+            if session_id in self.unattended:
+                raise SessionBusy(f"a job runs in session {session_id}", fix="it is free when its turn has ended")
             return self.sessions[session_id]
         await self.settle()
         log = self.store.open(session_id)
@@ -261,6 +263,8 @@ class Host(Struct):
         self.unattended.discard(session)
         if (known := self.sessions.get(session)) is not None:
             await self.registry.end_session(session)
+            if isinstance(lane := known.wiring.provider, Lane):
+                lane.conversation.in_turn = lambda: False  # opened again, the session has another one
             known.close()
             self.sessions.pop(session, None)
 

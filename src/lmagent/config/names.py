@@ -61,7 +61,6 @@ SEED_NAMES: dict[str, SeedName] = {
     "REQUIRE_WORKSPACE": SeedName(note="not needed: file tools never leave the workspace"),
     "SHELL_WORKSPACE_ONLY": SeedName(note="not needed: commands see nothing but the workspace"),
     "BLOCKED_COMMANDS": SeedName(note="not used: use `permission_deny` rules such as `shell(curl *)`"),
-    "SCHEDULER_POLL_INTERVAL": SeedName(note=_LATER + "there is no scheduler yet"),
     "MAX_TOOL_OUTPUT": SeedName(note=_CAP),
     "MAX_FILE_READ": SeedName(note=_CAP),
     "MAX_GREP_RESULTS": SeedName(note=_CAP),

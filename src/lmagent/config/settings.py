@@ -89,6 +89,10 @@ class Settings(Struct, frozen=True):
 
     undo_mb: int = 2048
 
+    scheduler_poll_interval: float = 0.5
+    scheduler_lanes: int = 8
+    scheduler_in_chat: bool = True
+
     require_proof: bool = False
     check_commands: tuple[str, ...] = ()
 

@@ -24,7 +24,7 @@ KEPT = 7 * 86400
 
 _CLAIMABLE = """
 SELECT id, lane, run_at, attempts FROM job AS mine
-WHERE state = 'queued' AND run_at <= :now AND not_before <= :now
+WHERE state = 'queued' AND run_at <= :now AND not_before <= :now AND :only IN ('', id)
   AND NOT EXISTS (SELECT 1 FROM job WHERE lane = mine.lane AND state = 'claimed')
   AND NOT EXISTS (
     SELECT 1 FROM job WHERE lane = mine.lane AND state = 'queued' AND number < mine.number AND run_at <= :now)
@@ -54,15 +54,24 @@ class JobTable:
         path: where it is, so that it is noticed when somebody takes it away.
         owner: names this process.
         is_alive: whether the process of that name still runs.
+        only: see the attribute.
     """
 
     def __init__(
-        self, connect: Callable[[], sqlite3.Connection], path: Path, owner: str, is_alive: Callable[[str], bool]
+        self,
+        connect: Callable[[], sqlite3.Connection],
+        path: Path,
+        owner: str,
+        is_alive: Callable[[str], bool],
+        *,
+        only: str = "",
     ) -> None:
         self._connect = connect
         self._path = path
         self._owner = owner
         self._is_alive = is_alive
+        self.only = only
+        """Id of the one job that this process is to do; empty for all."""
         self._db = connect()
         self._file = self._identity()
         self._leased_until = 0.0
@@ -170,7 +179,7 @@ class JobTable:
 
     def _claimable(self, now: float, most: int) -> list[tuple[str, str, float, int]]:
         mine = {claim.job.lane for claim in self.held.values()}
-        rows = self._db.execute(_CLAIMABLE, {"now": now, "most": most + len(mine)}).fetchall()
+        rows = self._db.execute(_CLAIMABLE, {"now": now, "most": most + len(mine), "only": self.only}).fetchall()
         return [row for row in rows if row[1] not in mine][:most]
 
     def _lost(self, now: float) -> list[str]:

@@ -1,0 +1,146 @@
+"""Delivering: the result of a cron job, handed to a command in the sandbox or posted to a webhook.
+
+`cron.json` lies in the workspace, which may come from a stranger. So a command needs a folder that the user trusts,
+and runs in the sandbox all the same; a webhook needs its host among those that the user lets commands reach.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+import msgspec
+from msgspec import Struct
+
+from lmagent.app.host import Host
+from lmagent.core.errors import ConfigError, LmagentError
+from lmagent.schedule.jobs import CronJob
+
+COMMAND_SECONDS = 300.0
+"""How long a command may take."""
+
+ANSWER_BYTES = 32_768
+"""Bytes of the answer that a command is given in a variable."""
+
+TRIES, PAUSE, PATIENCE = 3, 1.0, 30.0
+"""How often a webhook is tried, seconds before the second try (doubled for the third), and seconds for each."""
+
+
+class Result(Struct, frozen=True):
+    """What is delivered; a webhook gets it as JSON.
+
+    Attributes:
+        job: id of the cron job.
+        run: names this run; a result that is delivered a second time has the same.
+        scheduled: the time it was due, Unix seconds.
+        session: in which it ran.
+        outcome: how the turn ended.
+        reason: the reason, where there is one.
+        answer: the final answer.
+    """
+
+    job: str
+    run: str
+    scheduled: int
+    session: str
+    outcome: str
+    reason: str
+    answer: str
+
+
+async def deliver(host: Host, job: CronJob, result: Result, *, again: bool) -> str:
+    """Deliver a result; returns what came of it in words, the first one that failed where one did.
+
+    Args:
+        host: the sessions.
+        job: says where to.
+        result: what.
+        again: whether an earlier process was killed in the middle of it. A webhook is then called again, with the same
+            `Idempotency-Key`; a command that may have run is not.
+    """
+    said: list[str] = []
+    if job.webhook:
+        said.append(await _guarded(_post(host, job.webhook, result)))
+    if job.command:
+        done = "not repeated: it may have run before the scheduler was killed"
+        said.append(done if again else await _guarded(_run(host, job.command, result)))
+    return next((word for word in said if word != "ok"), "ok")
+
+
+async def _guarded(work: Awaitable[str]) -> str:
+    try:
+        return await work
+    except LmagentError as error:
+        return f"failed: {error.message}"
+
+
+async def _run(host: Host, command: str, result: Result) -> str:
+    from lmagent.config.trust import is_trusted
+    from lmagent.core.sandbox import Exec
+
+    if not is_trusted(host.settings.agent_data_dir, host.workspace):
+        raise ConfigError("the command was not run: the folder is not trusted (lmagent config trust)")
+    confined = host.registry.confined
+    sandbox = await confined.get()
+    fields = msgspec.to_builtins(result)
+    env = {f"LMAGENT_{name.upper()}": _plain(str(value)) for name, value in fields.items()}
+    output = bytearray()
+    running = await sandbox.start(
+        Exec(("sh", "-c", command), env=env, timeout=COMMAND_SECONDS, hosts=confined.hosts, merge=True),
+        lambda _, piece: output.extend(piece[: max(0, 2000 - len(output))]),
+    )
+    end = await running.wait()
+    if end.reason == "exit" and end.code == 0:
+        return "ok"
+    how = f"exit code {end.code}" if end.reason == "exit" else end.reason
+    return f"failed: the command ended with {how}: {output.decode('utf-8', 'replace').strip()[-300:]}"
+
+
+def _plain(text: str) -> str:
+    return text.replace("\0", "").encode("utf-8", "replace")[:ANSWER_BYTES].decode("utf-8", "ignore")
+
+
+async def _post(host: Host, url: str, result: Result) -> str:
+    from lmagent.providers.transport import Timeouts, TransportError, read_all
+
+    _require_reachable(host, url)
+    headers = {"Content-Type": "application/json", "Idempotency-Key": result.run, "User-Agent": "lmagent"}
+    limits = Timeouts(connect=PATIENCE, first_byte=PATIENCE, idle=PATIENCE)
+    why = ""
+    for attempt in range(TRIES):
+        if attempt:
+            await host.clock.sleep(PAUSE * 2 ** (attempt - 1))
+        try:
+            response = await host.transport.send("POST", url, headers, msgspec.json.encode(result), limits)
+            try:
+                await read_all(response, 65_536)
+            finally:
+                await response.aclose()
+        except TransportError as error:
+            why = f"{error.kind} {error.detail}".strip()
+            continue
+        if response.status < 300:
+            return "ok"
+        why = f"HTTP {response.status}"
+        if response.status < 500 and response.status not in (408, 425, 429):
+            break
+    return f"failed: the webhook was not reached: {why}"
+
+
+def _require_reachable(host: Host, url: str) -> None:
+    """Refuse an address that the user has not allowed.
+
+    Raises:
+        ConfigError: it is not among the hosts that commands may reach.
+    """
+    from urllib.parse import urlsplit
+
+    from lmagent.sandbox.hosts import parse_pattern, parse_target
+
+    try:
+        parts = urlsplit(url)
+        place = parts.netloc.rpartition("@")[2]
+        target = parse_target(place, 443 if parts.scheme == "https" else 80)
+    except ValueError as error:
+        raise ConfigError(f"the webhook's address is wrong: {error}") from None
+    if not any(parse_pattern(text).matches(target) for text in host.settings.sandbox_hosts):
+        raise ConfigError(f"the webhook was not called: {target} is not allowed (sandbox_hosts, --allow-host {target})")

@@ -1,0 +1,258 @@
+"""Scheduled: one job is done, in its session. Whatever it finds there from an earlier attempt, it goes on from.
+
+What a job is about, its id says; whether it was taken in, begun or ended, the session's log says. So a job that is
+delivered twice runs once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+
+import anyio
+from msgspec import Struct
+
+from lmagent.app.host import Host
+from lmagent.core import events as ev
+from lmagent.core.commands import Continue, Submit
+from lmagent.core.errors import SessionBusy, SessionNotFound, StoreError
+from lmagent.core.messages import user
+from lmagent.core.ports import Job, Postponed
+from lmagent.engine.lane import run_until_idle
+from lmagent.engine.session import Session
+from lmagent.engine.waits import local
+from lmagent.schedule.inbox import Inbox
+from lmagent.schedule.jobs import CronJob, read_jobs
+from lmagent.schedule.ledger import JobHistory, Run, What
+from lmagent.store.index import SessionIndex
+
+BUSY = 1.0
+"""Seconds after which a session that somebody else has open is tried again."""
+
+Say = Callable[[str], None]
+Note = Callable[[str, What, int, str, str], Awaitable[None]]
+"""Writes into the ledger: job, what, time, session, outcome."""
+
+
+class Waits(Struct, frozen=True):
+    """A session that a turn has left waiting."""
+
+    session: str
+    event: str
+    until: float
+
+    @property
+    def job(self) -> Job:
+        """What wakes it."""
+        return Job(f"wait:{self.event}", self.session, self.until)
+
+
+class Scheduled:
+    """Does jobs.
+
+    Args:
+        host: the sessions.
+        inbox: the tasks that were submitted.
+        history: what is known of a cron job, as it stands in the ledger now.
+        note: writes into the ledger.
+        waits: told of a session that a turn has left waiting.
+        say: shows a person what happens.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        inbox: Inbox,
+        history: Callable[[str], Awaitable[JobHistory]],
+        note: Note,
+        waits: Callable[[Waits], Awaitable[None]],
+        say: Say,
+    ) -> None:
+        self._host = host
+        self._inbox = inbox
+        self._history = history
+        self._note = note
+        self._waits = waits
+        self._say = say
+
+    async def do(self, job: Job) -> None:
+        """Do a job, as far as it is not done.
+
+        Raises:
+            Postponed: somebody else has its session open.
+            LmagentError: it failed; it may be tried again.
+        """
+        kind = job.id.partition(":")[0]
+        if kind == "wait":
+            await self._wake(job)
+        elif kind == "inbox":
+            await self._task(job)
+        elif kind == "cron":
+            await self._cron(job)
+        else:
+            self._say(f"{job.id}: no job of this version; left alone")
+
+    # --- the three kinds --------------------------------------------------------------------------------------------
+
+    async def _wake(self, job: Job) -> None:
+        event = job.id.removeprefix("wait:")
+        if not self._exists(job.lane):
+            return
+        try:
+            async with self._opened(job.lane) as session:
+                wait = session.state.wait
+                if job.id not in session.state.work.jobs:
+                    if wait is None or wait.id != event or session.state.inputs:
+                        return  # somebody went on with it meanwhile
+                    text = f"[You waited {wait.reason}. It is {local(self._host.clock.now())} now. Go on.]"
+                    await session.send(Submit(message=user(text), by="scheduler", job=job.id))
+                    self._say(f"{job.lane}: wakes, as it wanted")
+                await self._to_its_end(session, job.id)
+        except Postponed:
+            if self._still_waits(job):
+                raise
+
+    async def _task(self, job: Job) -> None:
+        claimed = self._inbox.of_job(job.id)
+        if claimed is None:
+            self._say(f"{job.id}: no task of the inbox; left alone")
+            return
+        if not self._has(claimed.session, job.id):
+            try:
+                text = self._inbox.read(claimed)
+            except StoreError as refusal:
+                self._say(str(refusal))
+                return
+            if text is None:
+                return  # done by another process
+        else:
+            text = ""
+        async with self._opened(claimed.session) as session:
+            if job.id not in session.state.work.jobs:
+                await session.send(Submit(message=user(text), by="inbox", job=job.id))
+                self._say(f"{claimed.session}: begins a task of the inbox: {_title(text)}")
+            await self._to_its_end(session, job.id)
+        self._inbox.done(claimed)
+
+    async def _cron(self, job: Job) -> None:
+        name, _, at = job.id.removeprefix("cron:").rpartition(":")
+        history = await self._history(name)
+        run = history.runs.get(int(at)) if at.isdigit() else None
+        cron = read_jobs(self._host.workspace).jobs.get(name)
+        if run is None or run.stage in ("missed", "delivered"):
+            return
+        target = run.session or occurrence_session(name, run.at)
+        if cron is None and not self._has(target, job.id):
+            self._say(f"cron {name}: is in no file any more, so it does not run")
+            await self._note(name, "ran", run.at, "", "removed")
+            return
+        async with self._opened(target) as session:
+            finished = await self._cron_turn(session, job, cron, run)
+            if run.stage == "claimed":
+                await self._note(name, "ran", run.at, target, finished.outcome if finished else "withdrawn")
+            if finished is not None and cron is not None and (cron.command or cron.webhook):
+                await self._deliver(cron, job, run, finished, target)
+
+    async def _cron_turn(self, session: Session, job: Job, cron: CronJob | None, run: Run) -> ev.TurnFinished | None:
+        if job.id not in session.state.work.jobs:
+            assert cron is not None
+            await session.send(Submit(message=user(cron.prompt), by=f"cron:{cron.id}", job=job.id))
+            self._say(f"cron {cron.id}: due {local(run.at)}, runs in {session.state.session}")
+        return await self._to_its_end(session, job.id)
+
+    async def _deliver(self, cron: CronJob, job: Job, run: Run, finished: ev.TurnFinished, session: str) -> None:
+        from lmagent.app.delivering import Result, deliver  # few jobs deliver
+
+        again = run.stage == "delivering"
+        if not again:
+            await self._note(cron.id, "delivering", run.at, "", "")
+        result = Result(cron.id, job.id, run.at, session, finished.outcome, finished.reason, finished.answer)
+        came = await deliver(self._host, cron, result, again=again)
+        await self._note(cron.id, "delivered", run.at, "", came)
+        self._say(f"cron {cron.id}: result delivered: {came}")
+
+    # --- sessions ---------------------------------------------------------------------------------------------------
+
+    async def _to_its_end(self, session: Session, job: str) -> ev.TurnFinished | None:
+        """Run the job's turn, or go on with it, unless it has ended; how it ended, None where it never began."""
+        found = self._turn_of(session, job)
+        if not isinstance(found, ev.TurnFinished):
+            if found == "open":
+                await session.send(Continue(by="scheduler"))
+            await run_until_idle(session, resumable=True)
+            found = self._turn_of(session, job)
+            if isinstance(found, ev.TurnFinished):
+                reason = f": {found.reason}" if found.reason else ""
+                self._say(f"{session.state.session}: {found.outcome}{reason}")
+        wait = session.state.wait
+        if wait is not None:
+            await self._waits(Waits(session.state.session, wait.id, wait.until))
+        return found if isinstance(found, ev.TurnFinished) else None
+
+    def _turn_of(self, session: Session, job: str) -> ev.TurnFinished | str:
+        """How the turn of a job ended; "open" while it has not, and empty before it began or where it never will."""
+        input, turn = "", 0
+        for event in self._host.store.read(session.state.session):
+            if isinstance(event, ev.InputReceived) and event.job == job:
+                input = event.id
+            elif isinstance(event, ev.MessageAdded) and input and event.input == input:
+                turn = event.turn
+            elif isinstance(event, ev.TurnFinished) and turn and event.turn == turn:
+                return event
+        return "open" if turn else ""
+
+    @asynccontextmanager
+    async def _opened(self, id: str) -> AsyncGenerator[Session]:
+        """A session of its own, or an existing one, with nobody to ask; closed again, whatever happens.
+
+        Raises:
+            Postponed: somebody else has it open.
+        """
+        host = self._host
+        if id in host.sessions:
+            raise Postponed(BUSY)
+        host.unattended.add(id)
+        try:
+            session = await (host.open_session(id) if self._exists(id) else host.new_session(id))
+        except SessionBusy:
+            raise Postponed(BUSY) from None
+        finally:
+            if id not in host.sessions or host.sessions[id].wiring.attended:
+                host.unattended.discard(id)
+        try:
+            yield session
+        finally:
+            with anyio.CancelScope(shield=True):
+                await host.release(id)
+
+    def _exists(self, session: str) -> bool:
+        try:
+            self._host.store.read(session)
+        except SessionNotFound:
+            return False
+        return True
+
+    def _has(self, session: str, job: str) -> bool:
+        """Whether a session's log has the input of a job."""
+        return self._exists(session) and any(
+            isinstance(event, ev.InputReceived) and event.job == job for event in self._host.store.read(session)
+        )
+
+    def _still_waits(self, job: Job) -> bool:
+        with SessionIndex(self._host.store.root) as index:
+            index.refresh()
+            rows = index.unattended()
+        return any(row.session == job.lane and (f"wait:{row.ended}" == job.id or row.job == job.id) for row in rows)
+
+
+def occurrence_session(job: str, at: int) -> str:
+    """The id of the session in which a cron job runs at a time: always the same, so that a repeat finds it."""
+    digest = hashlib.sha256(f"cron:{job}:{at}".encode()).hexdigest()[:12]
+    return f"{datetime.fromtimestamp(at, UTC):%Y%m%d_%H%M%S}_{digest}"
+
+
+def _title(text: str) -> str:
+    words = " ".join(text.split())
+    return words if len(words) <= 80 else f"{words[:79]}…"

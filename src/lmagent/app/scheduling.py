@@ -1,0 +1,284 @@
+"""Scheduling: what is due in a workspace is done: sessions that wait, tasks of the inbox, cron jobs.
+
+Any number of processes may do this for one workspace. Files and logs say what is to be done; the table of jobs says who
+does it. Whatever is found is submitted again and again: a job that is known is not taken twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import anyio
+import anyio.to_thread
+import msgspec
+
+from lmagent.app.host import Host
+from lmagent.app.scheduled import Say, Scheduled, Waits, occurrence_session
+from lmagent.core.errors import LmagentError, SessionBusy, StoreError
+from lmagent.core.ports import Job
+from lmagent.dispatch.embedded import EmbeddedDispatcher
+from lmagent.dispatch.table import JobTable
+from lmagent.schedule.due import decide, next_due
+from lmagent.schedule.inbox import Inbox
+from lmagent.schedule.jobs import CronJob, JobList, read_jobs, stamps
+from lmagent.schedule.ledger import Entry, JobHistory, Ledger, What
+from lmagent.store.database import open_database
+from lmagent.store.files import make_private
+from lmagent.store.index import SessionIndex, Unattended
+from lmagent.store.lock import Lock, Owner, hold, is_alive, this_process
+
+T = TypeVar("T")
+
+NOTHING = "nothing"
+"""The id of no job."""
+
+TICK = 0.5
+"""Seconds between two looks at the wall clock, at most: it may have been set."""
+
+
+class Scheduler:
+    """Does what is due in a workspace.
+
+    Args:
+        host: its sessions.
+        say: shows a person what happens.
+        startup: run the jobs that are due at a start, unless another scheduler runs already.
+        single: do nothing but what `run_now` wants.
+    """
+
+    def __init__(self, host: Host, say: Say, *, startup: bool = False, single: bool = False) -> None:
+        self.home = host.workspace / ".lmagent"
+        make_private(self.home)
+        self._host = host
+        self._say = say
+        self._startup = startup
+        self._single = single
+        self._told: set[str] = set()
+        self._stamps: object = None
+        self._jobs = JobList({})
+        self._looked = float("-inf")
+        self._due: dict[str, int | None] = {}
+        self._presence: Lock | None = None
+        self._ledger_lock = anyio.Lock()
+        self.ledger = Ledger(self.home, host.clock.now)
+        self.inbox = Inbox(self.home)
+        path = self.home / "state.db"
+        owner = msgspec.json.encode(this_process()).decode()
+        self.table = JobTable(lambda: open_database(path), path, owner, _is_alive, only=NOTHING if single else "")
+        lanes = host.settings.scheduler_lanes
+        self.dispatcher = EmbeddedDispatcher(self.table, host.clock, lanes=lanes, given_up=self._given_up)
+        self._work = Scheduled(host, self.inbox, self.history, self.note, self._wait, say)
+
+    async def run(self) -> None:
+        """Do what is due until cancelled. What is cut off by that is gone on with by the next scheduler."""
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self.dispatcher.serve, self._work.do)
+                if self._startup and self._is_first():
+                    await self._guarded(self._begin)
+                while True:
+                    await self.look()
+                    await self._host.clock.sleep(self._pause())
+        finally:
+            if self._presence is not None:
+                self._presence.release()
+            self.table.close()
+
+    async def look(self) -> None:
+        """Look once for what is due, and submit it."""
+        if self._single:
+            return
+        now = self._host.clock.now()
+        if abs(now - self._looked) >= self._host.settings.scheduler_poll_interval:
+            self._looked = now
+            await self._guarded(self._look_at_inbox)
+            await self._guarded(self._look_at_sessions)
+            if self._startup:
+                self._is_first()
+        await self._guarded(self._look_at_jobs)
+
+    async def run_now(self, id: str, by: str) -> Job:
+        """Claim a time for a cron job now, whatever its schedule says; returns what does it.
+
+        Raises:
+            ConfigError: there is no such job.
+        """
+        from lmagent.schedule.jobs import find_job
+
+        job = find_job(self._host.workspace, id)
+        at = await self._locked(partial(self._claim_now, job, by))
+        made = self._job_of(job, at)
+        if self._single:
+            self.table.only = made.id
+        await self.dispatcher.submit(made)
+        return made
+
+    async def history(self, job: str) -> JobHistory:
+        """What is known about a cron job now."""
+        async with self._ledger_lock:
+            await anyio.to_thread.run_sync(self.ledger.read)
+            return self.ledger.history(job)
+
+    async def note(self, job: str, what: What, at: int, session: str, outcome: str) -> None:
+        """Write into the ledger."""
+        async with self._ledger_lock:
+            self.ledger.note(job, what, at, session=session, outcome=outcome)
+        self._due.pop(job, None)
+
+    # --- looking ----------------------------------------------------------------------------------------------------
+
+    async def _look_at_inbox(self) -> None:
+        claimed, problems = await anyio.to_thread.run_sync(self.inbox.claim, self._host.clock.now())
+        for problem in problems:
+            self._tell(problem)
+        for task in claimed:
+            await self.dispatcher.submit(Job(task.job, task.session))
+
+    async def _look_at_sessions(self) -> None:
+        for row in await anyio.to_thread.run_sync(_unattended, self._host.store.root):
+            if row.session in self._host.sessions:
+                continue  # open here: whoever has it open goes on with it
+            if row.until:
+                await self._wait(Waits(row.session, row.ended, row.until))
+            else:
+                await self.dispatcher.submit(Job(row.job, self._lane_of(row)))
+
+    async def _look_at_jobs(self) -> None:
+        await self._read_files()
+        now = self._host.clock.now()
+        for job in self._jobs.jobs.values():
+            due = self._due.get(job.id, 0)
+            if due is None or due > now:
+                continue
+            history = await self.history(job.id)
+            if decide(job, history, now).entries:
+                for entry in await self._locked(partial(self._decide, job)):
+                    if entry.what == "missed":
+                        self._say(f"cron {job.id}: missed {entry.count} times while no scheduler ran")
+                history = self.ledger.history(job.id)
+            for run in history.unfinished(delivers=bool(job.command or job.webhook)):
+                await self.dispatcher.submit(self._job_of(job, run.at))
+            busy = history.busy and job.schedule.kind != "startup"
+            self._due[job.id] = int(now) + 1 if busy else next_due(job, history, now)
+
+    async def _read_files(self) -> None:
+        found = stamps(self._host.workspace)
+        if found == self._stamps:
+            return
+        self._stamps = found
+        self._jobs = await anyio.to_thread.run_sync(read_jobs, self._host.workspace)
+        self._due.clear()
+        for problem in self._jobs.problems:
+            self._tell(problem)
+        await self._off_with_removed()
+
+    async def _off_with_removed(self) -> None:
+        """Jobs that are in no file any more do not count; a file that cannot be read takes none away."""
+        if self._jobs.problems:
+            return
+        await self.history("")
+        gone = [id for id in self.ledger.jobs() if id not in self._jobs.jobs and self.ledger.history(id).on]
+        if gone:
+            now = self._host.clock.now()
+            await self._locked(lambda: self.ledger.append(*(Entry(now, id, "off") for id in gone)))
+
+    # --- deciding ---------------------------------------------------------------------------------------------------
+
+    async def _locked(self, work: Callable[[], T]) -> T:
+        """Decide while no other process does."""
+
+        def decided() -> T:
+            with self.ledger.locked():
+                return work()
+
+        async with self._ledger_lock:
+            return await anyio.to_thread.run_sync(decided)
+
+    def _decide(self, job: CronJob) -> list[Entry]:
+        entries = decide(job, self.ledger.history(job.id), self._host.clock.now()).entries
+        named = [
+            msgspec.structs.replace(entry, session=_session_of(job, entry.at)) if entry.what == "claimed" else entry
+            for entry in entries
+        ]
+        if named:
+            self.ledger.append(*named)
+        return named
+
+    def _claim_now(self, job: CronJob, by: str) -> int:
+        now = self._host.clock.now()
+        at = int(now)
+        while at in self.ledger.history(job.id).runs:
+            at += 1
+        self.ledger.append(Entry(now, job.id, "claimed", at, session=_session_of(job, at), by=by))
+        return at
+
+    async def _begin(self) -> None:
+        await self._read_files()
+        for job in self._jobs.jobs.values():
+            if job.enabled and job.schedule.kind == "startup":
+                await self.run_now(job.id, "startup")
+
+    def _is_first(self) -> bool:
+        """Whether this is the first scheduler of the workspace; if the first one has gone, it takes its place."""
+        if self._presence is None:
+            with suppress(SessionBusy, OSError):
+                self._presence = hold(self.home / "scheduler.lock", "the scheduler")
+        return self._presence is not None
+
+    # --- jobs -------------------------------------------------------------------------------------------------------
+
+    async def _wait(self, waits: Waits) -> None:
+        await self.dispatcher.submit(waits.job)
+
+    def _job_of(self, job: CronJob, at: int) -> Job:
+        """Runs in sessions of their own share a lane: a job does not overlap itself."""
+        return Job(f"cron:{job.id}:{at}", job.session_id or f"cron:{job.id}")
+
+    def _lane_of(self, row: Unattended) -> str:
+        name, _, at = row.job.removeprefix("cron:").rpartition(":")
+        own = row.job.startswith("cron:") and at.isdigit() and row.session == occurrence_session(name, int(at))
+        return f"cron:{name}" if own else row.session
+
+    def _pause(self) -> float:
+        now = self._host.clock.now()
+        times = [due - now for due in self._due.values() if due is not None]
+        interval = self._host.settings.scheduler_poll_interval
+        return max(0.02, min([TICK, interval, *times]))
+
+    def _given_up(self, job: Job, error: LmagentError) -> None:
+        self._say(f"{job.id}: given up after several attempts; the next scheduler tries again: {error}")
+
+    # --- telling ----------------------------------------------------------------------------------------------------
+
+    async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
+        """What cannot be read now is looked at again; a person is told once."""
+        try:
+            await work()
+        except StoreError as error:
+            self._tell(str(error))
+
+    def _tell(self, problem: str) -> None:
+        if problem not in self._told:
+            self._told.add(problem)
+            self._say(problem)
+
+
+def _session_of(job: CronJob, at: int) -> str:
+    return job.session_id or occurrence_session(job.id, at)
+
+
+def _unattended(root: Path) -> list[Unattended]:
+    with SessionIndex(root) as index:
+        index.refresh()
+        return index.unattended()
+
+
+def _is_alive(owner: str) -> bool:
+    try:
+        return is_alive(msgspec.json.decode(owner, type=Owner))
+    except ValueError:
+        return False
