@@ -86,3 +86,10 @@ def children_of(host: Host, session: Session) -> list[str]:
 
 def results_of(host: Host, session: Session) -> list[ev.SubagentFinished]:
     return of_type(host, session.state.session, ev.SubagentFinished)
+
+
+def chats(server: ScriptedServer) -> list[Any]:
+    """The bodies of the model calls."""
+    return [
+        received.body for received in server.requests if isinstance(received.body, dict) and "messages" in received.body
+    ]

@@ -33,7 +33,8 @@ def test_a_delegated_task_is_done_in_a_session_of_its_own_and_its_result_comes_b
                 )
                 first = next(iter(host.store.read(child)))
                 assert isinstance(first, ev.SessionCreated)
-                assert first.parent is not None and first.parent.session == session.state.session
+                assert first.parent is not None
+                assert first.parent.session == session.state.session
                 assert of_type(host, child, ev.TurnFinished)[-1].outcome == "done"
                 folder = tmp_path / ".lmagent" / "agents" / child
                 brief, kept = (json.loads((folder / name).read_text()) for name in ("brief.json", "result.json"))

@@ -114,9 +114,10 @@ class Runner:
                 result = await self._broken(child, "crash", f"it failed: {type(bug).__name__}: {bug}")
                 return await self._finish(parent, started, child, result)
             except anyio.get_cancelled_exc_class():
-                with anyio.CancelScope(shield=True):
-                    result = await self._broken(child, "interrupt", "it was interrupted with its parent")
-                    await self._finish(parent, started, child, result)
+                if _interrupted(parent):  # else the program ends, and another one may go on with all of it
+                    with anyio.CancelScope(shield=True):
+                        result = await self._broken(child, "interrupt", "it was interrupted with its parent")
+                        await self._finish(parent, started, child, result)
                 raise
         finally:
             stop()
@@ -137,7 +138,7 @@ class Runner:
             place = Place(inherits=bool(state.messages), side_by_side=1)
             text = briefs.told(started.brief, place, child.agent.limits.steps)
             await child.send(Submit(message=user(text), by="parent", job=started.child))
-        return await run_until_idle(child) or self._last(child)
+        return await run_until_idle(child, resumable=True) or self._last(child)
 
     def _last(self, child: Session) -> ev.TurnFinished | None:
         ends = [event for event in self._nursery.events(child.state.session) if isinstance(event, ev.TurnFinished)]
@@ -200,6 +201,15 @@ class Runner:
             await self._finish(parent, started, child, await self._broken(child, "crash", CUT_OFF))
         finally:
             await self._nursery.close(child)
+
+
+def _interrupted(session: Session | None) -> bool:
+    """Whether a person has stopped a session, or one that it works for."""
+    while session is not None:
+        if session.scope is not None and session.scope.cancel_called:
+            return True
+        session = session.above
+    return False
 
 
 def _result(child: Session, finished: ev.TurnFinished | None) -> ChildResult:

@@ -31,6 +31,7 @@ from lmagent.core.live import SubagentEvent as SubagentEvent
 from lmagent.core.live import TextDelta as TextDelta
 from lmagent.core.live import ThinkingDelta as ThinkingDelta
 from lmagent.core.live import ToolOutput as ToolOutput
+from lmagent.core.live import innermost as innermost
 from lmagent.core.messages import Message, ToolStatus
 from lmagent.core.model import FinishReason, ToolSpec, Usage
 from lmagent.core.work import Parent, Proof

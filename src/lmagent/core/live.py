@@ -83,4 +83,12 @@ class SubagentEvent(Envelope, frozen=True, tag="subagent.event"):
     event: Any
 
 
+def innermost(event: Any) -> tuple[str, Any]:
+    """An event and the session of the sub-agent whose it is; no session for one of the watched session itself."""
+    child = ""
+    while isinstance(event, SubagentEvent):
+        child, event = event.child, event.event
+    return child, event
+
+
 EphemeralEvent: TypeAlias = TextDelta | ThinkingDelta | ToolOutput | PrefillProgress | RetryScheduled | SubagentEvent

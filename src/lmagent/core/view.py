@@ -123,8 +123,8 @@ def reduce(view: View, event: ev.Event) -> View:
             return _message(view, event)
         case ev.ToolStarted() | ev.ToolFinished():
             return _tool(view, event)
-        case ev.ApprovalRequested() | ev.ApprovalResolved():
-            return _approval(view, event)
+        case ev.ApprovalRequested() | ev.ApprovalResolved() | ev.SubagentEvent():
+            return _approval(view, ev.innermost(event)[1])
         case ev.StepStarted() | ev.StepFinished() | ev.TurnStarted() | ev.TurnFinished():
             return _turn(view, event)
         case _:
@@ -183,7 +183,10 @@ def _tool(view: View, event: ev.ToolStarted | ev.ToolFinished) -> View:
     return _with(view, blocks=tuple(blocks), state="running")
 
 
-def _approval(view: View, event: ev.ApprovalRequested | ev.ApprovalResolved) -> View:
+def _approval(view: View, event: ev.Event) -> View:
+    """Of sub-agents too: their approvals are answered where the session that they work for is watched."""
+    if not isinstance(event, ev.ApprovalRequested | ev.ApprovalResolved):
+        return view
     if isinstance(event, ev.ApprovalResolved):
         left = tuple(item for item in view.approvals if item.id != event.approval)
         return _with(view, approvals=left, state="waiting" if left else "running")

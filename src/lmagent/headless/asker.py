@@ -16,6 +16,7 @@ import anyio
 
 from lmagent.core import events as ev
 from lmagent.core.commands import Approve
+from lmagent.engine.approvals import holder
 from lmagent.engine.session import Session
 from lmagent.headless.printer import TextPrinter
 from lmagent.tools.sanitize import visible
@@ -36,25 +37,26 @@ class Asker:
     def __init__(self, session: Session, screen: TextPrinter) -> None:
         self._session = session
         self._screen = screen
-        self._waiting: deque[ev.ApprovalRequested] = deque()
+        self._waiting: deque[tuple[str, ev.ApprovalRequested]] = deque()
         self._heard: set[str] = set()
         self._news = anyio.Event()
         self._asked: ev.ApprovalRequested | None = None
+        self._asker = ""
         self._scope = anyio.CancelScope()
 
     def __call__(self, event: ev.Event) -> None:
-        """Take note of an event."""
-        asked = self._asked
+        """Take note of an event, of the session or of a sub-agent."""
+        asked, (child, event) = self._asked, ev.innermost(event)
         match event:
             case ev.ApprovalRequested() if event.id not in self._heard:  # a resumed session asks a second time
                 self._heard.add(event.id)
-                self._waiting.append(event)
+                self._waiting.append((child, event))
                 self._news.set()
             case ev.ApprovalResolved() if asked and event.approval == asked.id:
                 self._take_back()
-            case ev.ToolFinished() if asked and event.call_id == asked.call_id:
+            case ev.ToolFinished() if asked and event.call_id == asked.call_id and child == self._asker:
                 self._take_back()
-            case ev.TurnFinished() if asked:
+            case ev.TurnFinished() if asked and child in ("", self._asker):
                 self._take_back()
             case _:
                 pass
@@ -65,15 +67,15 @@ class Asker:
             await self._news.wait()
             self._news = anyio.Event()
             while self._waiting:
-                request = self._waiting.popleft()
-                if request.id in self._session.state.approvals:  # nobody else has answered it
-                    await self._ask(request)
+                child, request = self._waiting.popleft()
+                if holder(self._session, request.id) is not None:  # nobody else has answered it
+                    await self._ask(child, request)
 
-    async def _ask(self, request: ev.ApprovalRequested) -> None:
-        summary = visible(request.summary)
+    async def _ask(self, child: str, request: ev.ApprovalRequested) -> None:
+        summary = f"{'sub-agent: ' if child else ''}{visible(request.summary)}"
         preview = f"\n{visible(request.preview)}" if request.preview else ""
         always = f", a = always ({visible(ev.grant_in_a_line(request.grant))})" if request.grant else ""
-        self._asked = request
+        self._asked, self._asker = request, child
         _forget_typed()
         details = f"{summary} — {visible(request.reason)}{preview}"
         self._screen.ask(details, f"Allow {summary}? [y = yes, n = no{always}] ")

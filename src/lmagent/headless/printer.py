@@ -7,6 +7,7 @@ import sys
 import time
 from typing import TextIO
 
+from lmagent.app.nested import NestedLines
 from lmagent.core import events as ev
 from lmagent.core.messages import NO_WORDS
 from lmagent.core.view import command_end, proof_line
@@ -18,6 +19,10 @@ FLUSH_EVERY = 0.04
 
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 """Control characters and direction marks must not reach a terminal. Most deltas have none, and cost nothing."""
+
+
+_NESTED = {"ok": "dim", "quiet": "dim", "fault": "red", "warning": "yellow"}
+"""Colours of the lines about sub-agents."""
 
 
 class JsonPrinter:
@@ -60,6 +65,7 @@ class TextPrinter:
         self._flushed = 0.0
         self._summaries: dict[str, str] = {}
         self._question = ""
+        self._nested = NestedLines()
 
     def __call__(self, event: ev.Event) -> None:
         """Print the event."""
@@ -87,7 +93,7 @@ class TextPrinter:
             case ev.TurnFinished():
                 self._ending(event)
             case _:
-                pass
+                self._sub_agent(event)
 
     def close(self) -> None:
         """End the last line."""
@@ -112,6 +118,10 @@ class TextPrinter:
         if not entered:
             self._err.write("\n")
             self._err.flush()
+
+    def _sub_agent(self, event: ev.Event) -> None:
+        if (line := self._nested(event)) is not None:
+            self._say(_NESTED[line[0]], visible(line[1]))
 
     def _message(self, text: str) -> None:
         if self._again.before:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Protocol
 
+from lmagent.app.nested import NestedLines
 from lmagent.core import events as ev
 from lmagent.core.messages import Thinking
 from lmagent.core.view import command_end, proof_line
@@ -86,6 +87,7 @@ class Renderer:
         self._streamed = False
         self._previewed: set[str] = set()
         self.running: dict[str, str] = {}
+        self._nested = NestedLines()
 
     @property
     def tail(self) -> str:
@@ -116,8 +118,8 @@ class Renderer:
             case ev.InputReceived() if event.delivery != "submit":
                 word = "steering" if event.delivery == "steer" else "queued"
                 self._say(f"{word}: {one_line(event.message.text)}", "quiet")
-            case ev.ApprovalRequested():
-                self.approval(event)
+            case ev.ApprovalRequested() | ev.SubagentStarted() | ev.SubagentFinished() | ev.SubagentEvent():
+                self._beside(event)
             case _:
                 pass
 
@@ -131,6 +133,14 @@ class Renderer:
         self._diff(visible(request.preview))
         if request.preview:
             self._previewed.add(request.call_id)
+
+    def _beside(self, event: ev.Event) -> None:
+        """What is asked, and what sub-agents do."""
+        inner = ev.innermost(event)[1]
+        if isinstance(inner, ev.ApprovalRequested):
+            self.approval(inner)
+        elif (line := self._nested(event)) is not None:
+            self._say(visible(line[1]), line[0])
 
     def _message(self, event: ev.MessageAdded) -> None:
         if event.message.role != "assistant":

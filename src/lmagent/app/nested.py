@@ -1,0 +1,60 @@
+"""Nested: what is shown of sub-agents between the lines of the session that they work for. Short, and indented."""
+
+from __future__ import annotations
+
+from lmagent.core import events as ev
+from lmagent.core.view import command_end
+
+OBJECTIVE = 80
+"""Characters of an objective or a summary in a line."""
+
+
+class NestedLines:
+    """Lines about sub-agents. Remembers what their running calls are called."""
+
+    def __init__(self) -> None:
+        self._calls: dict[tuple[str, str], str] = {}
+
+    def __call__(self, event: ev.Event) -> tuple[str, str] | None:
+        """The kind of line (ok, fault, warning, quiet) and its text; None for an event without one."""
+        depth, child, inner = -1, "", event
+        while isinstance(inner, ev.SubagentEvent):
+            depth, child, inner = depth + 1, inner.child, inner.event
+        pad = "  " * (depth + 1)
+        match inner:
+            case ev.SubagentStarted():
+                name = f" {inner.task}" if inner.task else ""
+                return "quiet", f"{pad}▸ sub-agent{name}: {_short(inner.brief.objective)}"
+            case ev.SubagentFinished():
+                return _ending(pad, inner)
+            case ev.ToolStarted() if child:
+                self._calls[child, inner.call_id] = inner.summary or inner.tool
+            case ev.ToolFinished() if child:
+                return self._call(pad, inner, self._calls.pop((child, inner.call_id), inner.tool))
+            case ev.ApprovalResolved() if child and not inner.approved and inner.by == "unattended":
+                return "warning", f"{pad}denied: nobody is there to approve it"
+            case ev.Notice() if child:
+                return "warning", f"{pad}{inner.text}"
+            case _:
+                pass
+        return None
+
+    def _call(self, pad: str, event: ev.ToolFinished, summary: str) -> tuple[str, str] | None:
+        if event.tool == "report_result" and event.status == "ok":
+            return None  # its parent's line says it
+        if event.status != "ok":
+            return "fault", f"{pad}✗ {_short(summary)}: {_short(event.content)}"
+        end = command_end(event)
+        return ("warning", f"{pad}✗ {_short(summary)}: {end}") if end else ("ok", f"{pad}✓ {_short(summary)}")
+
+
+def _ending(pad: str, event: ev.SubagentFinished) -> tuple[str, str]:
+    result, name = event.result, f" {event.task}" if event.task else ""
+    said = "; ".join(part for part in (_short(result.summary), _short(result.error)) if part)
+    kind = "quiet" if result.status == "ok" else "warning"
+    return kind, f"{pad}◂ sub-agent{name} {result.status}{f': {said}' if said else ''}"
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= OBJECTIVE else f"{line[: OBJECTIVE - 1]}…"
