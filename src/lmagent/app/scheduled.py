@@ -27,6 +27,7 @@ from lmagent.schedule.inbox import Inbox
 from lmagent.schedule.jobs import CronJob, read_jobs
 from lmagent.schedule.ledger import JobHistory, Run, What
 from lmagent.store.index import SessionIndex
+from lmagent.store.jsonl import JsonlStore
 
 BUSY = 1.0
 """Seconds after which a session that somebody else has open is tried again."""
@@ -177,12 +178,12 @@ class Scheduled:
 
     async def _to_its_end(self, session: Session, job: str) -> ev.TurnFinished | None:
         """Run the job's turn, or go on with it, unless it has ended; how it ended, None where it never began."""
-        found = self._turn_of(session, job)
+        found = turn_of(self._host.store, session.state.session, job)
         if not isinstance(found, ev.TurnFinished):
             if found == "open":
                 await session.send(Continue(by="scheduler"))
             await run_until_idle(session, resumable=True)
-            found = self._turn_of(session, job)
+            found = turn_of(self._host.store, session.state.session, job)
             if isinstance(found, ev.TurnFinished):
                 reason = f": {found.reason}" if found.reason else ""
                 self._say(f"{session.state.session}: {found.outcome}{reason}")
@@ -190,18 +191,6 @@ class Scheduled:
         if wait is not None:
             await self._waits(Waits(session.state.session, wait.id, wait.until))
         return found if isinstance(found, ev.TurnFinished) else None
-
-    def _turn_of(self, session: Session, job: str) -> ev.TurnFinished | str:
-        """How the turn of a job ended; "open" while it has not, and empty before it began or where it never will."""
-        input, turn = "", 0
-        for event in self._host.store.read(session.state.session):
-            if isinstance(event, ev.InputReceived) and event.job == job:
-                input = event.id
-            elif isinstance(event, ev.MessageAdded) and input and event.input == input:
-                turn = event.turn
-            elif isinstance(event, ev.TurnFinished) and turn and event.turn == turn:
-                return event
-        return "open" if turn else ""
 
     @asynccontextmanager
     async def _opened(self, id: str) -> AsyncGenerator[Session]:
@@ -245,6 +234,19 @@ class Scheduled:
             index.refresh()
             rows = index.unattended()
         return any(row.session == job.lane and (f"wait:{row.ended}" == job.id or row.job == job.id) for row in rows)
+
+
+def turn_of(store: JsonlStore, session: str, job: str) -> ev.TurnFinished | str:
+    """How the turn of a job ended; "open" while it has not, and empty before it began."""
+    input, turn = "", 0
+    for event in store.read(session):
+        if isinstance(event, ev.InputReceived) and event.job == job:
+            input = event.id
+        elif isinstance(event, ev.MessageAdded) and input and event.input == input:
+            turn = event.turn
+        elif isinstance(event, ev.TurnFinished) and turn and event.turn == turn:
+            return event
+    return "open" if turn else ""
 
 
 def occurrence_session(job: str, at: int) -> str:

@@ -17,15 +17,16 @@ import anyio.to_thread
 import msgspec
 
 from lmagent.app.host import Host
-from lmagent.app.scheduled import Say, Scheduled, Waits, occurrence_session
+from lmagent.app.scheduled import Say, Scheduled, Waits, occurrence_session, turn_of
 from lmagent.core.errors import LmagentError, SessionBusy, StoreError
+from lmagent.core.events import TurnFinished
 from lmagent.core.ports import Job
 from lmagent.dispatch.embedded import EmbeddedDispatcher
 from lmagent.dispatch.table import JobTable
 from lmagent.schedule.due import decide, next_due
 from lmagent.schedule.inbox import Inbox
 from lmagent.schedule.jobs import CronJob, JobList, read_jobs, stamps
-from lmagent.schedule.ledger import Entry, JobHistory, Ledger, What
+from lmagent.schedule.ledger import Entry, JobHistory, Ledger, Run, What
 from lmagent.store.database import open_database
 from lmagent.store.files import make_private
 from lmagent.store.index import SessionIndex, Unattended
@@ -116,6 +117,32 @@ class Scheduler:
             self.table.only = made.id
         await self.dispatcher.submit(made)
         return made
+
+    async def run_to_its_end(self, id: str) -> TurnFinished | None:
+        """Run a cron job now, here or in a scheduler that is faster; returns how its turn ended.
+
+        Raises:
+            ConfigError: there is no such job.
+        """
+        try:
+            job, session = await self.run_now(id, "person"), ""
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self.dispatcher.serve, self._work.do)
+                while (run := await self._over(id, job)) is None:
+                    await self._host.clock.sleep(TICK / 5)
+                session = run.session
+                tasks.cancel_scope.cancel()
+        finally:
+            self.table.close()
+        found = turn_of(self._host.store, session, job.id) if session else None
+        return found if isinstance(found, TurnFinished) else None
+
+    async def _over(self, id: str, job: Job) -> Run | None:
+        """What became of a time, once all of it has."""
+        run = (await self.history(id)).runs[int(job.id.rpartition(":")[2])]
+        known = read_jobs(self._host.workspace).jobs.get(id)
+        delivers = known is not None and bool(known.command or known.webhook)
+        return run if run.stage == "delivered" or (run.stage == "ran" and not delivers) else None
 
     async def history(self, job: str) -> JobHistory:
         """What is known about a cron job now."""

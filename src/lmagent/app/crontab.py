@@ -1,0 +1,202 @@
+"""Crontab: the jobs of a workspace as a person sees them, and `/cron`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from lmagent.app.registry import Registry, SlashCommand
+
+if TYPE_CHECKING:
+    from lmagent.app.slash import SlashContext, SlashResult
+    from lmagent.schedule.ledger import JobHistory, Run
+
+USAGE = "[run ID|toggle ID|history [ID]]"
+
+
+class CronRow(Struct, frozen=True):
+    """A job in a list.
+
+    Attributes:
+        id: its id.
+        name: for people.
+        enabled: whether it runs.
+        schedule: when it is due, as it was written.
+        timezone: in which that is meant.
+        catch_up: what becomes of times that were missed.
+        session_id: the session that it goes on in; empty for a new one each time.
+        next: when it is due next, Unix seconds; None for never, or not by the clock.
+        last: when it ran last, Unix seconds; None for never.
+        outcome: how that ended; empty while it runs.
+        runs: how often it ran, as far as that is remembered.
+        file: where it stands.
+        line: where in there.
+    """
+
+    id: str
+    name: str
+    enabled: bool
+    schedule: str
+    timezone: str
+    catch_up: str
+    session_id: str
+    next: int | None
+    last: int | None
+    outcome: str
+    runs: int
+    file: str
+    line: int
+
+
+class CronList(Struct, frozen=True):
+    """The jobs of a workspace, and what is wrong with its files."""
+
+    jobs: tuple[CronRow, ...]
+    problems: tuple[str, ...] = ()
+
+
+class HistoryRow(Struct, frozen=True):
+    """What became of a time at which a job was due.
+
+    Attributes:
+        job: its id.
+        at: the time, Unix seconds; the first one, where several were missed.
+        what: claimed (it runs, or was cut off), ran, missed, delivering, delivered.
+        session: in which it ran.
+        outcome: how the turn ended.
+        delivery: what came of handing over the result.
+        by: who wanted it, where it was not the schedule.
+        missed: how many times were missed.
+    """
+
+    job: str
+    at: int
+    what: str
+    session: str = ""
+    outcome: str = ""
+    delivery: str = ""
+    by: str = ""
+    missed: int = 0
+
+
+def cron_list(workspace: Path) -> CronList:
+    """The jobs, switched off or not."""
+    from lmagent.schedule.due import next_due
+    from lmagent.schedule.jobs import read_jobs
+
+    found, ledger, now = read_jobs(workspace), _ledger(workspace), time.time()
+    rows: list[CronRow] = []
+    for job in found.jobs.values():
+        history = ledger.history(job.id)
+        runs = _runs(history)
+        last = runs[-1] if runs else None
+        rows.append(
+            CronRow(
+                id=job.id,
+                name=job.name,
+                enabled=job.enabled,
+                schedule=job.schedule.text,
+                timezone=job.schedule.zone,
+                catch_up=job.catch_up,
+                session_id=job.session_id,
+                next=next_due(job, history, now),
+                last=last.at if last is not None else None,
+                outcome=last.outcome if last is not None else "",
+                runs=len(runs),
+                file=job.file,
+                line=job.line,
+            )
+        )
+    return CronList(tuple(rows), found.problems)
+
+
+def cron_history(workspace: Path, id: str = "", limit: int = 20) -> list[HistoryRow]:
+    """What became of the times of a job, or of all; the newest first. Jobs that are in no file any more count, too.
+
+    Raises:
+        ConfigError: there is no such job, and never was.
+    """
+    from lmagent.schedule.jobs import find_job
+
+    ledger = _ledger(workspace)
+    if id and id not in ledger.jobs():
+        find_job(workspace, id)
+    names = [id] if id else ledger.jobs()
+    rows = [_history_row(name, run) for name in names for run in ledger.history(name).runs.values()]
+    return sorted(rows, key=lambda row: row.at, reverse=True)[:limit]
+
+
+def list_text(found: CronList) -> str:
+    """The list for a terminal."""
+    lines = [_line(row) for row in found.jobs] or ["no jobs; lmagent cron add puts one in"]
+    return "\n".join((*lines, *(f"! {problem}" for problem in found.problems)))
+
+
+def history_text(rows: Sequence[HistoryRow]) -> str:
+    """The history for a terminal."""
+    lines = [
+        f"{_when(row.at)}  {row.job:<16}  {f'missed {row.missed}' if row.missed else row.what:<10}  {row.outcome:<11}  "
+        f"{row.session}{f'  by {row.by}' if row.by else ''}{f'  delivery: {row.delivery}' if row.delivery else ''}"
+        for row in rows
+    ]
+    return "\n".join(line.rstrip() for line in lines) or "nothing was due yet"
+
+
+def register(registry: Registry) -> None:
+    """Add `/cron`."""
+    registry.command(SlashCommand("cron", USAGE, "show the jobs that run by the clock, or run or switch one", _cron))
+
+
+async def _cron(context: SlashContext, words: str) -> SlashResult:
+    from lmagent.app.slash import SlashResult
+    from lmagent.core.errors import ConfigError
+    from lmagent.schedule.jobs import find_job, set_enabled
+
+    workspace = context.host.workspace
+    verb, _, id = words.partition(" ")
+    match verb, id.strip():
+        case (("" | "list"), _):
+            return SlashResult(list_text(cron_list(workspace)))
+        case "history", id:
+            return SlashResult(history_text(cron_history(workspace, id)))
+        case "toggle", id if id:
+            job = set_enabled(workspace, id, not find_job(workspace, id).enabled)
+            return SlashResult(f"{id} is switched {'on' if job.enabled else 'off'}")
+        case "run", id if id:
+            return SlashResult(submit=find_job(workspace, id).prompt)
+        case _:
+            raise ConfigError(f"/cron does not know {words!r}", fix=f"/cron {USAGE}")
+
+
+def _ledger(workspace: Path):  # noqa: ANN202 (the module is imported late)
+    from lmagent.schedule.ledger import Ledger
+
+    ledger = Ledger(workspace / ".lmagent", time.time)
+    ledger.read()
+    return ledger
+
+
+def _runs(history: JobHistory) -> list[Run]:
+    return [run for run in history.runs.values() if run.stage != "missed"]
+
+
+def _history_row(job: str, run: Run) -> HistoryRow:
+    missed = run.count if run.stage == "missed" else 0
+    return HistoryRow(job, run.at, run.stage, run.session, run.outcome, run.delivery, run.by, missed)
+
+
+def _line(row: CronRow) -> str:
+    next = "off" if not row.enabled else _when(row.next) if row.next is not None else "at startup"
+    last = f"last {_when(row.last)} {row.outcome or 'running'}" if row.last is not None else "never ran"
+    zone = "" if row.timezone == "UTC" and row.schedule.startswith(("every", "startup")) else f" {row.timezone}"
+    name = f"  {row.name}" if row.name else ""
+    return f"{row.id:<16}  {row.schedule + zone:<28}  next {next:<16}  {last}{name}"
+
+
+def _when(moment: int) -> str:
+    return f"{datetime.fromtimestamp(moment):%Y-%m-%d %H:%M}"

@@ -1,0 +1,99 @@
+"""`lmagent scheduler`: do what is due in a workspace, until stopped."""
+
+from __future__ import annotations
+
+import gc
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lmagent.cli.options import flags, model_options, workspace_option
+
+if TYPE_CHECKING:
+    from lmagent.app.host import Host
+
+interval_option = click.option(
+    "--interval",
+    "--scheduler-interval",
+    type=click.FloatRange(min=0.1, max=3600),
+    help="Seconds between two looks at the inbox and at other processes' sessions.",
+)
+
+
+@click.command()
+@workspace_option
+@interval_option
+@model_options
+def scheduler(workspace: Path | None, interval: float | None, **options: Any) -> int:
+    """Do what is due in a workspace: sessions that wait, tasks of the inbox, cron jobs.
+
+    Nobody is asked: what needs an approval is denied, unless --permission or a rule allows it. Any number of
+    schedulers may run beside each other. SIGTERM and Ctrl+C end it; what it was at is gone on with by the next one.
+    """
+    return run_scheduler(workspace, interval, options)
+
+
+def run_scheduler(workspace: Path | None, interval: float | None, options: dict[str, Any]) -> int:
+    """Run until stopped; returns the exit code."""
+    import anyio
+
+    from lmagent.app.wiring import HostOptions, open_host
+
+    given = flags(**options)
+    if interval is not None:
+        given["scheduler_poll_interval"] = interval
+    host_options = HostOptions(workspace, given, options["record"], options["replay"])
+
+    async def do() -> int:
+        host = await open_host(host_options, say=lambda text: click.echo(text, err=True))
+        gc.freeze()
+        gc.enable()
+        try:
+            return await _serve(host)
+        finally:
+            await host.aclose()
+
+    return anyio.run(do)
+
+
+async def _serve(host: Host) -> int:
+    import anyio
+
+    from lmagent.app.crontab import cron_list, list_text
+    from lmagent.app.scheduling import Scheduler
+    from lmagent.core.errors import ungrouped
+
+    found = cron_list(host.workspace)
+    _say(f"scheduling {host.workspace}; {len(found.jobs)} cron jobs")
+    if found.jobs:
+        click.echo(list_text(found))
+    received: list[int] = []
+    with ungrouped():
+        async with anyio.create_task_group() as tasks:
+            service = Scheduler(host, _say, startup=True)
+            if sys.platform != "win32":
+                tasks.start_soon(_until_told, tasks.cancel_scope, received)
+            await service.run()
+    _say("stopped; what was not finished is gone on with by the next scheduler")
+    return 130 if signal.SIGINT in received else 0
+
+
+async def _until_told(work: Any, received: list[int]) -> None:
+    import anyio
+
+    from lmagent.app.signals import ending
+
+    with anyio.open_signal_receiver(signal.SIGINT, *ending()) as signals:
+        async for number in signals:
+            received.append(number)
+            work.cancel()
+
+
+def _say(text: str) -> None:
+    from lmagent.tools.sanitize import printable  # it quotes what tasks and files say
+
+    click.echo(f"{time.strftime('%H:%M:%S')}  {printable(text)}")
