@@ -16,7 +16,7 @@ from lmagent.testing import ScriptedServer
 from lmagent.testing.script import call, say
 
 VICTIM = Path(__file__).parent.parent / "crash" / "victim.py"
-EVENTS = 74
+EVENTS = 76
 """Appends of the whole run, and some: the last ones kill nothing, which shows that every event was covered."""
 
 SCRIPT = {

@@ -12,7 +12,7 @@ from lmagent.agents.nursery import Bounds, Place
 from lmagent.app.host import Host
 from lmagent.core.agent import Agent
 from lmagent.core.errors import SessionBusy, SessionNotFound
-from lmagent.core.events import ContextInherited, SessionCreated, SubagentStarted
+from lmagent.core.events import ContextInherited, SessionCreated, SessionRenamed, SubagentStarted
 from lmagent.core.messages import Message, ToolResult
 from lmagent.core.tool import Tool
 from lmagent.core.work import Parent
@@ -21,6 +21,9 @@ from lmagent.engine.session import Session
 from lmagent.engine.state import SessionState
 from lmagent.providers.floor import place
 from lmagent.providers.served import Lane
+
+TITLE = 100
+"""Characters of an objective that are the session's title."""
 
 BEGINS = "A sub-agent does this; its brief follows."
 LATER = "Not run yet."
@@ -48,6 +51,8 @@ async def open_child(host: Host, parent: Session, started: SubagentStarted, boun
     try:
         session = await (Session.create if is_new else Session.resume)(log, wiring, opening)
         host.sessions[started.child] = session
+        if not session.state.title:
+            await session.record(SessionRenamed(title=" ".join(started.brief.objective.split())[:TITLE]))
         session.window, session.stated_window = parent.window, parent.stated_window
         if home.inherits and not session.state.messages and started.child not in session.state.work.jobs:
             await session.record(_inherited(parent, started.call_id))

@@ -30,11 +30,32 @@ class ImportedReport(Struct, frozen=True):
     left: tuple[str, ...]
 
 
-def session_rows(root: Path, limit: int, search: str) -> Sequence[SessionRow]:
-    """Sessions below `root`, newest first."""
+def session_rows(root: Path, limit: int, search: str, *, children: bool = False) -> Sequence[SessionRow]:
+    """Sessions below `root`, newest first; each sub-agent's behind the one that it works for, where it is there."""
     with SessionIndex(root) as index:
         index.refresh()
-        return index.list(limit, search)
+        rows = index.list(limit, search, children=children)
+    below: dict[str, list[SessionRow]] = {}
+    known = {row.id for row in rows}
+    for row in rows:
+        below.setdefault(row.parent if row.child and row.parent in known else "", []).append(row)
+    ordered: list[SessionRow] = []
+
+    def add(parent: str) -> None:
+        for row in below.pop(parent, []) if not parent else reversed(below.pop(parent, [])):
+            ordered.append(row)
+            add(row.id)
+
+    add("")
+    return ordered
+
+
+def depths(rows: Sequence[SessionRow]) -> list[int]:
+    """How deep each row stands below the session that it works for."""
+    found: dict[str, int] = {}
+    for row in rows:
+        found[row.id] = found[row.parent] + 1 if row.child and row.parent in found else 0
+    return list(found.values())
 
 
 def export_session(store: JsonlStore, session: str, form: str) -> str:
@@ -55,9 +76,9 @@ class WorkspaceRecords(Struct, frozen=True):
     workspace: Path
     store: JsonlStore
 
-    def rows(self, limit: int, search: str) -> Sequence[SessionRow]:
-        """Sessions, newest first."""
-        return session_rows(self.store.root, limit, search)
+    def rows(self, limit: int, search: str, *, children: bool = False) -> Sequence[SessionRow]:
+        """Sessions, newest first; see `session_rows`."""
+        return session_rows(self.store.root, limit, search, children=children)
 
     def export(self, name: str, form: str) -> str:
         """A session as text."""

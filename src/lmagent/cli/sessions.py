@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
+import anyio
 import click
 import msgspec
 
-from lmagent.app.records import WorkspaceRecords, open_records
+from lmagent.app.records import WorkspaceRecords, depths, open_records
 from lmagent.cli.options import workspace_option
 
 
@@ -16,22 +18,23 @@ from lmagent.cli.options import workspace_option
 @workspace_option
 @click.pass_context
 def sessions(ctx: click.Context, workspace: Path | None) -> None:
-    """List, show, export, fork, import and delete sessions."""
+    """List, show, watch, export, fork, import and delete sessions."""
     ctx.obj = workspace
 
 
-def print_sessions(workspace: Path | None, limit: int, search: str, *, as_json: bool) -> int:
-    """Print the list of sessions."""
-    rows = open_records(workspace).rows(limit, search)
+def print_sessions(workspace: Path | None, limit: int, search: str, *, as_json: bool, children: bool = False) -> int:
+    """Print the list of sessions; those of sub-agents below the ones that they work for."""
+    rows = open_records(workspace).rows(limit, search, children=children)
     if as_json:
         for row in rows:
             click.echo(msgspec.json.encode(row).decode())
         return 0
     if not rows:
         click.echo("no sessions here yet")
-    for row in rows:
+    for row, depth in zip(rows, depths(rows), strict=True):
         when = f"{datetime.fromtimestamp(row.updated):%Y-%m-%d %H:%M}"
-        click.echo(f"{row.id}  {when}  {row.status:<11}  {row.turns:>3} turns  {row.title}")
+        mark = f"{'  ' * depth}↳ " if row.child else ""
+        click.echo(f"{row.id}  {when}  {row.status:<11}  {row.turns:>3} turns  {mark}{row.title}")
     return 0
 
 
@@ -42,11 +45,12 @@ def _records(ctx: click.Context) -> WorkspaceRecords:
 @sessions.command("list")
 @click.option("--limit", default=20, show_default=True, help="How many.")
 @click.option("--search", default="", help="Only sessions in which these words occur.")
+@click.option("--all", "children", is_flag=True, help="With those of sub-agents.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 @click.pass_context
-def list_(ctx: click.Context, limit: int, search: str, as_json: bool) -> int:
+def list_(ctx: click.Context, limit: int, search: str, children: bool, as_json: bool) -> int:
     """List sessions, newest first."""
-    return print_sessions(ctx.obj, limit, search, as_json=as_json)
+    return print_sessions(ctx.obj, limit, search, as_json=as_json, children=children)
 
 
 @sessions.command()
@@ -55,6 +59,18 @@ def list_(ctx: click.Context, limit: int, search: str, as_json: bool) -> int:
 def show(ctx: click.Context, session: str) -> None:
     """Show a session as Markdown."""
     click.echo(_records(ctx).export(session, "md"))
+
+
+@sessions.command()
+@click.argument("session")
+@click.pass_context
+def watch(ctx: click.Context, session: str) -> None:
+    """Show live what a session does, whichever process runs it: its sub-agents as a tree, tasks, budgets."""
+    from lmagent.cli.watching import watch
+
+    store = _records(ctx).store
+    with suppress(KeyboardInterrupt):
+        anyio.run(watch, store, store.resolve(session))
 
 
 @sessions.command()

@@ -46,7 +46,8 @@ class SessionRow(Struct, frozen=True):
         prompt_tokens: tokens of all prompts.
         completion_tokens: tokens of all replies.
         cached_tokens: prompt tokens that came from the server's cache.
-        parent: the session that it was forked from; empty for none.
+        parent: the session that it was forked from, or works for as a sub-agent; empty for none.
+        child: it is a sub-agent's.
     """
 
     id: str
@@ -61,6 +62,7 @@ class SessionRow(Struct, frozen=True):
     completion_tokens: int
     cached_tokens: int
     parent: str
+    child: bool = False
 
 
 class Hit(Struct, frozen=True):
@@ -114,17 +116,18 @@ class SessionIndex:
 
     # --- reading ------------------------------------------------------------------------------------------------
 
-    def list(self, limit: int = 20, search: str = "") -> list[SessionRow]:
-        """Sessions, the one that was written to last first.
+    def list(self, limit: int = 20, search: str = "", *, children: bool = False) -> list[SessionRow]:
+        """Sessions, the one that was written to last first; those of sub-agents where words are looked for, or wanted.
 
         Args:
-            limit: how many at most.
+            limit: how many at most; sub-agents' are not counted.
+            children: with those of sub-agents.
             search: only those that say all these words, anywhere, or have the text in their id or title.
 
         Raises:
             StoreError: the database cannot be read.
         """
-        return self._run(lambda: self._list(limit, search.strip()))
+        return self._run(lambda: self._list(limit, search.strip(), children or bool(search.strip())))
 
     def search(self, query: str, limit: int = 20) -> list[Hit]:
         """Texts of people and models with all words of the query; with any of them, where none has all. Best first.
@@ -240,16 +243,18 @@ class SessionIndex:
         self._db.execute("DELETE FROM session WHERE id = ?", (session,))
         self._db.execute("DELETE FROM passage WHERE session = ?", (session,))
 
-    def _list(self, limit: int, search: str) -> list[SessionRow]:
+    def _list(self, limit: int, search: str, children: bool) -> list[SessionRow]:
         rows: list[SessionRow] = []
+        found = 0
         fitting = self._fitting(search) if search else None
         query = f"SELECT {', '.join(_COLUMNS)} FROM session ORDER BY updated DESC, id DESC"
         for row in self._db.execute(query):
             tally = msgspec.convert(dict(zip(_COLUMNS, row, strict=True)), Tally, strict=False)
             named = search.lower() in f"{tally.id}\n{tally.title}".lower()
-            if fitting is None or named or tally.id in fitting:
+            if (fitting is None or named or tally.id in fitting) and (children if tally.child else found < limit):
                 rows.append(self._row(tally))
-            if len(rows) >= limit:
+                found += not tally.child
+            if found >= limit and not children:
                 break
         return rows
 

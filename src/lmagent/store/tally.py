@@ -109,6 +109,7 @@ class Tally(Struct):
             case SessionCreated():
                 self.model = event.model or self.model
                 self.child = event.parent is not None
+                self.parent = event.parent.session if event.parent is not None else ""
             case SessionForked():
                 self.parent, self.waiting = event.parent, 0
                 self.until, self.job = 0.0, ""  # it is the other one that goes on by itself

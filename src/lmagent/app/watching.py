@@ -1,0 +1,141 @@
+"""Watching: a session and its sub-agents as a tree, folded from their logs, whichever process writes them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing
+from typing import Any, cast
+
+import anyio
+
+from lmagent.core.errors import SessionNotFound, ungrouped
+from lmagent.core.events import DurableEvent, SubagentStarted
+from lmagent.core.work import Task
+from lmagent.engine.budget import steps_made, tokens_spent
+from lmagent.engine.state import SessionState
+from lmagent.store.jsonl import JsonlStore
+
+PAUSE = 0.1
+"""Seconds between two looks of a watcher: faster changes are shown together."""
+
+GONE = 1.0
+"""Seconds after which it is looked whether the process that works is still there."""
+
+TASKS = 12
+"""Tasks that are shown; the rest is counted."""
+
+_MARKS = {"completed": "✓", "in_progress": "▸", "failed": "✗", "blocked": "!", "skipped": "-"}
+
+
+class Tree:
+    """What the logs say of a session and all that work for it.
+
+    Args:
+        store: the sessions.
+        root: the session.
+    """
+
+    def __init__(self, store: JsonlStore, root: str) -> None:
+        self.root = root
+        self._store = store
+        self._states: dict[str, SessionState] = {}
+        self._load(root)
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing is going on in it: its turn has ended, or nobody is at work on it."""
+        state = self._states[self.root]
+        return not (state.turn_open or state.inputs) or not self._store.is_running(self.root)
+
+    def _load(self, session: str) -> None:
+        state = self._states[session] = SessionState(session=session)
+        try:
+            events = self._store.read(session)
+        except SessionNotFound:
+            return  # a sub-agent that is only just on record with its parent
+        for event in events:
+            self._take(state, event)
+
+    def _take(self, state: SessionState, event: DurableEvent) -> None:
+        state.apply(event)
+        if isinstance(event, SubagentStarted) and event.child not in self._states:
+            self._load(event.child)
+
+    async def changes(self) -> AsyncIterator[None]:
+        """Yields after what has happened, until nothing is going on any more."""
+        news = anyio.Event()
+        followed: set[str] = set()
+
+        async def follow(session: str) -> None:
+            nonlocal news
+            state = self._states[session]
+            async with aclosing(cast("Any", self._store.follow(session, state.seq))) as events:
+                async for event in events:
+                    self._take(state, event)
+                    news.set()
+
+        with ungrouped():
+            async with anyio.create_task_group() as tasks:
+                while not self.over:
+                    for session in self._states.keys() - followed:
+                        followed.add(session)
+                        tasks.start_soon(follow, session)
+                    with anyio.move_on_after(GONE):
+                        await news.wait()
+                    news = anyio.Event()
+                    yield
+                    await anyio.sleep(PAUSE)
+                tasks.cancel_scope.cancel()
+        self._states.clear()
+        self._load(self.root)  # with what was written while the followers were told to stop
+
+    def lines(self) -> list[str]:
+        """The tree, a line each."""
+        state = self._states[self.root]
+        return [f"{self.root}  {state.title}", *self._below(self.root, 1)]
+
+    def _below(self, session: str, depth: int) -> Iterator[str]:
+        state, pad = self._states[session], "  " * depth
+        yield f"{pad}{self._doing(session)}"
+        if budget := _budget(state):
+            yield f"{pad}budget: {budget}"
+        tasks = list(state.work.tasks.values())
+        for task in tasks[:TASKS]:
+            yield f"{pad}{_task(task)}"
+        if len(tasks) > TASKS:
+            yield f"{pad}… {len(tasks) - TASKS} more tasks"
+        for key, started in state.work.children.items():
+            result = state.work.results.get(key)
+            name = f"{started.task}: " if started.task else ""
+            ended = f"  {result.status}" if result is not None else ""
+            yield f"{pad}↳ {name}{' '.join(started.brief.objective.split())[:80]}  [{started.child}]{ended}"
+            if started.child in self._states:
+                yield from self._below(started.child, depth + 2)
+
+    def _doing(self, session: str) -> str:
+        state = self._states[session]
+        used = f"{steps_made(state)} steps, {tokens_spent(state):,} tokens"
+        if not state.turn_open and not state.inputs:
+            return f"{state.last_outcome or 'not begun'} · turn {state.turn} · {used}"
+        if not self._store.is_running(session):
+            return f"interrupted · turn {state.turn} · {used} · lmagent --resume {self.root} goes on"
+        doing = "the model" if state.turn_open else "waiting"
+        if state.started:
+            calls = list(state.started.values())
+            doing = calls[-1].summary or calls[-1].tool
+        if state.approvals:
+            doing = f"asks for {next(iter(state.approvals.values())).summary}"
+        return f"turn {state.turn} · step {state.step} · {doing} · {used}"
+
+
+def _task(task: Task) -> str:
+    return f"{_MARKS.get(task.status, '·')} {task.id} {task.title} ({task.status})"
+
+
+def _budget(state: SessionState) -> str:
+    work, parts = state.work, list[str]()
+    if work.budget.steps is not None:
+        parts.append(f"{steps_made(state) - work.steps_before} of {work.budget.steps} steps")
+    if work.budget.tokens is not None:
+        parts.append(f"{tokens_spent(state) - work.spent_before:,} of {work.budget.tokens:,} tokens")
+    return ", ".join(parts)

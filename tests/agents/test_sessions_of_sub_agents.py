@@ -1,0 +1,150 @@
+"""Sessions of sub-agents in the lists, in exports, and watched live from another process."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import anyio
+from agents_kit import a_host, by_brief, children_of, do, report, use
+
+from lmagent.testing import ScriptedServer
+from lmagent.testing.script import call, hang, say
+
+SCRIPT = {
+    "": [use("delegate", objective="write it"), say("All done.")],
+    "write it": [call("write", path="a.txt", content="hello\n"), report(summary="It says hello.")],
+}
+
+
+def cli(workspace: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "lmagent", "sessions", "-w", str(workspace), *words],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "HOME": str(workspace)},
+        cwd=workspace,
+        timeout=60,
+        check=False,
+    )
+
+
+def played(workspace: Path) -> tuple[str, str]:
+    """Ids of a session and its sub-agent's."""
+
+    async def main() -> tuple[str, str]:
+        with ScriptedServer(by_brief(SCRIPT)) as server:
+            async with a_host(workspace, server) as host:
+                session = await host.new_session()
+                await do(session, "have it written")
+                assert host.latest() == session.state.session
+                return session.state.session, children_of(host, session)[0]
+
+    return anyio.run(main)
+
+
+def test_the_list_shows_sub_agents_below_their_session_when_they_are_asked_for(tmp_path: Path) -> None:
+    main, child = played(tmp_path)
+    plain, whole, found = (cli(tmp_path, "list", *more).stdout for more in ((), ("--all",), ("--search", "objective")))
+    assert main in plain
+    assert child not in plain
+    first, second = whole.splitlines()
+    assert first.startswith(main)
+    assert second.startswith(child)
+    assert second.endswith("↳ write it")
+    assert child in found, "what is looked for is found wherever it was said"
+
+
+def test_a_sub_agents_session_is_shown_and_exported_like_any_other(tmp_path: Path) -> None:
+    _, child = played(tmp_path)
+    shown = cli(tmp_path, "show", child)
+    assert "write it" in shown.stdout
+    assert "Created a.txt" in shown.stdout
+    assert cli(tmp_path, "export", child, "--format", "html").returncode == 0
+
+
+def test_watching_a_session_that_has_ended_shows_its_end_and_ends(tmp_path: Path) -> None:
+    main, child = played(tmp_path)
+    lines = cli(tmp_path, "watch", main).stdout.splitlines()
+    assert lines[0] == f"{main}  have it written"
+    assert re.fullmatch(r"  done · turn 1 · 4 steps, [\d,]+ tokens", lines[1])
+    assert lines[2] == f"  ↳ write it  [{child}]  ok"
+    assert lines[3].startswith("      done · turn 1 · 2 steps")
+
+
+def watching(workspace: Path, session: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "lmagent", "sessions", "-w", str(workspace), "watch", session],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "HOME": str(workspace)},
+        cwd=workspace,
+    )
+
+
+def read_until(watcher: subprocess.Popen[str], words: str) -> str:
+    assert watcher.stdout is not None
+    for line in watcher.stdout:
+        if words in line:
+            return line
+    raise AssertionError(f"{words} was never shown")
+
+
+def test_a_watcher_in_another_process_sees_it_happen_until_its_end(tmp_path: Path) -> None:
+    script = {**SCRIPT, "write it": [*SCRIPT["write it"][:1], hang(say("never ends"), chunks=1)]}
+    with ScriptedServer(by_brief(script)) as server:
+        flags = ("-w", str(tmp_path), "--base-url", server.base_url, "--permission", "auto", "-m", "scripted")
+        agent = subprocess.Popen(
+            [sys.executable, "-m", "lmagent", *flags, "have it written"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "HOME": str(tmp_path)},
+            cwd=tmp_path,
+        )
+        sessions = tmp_path / ".lmagent" / "sessions"
+        deadline = time.monotonic() + 30
+        while not list(sessions.glob("*/events.jsonl")) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        main = min(sessions.glob("*/events.jsonl"), key=lambda path: path.stat().st_ctime).parent.name
+        watcher = watching(tmp_path, main)
+        try:
+            read_until(watcher, "↳ write it")
+            read_until(watcher, "step 2")
+            agent.send_signal(signal.SIGINT)
+            read_until(watcher, "interrupted · turn 1")
+            assert watcher.wait(timeout=20) == 0
+        finally:
+            for process in (agent, watcher):
+                process.kill()
+                process.communicate()
+
+
+def test_ctrl_c_ends_a_watcher_and_not_what_it_watches(tmp_path: Path) -> None:
+    async def main() -> None:
+        script = {"": [hang(say("never ends"), chunks=1)]}
+        with ScriptedServer(by_brief(script)) as server:
+            async with a_host(tmp_path, server) as host:
+                session = await host.new_session()
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(do, session)
+                    with anyio.fail_after(20):
+                        while session.state.step == 0:  # noqa: ASYNC110
+                            await anyio.sleep(0.01)
+                    watcher = watching(tmp_path, session.state.session)
+                    await anyio.to_thread.run_sync(read_until, watcher, "the model")
+                    watcher.send_signal(signal.SIGINT)
+                    assert await anyio.to_thread.run_sync(lambda: watcher.wait(20)) == 0
+                    watcher.communicate()
+                    assert session.state.turn_open
+                    tasks.cancel_scope.cancel()
+
+    anyio.run(main)
