@@ -90,3 +90,35 @@ def test_recall_says_when_there_is_nothing():
 def test_recall_without_a_word_is_an_error():
     with pytest.raises(ToolError, match="at least one word"):
         recall("?!")
+
+
+def found(query: str, *events) -> str:
+    return anyio.run(recall_tool(lambda session: events, get_blob).run, Recall(query), CONTEXT).content
+
+
+LONG_RESULT = ToolFinished(
+    seq=7, call_id="c", tool="shell", status="ok", content="line 1\n[…]\nline 2000", artifact="abcdef123456" + "0" * 52
+)
+
+
+def test_recall_searches_the_whole_of_a_result_of_which_the_model_saw_an_excerpt():
+    assert "shell (artifact:abcdef123456, line 1" in found("line 1234", LONG_RESULT)
+    assert "\nline 1234\n" in found("line 1234", LONG_RESULT)
+
+
+def test_an_artifact_that_is_gone_leaves_its_excerpt_to_recall():
+    gone = ToolFinished(seq=8, call_id="c", tool="shell", status="ok", content="the pear", artifact="f" * 64)
+    assert found("pear", gone) == "#8 shell: the pear"
+
+
+def test_recall_takes_names_apart_and_words_without_their_endings():
+    said = MessageAdded(seq=1, message=assistant("maxRetries was_limited to 3"), origin="model")
+    assert "maxRetries" in found("retry limits retries", said)
+
+
+def test_recall_finds_a_rare_word_before_many_common_ones():
+    noise = [
+        MessageAdded(seq=at, message=assistant(f"the order of the table {at}"), origin="model") for at in range(50)
+    ]
+    fact = MessageAdded(seq=60, message=assistant("the zebra table"), origin="model")
+    assert found("order of the zebra table", *noise, fact).startswith("#60")

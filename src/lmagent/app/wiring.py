@@ -134,7 +134,7 @@ def features(registry: Registry, say: Say = lambda _: None) -> None:
     for tool in builtin_tools(registry.clock):
         registry.tool(tool)
     registry.tool(read_artifact_tool(registry.records.get_blob))
-    registry.tool(recall_tool(registry.records.events))
+    registry.tool(recall_tool(registry.records.events, registry.records.get_blob))
     commands_in_a_sandbox(registry)
     registry.note(date_note(registry.clock))
     registry.note(workspace_note(registry.workspace, say, lambda: registry.profile.instructions))

@@ -118,11 +118,26 @@ def _shorten(text: str, budget: int) -> str:
 
 
 def _files(state: SessionState, size: int) -> str:
-    rows = [
-        f"- {path} ({'changed by you' if mark.changed else 'read'}, sha256 {mark.sha256[:8]})"
-        for path, mark in state.files.items()
-    ]
-    return _latest("Files so far:", rows, size)
+    """What was read, and behind it, so that it stays longest, what was changed: by a command too."""
+    changed = dict.fromkeys(_by_commands(state), "changed by you")
+    rows = dict[str, str]()
+    for path, mark in state.files.items():
+        known = changed if mark.changed or path in changed else rows
+        known[path] = f"{'changed by you' if known is changed else 'read'}, sha256 {mark.sha256[:8]}"
+    return _latest("Files so far:", [f"- {path} ({what})" for path, what in (rows | changed).items()], size)
+
+
+def _by_commands(state: SessionState) -> list[str]:
+    """Paths of files that calls changed, the latest last."""
+    from lmagent.engine.evidence.places import is_leaving  # only a cut pays for it
+
+    paths = dict.fromkeys(
+        change.path
+        for event in state.changes
+        for change in event.changes
+        if change.after is not None and change.after.kind == "file" and not is_leaving(change.path)
+    )
+    return list(paths)
 
 
 def _artifacts(state: SessionState, size: int) -> str:

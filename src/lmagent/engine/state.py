@@ -241,8 +241,7 @@ class SessionState(Struct):
     def _add(self, event: MessageAdded) -> None:
         message = event.message
         self._close_damaged_calls()
-        if event.input is not None:
-            self.inputs.pop(event.input, None)
+        said = self.inputs.pop(event.input, None) if event.input is not None else None
         if message.role == "assistant":
             if not self.owes_reply:
                 self._append(Message("user", (Text(LOST_MESSAGE),)))
@@ -255,7 +254,9 @@ class SessionState(Struct):
             self._append(Message("assistant", (Text(LOST_MESSAGE),)))
         self._join(message)
         if event.origin in ("input", "steer"):
-            self.user_texts.append(message.text)
+            # One too long for the window is delivered cut: what it demands in its middle counts all the same.
+            whole = said.message.text if said is not None else ""
+            self.user_texts.append(max(message.text, whole, key=len))
             self.user_at.append(len(self.messages) - 1)
             self.title = self.title or " ".join(message.text.split()[:12])
         elif event.origin == "note" and (found := _NOTE_NAME.match(message.text)):

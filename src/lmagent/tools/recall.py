@@ -1,25 +1,55 @@
-"""recall: search the session's own record, the parts that compaction has cut included."""
+"""recall: search the session's own record, the parts that compaction has cut included.
+
+The record is searched by passages: what people and the model said, what was called and with which arguments, the whole
+of every result (its artifact where the model was shown an excerpt), tasks, summaries, what sub-agents reported. A
+passage counts by the words of the query that it holds, a rare word for more than a common one.
+"""
 
 from __future__ import annotations
 
+import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Annotated
 
+import anyio.to_thread
 from msgspec import Meta, Struct
 
-from lmagent.core.errors import ToolError
-from lmagent.core.events import DurableEvent, MessageAdded, ToolFinished
+from lmagent.core.errors import StoreError, ToolError
+from lmagent.core.events import (
+    CompactionDone,
+    DurableEvent,
+    InputReceived,
+    MessageAdded,
+    SubagentFinished,
+    TasksChanged,
+    ToolFinished,
+)
 from lmagent.core.tool import Tool, ToolContext, ToolOutput
 
 HITS = 8
-EXCERPT = 600
-"""Characters shown around a hit."""
+PASSAGE = 500
+"""Characters of a passage, about: whole lines where they are shorter."""
+
+OVERLAP = 100
+"""Characters of a very long line that its next piece shows again."""
+
+LARGEST = 4 << 20
+"""Bytes of an artifact that are searched."""
+
+PAGE = 4800
+"""Characters of all that is shown: it stays below the cap on results of a small window."""
 
 ReadEvents = Callable[[str], Iterable[DurableEvent]]
 """session -> its events, in order."""
 
+GetBlob = Callable[[str, str], bytes]
+"""(session, handle) -> content; raises StoreError."""
+
 _WORD = re.compile(r"\w+")
+_HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_ENDING = re.compile(r"(?<=\w{3})(?:ings?|ed|es|s|e)$")
 
 
 class Recall(Struct):
@@ -28,19 +58,36 @@ class Recall(Struct):
     query: Annotated[str, Meta(description="words to look for")]
 
 
-def recall_tool(read_events: ReadEvents) -> Tool:
-    """The tool, searching what `read_events` gives."""
+class Passage(Struct, frozen=True):
+    """A piece of the record.
+
+    Attributes:
+        seq: of its event.
+        who: where it comes from.
+        text: what it says.
+        words: how often each word stands in it.
+    """
+
+    seq: int
+    who: str
+    text: str
+    words: Counter[str]
+
+
+def recall_tool(read_events: ReadEvents, get_blob: GetBlob | None = None) -> Tool:
+    """The tool, searching what `read_events` gives, and the artifacts that `get_blob` gives."""
 
     async def run(arguments: Recall, context: ToolContext) -> ToolOutput:
-        words = {word.lower() for word in _WORD.findall(arguments.query)}
-        if not words:
+        wanted = set(_words(arguments.query))
+        if not wanted:
             raise ToolError("recall needs at least one word to look for")
-        scored = [(_score(text, words), seq, who, text) for seq, who, text in _texts(read_events(context.session))]
-        best = sorted((hit for hit in scored if hit[0] > 0), key=lambda hit: (-hit[0], -hit[1]))[:HITS]
-        if not best:
-            return ToolOutput(f"Nothing on record matches {arguments.query!r}.")
-        rows = [f"#{seq} {who}: {_excerpt(text, words)}" for _, seq, who, text in sorted(best, key=lambda hit: hit[1])]
-        return ToolOutput("\n\n".join(rows))
+
+        def search() -> list[str]:
+            pieces = _pieces(read_events(context.session), lambda handle: _blob(get_blob, context.session, handle))
+            return _best(_passages(pieces, wanted), wanted)
+
+        rows = await anyio.to_thread.run_sync(search)
+        return ToolOutput("\n\n".join(rows) or f"Nothing on record matches {arguments.query!r}.")
 
     return Tool(
         name="recall",
@@ -51,24 +98,99 @@ def recall_tool(read_events: ReadEvents) -> Tool:
     )
 
 
-def _texts(events: Iterable[DurableEvent]) -> Iterator[tuple[int, str, str]]:
+def _blob(get_blob: GetBlob | None, session: str, handle: str) -> str:
+    """The whole of a long output; empty where it is gone, or too long."""
+    if get_blob is None:
+        return ""
+    try:
+        return get_blob(session, handle)[:LARGEST].decode("utf-8", "replace")
+    except StoreError:
+        return ""
+
+
+def _pieces(events: Iterable[DurableEvent], blob: Callable[[str], str]) -> Iterator[tuple[int, str, str, str]]:
+    """(seq, who, text, handle of the artifact that it is) of all that is searched."""
+    mine = frozenset(("recall", "read_artifact"))
     for event in events:
-        if isinstance(event, MessageAdded) and event.message.text and event.origin in ("input", "steer", "model"):
-            yield event.seq, event.message.role, event.message.text
-        elif isinstance(event, ToolFinished) and event.tool != "recall":
-            yield event.seq, event.tool, event.content
+        match event:
+            case InputReceived():
+                yield event.seq, "user", event.message.text, ""
+            case MessageAdded() if event.message.role == "assistant":
+                yield event.seq, "assistant", event.message.text, ""
+                for call in event.message.tool_calls:
+                    if call.name not in mine and '"recall"' not in call.arguments:
+                        yield event.seq, f"call of {call.name}", call.arguments.replace("\\n", "\n"), ""
+            case MessageAdded() if event.input is None and event.origin in ("input", "steer"):
+                yield event.seq, "user", event.message.text, ""
+            case ToolFinished() if event.tool not in mine:
+                handle = (event.artifact or "")[:12]
+                whole = blob(handle) if handle else ""
+                yield event.seq, event.tool, whole or event.content, handle if whole else ""
+            case TasksChanged():
+                rows = [f"{task.id} [{task.status}] {task.title} {task.notes} {task.result}" for task in event.items]
+                yield event.seq, "tasks", "\n".join(rows), ""
+            case CompactionDone():
+                yield event.seq, "summary", event.summary, ""
+            case SubagentFinished():
+                yield event.seq, "sub-agent", event.result.summary, ""
+            case _:
+                pass
 
 
-def _score(text: str, words: set[str]) -> float:
-    """How many of the words occur, and a little for how often."""
-    lowered = text.lower()
-    counts = [lowered.count(word) for word in words]
-    return sum(1 + min(count, 5) / 50 for count in counts if count)
+def _passages(pieces: Iterable[tuple[int, str, str, str]], wanted: set[str]) -> list[Passage]:
+    """The passages that hold any of the words."""
+    found = list[Passage]()
+    for seq, who, text, handle in pieces:
+        for line, passage in _cut(text):
+            words = Counter(_words(passage))
+            if not wanted.isdisjoint(words):
+                place = f"{who} (artifact:{handle}, line {line})" if handle else who
+                found.append(Passage(seq, place, passage.strip(), words))
+    return found
 
 
-def _excerpt(text: str, words: set[str]) -> str:
-    lowered = text.lower()
-    at = min((lowered.find(word) for word in words if word in lowered), default=0)
-    start = max(0, at - EXCERPT // 3)
-    piece = text[start : start + EXCERPT]
-    return f"{'…' if start else ''}{piece.strip()}{'…' if start + EXCERPT < len(text) else ''}"
+def _best(passages: list[Passage], wanted: set[str]) -> list[str]:
+    """The passages that say most about the words, as rows: those that hold more of them first."""
+    weight = {
+        word: math.log(1 + len(passages) / (1 + sum(word in passage.words for passage in passages))) + 0.1
+        for word in wanted
+    }
+
+    def score(passage: Passage) -> float:
+        return sum(weight[word] * (1 + min(passage.words[word], 5) / 50) for word in wanted if passage.words[word])
+
+    rows, size, told = list[str](), 0, set[str]()
+    for passage in sorted(passages, key=lambda one: (-score(one), -one.seq)):
+        if passage.text in told:
+            continue  # read twice, found once
+        row = f"#{passage.seq} {passage.who}: {passage.text}"
+        size += len(row)
+        if len(rows) >= HITS or (rows and size > PAGE):
+            break
+        told.add(passage.text)
+        rows.append(row)
+    return rows
+
+
+def _cut(text: str) -> Iterator[tuple[int, str]]:
+    """The text in passages, each with the number of its first line, from 1."""
+    first, size, lines = 1, 0, list[str]()
+    for number, line in enumerate(text.splitlines(), 1):
+        if lines and size + len(line) > PASSAGE:
+            yield first, "\n".join(lines)
+            first, size, lines = number, 0, []
+        if len(line) > PASSAGE:
+            for at in range(0, len(line), PASSAGE - OVERLAP):
+                yield number, line[at : at + PASSAGE]
+            first = number + 1
+            continue
+        lines.append(line)
+        size += len(line) + 1
+    if lines:
+        yield first, "\n".join(lines)
+
+
+def _words(text: str) -> Iterator[str]:
+    """The words in lower case, their endings off, names taken apart: who asks for `ports` means `openPort` too."""
+    for word in _WORD.findall(_HUMP.sub(" ", text).lower().replace("_", " ")):
+        yield _ENDING.sub("", word)
