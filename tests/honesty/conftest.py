@@ -1,4 +1,4 @@
-"""Makes `honesty` importable, and gives a home folder of its own."""
+"""Makes `playing` and `planted` importable, and gives a home folder of its own."""
 
 import os
 import sys

@@ -9,7 +9,7 @@ import sys
 
 import anyio
 import pytest
-from honesty import RUNS, play_replies
+from playing import RUNS, play_replies
 
 from lmagent.app.proof import own_checks
 from lmagent.testing import ScriptedServer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import anyio
 import pytest
-from honesty import RUNS, play
+from playing import RUNS, play
 
 
 @pytest.mark.parametrize("run", RUNS["liars"], ids=lambda run: run["name"])
