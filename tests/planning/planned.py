@@ -68,6 +68,10 @@ class Run:
         assert finished is not None
         return finished
 
+    async def go_on(self) -> None:
+        """Do what is wished for outside a turn."""
+        await run_until_idle(self.session)
+
     async def slash(self, line: str) -> SlashResult:
         return await dispatch(line, SlashContext(self.host, self.session, View()))
 
@@ -93,7 +97,13 @@ class Run:
 async def running(folder: Path, *script: Any, name: str = "", **flags: Any) -> AsyncIterator[Run]:
     """A session whose model answers by the script; the prompt is checked to grow only."""
     with ScriptedServer(script[0] if len(script) == 1 and callable(script[0]) else list(script), strict=True) as server:
-        settings = {"llm_url": server.base_url, "permission_mode": "auto", "llm_model": "scripted", **flags}
+        settings = {
+            "llm_url": server.base_url,
+            "permission_mode": "auto",
+            "llm_model": "scripted",
+            "llm_retry_delay": 0.0,
+            **flags,
+        }
         host = await open_host(HostOptions(folder, settings), say=lambda _: None)
         try:
             session = await host.open_session(name) if name else await host.new_session()

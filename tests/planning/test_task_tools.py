@@ -25,7 +25,7 @@ def told(folder: Path, *calls) -> tuple[list[str], dict]:
     """What the calls were answered, and the tasks at the end."""
 
     async def go():
-        async with running(folder, *calls, say("Done. WAIT no more, TASK_COMPLETE"), say("Done."), say("Done.")) as run:
+        async with running(folder, *calls, say("Done."), say("Done."), say("Done.")) as run:
             await run.submit()
             return run.results, dict(run.work.tasks), run.work.state
 

@@ -1,4 +1,4 @@
-"""A plan in the person's own editor."""
+"""What a person says to a plan, at a terminal; and the plan in their own editor."""
 
 from __future__ import annotations
 
@@ -10,9 +10,30 @@ from pathlib import Path
 
 import anyio
 
+from lmagent.core.commands import DecidePlan
 from lmagent.core.errors import ConfigError
 from lmagent.core.work import Plan
 from lmagent.planning.plans import Unusable, plan_json, read_plan
+
+
+async def decision(line: str, plan: Plan, *, by: str) -> DecidePlan | None:
+    """What a line means for a plan that waits: y, n, e for the editor, or words for the model; None decides nothing.
+
+    Raises:
+        ConfigError: what came out of the editor cannot be followed.
+    """
+    match line.lower():
+        case "":
+            return None
+        case "y" | "yes":
+            return DecidePlan(decision="approved", by=by)
+        case "n" | "no":
+            return DecidePlan(decision="rejected", by=by)
+        case "e" | "edit":
+            changed = await edited(plan)
+            return None if changed is None else DecidePlan(decision="approved", plan=changed, by=by)
+        case _:
+            return DecidePlan(decision="revise", feedback=line, by=by)
 
 
 async def edited(plan: Plan) -> Plan | None:

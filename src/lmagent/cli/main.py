@@ -20,6 +20,7 @@ from lmagent.core.errors import LmagentError
 COMMANDS = {
     "run": ("lmagent.cli.run:run", "Do one task and exit."),
     "chat": ("lmagent.cli.run:chat", "Talk with the agent in the terminal."),
+    "plan": ("lmagent.cli.plan:plan", "Show a plan that waits, and decide on it."),
     "sessions": ("lmagent.cli.sessions:sessions", "List, show, export, fork, import and delete sessions."),
     "tool": ("lmagent.cli.tools:tool", "List the tools, or call one yourself."),
     "sandbox": ("lmagent.cli.sandbox:sandbox", "Show what the sandbox promises, or run a command in it."),
@@ -36,6 +37,7 @@ VALUE_OPTIONS = frozenset(
     {
         *("-w", "--workspace", "-m", "--model", "--base-url", "--permission", "--resume", "--output-schema"),
         *("--max-iterations", "--record", "--replay", "--sandbox", "--allow-host"),
+        *("--budget-steps", "--budget-tokens"),
     }
 )
 """Options of `run` that take a value: needed to tell `lmagent -w DIR TASK` from a sub-command."""

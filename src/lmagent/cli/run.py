@@ -12,6 +12,7 @@ import click
 
 from lmagent.cli.options import flags, model_options, resume_option, workspace_option
 from lmagent.cli.piped import with_piped
+from lmagent.cli.working import plan_options, work_flags, work_of
 
 if TYPE_CHECKING:
     from lmagent.app.wiring import HostOptions
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 @click.option(
     "--output-schema", type=click.Path(path_type=Path), help="Make the final answer JSON that follows this schema."
 )
+@plan_options
 @model_options
 def run(
     task: str,
@@ -47,7 +49,10 @@ def run(
         from lmagent.cli.sessions import print_sessions
 
         return print_sessions(workspace, 20, "", as_json=as_json)
+    planned = options["plan"] or options["deep"]
     task = with_piped(task, needed=not (task or resume or latest))
+    if planned and not task:
+        raise click.UsageError("--plan and --deep need a task; in the conversation: /plan TASK, /deep TASK")
     if not task and not resume and not latest:
         if as_json or output_schema or not sys.stdin.isatty():
             raise click.UsageError('no task given: lmagent "what to do"')
@@ -81,7 +86,9 @@ def _one_shot(
     from lmagent.headless.oneshot import TaskRequest, run_task
 
     attended = not as_json and sys.stdin.isatty() and sys.stderr.isatty()
-    host_options = HostOptions(workspace, flags(**options), options["record"], options["replay"], attended)
+    host_options = HostOptions(
+        workspace, {**flags(**options), **work_flags(options)}, options["record"], options["replay"], attended
+    )
 
     async def do() -> int:
         host = await open_host(host_options, say=_say)
@@ -92,7 +99,16 @@ def _one_shot(
             if latest and not session:
                 raise SessionNotFound("there is no session to continue", fix='lmagent "TASK" starts one')
             color = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
-            return await run_task(host, TaskRequest(task, session or "", as_json, output_schema, color))
+            request = TaskRequest(
+                task,
+                session or "",
+                as_json,
+                output_schema,
+                color,
+                work=work_of(options, planning=host.settings.deep_planning),
+                approve=host.settings.approve_plans,
+            )
+            return await run_task(host, request)
         finally:
             await host.aclose()
 

@@ -14,6 +14,7 @@ from msgspec import Struct
 from lmagent.core import events as ev
 from lmagent.core.messages import Text, Thinking, ToolStatus
 from lmagent.core.pace import Pace
+from lmagent.core.work import Task
 
 State = Literal["idle", "queued", "thinking", "running", "waiting", "retrying"]
 
@@ -101,6 +102,9 @@ class View(Struct, frozen=True):
     totals: Totals = Totals()
     pace: Pace = Pace()
     seconds_left: float | None = None
+    work: str = "normal"
+    tasks: tuple[Task, ...] = ()
+    plan: ev.PlanProposed | None = None
 
 
 def reduce(view: View, event: ev.Event) -> View:
@@ -127,6 +131,8 @@ def reduce(view: View, event: ev.Event) -> View:
             return _approval(view, ev.innermost(event)[1])
         case ev.StepStarted() | ev.StepFinished() | ev.TurnStarted() | ev.TurnFinished():
             return _turn(view, event)
+        case ev.TasksChanged() | ev.PlanProposed() | ev.PlanDecided() | ev.WorkChanged():
+            return _work(view, event)
         case _:
             return _session(view, event)
 
@@ -215,6 +221,19 @@ def _turn(view: View, event: ev.StepStarted | ev.StepFinished | ev.TurnStarted |
                 return ended
             level = "error" if event.outcome == "error" else "warning"
             return _add(ended, NoticeBlock(level, f"{event.outcome}: {event.reason}"))
+
+
+def _work(view: View, event: ev.TasksChanged | ev.PlanProposed | ev.PlanDecided | ev.WorkChanged) -> View:
+    match event:
+        case ev.TasksChanged():
+            tasks = {task.id: task for task in view.tasks} | {task.id: task for task in event.items}
+            return _with(view, tasks=tuple(task for task in tasks.values() if task.id not in event.removed))
+        case ev.PlanProposed():
+            return _with(view, plan=event)
+        case ev.PlanDecided():
+            return _add(view, NoticeBlock("info", f"the plan: {event.decision}"), plan=None)
+        case ev.WorkChanged():
+            return _with(view, work=event.mode)
 
 
 def _count(totals: Totals, event: ev.StepFinished) -> Totals:

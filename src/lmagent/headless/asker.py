@@ -76,12 +76,12 @@ class Asker:
         preview = f"\n{visible(request.preview)}" if request.preview else ""
         always = f", a = always ({visible(ev.grant_in_a_line(request.grant))})" if request.grant else ""
         self._asked, self._asker = request, child
-        _forget_typed()
+        forget_typed()
         details = f"{summary} — {visible(request.reason)}{preview}"
         self._screen.ask(details, f"Allow {summary}? [y = yes, n = no{always}] ")
         line = ""
         with anyio.CancelScope() as self._scope:
-            line = await _read_line()
+            line = await read_line()
         if self._scope.cancelled_caught:
             return
         self._asked = None
@@ -107,7 +107,7 @@ def _answer(request: ev.ApprovalRequested, line: str) -> Approve:
     )
 
 
-def _forget_typed() -> None:
+def forget_typed() -> None:
     """Throw away what was typed before the question stood there: it cannot be meant for it."""
     if sys.platform == "win32":
         return
@@ -117,7 +117,7 @@ def _forget_typed() -> None:
         termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
 
-async def _read_line() -> str:
+async def read_line() -> str:
     """A line from the terminal; empty at its end (Ctrl+D, or it has gone)."""
     if sys.platform == "win32":
         return await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)

@@ -12,13 +12,14 @@ from msgspec import Struct
 from lmagent.app.host import Host
 from lmagent.app.signals import ending
 from lmagent.core import events as ev
-from lmagent.core.commands import Continue, Interrupt, Submit
+from lmagent.core.commands import Continue, DecidePlan, Interrupt, SetWork, Submit
 from lmagent.core.errors import ConfigError, ungrouped
 from lmagent.core.messages import user
 from lmagent.engine.lane import run_until_idle
 from lmagent.engine.session import Session
 from lmagent.headless.asker import Asker
-from lmagent.headless.exitcode import exit_code
+from lmagent.headless.exitcode import BLOCKED, exit_code
+from lmagent.headless.plandesk import Decider, PlanDesk, approve_unread, settle_plans
 from lmagent.headless.printer import JsonPrinter, TextPrinter
 
 
@@ -31,6 +32,9 @@ class TaskRequest(Struct, frozen=True):
         json: print events as JSON lines.
         schema: file of a JSON schema that the answer must follow.
         color: use colours.
+        work: how the session is to work from here on; None leaves it.
+        decision: what is decided about the plan that waits.
+        approve: approve plans unread.
     """
 
     task: str
@@ -38,6 +42,9 @@ class TaskRequest(Struct, frozen=True):
     json: bool = False
     schema: Path | None = None
     color: bool = False
+    work: SetWork | None = None
+    decision: DecidePlan | None = None
+    approve: bool = False
 
 
 async def run_task(host: Host, request: TaskRequest) -> int:
@@ -64,7 +71,8 @@ async def run_task(host: Host, request: TaskRequest) -> int:
                 tasks.start_soon(asker.run)
             if sys.platform != "win32":
                 tasks.start_soon(_watch_signals, session)
-            finished = await _run(session, task)
+            finished = await _run(session, request, task)
+            finished = await settle_plans(session, finished, _decider(session, request, asker, printer))
             if answer_check is not None and finished is not None and finished.outcome == "done":
                 finished = await answer_check.settle(session, finished)
             tasks.cancel_scope.cancel()
@@ -75,7 +83,20 @@ async def run_task(host: Host, request: TaskRequest) -> int:
         sys.stderr.write(report + "\n")
     if answer_check is not None and not request.json and finished is not None and finished.outcome == "done":
         sys.stdout.write(answer_check.answer(finished) + "\n")
+    if finished is None and (session.state.work.proposal is not None or request.resume):
+        return BLOCKED  # nothing ran: a plan waits, or was rejected
     return exit_code(finished)
+
+
+def _decider(
+    session: Session, request: TaskRequest, asker: Asker | None, printer: JsonPrinter | TextPrinter
+) -> Decider | None:
+    """Who decides on a plan: nobody without a terminal, so that it waits."""
+    if request.approve:
+        return approve_unread
+    if asker is not None and isinstance(printer, TextPrinter):
+        return PlanDesk(session, printer)
+    return None
 
 
 def _misfit(session: Session, finished: ev.TurnFinished) -> ev.Notice:
@@ -89,9 +110,15 @@ def _misfit(session: Session, finished: ev.TurnFinished) -> ev.Notice:
     )
 
 
-async def _run(session: Session, task: str) -> ev.TurnFinished | None:
-    if task:
+async def _run(session: Session, request: TaskRequest, task: str) -> ev.TurnFinished | None:
+    if request.work is not None:
+        await session.send(request.work)
+    if request.decision is not None:
+        await session.send(request.decision)
+    elif task:
         await session.send(Submit(message=user(task), by="cli"))
+    elif session.state.work.proposal is not None and not session.state.turn_open:
+        return None
     elif not (session.state.turn_open or session.state.owes_reply or session.state.inputs):
         raise ConfigError(
             f"session {session.state.session} has nothing unfinished to go on with",

@@ -37,4 +37,6 @@ def _prompt(conversation: Conversation) -> str:
     if pending := conversation.question:
         always = f", a = always ({grant_in_a_line(pending.grant)})" if pending.grant else ""
         return f"Allow {pending.tool}? [y = yes, n = no{always}] "
+    if conversation.plan is not None:
+        return "Approve the plan? [y = yes, e = edit, n = no, or say what should be otherwise] "
     return "> "

@@ -120,6 +120,8 @@ class Renderer:
                 self._say(f"{word}: {one_line(event.message.text)}", "quiet")
             case ev.ApprovalRequested() | ev.SubagentStarted() | ev.SubagentFinished() | ev.SubagentEvent():
                 self._beside(event)
+            case ev.PlanProposed():
+                self.plan(event)
             case _:
                 pass
 
@@ -133,6 +135,12 @@ class Renderer:
         self._diff(visible(request.preview))
         if request.preview:
             self._previewed.add(request.call_id)
+
+    def plan(self, proposal: ev.PlanProposed) -> None:
+        """Print a plan that waits for a decision."""
+        from lmagent.planning.plans import plan_text
+
+        self._write(self._style.markdown(visible(plan_text(proposal.plan))))
 
     def _beside(self, event: ev.Event) -> None:
         """What is asked, and what sub-agents do."""

@@ -88,6 +88,8 @@ class Screen:
         if pending := conversation.question:
             always = f" · a always ({grant_in_a_line(pending.grant)})" if pending.grant else ""
             return [("", live), ("bold", f"Allow {pending.tool}? y yes · n no{always} · or say why not: ")]
+        if conversation.plan is not None:
+            return [("", live), ("bold", "Approve the plan? y yes · e edit · n no · or say what should be otherwise: ")]
         return [("", live), ("bold ansicyan", "> ")]
 
     def _toolbar(self) -> str:

@@ -28,6 +28,10 @@ def status_line(view: View, window: int, elapsed: float, running: str, sandbox: 
         parts.append(f"{view.pace.write_per_s:g} tokens/s")
     if slow := view.pace.why_slow():
         parts.append(slow)
+    if any(task.is_open for task in view.tasks):
+        parts.append(f"tasks {sum(not task.is_open for task in view.tasks)}/{len(view.tasks)}")
+    if view.work != "normal":
+        parts.append(f"{view.work} work" if view.work != "plan" else "plan mode")
     parts += [f"mode {view.mode}", f"sandbox {sandbox}", view.model or "the server's model"]
     return " · ".join(parts)
 

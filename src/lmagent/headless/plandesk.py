@@ -1,0 +1,72 @@
+"""Plan desk: who decides on a plan in a run that does one task: a person at the terminal, or nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from lmagent.core.commands import DecidePlan
+from lmagent.core.errors import ConfigError
+from lmagent.core.events import PlanProposed, TurnFinished
+from lmagent.engine.lane import run_until_idle
+from lmagent.engine.session import Session
+from lmagent.headless.asker import forget_typed, read_line
+from lmagent.headless.printer import TextPrinter
+from lmagent.tools.sanitize import visible
+
+QUESTION = "Approve this plan? [y = yes, e = edit, n = no, or say what should be otherwise] "
+
+Decider = Callable[[PlanProposed], Awaitable[DecidePlan | None]]
+"""Decides on a proposal; None lets it wait."""
+
+
+async def settle_plans(session: Session, finished: TurnFinished | None, decide: Decider | None) -> TurnFinished | None:
+    """Have every plan decided on that comes up, and go on with what follows; returns how the last turn ended."""
+    while decide is not None and (proposal := session.state.work.proposal) is not None:
+        command = await decide(proposal)
+        if command is None:
+            break
+        await session.send(command)
+        if command.decision == "rejected":
+            break
+        finished = await run_until_idle(session) or finished
+    return finished
+
+
+async def approve_unread(_: PlanProposed) -> DecidePlan:
+    """What `--yes-plan` means."""
+    return DecidePlan(decision="approved", by="--yes-plan")
+
+
+class PlanDesk:
+    """Puts a plan before the person at the terminal.
+
+    Args:
+        session: the session.
+        screen: shows the question.
+    """
+
+    def __init__(self, session: Session, screen: TextPrinter) -> None:
+        self._session = session
+        self._screen = screen
+
+    async def __call__(self, proposal: PlanProposed) -> DecidePlan | None:
+        """Ask until there is an answer; the end of the input leaves the plan waiting."""
+        from lmagent.app.planedit import decision  # few runs have a plan
+        from lmagent.planning.plans import plan_text
+
+        details = visible(plan_text(proposal.plan))
+        while True:
+            forget_typed()
+            self._screen.ask(details, QUESTION)
+            line = await read_line()
+            self._screen.answered(entered=line.endswith("\n"))
+            if not line:
+                return None
+            try:
+                command = await decision(line.strip(), proposal.plan, by="cli")
+            except ConfigError as wrong:
+                details = visible(str(wrong))
+                continue
+            if command is not None:
+                return command
+            details = "Nothing is decided yet."

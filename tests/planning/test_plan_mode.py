@@ -1,0 +1,266 @@
+"""Plan mode: it only reads, ends in a proposal, and what is decided about that is carried out once."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+
+import anyio
+import pytest
+from planned import plan, running, use
+
+from lmagent.core import events as ev
+from lmagent.core.commands import ChangeTasks, DecidePlan, SetWork
+from lmagent.core.errors import ConfigError
+from lmagent.core.work import Budget, Plan, PlanStep, Task
+from lmagent.planning.plans import Unusable, plan_json, read_plan
+from lmagent.testing.script import call, say
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    (workspace / "notes.txt").write_text("a note\n")
+    return workspace
+
+
+TWO = plan(("a", ()), ("b", ("a",)))
+
+
+def done(step: str):
+    return use("plan_complete_step", step_id=step, verification_notes=f"saw {step}")
+
+
+async def proposed(run, task: str = "tidy up") -> ev.TurnFinished:
+    await run.session.send(SetWork(mode="plan", by="test"))
+    return await run.submit(task)
+
+
+@pytest.mark.parametrize("answer", [TWO, f"Here:\n```json\n{TWO}\n```\nPLAN_APPROVED", f"{TWO}\n\nPLAN_APPROVED"])
+def test_a_plan_is_proposed_approved_and_carried_out(folder, answer):
+    async def go() -> None:
+        script = [call("read", path="notes.txt"), say(answer), done("a"), done("b"), say("All done.")]
+        async with running(folder, *script) as run:
+            first = await proposed(run)
+            assert (first.outcome, first.cause) == ("question", "plan")
+            assert "lmagent plan" in first.fix
+            await run.session.send(DecidePlan(decision="approved", by="test"))
+            last = await run.go()
+            assert last.outcome == "done"
+            assert [task.status for task in run.work.tasks.values()] == ["completed", "completed"]
+            assert run.work.tasks["a"].result == "saw a"
+            kinds = [type(event).__name__ for event in run.of(ev.PlanDecided | ev.TasksChanged | ev.WorkChanged)]
+            assert kinds[:4] == ["WorkChanged", "PlanDecided", "TasksChanged", "WorkChanged"]
+            assert run.sent.count("<tasks>") == 1, "told once of the steps, and not of its own changes"
+            assert run.sent.count("Plan mode: change nothing") == 1
+            assert "Ordinary work again" in run.sent
+
+    anyio.run(go)
+
+
+def test_what_would_change_anything_is_denied_while_planning(folder):
+    async def go() -> None:
+        script = [call("write", path="x.txt", content="x"), call("shell", command="touch y"), say(TWO)]
+        async with running(folder, *script) as run:
+            await proposed(run)
+            assert all("plan mode" in result for result in run.results)
+            assert sorted(path.name for path in folder.iterdir() if path.name[0] != ".") == ["notes.txt"]
+
+    anyio.run(go)
+
+
+def test_a_model_looks_around_for_ten_rounds_and_not_for_ever(folder):
+    async def go() -> None:
+        looks = [call("grep", pattern=f"word {number}") for number in range(13)]
+        async with running(folder, *looks) as run:
+            finished = await proposed(run)
+            assert (finished.outcome, finished.cause, finished.steps) == ("error", "plan", 13)
+            assert [("answer with the plan" in result) for result in run.results] == [False] * 10 + [True] * 3
+
+    anyio.run(go)
+
+
+CIRCLE = plan(("a", ("b",)), ("b", ("a",)))
+LONG = plan(*((f"s{number}", ()) for number in range(31)))
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        ("I would read the notes and then write.", "no JSON object"),
+        ('{"title": "x", "goal": "y", "steps": [', "not valid JSON"),
+        (plan(), "it has no steps"),
+        ('{"title": "x"}', "has no steps"),
+        (CIRCLE, "circle: a → b → a"),
+        (plan(("a", ("z",))), "depends on z, which does not exist"),
+        (plan(("a", ()), ("a", ())), "two steps have the id a"),
+        (plan(("a b", ())), "blank"),
+        (LONG, "31 steps, at most 30"),
+        (plan(("a", ()), goal="", title=""), "no goal"),
+        ('{"steps": ["read"], "goal": "x"}', "step 1 is no object"),
+    ],
+)
+def test_what_cannot_be_followed_is_told_twice_and_then_is_an_error(folder, answer, why):
+    async def go() -> None:
+        async with running(folder, say(answer), say(answer), say(answer)) as run:
+            finished = await proposed(run)
+            assert (finished.outcome, finished.cause) == ("error", "plan")
+            assert why in finished.reason
+            assert run.sent.count("That is no plan that can be followed") == 2
+            assert run.of(ev.PlanProposed) == []
+            assert run.work.tasks == {}
+
+    anyio.run(go)
+
+
+def test_the_second_try_is_held_to_the_schema_and_what_follows_is_not(folder):
+    async def go() -> None:
+        async with running(folder, say("First this, then that."), say(TWO), done("a"), done("b"), say("Done.")) as run:
+            await proposed(run)
+            await run.session.send(DecidePlan(decision="approved"))
+            await run.go()
+            formats = ["response_format" in request.body for request in run.server.chats]
+            assert formats == [False, True, False, False, False]
+            schema = run.server.chats[1].body["response_format"]["json_schema"]["schema"]
+            assert set(schema["required"]) == {"title", "goal", "risk_areas", "steps"}
+
+    anyio.run(go)
+
+
+def test_a_question_in_plan_mode_is_put_and_the_plan_comes_after_the_answer(folder):
+    async def go() -> None:
+        async with running(folder, say("Which folder do you mean?"), say(TWO)) as run:
+            first = await proposed(run)
+            assert (first.outcome, first.cause) == ("question", "question")
+            assert (await run.submit("this one")).cause == "plan"
+
+    anyio.run(go)
+
+
+def test_feedback_makes_a_new_plan_and_a_rejection_ends_plan_mode(folder):
+    async def go() -> None:
+        async with running(folder, say(TWO), say(plan(("c", ()))), say("Hello.")) as run:
+            await proposed(run)
+            await run.session.send(DecidePlan(decision="revise", feedback="only one step", by="test"))
+            await run.go()
+            assert "only one step" in run.sent
+            assert [step.id for step in run.work.proposal.plan.steps] == ["c"]
+            await run.session.send(DecidePlan(decision="rejected", by="test"))
+            assert (run.work.mode, run.work.proposal, run.work.tasks) == ("normal", None, {})
+            assert (await run.submit("hello")).outcome == "done"
+
+    anyio.run(go)
+
+
+def test_a_person_s_plan_is_taken_and_held_to_the_same_rules(folder):
+    async def go() -> None:
+        async with running(folder, say(TWO), done("x"), say("Done.")) as run:
+            await proposed(run)
+            bad = Plan("t", "g", (PlanStep("x", "do x", dependencies=("y",)),))
+            with pytest.raises(ConfigError, match="does not exist"):
+                await run.session.send(DecidePlan(decision="approved", plan=bad))
+            assert run.work.proposal is not None
+            await run.session.send(DecidePlan(decision="approved", plan=Plan("t", "g", (PlanStep("x", "do x"),))))
+            assert (await run.go()).outcome == "done"
+            assert list(run.work.tasks) == ["x"]
+            with pytest.raises(ConfigError, match="no plan to decide on"):
+                await run.session.send(DecidePlan(decision="approved"))
+
+    anyio.run(go)
+
+
+def test_steps_come_in_their_order_and_need_to_be_verified(folder):
+    async def go() -> None:
+        early = use("plan_complete_step", step_id="b", verification_notes="seen")
+        bare = use("plan_complete_step", step_id="a", verification_notes=" ")
+        async with running(folder, say(TWO), early, bare, done("a"), done("a"), done("b"), say("Done.")) as run:
+            await proposed(run)
+            await run.session.send(DecidePlan(decision="approved"))
+            await run.go()
+            assert "b comes after a, not done yet" in run.results[0]
+            assert "verification_notes is empty" in run.results[1]
+            assert "next: b" in run.results[2]
+            assert "so already" in run.results[3]
+            assert "All are done" in run.results[4]
+
+    anyio.run(go)
+
+
+def test_a_plan_waits_across_a_restart_and_the_work_begins_in_the_next_process(folder):
+    async def go() -> None:
+        async with running(folder, say(TWO)) as run:
+            await proposed(run)
+            name = run.session.state.session
+        async with running(folder, done("a"), done("b"), say("Done."), name=name) as run:
+            assert run.work.proposal is not None
+            await run.session.send(DecidePlan(decision="approved", by="test"))
+            assert (await run.go()).outcome == "done"
+
+    anyio.run(go)
+
+
+def test_a_decision_that_a_crash_cut_short_is_brought_to_its_end_once(folder):
+    async def go() -> None:
+        async with running(folder, say(TWO)) as run:
+            await proposed(run)
+            name = run.session.state.session
+            proposal = run.work.proposal
+            await run.session.record(ev.PlanDecided(proposal=proposal.id, decision="approved", plan=proposal.plan))
+        for _ in range(2):
+            async with running(folder, name=name) as run:
+                assert list(run.work.tasks) == ["a", "b"]
+                assert run.work.mode == "normal"
+                assert len(run.session.state.inputs) == 1
+        async with running(folder, done("a"), done("b"), say("Done."), name=name) as run:
+            assert (await run.go()).outcome == "done"
+            assert len(run.of(ev.TasksChanged)) == 3
+
+    anyio.run(go)
+
+
+def test_deep_planning_counts_for_the_budget_of_what_is_planned(folder):
+    async def go() -> None:
+        async with running(folder, say(TWO), done("a"), done("b"), say("Done.")) as run:
+            await run.session.send(SetWork(mode="plan", then="deep", budget=Budget(2)))
+            await run.submit("tidy up")
+            await run.session.send(DecidePlan(decision="approved"))
+            finished = await run.go()
+            assert (finished.outcome, finished.cause) == ("limit", "iterations")
+            assert run.work.steps_before == 0
+
+    anyio.run(go)
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        (SetWork(mode="plan", then="plan"), "followed by planning"),
+        (SetWork(mode="deep", budget=Budget(0)), "more than 0"),
+        (ChangeTasks(), "no task"),
+        (ChangeTasks(removed=("x",)), "no task x"),
+        (ChangeTasks(items=(Task("a", "todo", "a", depends_on=("b",)),)), "does not exist"),
+        (ChangeTasks(items=(Task("a", "todo", " "),)), "needs an id and a title"),
+        (DecidePlan(decision="approved"), "no plan"),
+    ],
+)
+def test_an_order_that_makes_no_sense_is_refused_and_nothing_is_recorded(folder, command, why):
+    async def go() -> None:
+        async with running(folder, say("Hello.")) as run:
+            with pytest.raises(ConfigError, match=why):
+                await run.session.send(command)
+            assert len(run.of(ev.DurableEvent)) == 1
+
+    anyio.run(go)
+
+
+def test_a_plan_is_the_same_after_it_was_written_out_for_a_person():
+    read = partial(read_plan, taken=())
+    first = read(TWO)
+    assert isinstance(first, Plan)
+    assert read(plan_json(first)) == first
+    assert read(json.dumps({"plan": json.loads(TWO)})) == first
+    assert isinstance(read(TWO.replace('"a"', '"todo1"')), Plan)
+    assert isinstance(read_plan(TWO, taken={"a"}), Unusable)
