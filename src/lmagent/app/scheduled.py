@@ -15,6 +15,7 @@ import anyio
 from msgspec import Struct
 
 from lmagent.app.host import Host
+from lmagent.app.waking import wake
 from lmagent.core import events as ev
 from lmagent.core.commands import Continue, Submit
 from lmagent.core.errors import SessionBusy, SessionNotFound, StoreError
@@ -105,10 +106,8 @@ class Scheduled:
             async with self._opened(job.lane) as session:
                 wait = session.state.wait
                 if job.id not in session.state.work.jobs:
-                    if wait is None or wait.id != event or session.state.inputs:
+                    if wait is None or wait.id != event or not await wake(session, self._host.clock):
                         return  # somebody went on with it meanwhile
-                    text = f"[You waited {wait.reason}. It is {local(self._host.clock.now())} now. Go on.]"
-                    await session.send(Submit(message=user(text), by="scheduler", job=job.id))
                     self._say(f"{job.lane}: wakes, as it wanted")
                 await self._to_its_end(session, job.id)
         except Postponed:

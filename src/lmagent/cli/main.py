@@ -30,17 +30,24 @@ COMMANDS = {
     "server": ("lmagent.cli.server:server", "Run models on this machine, behind OpenAI's API."),
     "daemon": ("lmagent.cli.server:daemon", "The model server by an older name: up, down, status."),
     "demo": ("lmagent.cli.demo:demo", "See the agent at work, offline, with the tiny model that comes along."),
+    "submit": ("lmagent.cli.submit:submit", "Put a task into the inbox, for a scheduler to do."),
+    "scheduler": ("lmagent.cli.scheduler:scheduler", "Do what is due in a workspace, until stopped."),
+    "cron": ("lmagent.cli.cron:cron", "List, add, switch, run and remove the jobs that run by the clock."),
     "completion": ("lmagent.cli.completion:completion", "Print the shell completion script."),
 }
 
 VALUE_OPTIONS = frozenset(
     {
         *("-w", "--workspace", "-m", "--model", "--base-url", "--permission", "--resume", "--output-schema"),
-        *("--max-iterations", "--record", "--replay", "--sandbox", "--allow-host"),
+        *("--scheduler-interval", "--max-iterations", "--record", "--replay", "--sandbox", "--allow-host"),
         *("--budget-steps", "--budget-tokens"),
     }
 )
 """Options of `run` that take a value: needed to tell `lmagent -w DIR TASK` from a sub-command."""
+
+
+OLDER = {"--scheduler": "scheduler", "--submit": "submit"}
+"""Flags of earlier agents that are sub-commands here."""
 
 
 class LazyGroup(click.Group):
@@ -85,12 +92,16 @@ def rewrite(arguments: Sequence[str]) -> list[str]:
             return list(arguments)
         if argument == "--":
             break
+        if argument.partition("=")[0] in OLDER:
+            name, equals, value = argument.partition("=")
+            given = [value] if equals else []
+            return [OLDER[name], *arguments[:position], *given, *arguments[position + 1 :]]
         if argument.startswith("-") and len(argument) > 1:
             skip = argument in VALUE_OPTIONS
             continue
         if argument in COMMANDS:
             # Options that stand before the sub-command belong to it: lmagent -w DIR sessions list.
-            return [argument, *arguments[position + 1 :], *arguments[:position]]
+            return [argument, *arguments[:position], *arguments[position + 1 :]]
         break
     return ["run", *arguments]
 

@@ -11,6 +11,7 @@ import anyio
 from lmagent import __version__
 from lmagent.app.host import Host
 from lmagent.app.signals import ending
+from lmagent.app.waking import scheduling_in_chat
 from lmagent.core.commands import Close
 from lmagent.core.errors import ungrouped
 from lmagent.providers.concealed import shown
@@ -35,6 +36,7 @@ async def run_repl(host: Host, *, resume: str = "", plain: bool = False) -> int:
     plain = plain or not sys.stdin.isatty() or not sys.stdout.isatty() or os.environ.get("TERM") == "dumb"
     with ungrouped():
         async with anyio.create_task_group() as tasks:
+            scheduling = anyio.CancelScope()
             with anyio.CancelScope() as talk:
                 if sys.platform != "win32":
                     tasks.start_soon(_watch_signals, talk, signals)
@@ -42,6 +44,7 @@ async def run_repl(host: Host, *, resume: str = "", plain: bool = False) -> int:
                     renderer = Renderer(PlainStyle(), plain_loop.write)
                     conversation = Conversation(host, renderer, tasks, lambda: None)
                     await _open(conversation, resume)
+                    tasks.start_soon(_schedule, host, conversation, scheduling)
                     await plain_loop.run(conversation)
                 else:
                     from lmagent.repl.screen import Screen  # prompt_toolkit
@@ -50,14 +53,22 @@ async def run_repl(host: Host, *, resume: str = "", plain: bool = False) -> int:
                     renderer = Renderer(RichStyle(screen.width), screen.write)
                     conversation = Conversation(host, renderer, tasks, screen.changed)
                     await _open(conversation, resume)
+                    tasks.start_soon(_schedule, host, conversation, scheduling)
                     if not resume:
                         conversation.prewarm()
                     await screen.run(conversation)
+            scheduling.cancel()
             if conversation is not None and conversation.session is not None:
                 await conversation.session.send(Close(by="repl"))
                 await conversation.until(lambda: not conversation.working)
             tasks.cancel_scope.cancel()
     return 128 + signals[0] if signals else 0
+
+
+async def _schedule(host: Host, conversation: Conversation, scope: anyio.CancelScope) -> None:
+    """Do what is due in the workspace meanwhile."""
+    with scope:
+        await scheduling_in_chat(host, lambda text: conversation.renderer.say(text, "quiet"))
 
 
 async def _watch_signals(talk: anyio.CancelScope, signals: list[int]) -> None:

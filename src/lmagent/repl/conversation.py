@@ -9,6 +9,7 @@ import anyio.abc
 
 from lmagent.app.host import Host
 from lmagent.app.slash import SlashContext, dispatch
+from lmagent.app.waking import wake_in_time
 from lmagent.core import events as ev
 from lmagent.core.commands import Approve, Interrupt, Steer, Submit, Withdraw
 from lmagent.core.errors import LmagentError
@@ -72,6 +73,7 @@ class Conversation:
             elif isinstance(event, ev.MessageAdded):
                 self.renderer(event)
         self._stop_listening = session.listen(self._listen)
+        self._sleep(session)
 
     def _listen(self, event: ev.Event) -> None:
         before = self.view.state
@@ -228,15 +230,33 @@ class Conversation:
 
     async def _run(self, session: Session) -> None:
         try:
-            await run_until_idle(session)
-        except LmagentError as failure:
-            self.renderer.say(str(failure), "fault")
+            await self._lane(session)
         finally:
             self._working = False
             self._changed()
             self._news.set()
         if session.state.waiting("submit", "queue", "steer"):
             self.work()  # it arrived in the very moment in which the lane went idle
+
+    async def _lane(self, session: Session) -> None:
+        try:
+            await run_until_idle(session)
+        except LmagentError as failure:
+            self.renderer.say(str(failure), "fault")
+        self._sleep(session)
+
+    def _sleep(self, session: Session) -> None:
+        """See to it that a session that waits is woken at its time."""
+        if session.state.wait is not None:
+            self._tasks.start_soon(self._wake, session)
+
+    async def _wake(self, session: Session) -> None:
+        if await wake_in_time(session, self.host.clock):
+            if session is self.session:
+                self.work()
+            else:
+                self.renderer.say(f"session {session.state.session} wakes; /resume it to see it", "quiet")
+                await self._lane(session)
 
     async def interrupt(self) -> None:
         """Stop the running turn."""

@@ -1,0 +1,169 @@
+"""submit, scheduler and cron as programs."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+
+import pytest
+from program import Program, clear
+
+from lmagent.testing import ScriptedServer
+from lmagent.testing.script import hang, say
+
+
+def in_workspace(program: Program, *arguments: str, **more):
+    return program.run("-w", str(program.workspace), *arguments, **more)
+
+
+def start(program: Program, server: ScriptedServer, *arguments: str) -> subprocess.Popen[str]:
+    command = program.command("scheduler", "-w", str(program.workspace), "--base-url", server.base_url, *arguments)
+    return subprocess.Popen(
+        command, env=program.env, cwd=program.workspace, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+
+def wait_for(program: Program, outcome: str, seconds: float = 30) -> dict:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        for event in program.events():
+            if event["type"] == "turn.finished" and event["outcome"] == outcome:
+                return event
+        time.sleep(0.05)
+    raise AssertionError(f"no turn ended as {outcome}: {program.events()[-3:]}")
+
+
+def stop(process: subprocess.Popen[str], number: int = signal.SIGTERM) -> tuple[int, str]:
+    process.send_signal(number)
+    out, _ = process.communicate(timeout=30)
+    return process.returncode, out
+
+
+@pytest.mark.parametrize("arguments", [("submit", "say hello"), ("--submit", "say hello"), ("--submit=say hello",)])
+def test_a_submitted_task_is_done_by_the_scheduler(program, arguments):
+    given = in_workspace(program, *arguments)
+    assert given.returncode == 0, given.stderr
+    with ScriptedServer([say("Hello.")]) as server:
+        process = start(program, server)
+        try:
+            wait_for(program, "done")
+        finally:
+            code, out = stop(process)
+    assert code == 0
+    assert "begins a task of the inbox: say hello" in out
+    assert "stopped; what was not finished is gone on with by the next scheduler" in out
+
+
+def test_the_flags_of_earlier_agents_start_the_scheduler(program):
+    with ScriptedServer([say("Hello.")]) as server:
+        in_workspace(program, "submit", "say hello")
+        command = program.command(
+            "--scheduler", "--scheduler-interval", "0.2", "-w", str(program.workspace), "--base-url", server.base_url
+        )
+        process = subprocess.Popen(command, env=program.env, stdout=subprocess.PIPE, text=True)
+        try:
+            wait_for(program, "done")
+        finally:
+            assert stop(process)[0] == 0
+
+
+def test_a_scheduler_that_is_terminated_in_a_turn_leaves_it_to_the_next_one(program):
+    in_workspace(program, "submit", "a long task")
+    with ScriptedServer([hang(say("This takes a while, a good while."), chunks=2), say("Done.")]) as server:
+        process = start(program, server)
+        end = time.monotonic() + 30
+        while not server.chats and time.monotonic() < end:
+            time.sleep(0.05)
+        time.sleep(0.3)
+        assert stop(process)[0] == 0
+        assert not any(event["type"] == "turn.finished" for event in program.events())
+        process = start(program, server)
+        try:
+            wait_for(program, "done")
+        finally:
+            stop(process)
+    assert sum(event["type"] == "input.received" for event in program.events()) == 1
+
+
+def test_ctrl_c_ends_the_scheduler(program):
+    with ScriptedServer([]) as server:
+        process = start(program, server)
+        assert process.stdout is not None
+        assert "scheduling" in process.stdout.readline()
+        time.sleep(0.3)
+        code, out = stop(process, signal.SIGINT)
+    assert (code, "Traceback" in out) == (130, False)
+
+
+def test_a_one_shot_that_waits_says_who_wakes_it_and_the_scheduler_does(program):
+    with ScriptedServer([say("WAIT: +2s: the build"), say("It is through.")]) as server:
+        given = program.task(server, "watch the build")
+        assert given.returncode == 3
+        assert "lmagent scheduler" in given.stderr
+        process = start(program, server)
+        try:
+            wait_for(program, "done")
+        finally:
+            stop(process)
+
+
+def test_jobs_are_added_listed_switched_and_removed(program):
+    added = in_workspace(
+        program, "cron", "add", "nightly", "daily 02:30", "Write the report.", "--timezone", "Europe/Berlin"
+    )
+    assert added.stdout == "added nightly to .lmagent/cron.json\n", added.stderr
+    assert "nightly" in in_workspace(program, "cron", "list").stdout
+    assert in_workspace(program, "cron", "toggle", "nightly").stdout == "nightly is switched off\n"
+    (row,) = map(json.loads, in_workspace(program, "cron", "list", "--json").stdout.splitlines())
+    assert (row["id"], row["enabled"], row["next"], row["timezone"]) == ("nightly", False, None, "Europe/Berlin")
+    assert in_workspace(program, "cron", "toggle", "nightly").stdout == "nightly is switched on\n"
+    assert in_workspace(program, "cron", "history").stdout == "nothing was due yet\n"
+    assert in_workspace(program, "cron", "rm", "nightly").stdout == "removed nightly\n"
+    assert "no jobs" in in_workspace(program, "cron", "list").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("add", "a", "evry 5m", "x"), "'evry 5m' is no schedule; known are: every 30s"),
+        (("add", "a", "daily 09:00", "x", "--timezone", "Mars"), "the time zone 'Mars' is not known"),
+        (("add", "a b", "daily 09:00", "x"), "id: up to 64 letters"),
+        (("toggle", "nothing"), "there is no job 'nothing'"),
+        (("rm", "nothing"), "there is no job 'nothing'"),
+        (("run", "nothing"), "there is no job 'nothing'"),
+        (("history", "nothing"), "there is no job 'nothing'"),
+    ],
+)
+def test_what_is_wrong_with_a_job_is_said_with_the_next_step(program, arguments, said):
+    verb, *rest = arguments
+    given = program.run("cron", "-w", str(program.workspace), verb, *rest)
+    assert given.returncode == 1
+    assert said in clear(given)
+    assert "→" in given.stderr
+    assert not (program.workspace / ".lmagent" / "cron.json").exists()
+
+
+def test_a_file_that_is_wrong_makes_list_and_reload_fail_and_name_the_line(program):
+    (program.workspace / "cron.json").write_text('[\n {"id": "a", "schedule": "whenever", "prompt": "x"}\n]')
+    for verb in ("list", "reload"):
+        given = in_workspace(program, "cron", verb)
+        assert given.returncode == 1
+        assert "cron.json line 2: job 'a': schedule: 'whenever' is no schedule" in given.stdout
+
+
+def test_a_job_is_run_by_hand_and_its_run_is_in_the_history(program):
+    in_workspace(program, "cron", "add", "nightly", "daily 02:30", "Write the report.")
+    with ScriptedServer([say("The report is written.")]) as server:
+        given = program.run("cron", "-w", str(program.workspace), "run", "nightly", "--base-url", server.base_url)
+    assert (given.returncode, given.stdout) == (0, "The report is written.\n"), given.stderr
+    (row,) = map(json.loads, in_workspace(program, "cron", "history", "--json").stdout.splitlines())
+    assert (row["job"], row["what"], row["outcome"], row["by"]) == ("nightly", "ran", "done", "person")
+    assert row["session"] in program.run("-w", str(program.workspace), "sessions", "list").stdout
+
+
+def test_nothing_to_submit_is_refused(program):
+    given = in_workspace(program, "submit", " ")
+    assert given.returncode == 1
+    assert "there is no task to submit" in clear(given)
