@@ -18,6 +18,7 @@ _MENTIONS = re.compile(
 )
 _PYTHON = re.compile(r"python(?:3(?:\.\d+)?)?|py")
 _MODULES = names_in("pytest unittest tox nox mypy ruff pyright flake8 pylint py_compile compileall coverage")
+_ONLY_MODULES = names_in("unittest py_compile compileall")
 _PLACES = re.compile(r"/(?:usr/(?:local/)?)?s?bin/[^/]+|/(?:opt|nix)/(?:[^/]+/)*[^/]+")
 _OWN_PLACES = re.compile(
     r"(?:\./)?(?:\.?venv|env)/(?:bin|Scripts)/[^/]+|(?:\./)?node_modules/\.bin/[^/]+|\./(?:gradlew|mvnw)"
@@ -149,6 +150,8 @@ def _unwrapped(words: list[str]) -> list[str] | NoCheck | None:
 
 def _named(words: list[str], folder: str) -> Check | NoCheck | None:
     program, rest = words[0], words[1:]
+    if program in _ONLY_MODULES:
+        return None
     if _PYTHON.fullmatch(program):
         while rest and re.fullmatch(r"-[Bbuq]+", rest[0]):
             rest = rest[1:]
