@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
+from lmagent.agents.deliver import named
 from lmagent.agents.nursery import Bounds, Place, depth_of
 from lmagent.agents.orders import Order, inside
 from lmagent.core.errors import StoreError
@@ -33,6 +35,7 @@ PIECE = 600
 """Characters of one piece of the parent's findings."""
 
 _WORD = re.compile(r"\w{3,}")
+_NOTE = re.compile(r"<[a-z_]+>")
 
 
 def steps_for(bounds: Bounds, depth: int) -> int:
@@ -76,7 +79,7 @@ def brief_of(parent: Session, child: str, order: Order, bounds: Bounds, place: P
 def told(brief: Brief, place: Place, steps: int) -> str:
     """The brief as its first message."""
     wanted = brief.deliverable
-    where = ", ".join((*((wanted.path,) if wanted.path else ()), *wanted.paths))
+    where = ", ".join(named(wanted))
     form = f" ({wanted.format})" if wanted.format else ""
     lines = [
         "[From here on you are a sub-agent. What stands above is your parent's work: background, not your task. "
@@ -136,13 +139,16 @@ def _readable(parent: Session, path: str) -> str:
 
 
 def picked(messages: Sequence[Message], words: str, limit: int) -> str:
-    """The pieces of a conversation that have most of the words, in their order, within a limit of characters."""
+    """The pieces of a conversation that have the words, rare ones before common ones, within a limit of characters."""
     wanted = {word.lower() for word in _WORD.findall(words)}
-    scored: list[tuple[float, int, str]] = []
-    for number, piece in enumerate(_pieces(messages)):
-        found = wanted & {word.lower() for word in _WORD.findall(piece)}
-        if found:
-            scored.append((len(found) + number / 1e6, number, piece))  # of equals the newer one
+    pieces = list(_pieces(messages))
+    found = [wanted & {word.lower() for word in _WORD.findall(piece)} for piece in pieces]
+    often = Counter(word for words_in in found for word in words_in)
+    scored = [
+        (sum(1 / often[word] for word in words_in), number, piece)
+        for number, (piece, words_in) in enumerate(zip(pieces, found, strict=True))
+        if words_in
+    ]
     chosen: list[tuple[int, str]] = []
     for _, number, piece in sorted(scored, reverse=True):
         if len(piece) + 1 <= limit:
@@ -158,6 +164,8 @@ def _pieces(messages: Sequence[Message]) -> Iterator[str]:
             continue
         for part in message.parts:
             text = part.text if isinstance(part, Text) else part.content if isinstance(part, ToolResult) else ""
+            if _NOTE.match(text):
+                continue  # the sub-agent has its own
             piece = ""
             for line in text.splitlines():
                 if len(piece) + len(line) > PIECE and piece:

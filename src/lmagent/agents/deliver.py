@@ -48,6 +48,11 @@ def touched_by(session: Session) -> Touched:
     return touched
 
 
+def named(wanted: Deliverable) -> tuple[str, ...]:
+    """The paths of a deliverable."""
+    return ((wanted.path,) if wanted.path else ()) + wanted.paths
+
+
 def faults(workspace: Path, wanted: Deliverable, result: ChildResult, touched: Touched) -> list[str]:
     """What is wrong with what was reported, a sentence each; empty when it is what was ordered."""
     match wanted.type:
@@ -56,10 +61,10 @@ def faults(workspace: Path, wanted: Deliverable, result: ChildResult, touched: T
         case "data":
             return _data_faults(wanted, result.data)
         case "file" | "files":
-            named = tuple(dict.fromkeys((*((wanted.path,) if wanted.path else ()), *wanted.paths)))
-            if not named and not result.artifacts:
+            paths = named(wanted) or result.artifacts
+            if not paths:
                 return ["files were ordered, and artifacts names none"]
-            return [fault for path in named or result.artifacts if (fault := _fault(workspace, path, wanted, touched))]
+            return [fault for path in paths if (fault := _fault(workspace, path, wanted, touched))]
 
 
 def kept(workspace: Path, result: ChildResult, touched: Touched) -> ChildResult:

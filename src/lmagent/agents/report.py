@@ -80,7 +80,7 @@ def _judged(child: Session, brief: Brief, arguments: ReportArgs) -> ChildResult:
         agent_id=state.session,
         status=arguments.status,
         summary=arguments.summary,
-        artifacts=arguments.artifacts,
+        artifacts=(*deliver.named(brief.deliverable), *arguments.artifacts),
         data=arguments.data,
         error=arguments.error,
         iterations=state.steps_total,
