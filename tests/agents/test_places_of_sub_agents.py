@@ -84,7 +84,7 @@ def test_a_long_conversation_is_not_inherited_and_stays_in_its_slot(tmp_path: Pa
 
 def test_one_that_begins_afresh_is_given_what_its_parent_found_about_it(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(
-        "".join(f"The harvest of year {year} was {year % 7} tons.\n" for year in range(300))
+        "".join(f"The harvest of year {year} was {year % 7} tons.\n" for year in range(150))
     )
     script = {
         "": [call("read", path="a.txt"), use("delegate", objective="What was the harvest of year 123?"), say("Done.")],
