@@ -135,7 +135,7 @@ async def finish(session: Session, end: End, steps: int) -> TurnFinished:
         until=end.until,
     )
     evidence = session.state.evidence
-    if (evidence.touched or evidence.unnamed or evidence.effects or evidence.runs) and end.outcome != "waiting":
+    if (evidence.touched or evidence.standing or evidence.effects or evidence.runs) and end.outcome != "waiting":
         from lmagent.engine.evidence.verdict import judge, setting_of  # most turns change nothing
 
         verdict = judge(evidence, setting_of(session))

@@ -56,7 +56,7 @@ class Evidence(Struct):
     Attributes:
         touched: paths that were changed since the last time that all was verified, and the `seq` of the last change.
         by: the call that made the last change of a path.
-        unnamed: `seq` of the last change of so many paths that they are not in the event; 0 for none.
+        verified: `seq` of the last verdict that was good.
         standing: changes of the whole session that were not taken back, by the id of their event.
         undone: those that were.
         runs: commands, oldest first.
@@ -73,7 +73,7 @@ class Evidence(Struct):
 
     touched: dict[str, int] = field(default_factory=dict[str, int])
     by: dict[str, str] = field(default_factory=dict[str, str])
-    unnamed: int = 0
+    verified: int = 0
     standing: dict[str, FilesChanged] = field(default_factory=dict[str, FilesChanged])
     undone: dict[str, FilesChanged] = field(default_factory=dict[str, FilesChanged])
     runs: list[Run] = field(default_factory=list[Run])
@@ -111,15 +111,13 @@ class Evidence(Struct):
                 if event.proof == "verified":
                     self.touched.clear()
                     self.by.clear()
-                    self.unnamed = 0
+                    self.verified = event.seq
             case _:
                 pass
 
     def _touch(self, event: FilesChanged) -> None:
         from lmagent.engine.evidence.places import is_leaving  # its patterns are compiled with the first change
 
-        if event.blob or (event.count and not event.changes):
-            self.unnamed = event.seq
         for change in event.changes:
             if not is_leaving(change.path):
                 self.touched[change.path], self.by[change.path] = event.seq, event.call_id
@@ -130,12 +128,11 @@ class Evidence(Struct):
             if id in source:
                 target[id] = source.pop(id)
         left = {change.path for one in self.standing.values() for change in one.changes}
+        unnamed = any(one.blob for one in self.standing.values())
         for path in event.paths:
             self.touched.pop(path, None)
-            if path in left:
+            if unnamed or path in left:
                 self.touched[path], self.by[path] = event.seq, ""
-        if not any(one.blob for one in self.standing.values()):
-            self.unnamed = 0
 
     def _finish(self, event: ToolFinished) -> None:
         started, call = self.started.pop(event.call_id, None), self.calls.get(event.call_id)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from lmagent.core.errors import StoreError
+from lmagent.core.events import FilesChanged
 from lmagent.core.work import Proof
 from lmagent.engine.evidence import line
 from lmagent.engine.evidence.places import is_guard, is_leaving, is_product, is_within
@@ -50,12 +54,32 @@ class Setting(Struct, frozen=True):
         own: commands that a person calls checks.
         kept: whether what commands change is recorded.
         child: it is a sub-agent's session.
+        paths_of: the paths of an event that are too many to stand in it; None where they are gone.
     """
 
     workspace: str
     own: tuple[str, ...] = ()
     kept: bool = True
     child: bool = False
+    paths_of: Callable[[FilesChanged], Sequence[str] | None] = lambda _: None
+
+
+class _Seen(Struct, frozen=True):
+    """What was changed, those many paths included that do not stand in their event.
+
+    Attributes:
+        changed: since the last good verdict, with the `seq` of the last change.
+        by: the call of that change.
+        guards: tests, configuration and runners that were changed in the session, with the `seq` of the first change.
+        unnamed: `seq` of the last change whose paths are gone; 0 for none.
+        unseen: `seq` of the last command that may have changed something, where that is not recorded.
+    """
+
+    changed: dict[str, int]
+    by: dict[str, str]
+    guards: dict[str, int]
+    unnamed: int
+    unseen: int
 
 
 class _Result(Struct, frozen=True):
@@ -76,28 +100,55 @@ def setting_of(session: Session) -> Setting:
         own=session.agent.checks,
         kept=wiring.snapshots is not None,
         child=state.work.parent is not None,
+        paths_of=partial(_paths_of, session),
     )
+
+
+def _paths_of(session: Session, event: FilesChanged) -> Sequence[str] | None:
+    from lmagent.engine.undo import changes_of
+
+    try:
+        return [change.path for change in changes_of(session, event)]
+    except (StoreError, msgspec.DecodeError):
+        return None
 
 
 def judge(evidence: Evidence, setting: Setting) -> Verdict:
     """The verdict on what was changed since the last one that was good."""
-    changed = {path: seq for path, seq in evidence.touched.items() if seq}
-    unseen = 0 if setting.kept else _unseen(evidence, setting)
-    last = max([evidence.unnamed, unseen, *changed.values()])
+    seen = _seen(evidence, setting)
+    last = max([seen.unnamed, seen.unseen, *seen.changed.values()])
     if not last:
         return Verdict()
-    results = _results(evidence, setting, changed)
+    results = _results(evidence, setting, seen)
     news = last > evidence.judged or any(result.run.seq > evidence.judged for result in results)
     if not news:
         return Verdict()
-    verdict = _weigh(evidence, changed, unseen, results)
+    verdict = _weigh(seen, results)
     plain = "".join(char if char.isprintable() else "�" for char in verdict.reason)  # a path may hold a line's end
     return replace(verdict, reason=plain)
 
 
-def _weigh(evidence: Evidence, changed: dict[str, int], unseen: int, results: Sequence[_Result]) -> Verdict:
+def _seen(evidence: Evidence, setting: Setting) -> _Seen:
+    changed, by, guards, unnamed = dict(evidence.touched), dict(evidence.by), dict[str, int](), 0
+    for event in evidence.standing.values():
+        paths = setting.paths_of(event) if event.blob else [change.path for change in event.changes]
+        if paths is None:
+            unnamed = event.seq
+            continue
+        for path in paths:
+            if is_leaving(path):
+                continue
+            if is_guard(path):
+                guards.setdefault(path, event.seq)
+            if event.blob and event.seq > max(evidence.verified, changed.get(path, 0)):
+                changed[path], by[path] = event.seq, event.call_id
+    guards |= {path: seq for path, seq in changed.items() if path not in guards and is_guard(path)}
+    return _Seen(changed, by, guards, unnamed, 0 if setting.kept else _unseen(evidence, setting))
+
+
+def _weigh(seen: _Seen, results: Sequence[_Result]) -> Verdict:
     latest = {(result.name, bool(result.fault)): result for result in results}  # the last run of each counts
-    after = [result for result in latest.values() if _is_after(result, evidence, changed, unseen)]
+    after = [result for result in latest.values() if _is_after(result, seen)]
     failed = [result for result in after if result.failed]
     passed = [result for result in after if not result.failed and not result.fault]
     if passed:
@@ -112,31 +163,29 @@ def _weigh(evidence: Evidence, changed: dict[str, int], unseen: int, results: Se
         return Verdict("unverified", f"{failed[-1].name} failed (exit code {failed[-1].run.code})")
     faulty = [result for result in after if result.fault]
     if faulty:
-        return Verdict(
-            "unverified", f"{_changes(changed, evidence)}, and {faulty[-1].name} proves nothing: {faulty[-1].fault}"
-        )
+        return Verdict("unverified", f"{_changes(seen)}, and {faulty[-1].name} proves nothing: {faulty[-1].fault}")
     early = [result for result in latest.values() if not result.failed and not result.fault]
     if early:
-        return Verdict("unverified", f"{early[-1].name} passed, but {_later(evidence, changed, early[-1])} after it")
-    plural = len(changed) != 1 or evidence.unnamed
-    return Verdict("unverified", f"{_changes(changed, evidence)}, nothing checked {'them' if plural else 'it'}")
+        return Verdict("unverified", f"{early[-1].name} passed, but {_later(seen, early[-1])} after it")
+    plural = len(seen.changed) != 1 or seen.unnamed
+    return Verdict("unverified", f"{_changes(seen)}, nothing checked {'them' if plural else 'it'}")
 
 
-def _is_after(result: _Result, evidence: Evidence, changed: dict[str, int], unseen: int) -> bool:
+def _is_after(result: _Result, seen: _Seen) -> bool:
     """Whether nothing was changed since the run began, save by the run itself."""
-    others = [seq for path, seq in changed.items() if evidence.by.get(path) != result.run.call]
-    return result.run.seq > max([unseen, evidence.unnamed, *others], default=0)
+    others = [seq for path, seq in seen.changed.items() if seen.by.get(path) != result.run.call]
+    return result.run.seq > max([seen.unseen, seen.unnamed, *others], default=0)
 
 
-def _results(evidence: Evidence, setting: Setting, changed: dict[str, int]) -> list[_Result]:
+def _results(evidence: Evidence, setting: Setting, seen: _Seen) -> list[_Result]:
     found = list[_Result]()
     for run in evidence.runs:
         if run.command and mentions(run.command, setting.own):
-            found += _of_run(run, evidence, setting, changed)
+            found += _of_run(run, evidence, setting, seen)
     return found
 
 
-def _of_run(run: Run, evidence: Evidence, setting: Setting, changed: dict[str, int]) -> list[_Result]:
+def _of_run(run: Run, evidence: Evidence, setting: Setting, seen: _Seen) -> list[_Result]:
     text = " ".join(run.command.split())
     if text in (" ".join(entry.split()) for entry in setting.own):
         checks: list[Check] = [Check(_short(text), run.folder)]
@@ -161,31 +210,33 @@ def _of_run(run: Run, evidence: Evidence, setting: Setting, changed: dict[str, i
         return [_Result(check.name, run, fault="it ran in another folder than its words say") for check in checks]
     if fault := _tricked(run.exports, setting.workspace):
         return [_Result(check.name, run, fault=fault) for check in checks]
-    return [_passed(check, run, evidence, changed, setting) for check in checks]
+    return [_passed(check, run, evidence, seen, setting) for check in checks]
 
 
-def _passed(check: Check, run: Run, evidence: Evidence, changed: dict[str, int], setting: Setting) -> _Result:
+def _passed(check: Check, run: Run, evidence: Evidence, seen: _Seen, setting: Setting) -> _Result:
     """A run that ended well: why it still may not count, and why it counts for less."""
     if fault := ran_none(check, run.output):
         return _Result(check.name, run, fault=fault)
+    changed = seen.changed
     inside = [path for path in changed if is_within(path, check.folder)]
     if changed and not inside:
         return _Result(check.name, run, fault=f"it ran in the folder {check.folder}, where nothing was changed")
     buts = [
-        _tampered(evidence, run),
-        _alone(check, changed, evidence, run),
+        _tampered(seen, evidence, run),
+        _alone(check, seen, run),
         f"it ran in {check.folder} only" if len(inside) < len(changed) else "",
         f"only for {check.narrow}" if check.narrow else "",
         "it runs nothing of the project" if check.static else "",
         "" if shows(check, run.output) else "its output does not show that tests ran",
+        "many files were changed at once, perhaps tests among them" if seen.unnamed else "",
         _unknown(evidence, setting),
     ]
     return _Result(check.name, run, tuple(filter(None, buts)))
 
 
-def _alone(check: Check, changed: dict[str, int], evidence: Evidence, run: Run) -> str:
+def _alone(check: Check, seen: _Seen, run: Run) -> str:
     """What a static check did not read, and what the run changed itself."""
-    own = [path for path in changed if evidence.by.get(path) == run.call and not is_product(path)]
+    own = [path for path in seen.changed if seen.by.get(path) == run.call and not is_product(path)]
     if own:
         return f"the same command changed {_named(own)}"
     if not check.static:
@@ -193,32 +244,23 @@ def _alone(check: Check, changed: dict[str, int], evidence: Evidence, run: Run) 
     files = {posixpath.normpath(posixpath.join(check.folder, file)) for file in check.files}
     unread = [
         path
-        for path in changed
+        for path in seen.changed
         if (check.suffixes and not path.endswith(check.suffixes))
         or not (not files or any(is_within(path, file) for file in files))
     ]
     return f"it did not read {_named(unread)}" if unread else ""
 
 
-def _tampered(evidence: Evidence, run: Run) -> str:
+def _tampered(seen: _Seen, evidence: Evidence, run: Run) -> str:
     """Tests, configuration and runners that this session changed before the run."""
-    paths = dict.fromkeys(
-        change.path
-        for event in evidence.standing.values()
-        if event.seq < run.seq
-        for change in event.changes
-        if is_guard(change.path) and not is_leaving(change.path)
-    )
-    paths |= {path: None for path, seq in evidence.touched.items() if seq < run.seq and is_guard(path)}
+    paths = [path for path, seq in seen.guards.items() if seq < run.seq]
     if paths:
-        return f"{_named(list(paths))} {'was' if len(paths) == 1 else 'were'} changed too"
+        return f"{_named(paths)} {'was' if len(paths) == 1 else 'were'} changed too"
     return f"{evidence.suspect} may have been changed too" if evidence.suspect else ""
 
 
 def _unknown(evidence: Evidence, setting: Setting) -> str:
     """What was done that is not, or not by name, on this record."""
-    if any(event.blob for event in evidence.standing.values()):
-        return "many files were changed at once, perhaps tests among them"
     if setting.child:
         return "what was changed before it was asked is not on this record"
     if evidence.children:
@@ -268,15 +310,18 @@ def _short(text: str) -> str:
     return text if len(text) <= 60 else f"{text[:57]}…"
 
 
-def _later(evidence: Evidence, changed: dict[str, int], result: _Result) -> str:
-    later = [path for path, seq in changed.items() if seq > result.run.seq and evidence.by.get(path) != result.run.call]
+def _later(seen: _Seen, result: _Result) -> str:
+    later = [
+        path for path, seq in seen.changed.items() if seq > result.run.seq and seen.by.get(path) != result.run.call
+    ]
     if not later:
         return "something was changed"
     return f"{_named(later)} {'was' if len(later) == 1 else 'were'} changed"
 
 
-def _changes(changed: dict[str, int], evidence: Evidence) -> str:
-    if evidence.unnamed:
+def _changes(seen: _Seen) -> str:
+    changed = seen.changed
+    if seen.unnamed:
         return "many files changed"
     if not changed:
         return "commands ran whose changes are not recorded"
