@@ -148,3 +148,21 @@ def test_ctrl_c_ends_a_watcher_and_not_what_it_watches(tmp_path: Path) -> None:
                     tasks.cancel_scope.cancel()
 
     anyio.run(main)
+
+
+def test_a_person_can_go_on_with_a_sub_agents_session_and_with_a_copy_of_it(tmp_path: Path) -> None:
+    _, child = played(tmp_path)
+
+    async def main() -> None:
+        with ScriptedServer([say("It is in a.txt."), report(), say("As I said.")]) as server:
+            async with a_host(tmp_path, server) as host:
+                finished = await do(await host.open_session(child), "where is it?")
+                assert (finished.outcome, finished.answer) == ("done", "It is in a.txt.")
+                fork = await host.fork_session(child)
+                assert (await do(fork, "and now?")).answer == "As I said."
+                assert host.latest() == fork.state.session
+                assert fork.state.work.parent is None
+
+    anyio.run(main)
+    listed = cli(tmp_path, "list").stdout
+    assert len(listed.splitlines()) == 2, "the copy is a person's own session"

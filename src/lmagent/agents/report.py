@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
 
-from lmagent.agents import deliver
 from lmagent.agents.nursery import TOOLS, Bounds
-from lmagent.agents.shares import Shares
 from lmagent.core.errors import ToolError
 from lmagent.core.tool import Tool, ToolContext, ToolOutput
 from lmagent.core.work import Brief, ChildResult, ChildStatus
 from lmagent.core.workevents import ResultReported
-from lmagent.engine.endings import Ending
 from lmagent.engine.review import Again, End, Fence
 from lmagent.engine.session import Session
 from lmagent.engine.state import SessionState
+
+if TYPE_CHECKING:
+    from lmagent.agents.shares import Shares
+    from lmagent.engine.endings import Ending  # its patterns take 2 ms
 
 NUDGES = 2
 NUDGE = "[You are a sub-agent and have not reported. Call use_tool with report_result now; say in it what you found.]"
@@ -74,6 +75,8 @@ def _judged(child: Session, brief: Brief, arguments: ReportArgs) -> ChildResult:
     Raises:
         ToolError: it is not what was ordered, and can still be; said once.
     """
+    from lmagent.agents import deliver  # most sessions have no sub-agent
+
     state = child.state
     workspace, touched = child.wiring.workspace, deliver.touched_by(child)
     result = ChildResult(

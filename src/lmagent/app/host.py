@@ -274,11 +274,11 @@ class Host(Struct):
         known = set(self.store.sessions()) if latest is not None else set[str]()
         while latest is not None:
             first = next(iter(self.store.read(latest)), None)
-            above = first.parent.session if isinstance(first, SessionCreated) and first.parent is not None else ""
-            if above not in known:
+            parent = first.parent if isinstance(first, SessionCreated) and first.session == latest else None
+            if parent is None or parent.session not in known:
                 return latest
             known.discard(latest)
-            latest = above
+            latest = parent.session
         return None
 
     def _keep(self, session: Session) -> Session:

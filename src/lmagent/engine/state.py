@@ -203,6 +203,7 @@ class SessionState(Struct):
                 self.session = event.session
                 self.wait = None  # it is the other one that goes on at that time
                 self.inputs.clear()
+                self.work.parent = None  # and that works for another session
             case SessionRenamed():
                 self.title = event.title
             case ModeChanged():

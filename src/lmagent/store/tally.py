@@ -111,7 +111,7 @@ class Tally(Struct):
                 self.child = event.parent is not None
                 self.parent = event.parent.session if event.parent is not None else ""
             case SessionForked():
-                self.parent, self.waiting = event.parent, 0
+                self.parent, self.waiting, self.child = event.parent, 0, False
                 self.until, self.job = 0.0, ""  # it is the other one that goes on by itself
             case SessionRenamed():
                 self.title, self.renamed = event.title, True
