@@ -237,15 +237,22 @@ class Scheduled:
 
 def turn_of(store: JsonlStore, session: str, job: str) -> ev.TurnFinished | str:
     """How the turn of a job ended; "open" while it has not, and empty before it began."""
-    input, turn = "", 0
+    input, turn, begun = "", 0, 0
     for event in store.read(session):
-        if isinstance(event, ev.InputReceived) and event.job == job:
-            input = event.id
-        elif isinstance(event, ev.MessageAdded) and input and event.input == input:
-            turn = event.turn
-        elif isinstance(event, ev.TurnFinished) and turn and event.turn == turn:
-            return event
-    return "open" if turn else ""
+        match event:
+            case ev.InputReceived() if event.job == job:
+                input = event.id
+            case ev.TurnStarted() if input and not turn:
+                begun = event.turn
+            case ev.MessageAdded() if input and event.input == input:
+                turn = event.turn
+            case ev.TurnFinished() if turn and event.turn == turn:
+                return event
+            case ev.TurnFinished() if event.turn == begun:
+                begun = 0
+            case _:
+                pass
+    return "open" if turn or begun else ""
 
 
 def occurrence_session(job: str, at: int) -> str:
