@@ -321,6 +321,35 @@ def test_a_session_that_is_continued_after_the_program_ended_goes_on_with_its_su
     anyio.run(main)
 
 
+def test_what_its_session_may_not_do_while_it_plans_its_sub_agents_may_not_either(tmp_path: Path) -> None:
+    async def main() -> None:
+        script = delegating(call("write", path="b.txt", content="b\n"), report("blocked", "may not write"))
+        with ScriptedServer(by_brief(script), strict=True) as server:
+            async with a_host(tmp_path, server) as host:
+                session = await host.new_session()
+                await session.record(ev.WorkChanged(mode="plan"))
+                await do(session)
+                (child,) = children_of(host, session)
+                first, *_ = of_type(host, child, ev.ToolFinished)
+                assert first.status == "denied", first.content
+                assert not (tmp_path / "b.txt").exists()
+
+    anyio.run(main)
+
+
+def test_a_mode_that_asks_less_than_its_sessions_is_not_taken_by_a_sub_agent(tmp_path: Path) -> None:
+    async def act(session: Session, child: Session) -> None:
+        await _until(session, lambda: child.state.approvals)
+        await child.send(SetMode(mode="auto"))
+        assert child.state.mode == "normal"
+        (approval,) = child.state.approvals
+        await session.send(Approve(approval=approval, approved=False))
+
+    script = delegating(call("write", path="b.txt", content="b\n"), report("blocked", "no"))
+    interrupting_in("normal", tmp_path, script, act)
+    assert not (tmp_path / "b.txt").exists()
+
+
 def test_there_are_no_sub_agents_where_the_settings_want_none(tmp_path: Path) -> None:
     async def main() -> None:
         with ScriptedServer([say("Hello.")], strict=True) as server:

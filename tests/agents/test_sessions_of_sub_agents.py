@@ -166,3 +166,19 @@ def test_a_person_can_go_on_with_a_sub_agents_session_and_with_a_copy_of_it(tmp_
     anyio.run(main)
     listed = cli(tmp_path, "list").stdout
     assert len(listed.splitlines()) == 2, "the copy is a person's own session"
+
+
+def test_deleting_a_session_deletes_those_that_worked_for_it_and_no_others(tmp_path: Path) -> None:
+    main, child = played(tmp_path)
+    other, _ = played(tmp_path)
+    log = tmp_path / ".lmagent" / "sessions" / main / "events.jsonl"
+    lie = next(line for line in log.read_text().splitlines() if '"subagent.started"' in line).replace(child, other)
+    seq = len(log.read_text().splitlines()) + 1
+    with log.open("a") as stream:
+        stream.write(re.sub(r'"seq":\d+', f'"seq":{seq}', lie) + "\n")
+    assert cli(tmp_path, "rm", main).returncode == 0
+    left = {path.name for path in (tmp_path / ".lmagent" / "sessions").iterdir()}
+    assert main not in left
+    assert child not in left
+    assert other in left
+    assert not (tmp_path / ".lmagent" / "agents" / child).exists()

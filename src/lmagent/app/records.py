@@ -91,10 +91,36 @@ class WorkspaceRecords(Struct, frozen=True):
         return fork
 
     def delete(self, name: str) -> str:
-        """Delete a session; returns its id."""
+        """Delete a session, those that worked for it, and what they were told; returns its id."""
         session = self.store.resolve(name)
-        self.store.delete(session)
+        self._delete(session, set())
         return session
+
+    def _delete(self, session: str, met: set[str]) -> None:
+        met.add(session)
+        for event in list(self.store.read(session)):
+            if isinstance(event, ev.SubagentStarted) and event.child not in met:
+                if self._works_for(event.child, session):
+                    self._delete(event.child, met)
+        self.store.delete(session)
+        folder = self.workspace / ".lmagent" / "agents" / session
+        if folder.is_dir() and not any(place.is_symlink() for place in (folder, folder.parent, folder.parent.parent)):
+            import shutil  # rare, and not light
+
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _works_for(self, child: str, session: str) -> bool:
+        """Whether a session says so itself: what a log says of others is not taken for granted."""
+        try:
+            first = next(iter(self.store.read(child)), None)
+        except StoreError:
+            return False
+        return (
+            isinstance(first, ev.SessionCreated)
+            and first.session == child
+            and first.parent is not None
+            and first.parent.session == session
+        )
 
     def import_file(self, path: Path) -> ImportedReport:
         """Import a session of an older system."""
