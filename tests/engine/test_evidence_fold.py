@@ -184,6 +184,16 @@ def test_a_passing_check_beside_a_failing_one_verifies_in_part():
     assert log.end() == ("partly verified", "pytest passed after the last change, but mypy failed (exit code 1)")
 
 
+def test_code_of_another_language_is_not_run_by_the_check():
+    log = Log()
+    log.write("a.py")
+    log.write("web/app.ts")
+    log.shell("pytest")
+    assert log.end() == ("partly verified", "pytest passed after the last change, but it does not run web/app.ts")
+    log.shell("npx jest", content="Tests: 3 passed, 3 total")
+    assert log.end() == ("verified", "pytest and jest passed after the last change")
+
+
 def test_a_sub_agents_own_check_never_verifies_all():
     log = Log()
     log.write("a.py")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from lmagent.engine.evidence.line import read
 from lmagent.engine.evidence.places import is_guard, is_leaving, lays_hands_on
-from lmagent.engine.evidence.runners import Check, ran_none, recognise, shows
+from lmagent.engine.evidence.runners import Check, ran_none, recognise
 
 GUARDS = """
 tests/test_a.py test_a.py pkg/a_test.go a.test.ts spec/a_spec.rb conftest.py pytest.ini tox.ini pyproject.toml Makefile
@@ -257,12 +257,33 @@ def test_a_run_that_says_that_it_ran_nothing_proves_nothing(command, output):
 def test_a_run_that_says_how_many_tests_it_ran_counts(command, output):
     (check,) = checks(command)
     assert not ran_none(check, output)
-    assert shows(check, output)
 
 
-def test_an_output_that_was_sent_away_shows_nothing():
-    (check,) = checks("pytest > /dev/null")
-    assert not shows(check, "(no output)")
+@pytest.mark.parametrize(
+    ("command", "output"),
+    [
+        ("pytest > /dev/null", "(no output)"),
+        ("python -m unittest", "(no output)"),
+        ("make test", "python3 -m unittest -q"),
+        ("npm test", "> shop@1.0.0 test\n> jest"),
+    ],
+)
+def test_a_run_that_does_not_say_how_many_tests_it_ran_proves_nothing(command, output):
+    (check,) = checks(command)
+    assert ran_none(check, output) == "its output does not show that tests ran"
+
+
+@pytest.mark.parametrize(
+    ("command", "output"),
+    [
+        ("make check", "ruff check .\nAll checks passed!"),
+        ("npm test", "> jest\nTests:       5 passed, 5 total"),
+        ("make test", "ok"),
+    ],
+)
+def test_a_target_or_script_may_say_what_it_likes(command, output):
+    (check,) = checks(command)
+    assert not ran_none(check, output)
 
 
 @pytest.mark.parametrize("path", GUARDS.split())

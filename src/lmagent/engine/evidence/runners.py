@@ -42,6 +42,8 @@ _LAUNCHERS: dict[tuple[str, ...], str] = {
 }
 """Programs that run the command behind them and end as it does, with the options that change nothing of that."""
 
+_COUNTS = {name: runner.said for name, runner in RUNNERS.items() if runner.said}
+
 _MANAGERS = ("npm", "pnpm", "yarn", "bun")
 
 
@@ -56,6 +58,7 @@ class Check(Struct, frozen=True):
         files: files it was given, relative to its folder; empty for all of them.
         suffixes: of the files that it reads; empty for all.
         said: what the output must say.
+        languages: suffixes of the code that it can run; empty for any.
     """
 
     name: str
@@ -65,6 +68,7 @@ class Check(Struct, frozen=True):
     files: tuple[str, ...] = ()
     suffixes: tuple[str, ...] = ()
     said: str = ""
+    languages: tuple[str, ...] = ()
 
 
 class NoCheck(Struct, frozen=True):
@@ -100,18 +104,22 @@ def recognise(ran: Ran, own: Sequence[str]) -> Check | NoCheck | None:
 
 
 def ran_none(check: Check, output: str) -> str:
-    """Why a run that ended well has checked nothing, by what it says; empty where nothing speaks against it."""
+    """Why a run that ended well has checked nothing, by what it says; empty where nothing speaks against it.
+
+    Code under test can end a run before its time, and well: so a runner that counts its tests must have said how many.
+    A target or script shows the command of its runner, as a rule, and then that one must have.
+    """
     text = re.sub(r"\x1b\[[0-9;]*m", "", output)
     if check.said and re.search(check.said, text):
         skipped = re.search(r"Ran (\d+) tests?(?s:.*)OK \(skipped=(\d+)", text)
         return "all tests were skipped" if skipped and skipped[1] == skipped[2] else ""
     found = re.search(NONE_RAN, text, re.IGNORECASE)
-    return f"it says: {found[0]}" if found else ""
-
-
-def shows(check: Check, output: str) -> bool:
-    """Whether the output says that tests ran, for a program that does say so."""
-    return not check.said or re.search(check.said, re.sub(r"\x1b\[[0-9;]*m", "", output)) is not None
+    if found and not any(re.search(said, text) for said in _COUNTS.values()):
+        return f"it says: {found[0]}"
+    shown = () if check.said else (name for name in _COUNTS if re.search(rf"\b{re.escape(name)}\b", text))
+    if check.said or any(re.search(_COUNTS[name], text) is None for name in shown):
+        return "its output does not show that tests ran"
+    return ""
 
 
 def _same(words: Sequence[str], entry: str) -> bool:
@@ -217,7 +225,9 @@ def _judge(name: str, runner: Runner, words: list[str], folder: str) -> Check | 
     files = tuple(one for one in operands if one != ".") if runner.operands == "files" else ()
     if name in ("bash -n", "node --check", "py_compile") and not files:
         return NoCheck(name, "it was given no file")
-    return Check(name, folder, ", ".join(narrow), runner.kind == "static", files, runner.suffixes, runner.said)
+    return Check(
+        name, folder, ", ".join(narrow), runner.kind == "static", files, runner.suffixes, runner.said, runner.languages
+    )
 
 
 def _width(runner: Runner, word: str) -> int:

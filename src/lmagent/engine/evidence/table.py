@@ -29,6 +29,7 @@ class Runner(Struct, frozen=True):
         operands: what else may stand there: parts of the tests, files, nothing, anything.
         said: what the output must say where tests ran; empty where that differs from project to project.
         suffixes: of the files that a static check reads.
+        languages: suffixes of the code that it can run; empty for any.
     """
 
     kind: Kind = "test"
@@ -40,13 +41,19 @@ class Runner(Struct, frozen=True):
     operands: Operands = "narrow"
     said: str = ""
     suffixes: tuple[str, ...] = ()
+    languages: tuple[str, ...] = ()
 
 
 _PY = (".py", ".pyi")
 _JS = (".js", ".jsx", ".ts", ".tsx", ".mjs", ".cjs", ".mts", ".cts")
 _SH = (".sh", ".bash")
+_C = (".c", ".h", ".cc", ".cpp", ".hpp", ".cxx")
+_JVM = (".java", ".kt", ".kts", ".scala", ".groovy")
+CODE = (*_PY, *_JS, *_C, *_JVM, ".rs", ".go", ".rb", ".php", ".cs", ".fs", ".ex", ".exs", ".swift", ".vue", ".svelte")
+"""Suffixes of code that some runners run and others do not."""
 
 _PYTEST = Runner(
+    languages=(*_PY, *_C),
     flags="-q -qq -v -vv -vvv -x -s -l --quiet --verbose --exitfirst --showlocals --full-trace --no-header --no-cov "
     "--strict --strict-markers --strict-config --ff --failed-first --nf --new-first --cov",
     valued="--tb -r --maxfail --durations --durations-min -n --numprocesses --dist --timeout --cov --cov-report "
@@ -56,11 +63,13 @@ _PYTEST = Runner(
     said=r"\b[1-9]\d* passed\b",
 )
 _UNITTEST = Runner(
+    languages=(*_PY, *_C),
     flags="-v -q -f -b --verbose --quiet --failfast --buffer --locals",
     narrowing="-k -s -p -t --start-directory --pattern --top-level-directory",
     said=r"\bRan [1-9]\d* tests?\b",
 )
 _CARGO = Runner(
+    languages=(".rs", *_C),
     flags="-q -v --quiet --verbose --all --workspace --all-targets --all-features --no-default-features --release -r "
     "--locked --offline --frozen --no-fail-fast --nocapture",
     valued="-j --jobs --features --color --profile --test-threads",
@@ -69,12 +78,14 @@ _CARGO = Runner(
     said=r"\b[1-9]\d* passed\b",
 )
 _MAVEN = Runner(
+    languages=_JVM,
     flags="-q -B -o -U -e -ntp --quiet --batch-mode --offline --no-transfer-progress",
     valued="-T --threads",
     operands="any",
     needs="test verify package install check build",
 )
 _JEST = Runner(
+    languages=(*_JS, ".vue", ".svelte"),
     flags="--ci --coverage --silent --verbose --runInBand -i --no-cache --colors --bail -b --run",
     valued="--maxWorkers -w --reporter --reporters",
     narrowing="-t --testNamePattern --testPathPattern -o --onlyChanged",
@@ -84,11 +95,16 @@ _JEST = Runner(
 RUNNERS: dict[str, Runner] = {
     "pytest": _PYTEST,
     "unittest": _UNITTEST,
-    "tox": Runner(flags="-q -v -r --recreate", valued="-p --parallel", narrowing="-e -m", operands="none"),
-    "nox": Runner(flags="-v -r -R --reuse-existing-virtualenvs", narrowing="-s -t -e -k", operands="none"),
+    "tox": Runner(
+        languages=(*_PY, *_C), flags="-q -v -r --recreate", valued="-p --parallel", narrowing="-e -m", operands="none"
+    ),
+    "nox": Runner(
+        languages=(*_PY, *_C), flags="-v -r -R --reuse-existing-virtualenvs", narrowing="-s -t -e -k", operands="none"
+    ),
     "cargo test": _CARGO,
     "cargo nextest run": _CARGO,
     "go test": Runner(
+        languages=(".go", *_C),
         flags="-v -race -cover -a -failfast",
         valued="-count -timeout -parallel -p -cpu -covermode -coverprofile -tags -shuffle",
         narrowing="-run -skip",
@@ -98,12 +114,14 @@ RUNNERS: dict[str, Runner] = {
     ),
     "mvn": _MAVEN,
     "gradle": Runner(
+        languages=_JVM,
         flags="-q -i --quiet --info --stacktrace --no-daemon --offline --parallel --continue --rerun-tasks",
         operands="any",
         needs="test check build",
         narrowing="--tests",
     ),
     "ctest": Runner(
+        languages=_C,
         flags="-V -VV --verbose --output-on-failure --progress --schedule-random",
         valued="-j --parallel --test-dir --timeout -C --build-config",
         narrowing="-R --tests-regex -L -I",
@@ -111,6 +129,7 @@ RUNNERS: dict[str, Runner] = {
         said=r"tests passed, 0 tests failed out of [1-9]",
     ),
     "node --test": Runner(
+        languages=_JS,
         flags="--test --experimental-test-coverage --enable-source-maps",
         valued="--test-reporter --test-concurrency --test-timeout",
         narrowing="--test-name-pattern",
@@ -121,34 +140,55 @@ RUNNERS: dict[str, Runner] = {
     "jest": _JEST,
     "vitest": _JEST,
     "mocha": Runner(
+        languages=_JS,
         flags="--exit --recursive -b --bail --color --colors",
         valued="--reporter -R --timeout -t",
         narrowing="-g --grep -f --fgrep",
         said=r"\b[1-9]\d* passing\b",
     ),
     "rspec": Runner(
-        flags="--color --fail-fast", valued="-f --format", narrowing="-e -t", said=r"\b[1-9]\d* examples?, 0 failures"
+        languages=(".rb",),
+        flags="--color --fail-fast",
+        valued="-f --format",
+        narrowing="-e -t",
+        said=r"\b[1-9]\d* examples?, 0 failures",
     ),
     "phpunit": Runner(
+        languages=(".php",),
         flags="--testdox --stop-on-failure --verbose",
         valued="--colors",
         narrowing="--filter --group --testsuite",
         said=r"OK \([1-9]\d* tests?",
     ),
     "dotnet test": Runner(
+        languages=(".cs", ".fs"),
         flags="--no-restore --nologo",
         valued="-c --configuration -v --verbosity --logger",
         narrowing="--filter",
         said=r"Passed:\s+[1-9]|Passed!",
     ),
     "mix test": Runner(
-        flags="--trace --cover", valued="--seed", narrowing="--only", said=r"\b[1-9]\d* tests?, 0 failures"
+        languages=(".ex", ".exs"),
+        flags="--trace --cover",
+        valued="--seed",
+        narrowing="--only",
+        said=r"\b[1-9]\d* tests?, 0 failures",
     ),
-    "swift test": Runner(flags="--parallel", narrowing="--filter", said=r"Executed [1-9]\d* tests?, with 0 failures"),
+    "swift test": Runner(
+        languages=(".swift", *_C),
+        flags="--parallel",
+        narrowing="--filter",
+        said=r"Executed [1-9]\d* tests?, with 0 failures",
+    ),
     "deno test": Runner(
-        flags="-A --allow-all --allow-read --allow-env --quiet -q", narrowing="--filter", said=r"\b[1-9]\d* passed"
+        languages=_JS,
+        flags="-A --allow-all --allow-read --allow-env --quiet -q",
+        narrowing="--filter",
+        said=r"\b[1-9]\d* passed",
     ),
-    "bun test": Runner(flags="--coverage --bail", valued="--timeout", narrowing="-t", said=r"\b[1-9]\d* pass\b"),
+    "bun test": Runner(
+        languages=_JS, flags="--coverage --bail", valued="--timeout", narrowing="-t", said=r"\b[1-9]\d* pass\b"
+    ),
     # What only reads the project.
     "ruff check": Runner(
         "static", flags="-q --quiet --no-cache", valued="--output-format", operands="files", suffixes=_PY

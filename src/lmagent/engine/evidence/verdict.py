@@ -18,7 +18,8 @@ from lmagent.core.work import Proof
 from lmagent.engine.evidence import line
 from lmagent.engine.evidence.places import is_guard, is_leaving, is_product, is_within
 from lmagent.engine.evidence.record import Evidence, Run
-from lmagent.engine.evidence.runners import Check, mentions, ran_none, recognise, shows
+from lmagent.engine.evidence.runners import Check, mentions, ran_none, recognise
+from lmagent.engine.evidence.table import CODE
 from lmagent.engine.shellline.variables import is_dangerous
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ class _Result(Struct, frozen=True):
     buts: tuple[str, ...] = ()
     fault: str = ""
     failed: bool = False
+    languages: tuple[str, ...] = ()
 
 
 def setting_of(session: Session) -> Setting:
@@ -155,7 +157,7 @@ def _weigh(seen: _Seen, results: Sequence[_Result]) -> Verdict:
         best = [result for result in passed if not result.buts] or passed[:1]
         names = _joined([result.name for result in best])
         buts = [f"{result.name} failed (exit code {result.run.code})" for result in failed]
-        buts += best[0].buts
+        buts += best[0].buts or _untested(seen, passed)
         if not buts:
             return Verdict("verified", f"{names} passed after the last change", passed=True)
         return Verdict("partly verified", f"{names} passed after the last change, but {'; '.join(buts[:NAMED])}", True)
@@ -227,11 +229,20 @@ def _passed(check: Check, run: Run, evidence: Evidence, seen: _Seen, setting: Se
         f"it ran in {check.folder} only" if len(inside) < len(changed) else "",
         f"only for {check.narrow}" if check.narrow else "",
         "it runs nothing of the project" if check.static else "",
-        "" if shows(check, run.output) else "its output does not show that tests ran",
         "many files were changed at once, perhaps tests among them" if seen.unnamed else "",
         _unknown(evidence, setting),
     ]
-    return _Result(check.name, run, tuple(filter(None, buts)))
+    return _Result(check.name, run, tuple(filter(None, buts)), languages=check.languages)
+
+
+def _untested(seen: _Seen, passed: Sequence[_Result]) -> list[str]:
+    """Code that none of the checks can have run, since it is in another language."""
+    whole = [result.languages for result in passed if not result.buts]
+    if not all(whole):
+        return []
+    run = tuple(suffix for languages in whole for suffix in languages)
+    left = [path for path in seen.changed if path.endswith(CODE) and not path.endswith(run)]
+    return [f"it does not run {_named(left)}"] if left else []
 
 
 def _alone(check: Check, seen: _Seen, run: Run) -> str:
