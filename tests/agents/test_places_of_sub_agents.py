@@ -7,13 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 from agents_kit import a_host, by_brief, chats, children_of, do, of_type, report, results_of, use
 
 from lmagent.core import events as ev
+from lmagent.core.commands import Interrupt, Submit
+from lmagent.core.messages import user
+from lmagent.engine.lane import run_until_idle
 from lmagent.testing import ScriptedServer
 from lmagent.testing.prefix import canonical
-from lmagent.testing.script import call, say
+from lmagent.testing.script import call, hang, say
 from lmagent.testing.servers.llamacpp import LlamaCppServer
 from lmagent.testing.servers.vllm import VLLMServer
 
@@ -141,5 +145,33 @@ def test_one_that_begins_afresh_is_told_of_the_tools_that_it_may_use(tmp_path: P
                 assert "- delegate" not in child_note
                 assert "- decompose" not in child_note
                 assert "- report_result" in child_note
+
+    anyio.run(main)
+
+
+def test_an_interrupt_ends_all_that_work_side_by_side_and_what_was_not_begun_is_not(tmp_path: Path) -> None:
+    names = [f"part {number}" for number in range(6)]
+    manifest = [{"task_id": name, "objective": name} for name in names]
+    script = {
+        "": [use("decompose", manifest=manifest), say("Done.")],
+        **{name: [hang(say("x"), chunks=1)] for name in names},
+    }
+
+    async def main() -> None:
+        with VLLMServer(by_brief(script)) as server:
+            async with a_host(tmp_path, server, llm_model=server.model) as host:
+                session = await host.new_session()
+                await session.send(Submit(message=user("do it")))
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(run_until_idle, session)
+                    with anyio.fail_after(20):
+                        while sum(child.state.step for child in session.children.values()) < 4:
+                            await anyio.lowlevel.checkpoint()
+                    await session.send(Interrupt())
+                assert session.state.last_outcome == "interrupted"
+                assert [event.result.status for event in results_of(host, session)] == ["error"] * 4
+                for child in children_of(host, session):
+                    assert of_type(host, child, ev.TurnFinished)[-1].outcome == "interrupted"
+                assert list(host.sessions) == [session.state.session]
 
     anyio.run(main)

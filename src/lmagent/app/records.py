@@ -98,10 +98,9 @@ class WorkspaceRecords(Struct, frozen=True):
 
     def _delete(self, session: str, met: set[str]) -> None:
         met.add(session)
-        for event in list(self.store.read(session)):
-            if isinstance(event, ev.SubagentStarted) and event.child not in met:
-                if self._works_for(event.child, session):
-                    self._delete(event.child, met)
+        for child in [event.child for event in self.store.read(session) if isinstance(event, ev.SubagentStarted)]:
+            if child not in met and self._works_for(child, session):
+                self._delete(child, met)
         self.store.delete(session)
         folder = self.workspace / ".lmagent" / "agents" / session
         if folder.is_dir() and not any(place.is_symlink() for place in (folder, folder.parent, folder.parent.parent)):
