@@ -11,7 +11,7 @@ import pytest
 from planned import plan, running, use
 
 from lmagent.core import events as ev
-from lmagent.core.commands import ChangeTasks, DecidePlan, SetWork
+from lmagent.core.commands import ChangeTasks, Continue, DecidePlan, SetWork
 from lmagent.core.errors import ConfigError
 from lmagent.core.work import Budget, Plan, PlanStep, Task
 from lmagent.planning.plans import Unusable, plan_json, read_plan
@@ -198,6 +198,68 @@ def test_a_plan_waits_across_a_restart_and_the_work_begins_in_the_next_process(f
             assert run.work.proposal is not None
             await run.session.send(DecidePlan(decision="approved", by="test"))
             assert (await run.go()).outcome == "done"
+
+    anyio.run(go)
+
+
+def test_a_plan_is_approved_unread_where_a_person_has_set_that(folder):
+    async def go() -> None:
+        script = [say(TWO), done("a"), done("b"), say("Done.")]
+        async with running(folder, *script, approve_plans=True) as run:
+            assert (await proposed(run)).answer == "Done."
+            first, last = run.of(ev.TurnFinished)
+            assert (first.outcome, first.cause) == ("done", "plan")
+            assert last.outcome == "done"
+
+    anyio.run(go)
+
+
+def test_a_kill_behind_an_approval_that_nobody_was_asked_for_loses_nothing(folder):
+    async def go() -> None:
+        async with running(folder, say(TWO), done("a"), done("b"), say("Done."), approve_plans=True) as run:
+            await proposed(run)
+            log = folder / ".lmagent" / "sessions" / run.session.state.session / "events.jsonl"
+            kept = log.read_text().splitlines(keepends=True)
+            name = run.session.state.session
+        end = next(at for at, line in enumerate(kept) if '"type":"turn.finished"' in line)
+        begun = next(at for at, line in enumerate(kept) if '"type":"plan.proposed"' in line)
+        for cut in range(begun, end + 1):
+            log.write_text("".join(kept[:cut]))
+            async with running(folder, done("a"), done("b"), say("Done."), name=name, approve_plans=True) as run:
+                await run.session.send(Continue())
+                assert (await run.go()).answer == "Done.", cut
+                assert [len(run.of(kind)) for kind in (ev.PlanProposed, ev.PlanDecided)] == [1, 1]
+                assert run.sent.count("The plan is approved") == 1
+                assert run.sent.count("You are not done") == 0
+
+    anyio.run(go)
+
+
+def test_a_plan_that_waits_is_approved_when_its_session_is_opened_with_that_set(folder):
+    async def go() -> None:
+        async with running(folder, say(TWO)) as run:
+            await proposed(run)
+            name = run.session.state.session
+        async with running(folder, done("a"), done("b"), say("Done."), name=name, approve_plans=True) as run:
+            assert (await run.go()).outcome == "done"
+
+    anyio.run(go)
+
+
+def test_many_long_steps_are_told_shorter_and_a_plan_that_is_a_book_is_refused(folder):
+    steps = json.loads(plan(*((f"s{number}", ()) for number in range(30))))
+    long = {**steps, "steps": [{**step, "description": "word " * 100} for step in steps["steps"]]}
+    book = {**steps, "steps": [{**step, "description": "word " * 380} for step in steps["steps"]]}
+    assert "at most 24,000" in read_plan(json.dumps(book)).words
+
+    async def go() -> None:
+        async with running(folder, say(json.dumps(long)), say("BLOCKED: too much")) as run:
+            await proposed(run)
+            await run.session.send(DecidePlan(decision="approved"))
+            await run.go()
+            note = run.session.state.notes["tasks"]
+            assert len(note) < 8000
+            assert all(f"- s{number} [" in note for number in range(30))
 
     anyio.run(go)
 

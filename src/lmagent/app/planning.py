@@ -7,6 +7,9 @@ from lmagent.app.registry import Registry
 from lmagent.core.work import Budget
 from lmagent.planning.feature import Choices, Planning
 
+LONG = frozenset({"manage_tasks", "task_state_update", "task_state_get", "task_reconcile"})
+"""Tools for more than fits a window of 4k tokens; there they are not told of, and can be called all the same."""
+
 
 def register(registry: Registry) -> None:
     """Add tools, notes, the review, the fence, the orders and the slash commands."""
@@ -15,10 +18,12 @@ def register(registry: Registry) -> None:
         todos=settings.enable_todo_tracking,
         enforce=settings.enable_plan_enforcement,
         deep=Budget(settings.deep_steps, settings.deep_tokens),
+        approve=settings.approve_plans,
     )
     planning = Planning(registry.records.session, registry.records.events, choices)
     for tool in planning.tools:
         registry.tool(tool)
+    registry.hides.append(lambda _: set(LONG) if registry.profile.name == "4k" else set())
     registry.session_notes += planning.notes
     registry.reviews.append(planning)
     registry.fences.append(planning.fence)

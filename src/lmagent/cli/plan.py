@@ -121,7 +121,7 @@ def _carry_out(
 
     async def do(host: Host) -> int:
         color = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
-        request = TaskRequest("", session, as_json, color=color, decision=command, approve=host.settings.approve_plans)
+        request = TaskRequest("", session, as_json, color=color, decision=command)
         return await run_task(host, request)
 
     return _with_host(workspace, options, do, attended=not as_json and sys.stdin.isatty() and sys.stderr.isatty())

@@ -106,7 +106,6 @@ def _one_shot(
                 output_schema,
                 color,
                 work=work_of(options, planning=host.settings.deep_planning),
-                approve=host.settings.approve_plans,
             )
             return await run_task(host, request)
         finally:

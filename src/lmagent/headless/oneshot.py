@@ -19,7 +19,7 @@ from lmagent.engine.lane import run_until_idle
 from lmagent.engine.session import Session
 from lmagent.headless.asker import Asker
 from lmagent.headless.exitcode import BLOCKED, exit_code
-from lmagent.headless.plandesk import Decider, PlanDesk, approve_unread, settle_plans
+from lmagent.headless.plandesk import PlanDesk, settle_plans
 from lmagent.headless.printer import JsonPrinter, TextPrinter
 
 
@@ -34,7 +34,6 @@ class TaskRequest(Struct, frozen=True):
         color: use colours.
         work: how the session is to work from here on; None leaves it.
         decision: what is decided about the plan that waits.
-        approve: approve plans unread.
     """
 
     task: str
@@ -44,7 +43,6 @@ class TaskRequest(Struct, frozen=True):
     color: bool = False
     work: SetWork | None = None
     decision: DecidePlan | None = None
-    approve: bool = False
 
 
 async def run_task(host: Host, request: TaskRequest) -> int:
@@ -65,6 +63,7 @@ async def run_task(host: Host, request: TaskRequest) -> int:
         session.listen(asker)
     session.listen(printer)
     finished: ev.TurnFinished | None = None
+    waits = False
     with ungrouped():
         async with anyio.create_task_group() as tasks:
             if asker is not None:
@@ -72,7 +71,9 @@ async def run_task(host: Host, request: TaskRequest) -> int:
             if sys.platform != "win32":
                 tasks.start_soon(_watch_signals, session)
             finished = await _run(session, request, task)
-            finished = await settle_plans(session, finished, _decider(session, request, asker, printer))
+            waits = session.state.work.proposal is not None
+            desk = PlanDesk(session, printer) if asker is not None and isinstance(printer, TextPrinter) else None
+            finished = await settle_plans(session, finished, desk)
             if answer_check is not None and finished is not None and finished.outcome == "done":
                 finished = await answer_check.settle(session, finished)
             tasks.cancel_scope.cancel()
@@ -83,20 +84,9 @@ async def run_task(host: Host, request: TaskRequest) -> int:
         sys.stderr.write(report + "\n")
     if answer_check is not None and not request.json and finished is not None and finished.outcome == "done":
         sys.stdout.write(answer_check.answer(finished) + "\n")
-    if finished is None and (session.state.work.proposal is not None or request.resume):
-        return BLOCKED  # nothing ran: a plan waits, or was rejected
+    if finished is None and waits:
+        return BLOCKED  # nothing ran: the plan still waits, or was rejected
     return exit_code(finished)
-
-
-def _decider(
-    session: Session, request: TaskRequest, asker: Asker | None, printer: JsonPrinter | TextPrinter
-) -> Decider | None:
-    """Who decides on a plan: nobody without a terminal, so that it waits."""
-    if request.approve:
-        return approve_unread
-    if asker is not None and isinstance(printer, TextPrinter):
-        return PlanDesk(session, printer)
-    return None
 
 
 def _misfit(session: Session, finished: ev.TurnFinished) -> ev.Notice:

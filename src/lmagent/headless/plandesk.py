@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-
 from lmagent.core.commands import DecidePlan
 from lmagent.core.errors import ConfigError
 from lmagent.core.events import PlanProposed, TurnFinished
@@ -15,14 +13,14 @@ from lmagent.tools.sanitize import visible
 
 QUESTION = "Approve this plan? [y = yes, e = edit, n = no, or say what should be otherwise] "
 
-Decider = Callable[[PlanProposed], Awaitable[DecidePlan | None]]
-"""Decides on a proposal; None lets it wait."""
 
+async def settle_plans(session: Session, finished: TurnFinished | None, desk: PlanDesk | None) -> TurnFinished | None:
+    """Have every plan decided on that comes up, and go on with what follows; returns how the last turn ended.
 
-async def settle_plans(session: Session, finished: TurnFinished | None, decide: Decider | None) -> TurnFinished | None:
-    """Have every plan decided on that comes up, and go on with what follows; returns how the last turn ended."""
-    while decide is not None and (proposal := session.state.work.proposal) is not None:
-        command = await decide(proposal)
+    Without a terminal it waits.
+    """
+    while desk is not None and (proposal := session.state.work.proposal) is not None:
+        command = await desk.decide(proposal)
         if command is None:
             break
         await session.send(command)
@@ -30,11 +28,6 @@ async def settle_plans(session: Session, finished: TurnFinished | None, decide: 
             break
         finished = await run_until_idle(session) or finished
     return finished
-
-
-async def approve_unread(_: PlanProposed) -> DecidePlan:
-    """What `--yes-plan` means."""
-    return DecidePlan(decision="approved", by="--yes-plan")
 
 
 class PlanDesk:
@@ -49,7 +42,7 @@ class PlanDesk:
         self._session = session
         self._screen = screen
 
-    async def __call__(self, proposal: PlanProposed) -> DecidePlan | None:
+    async def decide(self, proposal: PlanProposed) -> DecidePlan | None:
         """Ask until there is an answer; the end of the input leaves the plan waiting."""
         from lmagent.app.planedit import decision  # few runs have a plan
         from lmagent.planning.plans import plan_text

@@ -31,11 +31,13 @@ class Choices(Struct, frozen=True):
         todos: the model keeps a list of its own (`ENABLE_TODO_TRACKING`).
         enforce: a turn is not done while steps of the approved plan are open (`ENABLE_PLAN_ENFORCEMENT`).
         deep: the budget of deep work.
+        approve: plans are approved unread.
     """
 
     todos: bool = True
     enforce: bool = True
     deep: Budget = Budget(200, 1_500_000)
+    approve: bool = False
 
 
 class Planning:
@@ -98,8 +100,11 @@ class Planning:
     async def at_end(self, session: Session, ending: Ending, answer: str) -> End | Again | None:
         """A plan has to be proposed, or what is open to be done."""
         work = session.state.work
+        if work.decided is not None and work.decided.turn == session.state.turn and work.decided.decision == "approved":
+            return proposing.APPROVED  # a crash came between the decision and the end of its turn
         if work.mode == "plan":
-            return await proposing.at_end(session, ending, answer)
+            end = await proposing.at_end(session, ending, answer)
+            return proposing.APPROVED if await self._approve(session) else end
         if not work.tasks and not work.state.completion_gate:
             return None
         from lmagent.planning import finishing
@@ -115,12 +120,24 @@ class Planning:
             from lmagent.planning.orders import settle
 
             await settle(session)
+        if not session.state.turn_open:
+            await self._approve(session)
         self._watch(session)
         if work.mode == "deep" and session.state.last_outcome and not session.state.turn_open:
             from lmagent.planning.report import path_of
 
             if not path_of(session.wiring.workspace, session.state.session).exists():
                 self._report(session)
+
+    async def _approve(self, session: Session) -> bool:
+        """Approve the plan that waits, if that is what a person has set; says whether it is done."""
+        if not self._choices.approve or session.state.work.proposal is None:
+            return False
+        from lmagent.planning.orders import Orders
+
+        await Orders(self._choices.deep).decide(session, DecidePlan(decision="approved", by="settings"))
+        self._watch(session)
+        return True
 
     def _watch(self, session: Session) -> None:
         """Have a report written at the end of every turn of deep work."""
@@ -130,7 +147,7 @@ class Planning:
         self._reporting.add(id)
 
         def listen(event: Event) -> None:
-            if isinstance(event, TurnFinished) and session.state.work.mode == "deep":
+            if isinstance(event, TurnFinished) and event.cause != "plan" and session.state.work.mode == "deep":
                 self._report(session)
 
         session.listen(listen)

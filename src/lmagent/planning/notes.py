@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lmagent.engine import budget
 from lmagent.engine.state import SessionState
-from lmagent.engine.worktext import SHORT, row
+from lmagent.engine.worktext import SHORT, SHORTEST, rows
 
 ROUNDS = 10
 """Rounds of calls in which a model may look around before it plans."""
@@ -12,7 +12,8 @@ ROUNDS = 10
 WARN_AT = 0.8
 """Share of a budget from which the model is told."""
 
-MOST_ROWS = 60
+LONGEST = 8000
+"""Bytes of tasks from which they are said shorter."""
 
 PLAN = (
     "<work>\nPlan mode: change nothing; only tools that read are allowed. Look around in at most "
@@ -76,14 +77,13 @@ def tasks_note(state: SessionState) -> str:
     if not news:
         return ""
     touched = dict.fromkeys(task.id for event in news for task in event.items)
-    rows = [
-        row(state.work.tasks[id], 0 if len(touched) <= MOST_ROWS else SHORT) for id in touched if id in state.work.tasks
-    ]
+    tasks = [state.work.tasks[id] for id in touched if id in state.work.tasks]
+    lines = next((text for width in (0, SHORT) if len(text := rows(tasks, width)) <= LONGEST), rows(tasks, SHORTEST))
     gone = dict.fromkeys(id for event in news for id in event.removed if id not in state.work.tasks)
     if gone:
-        rows.append(f"Gone: {', '.join(gone)}")
+        lines = f"{lines}\nGone: {', '.join(gone)}".lstrip("\n")
     by = ", ".join(dict.fromkeys(event.by for event in news))
-    return f"<tasks>\nChanged by others ({by}; event {news[-1].seq}):\n" + "\n".join(rows) + "\n</tasks>"
+    return f"<tasks>\nChanged by others ({by}; event {news[-1].seq}):\n{lines}\n</tasks>"
 
 
 def _told(note: str) -> int:

@@ -16,6 +16,9 @@ MOST_STEPS = 30
 LONGEST = 2000
 """Characters of each text of a plan."""
 
+LONGEST_PLAN = 24_000
+"""Characters of all texts of a plan."""
+
 LONGEST_ID = 64
 SHOWN_FAULTS = 8
 
@@ -140,6 +143,9 @@ def _plan(value: dict[str, Any], taken: Collection[str]) -> Plan | Unusable:
         for name in ("title", "goal")
         if len(_text(value.get(name))) > LONGEST
     ]
+    size = sum(len(text) for step in made for text in (step.description, step.verification, step.risk))
+    if size > LONGEST_PLAN:
+        found.append(f"its steps have {size:,} characters, at most {LONGEST_PLAN:,} are allowed")
     if found:
         more = (f"and {len(found) - SHOWN_FAULTS} more faults",) if len(found) > SHOWN_FAULTS else ()
         return Unusable((*found[:SHOWN_FAULTS], *more))

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from lmagent.core.events import PlanProposed
 from lmagent.core.tool import Tool
-from lmagent.engine.endings import Ending
 from lmagent.engine.review import Again, End
 from lmagent.engine.session import Session
 from lmagent.engine.state import SessionState
 from lmagent.planning.notes import ROUNDS
+
+if TYPE_CHECKING:
+    from lmagent.engine.endings import Ending
 
 TRIES = 2
 """How often a model is told what is wrong with its plan."""
 
 GRACE = 3
 """Rounds in which a model may learn that there is nothing more to look at."""
+
+APPROVED = End("done", "plan", "the plan is approved; the work begins")
+"""How a turn ends in which the decision fell."""
 
 
 def fence(state: SessionState, tool: Tool) -> str:
