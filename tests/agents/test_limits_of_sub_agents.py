@@ -350,6 +350,43 @@ def test_a_mode_that_asks_less_than_its_sessions_is_not_taken_by_a_sub_agent(tmp
     assert not (tmp_path / "b.txt").exists()
 
 
+def test_a_checkout_that_leads_the_briefs_elsewhere_gets_none_and_the_work_goes_on(tmp_path: Path) -> None:
+    workspace, elsewhere = tmp_path / "ws", tmp_path / "elsewhere"
+    (workspace / ".lmagent").mkdir(parents=True)
+    elsewhere.mkdir()
+    (workspace / ".lmagent" / "agents").symlink_to(elsewhere)
+    result, seen = played(workspace, delegating(report(summary="Done all the same.")))
+    assert result.status == "ok"
+    assert list(elsewhere.iterdir()) == []
+    assert [event.code for event in seen["main"] if isinstance(event, ev.Notice)] == ["brief_not_kept"] * 2
+
+
+def test_one_whose_session_is_open_elsewhere_is_an_error_and_the_session_goes_on(tmp_path: Path) -> None:
+    async def main() -> None:
+        hanging = delegating(hang(say("never ends"), chunks=1))
+        with ScriptedServer(by_brief(hanging)) as server:
+            async with a_host(tmp_path, server) as host:
+                session = await host.new_session()
+                await session.send(Submit(message=user("do it")))
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(lambda: run_until_idle(session, resumable=True))
+                    await _until(session, lambda: any(child.state.step for child in session.children.values()))
+                    tasks.cancel_scope.cancel()
+                name, (child,) = session.state.session, children_of(host, session)
+            async with a_host(tmp_path, server) as other, a_host(tmp_path, server) as host:
+                await other.open_session(child)
+                session = await host.open_session(name)
+                await session.send(Continue())
+                finished = await run_until_idle(session)
+                assert finished is not None
+                assert finished.outcome == "done"
+                (result,) = results_of(host, session)
+                assert result.result.status == "error"
+                assert "another process" in result.result.error or "open" in result.result.error
+
+    anyio.run(main)
+
+
 def test_there_are_no_sub_agents_where_the_settings_want_none(tmp_path: Path) -> None:
     async def main() -> None:
         with ScriptedServer([say("Hello.")], strict=True) as server:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,8 @@ def test_a_sub_agents_prompt_begins_with_its_parents_byte_for_byte(tmp_path: Pat
                 prompts = [canonical(body) for body in chats(server)]
                 asked = prompts[1]  # the parent's step that made the call
                 assert all(prompt.startswith(asked) for prompt in prompts[2:])
+                own = [*prompts[:2], *prompts[-2:]]
+                assert all(later.startswith(earlier) for earlier, later in pairwise(own)), "the parent's only grows"
 
     anyio.run(main)
 

@@ -7,6 +7,7 @@ it did. A call that is repeated after a crash finds both: what is finished is no
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from weakref import WeakKeyDictionary
 
 import anyio
@@ -80,7 +81,10 @@ class Runner:
                 if reason := self.shares.over(parent):
                     return ChildResult(agent_id="", status="error", summary="", error=f"not begun: {reason}")
                 started = await self._begin(parent, call, order, place, passed())
-            child = await self._nursery.open(parent, started)
+            try:
+                child = await self._nursery.open(parent, started)
+            except LmagentError as trouble:
+                return await self._unopened(parent, started, trouble)
             return await self._attend(parent, started, child)
 
     async def _begin(
@@ -106,7 +110,7 @@ class Runner:
             forward(event)
         try:
             try:
-                finished = await self._work(started, child)
+                finished = await self._work(parent, started, child)
                 return await self._finish(parent, started, child, _result(child, finished))
             except StoreError:
                 raise  # a log cannot be written: nothing more may happen
@@ -126,7 +130,7 @@ class Runner:
                 await self._nursery.close(child)
             child.above = None
 
-    async def _work(self, started: ev.SubagentStarted, child: Session) -> ev.TurnFinished | None:
+    async def _work(self, parent: Session, started: ev.SubagentStarted, child: Session) -> ev.TurnFinished | None:
         """Its turn, or what is left of it after a crash."""
         state = child.state
         if started.child in state.work.jobs:
@@ -134,7 +138,7 @@ class Runner:
                 return self._last(child)
             await child.send(Continue(by="parent"))
         else:
-            briefs.write_brief(self._nursery.workspace, started.brief)
+            await self._keep(parent, partial(briefs.write_brief, self._nursery.workspace, started.brief))
             place = Place(inherits=bool(state.messages), side_by_side=1)
             text = briefs.told(started.brief, place, child.agent.limits.steps)
             await child.send(Submit(message=user(text), by="parent", job=started.child))
@@ -169,17 +173,26 @@ class Runner:
         self, parent: Session, started: ev.SubagentStarted, result: ChildResult, usage: Usage, steps: int
     ) -> ChildResult:
         result = msgspec.structs.replace(result, iterations=steps, created_at=self._nursery.clock.now())
-        try:
-            briefs.write_result(self._nursery.workspace, result)
-        except StoreError as trouble:  # the log has it; the file is for others
-            text = f"the result of a sub-agent was not kept as a file: {trouble.message}"
-            await parent.record(ev.Notice(level="warning", code="result_not_kept", text=text, fix=trouble.fix))
+        await self._keep(parent, partial(briefs.write_result, self._nursery.workspace, result))
         event = ev.SubagentFinished(
             call_id=started.call_id, child=started.child, task=started.task, result=result, usage=usage, steps=steps
         )
         stored = await parent.record(event, sync=True)
         assert isinstance(stored, ev.SubagentFinished)
         return stored.result
+
+    async def _keep(self, parent: Session, write: Callable[[], None]) -> None:
+        """Write a file for others to read; where that cannot be, the log has it all the same."""
+        try:
+            write()
+        except StoreError as trouble:
+            text = f"a sub-agent's brief or result was not kept as a file: {trouble.message}"
+            await parent.record(ev.Notice(level="warning", code="brief_not_kept", text=text, fix=trouble.fix))
+
+    async def _unopened(self, parent: Session, started: ev.SubagentStarted, trouble: LmagentError) -> ChildResult:
+        """The result of a sub-agent whose session cannot be opened."""
+        result = ChildResult(agent_id=started.child, status="error", summary="", error=trouble.message)
+        return await self._record(parent, started, result, Usage(), 0)
 
     async def abandon(self, parent: Session, call: str) -> str:
         """End the sub-agents of a call that will not be gone on with; returns what the model is told of all of them."""
@@ -194,8 +207,7 @@ class Runner:
         try:
             child = await self._nursery.open(parent, started)
         except LmagentError as trouble:
-            result = ChildResult(agent_id=started.child, status="error", summary="", error=trouble.message)
-            await self._record(parent, started, result, Usage(), 0)
+            await self._unopened(parent, started, trouble)
             return
         try:
             await self._finish(parent, started, child, await self._broken(child, "crash", CUT_OFF))
