@@ -162,6 +162,15 @@ async def _until(session: Session, wanted: Any) -> None:
             stop()
 
 
+async def _cut_off(session: Session, *, step: int) -> None:
+    """Let it work until its sub-agent is at a step, when the program ends."""
+    await session.send(Submit(message=user("do it")))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(lambda: run_until_idle(session, resumable=True))
+        await _until(session, lambda: any(child.state.step == step for child in session.children.values()))
+        tasks.cancel_scope.cancel()
+
+
 def interrupting(workspace: Path, script: Script, act: Any) -> dict[str, Any]:
     """What comes of a session to which something happens while its sub-agent works."""
     seen: dict[str, Any] = {}
@@ -275,11 +284,7 @@ def test_a_session_that_is_told_something_new_after_a_crash_ends_its_sub_agents_
         with ScriptedServer(by_brief(script)) as server:
             async with a_host(tmp_path, server) as host:
                 session = await host.new_session()
-                await session.send(Submit(message=user("do it")))
-                async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(lambda: run_until_idle(session, resumable=True))
-                    await _until(session, lambda: any(child.state.step == 2 for child in session.children.values()))
-                    tasks.cancel_scope.cancel()  # the program ends
+                await _cut_off(session, step=2)
                 name = session.state.session
                 assert not results_of(host, session)
             async with a_host(tmp_path, server) as host:
@@ -301,11 +306,7 @@ def test_a_session_that_is_continued_after_the_program_ended_goes_on_with_its_su
         with ScriptedServer(by_brief(hanging)) as server:
             async with a_host(tmp_path, server) as host:
                 session = await host.new_session()
-                await session.send(Submit(message=user("do it")))
-                async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(lambda: run_until_idle(session, resumable=True))
-                    await _until(session, lambda: any(child.state.step == 2 for child in session.children.values()))
-                    tasks.cancel_scope.cancel()
+                await _cut_off(session, step=2)
                 name = session.state.session
         whole = delegating(call("write", path="b.txt", content="b\n"), report(artifacts=["b.txt"]))
         with ScriptedServer(by_brief(whole)) as server:
@@ -367,11 +368,7 @@ def test_one_whose_session_is_open_elsewhere_is_an_error_and_the_session_goes_on
         with ScriptedServer(by_brief(hanging)) as server:
             async with a_host(tmp_path, server) as host:
                 session = await host.new_session()
-                await session.send(Submit(message=user("do it")))
-                async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(lambda: run_until_idle(session, resumable=True))
-                    await _until(session, lambda: any(child.state.step for child in session.children.values()))
-                    tasks.cancel_scope.cancel()
+                await _cut_off(session, step=1)
                 name, (child,) = session.state.session, children_of(host, session)
             async with a_host(tmp_path, server) as other, a_host(tmp_path, server) as host:
                 await other.open_session(child)
