@@ -180,6 +180,18 @@ def test_what_a_person_changes_is_told_once_and_a_model_s_own_changes_never(fold
     anyio.run(go)
 
 
+def test_a_person_takes_back_a_gate_that_does_not_matter_any_more(folder):
+    async def go() -> None:
+        async with running(folder, begin(), say("BLOCKED: no files"), say("It is noon.")) as run:
+            await run.submit()
+            assert "processed: 0 of 2" in (await run.slash("/todo")).text
+            await run.slash("/todo drop state")
+            assert (await run.submit("what time is it?")).outcome == "done"
+            assert "Task state:\ncleared" in run.sent
+
+    anyio.run(go)
+
+
 def test_a_change_by_another_part_of_the_program_is_told_too(folder):
     async def go() -> None:
         async with running(folder, say("Ok.")) as run:

@@ -161,6 +161,32 @@ def test_a_hundred_tasks_at_once_are_taken_and_a_hundred_and_one_are_not(folder)
     assert "up to n99" in results[1]
 
 
+def test_more_than_the_window_can_always_hold_is_refused(folder):
+    many = [{"task_id": f"n{n}", "title": "a title that is not so short " * 3} for n in range(100)]
+
+    async def go() -> None:
+        script = [use("manage_tasks", action="create", tasks=many), say("Done."), say("Done.")]
+        async with running(folder, *script, context_window=6000) as run:
+            await run.submit()
+            assert "All that is open would take" in run.results[0]
+            assert run.work.tasks == {}
+
+    anyio.run(go)
+
+
+def test_a_window_of_4k_is_not_told_of_the_long_tools_and_runs_them_all_the_same(folder):
+    async def go() -> None:
+        script = [use("manage_tasks", action="create", title="one"), say("Done."), say("Done.")]
+        async with running(folder, *script, context_window=4096) as run:
+            await run.submit()
+            first = str(run.server.chats[0].body["messages"])
+            assert "todo_add" in first
+            assert "manage_tasks" not in first
+            assert list(run.work.tasks) == ["t1"]
+
+    anyio.run(go)
+
+
 def test_the_task_state_is_merged_and_an_error_can_be_cleared(folder):
     results, end = told(
         folder,

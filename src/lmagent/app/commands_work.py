@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from lmagent.app.registry import Registry, SlashCommand
 from lmagent.core.commands import ChangeTasks, DecidePlan, SetWork
 from lmagent.core.errors import ConfigError
-from lmagent.core.work import Budget, Task, WorkMode
+from lmagent.core.work import Budget, Task, TaskState, WorkMode
 
 if TYPE_CHECKING:
     from lmagent.app.slash import SlashContext, SlashResult
@@ -21,7 +23,12 @@ DECISIONS = ("approve", "reject", "revise", "edit", "show", "off")
 def register(registry: Registry) -> None:
     """Add the commands."""
     for name, usage, help, run in (
-        ("todo", "[add TEXT|done ID|open ID|drop ID]", "show the tasks of this session, or change them", _todo),
+        (
+            "todo",
+            "[add TEXT|done ID|open ID|drop ID|drop state]",
+            "show the tasks of this session, or change them",
+            _todo,
+        ),
         ("plan", "[TASK|show|approve|edit|revise WORDS|reject]", "plan a task first, or decide on the plan", _plan),
         ("deep", "[TASK|more [STEPS]]", "work long on a task, within a budget, and report", _deep),
         ("work", "[normal|bounded]", "show or change how the session works, and its budget", _work),
@@ -45,38 +52,47 @@ def _need(context: SlashContext) -> Session:
 
 
 async def _todo(context: SlashContext, line: str) -> SlashResult:
-    from lmagent.engine import worktext
-
     verb, _, rest = line.partition(" ")
     rest = rest.strip()
     if not verb or verb == "list":
-        tasks = list(context.session.state.work.tasks.values()) if context.session else []
-        shown = f"{worktext.counted(tasks)} done\n{worktext.rows(tasks)}" if tasks else "there are no tasks yet"
-        return _result(shown)
+        return _result(_listed(context.session))
     session = _need(context)
-    known = session.state.work.tasks
+    work = session.state.work
     if verb not in ("add", "done", "open", "drop") or not rest:
-        raise ConfigError(
-            f"/todo does not know {line!r}", fix="/todo add TEXT, /todo done ID, /todo open ID, /todo drop ID"
-        )
+        fix = "/todo add TEXT, /todo done ID, /todo open ID, /todo drop ID, /todo drop state"
+        raise ConfigError(f"/todo does not know {line!r}", fix=fix)
     if verb == "add":
         from lmagent.planning.todos import fresh
 
-        task = Task(fresh(session.state.work, "todo"), "todo", rest)
+        task = Task(fresh(work, "todo"), "todo", rest)
         await session.send(ChangeTasks(items=(task,), by=BY))
         return _result(f"{task.id}: {task.title}")
-    ids = rest.split()
-    unknown = [id for id in ids if id not in known]
-    if unknown:
+    if (verb, rest) == ("drop", "state") and "state" not in work.tasks:
+        await session.send(ChangeTasks(state=TaskState(), by=BY))
+        return _result("dropped the task state")
+    ids = tuple(dict.fromkeys(rest.split()))
+    if unknown := [id for id in ids if id not in work.tasks]:
         raise ConfigError(f"there is no task {', '.join(unknown)}", fix="/todo lists them")
     if verb == "drop":
-        await session.send(ChangeTasks(removed=tuple(dict.fromkeys(ids)), by=BY))
+        await session.send(ChangeTasks(removed=ids, by=BY))
         return _result(f"dropped {', '.join(ids)}")
-    from msgspec.structs import replace
-
     status = "completed" if verb == "done" else "pending"
-    await session.send(ChangeTasks(items=tuple(replace(known[id], status=status) for id in ids), by=BY))
+    await session.send(ChangeTasks(items=tuple(replace(work.tasks[id], status=status) for id in ids), by=BY))
     return _result(f"{status}: {', '.join(ids)}")
+
+
+def _listed(session: Session | None) -> str:
+    """All tasks, and the task state."""
+    from lmagent.engine import worktext
+
+    if session is None:
+        return "there are no tasks yet"
+    work = session.state.work
+    tasks = list(work.tasks.values())
+    lines = [f"{worktext.counted(tasks)} done", worktext.rows(tasks)] if tasks else []
+    if state := worktext.state_lines(work.state):
+        lines += ["Task state:", *state]
+    return "\n".join(lines) or "there are no tasks yet"
 
 
 # --- plans --------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from lmagent.core.events import PermissionMode
 from lmagent.core.messages import Message
-from lmagent.core.work import Budget, Plan, Task, WorkMode
+from lmagent.core.work import Budget, Plan, Task, TaskState, WorkMode
 from lmagent.core.workevents import PlanDecision
 
 
@@ -102,10 +102,17 @@ class DecidePlan(_Command, frozen=True, tag="decide_plan"):
 
 
 class ChangeTasks(_Command, frozen=True, tag="change_tasks"):
-    """Change the store of tasks for a person; the model is told of it."""
+    """Change the store of tasks for a person; the model is told of it.
+
+    Attributes:
+        items: tasks that are new or different, whole.
+        removed: ids of tasks to take away.
+        state: the task state; an empty one clears it, None leaves it.
+    """
 
     items: tuple[Task, ...] = ()
     removed: tuple[str, ...] = ()
+    state: TaskState | None = None
 
 
 class Compact(_Command, frozen=True, tag="compact"):

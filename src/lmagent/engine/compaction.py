@@ -18,7 +18,7 @@ from lmagent.core.errors import ContextOverflow, ProviderError
 from lmagent.core.events import CompactionDone, Notice
 from lmagent.core.messages import Message, Text, ToolResult, user
 from lmagent.core.model import Reply
-from lmagent.engine import intake, ledger
+from lmagent.engine import intake, ledger, worktext
 from lmagent.engine.aside import ask_aside
 from lmagent.engine.session import Session
 from lmagent.engine.state import SessionState, message_bytes
@@ -188,7 +188,8 @@ def _budget(session: Session, trigger: Trigger) -> Budget:
     window = session.window
     share = ASKED_FOR_RECENT_SHARE if trigger == "command" else RECENT_SHARE
     notes = sum(len(text.encode("utf-8", "replace")) for text in session.state.notes.values())
-    room = max(400, window.trigger - session.state.tokens(session.state.fixed_bytes + notes))
+    kept = session.state.fixed_bytes + notes + worktext.least(session.state.work)
+    room = max(400, window.trigger - session.state.tokens(kept))
     return Budget(
         user=min(window.keep_user, int(room * USER_SHARE)),
         recent=min(window.keep_recent, int(room * share)),

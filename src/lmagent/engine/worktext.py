@@ -74,6 +74,11 @@ def record(work: WorkState, size: int) -> str:
     return text
 
 
+def least(work: WorkState) -> int:
+    """Bytes of the shortest record of all that is open: what no compaction can do without."""
+    return len(record(work, 0).encode("utf-8", "replace"))
+
+
 def _parts(work: WorkState, width: int) -> list[str]:
     tasks = list(work.tasks.values())
     parts = plan_lines(work.plan) if work.plan is not None and any(task.kind == "step" for task in tasks) else []

@@ -59,7 +59,7 @@ def _binds(task: Task, state: SessionState, *, enforce: bool) -> bool:
 
 
 def _again(key: str, text: str, reason: str, answer: str) -> Again:
-    fix = "go on with --continue, or take back what does not matter with /todo"
+    fix = "go on with --continue, or take back what does not matter: /todo drop ID, /todo drop state"
     return Again(key, text, TIMES, End("error", "incomplete", f"incomplete: {reason}", answer, fix))
 
 

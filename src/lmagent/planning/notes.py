@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lmagent.engine import budget
 from lmagent.engine.state import SessionState
-from lmagent.engine.worktext import SHORT, SHORTEST, rows
+from lmagent.engine.worktext import SHORT, SHORTEST, rows, state_lines
 
 ROUNDS = 10
 """Rounds of calls in which a model may look around before it plans."""
@@ -82,6 +82,8 @@ def tasks_note(state: SessionState) -> str:
     gone = dict.fromkeys(id for event in news for id in event.removed if id not in state.work.tasks)
     if gone:
         lines = f"{lines}\nGone: {', '.join(gone)}".lstrip("\n")
+    if any(event.state is not None for event in news):
+        lines = "\n".join([lines, "Task state:", *(state_lines(state.work.state) or ["cleared"])]).lstrip("\n")
     by = ", ".join(dict.fromkeys(event.by for event in news))
     return f"<tasks>\nChanged by others ({by}; event {news[-1].seq}):\n{lines}\n</tasks>"
 

@@ -79,7 +79,7 @@ class Orders:
         """
         tasks = dict(session.state.work.tasks)
         unknown = [id for id in command.removed if id not in tasks]
-        if unknown or not (command.items or command.removed):
+        if unknown or not (command.items or command.removed or command.state is not None):
             raise ConfigError(f"there is no task {', '.join(unknown) or 'to change'}", fix="/todo lists them")
         tasks.update((task.id, task) for task in command.items)
         for id in command.removed:
@@ -88,7 +88,7 @@ class Orders:
         found = faults({id: task.depends_on for id, task in tasks.items()}) + faults(parents)
         if found or any(not task.title.strip() or not task.id.strip() for task in command.items):
             raise ConfigError("; ".join(found[:5]) or "a task needs an id and a title", fix="nothing was changed")
-        event = TasksChanged(items=command.items, removed=command.removed, by=command.by or "user")
+        event = TasksChanged(items=command.items, removed=command.removed, state=command.state, by=command.by or "user")
         return await session.record(event, sync=True)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import anyio
 from msgspec.structs import replace
 
+from lmagent.core.errors import ToolError
 from lmagent.core.events import TasksChanged
 from lmagent.core.tool import ToolContext, ToolOutput
 from lmagent.engine import worktext
@@ -16,6 +17,9 @@ from lmagent.engine.work import WorkState
 
 ROWS = 30
 """Changed tasks that a result shows; the model has named the others itself."""
+
+WINDOW_SHARE = 0.4
+"""The part of the window up to its trigger that open tasks and the task state may take at their shortest."""
 
 Build = Callable[[WorkState], TasksChanged]
 """Works out a change.
@@ -61,9 +65,27 @@ class Store:
             done = work.calls.get(ctx.call)
             if done is None:  # else a crash came between the change and its result, and the call is repeated
                 done = replace(build(work), by="model", call=ctx.call)
+                _fits(session, done)
                 if done.items or done.removed or done.state is not None:
                     await session.record(done)
         return ToolOutput(told(done))
+
+
+def _fits(session: Session, change: TasksChanged) -> None:
+    """Refuse what the window cannot always hold beside the conversation.
+
+    Raises:
+        ToolError: it would be too much.
+    """
+    work = session.state.work
+    tasks = {**work.tasks, **{task.id: task for task in change.items}}
+    after = WorkState(tasks=tasks, state=change.state or work.state, plan=work.plan)
+    size, limit = session.state.tokens(worktext.least(after)), int(session.window.trigger * WINDOW_SHARE)
+    if size > limit and worktext.least(after) > worktext.least(work):
+        raise ToolError(
+            f"All that is open would take {size:,} tokens, of a window that has room for {limit:,}. "
+            "Nothing was changed. Keep long lists in a file, or take several tasks together."
+        )
 
 
 def told(change: TasksChanged) -> str:
