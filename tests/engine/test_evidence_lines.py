@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from lmagent.engine.evidence.line import read
 from lmagent.engine.evidence.places import is_guard, is_leaving, lays_hands_on
+from lmagent.engine.evidence.record import Evidence, Run
 from lmagent.engine.evidence.runners import Check, ran_none, recognise
+from lmagent.engine.evidence.verdict import Setting, judge
 
 GUARDS = """
 tests/test_a.py test_a.py pkg/a_test.go a.test.ts spec/a_spec.rb conftest.py pytest.ini tox.ini pyproject.toml Makefile
@@ -379,3 +381,16 @@ def failing_runner(folder: Path) -> Path:
         (place / "pytest").write_text("#!/bin/sh\nexit 1\n")
         (place / "pytest").chmod(0o755)
     return place
+
+
+@pytest.mark.parametrize("text", ["> bin/ " * 30_000, "make " * 40_000, "cp bin/" + "a" * 200_000, "pytest " * 30_000])
+def test_the_longest_commands_cost_little(text):
+    lays_hands_on(text)
+    assert checks(text) == []
+    assert judge(evidence_of(text), Setting("/w")).proof != "verified"
+
+
+def evidence_of(command: str) -> Evidence:
+    """A change, and then a command that ended well."""
+    run = Run(seq=2, call="c", command=command, folder=".", ended=".", exports={}, code=0, output="3 passed")
+    return Evidence(touched={"a.py": 1}, runs=[run])

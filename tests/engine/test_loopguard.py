@@ -154,3 +154,12 @@ def test_any_circle_of_calls_that_bring_nothing_new_comes_to_an_end(names, width
             assert step <= 4 * size + 6
             return
     raise AssertionError("it went on for 200 steps")
+
+
+@pytest.mark.parametrize("text", ["a" * 300_000, "1" * 300_000, "../" * 100_000, "a/" * 100_000, "./a " * 70_000])
+def test_the_longest_arguments_and_results_cost_little(text):
+    guard = LoopGuard(Limits())
+    made = ToolCall("c", "write", json.dumps({"path": text, "content": text}))
+    for _ in range(3):
+        assert guard.before(made) is None
+        guard.after(made, "error", text)

@@ -25,20 +25,24 @@ from lmagent.core.messages import ToolCall
 LONGEST_CYCLE = 8
 """Steps of the longest cycle that is looked for."""
 
+SPELLED = 4000
+"""Characters of arguments that are looked into; what is longer is compared by its letters alone."""
+
 LONG = 40
 """Characters from which a result tells one thing from another; `(no output)` does not."""
 
-_TOOK = re.compile(r"\b\d+\.\d+ ?(?:s|ms|sec|secs|seconds)\b|\bin \d+ ?(?:s|ms|seconds)\b")
-_NUMBER = re.compile(r"(?<![\w./\-])-?\d+(?:p\b|(?![\w./]))|(?<=\s-[a-z])\d+\b")
-_PLACE = re.compile(r"(?<![\w.])(?:/workspace/|(?:\./)+)(?=[\w.])")
-_UP = re.compile(r"[\w.\-]+/\.\./")
-_TARGET = re.compile(r"[\w.\-]*/[\w./\-]+|[\w\-]+\.[A-Za-z]\w{0,7}\b")
-_DIGITS = re.compile(r"\d+")
-_EXIT = re.compile(r"\[(?:exit code \d+|Found \d+.*)\]\s*\Z")
+# Patterns stand as text: they are compiled with the first result, not before the first request.
+_TOOK = r"\b\d+\.\d+ ?(?:s|ms|sec|secs|seconds)\b|\bin \d+ ?(?:s|ms|seconds)\b"
+_NUMBER = r"(?<![\w./\-])-?\d+(?:p\b|(?![\w./]))|(?<=\s-[a-z])\d+\b"
+_PLACE = r"(?<![\w.])(?:/workspace/|(?:\./)+)(?=[\w.])"
+_UP = r"[\w.\-]{1,80}/\.\./"
+_TARGET = r"[\w.\-]{0,80}/[\w./\-]{1,200}|[\w\-]{1,80}\.[A-Za-z]\w{0,7}\b"
+_DIGITS = r"\d+"
+_EXIT = r"\[(?:exit code \d+|Found \d+.*)\]\s*\Z"
 _TROUBLES = {
-    "missing": re.compile(r"no such file|not found|does not exist|cannot find|FileNotFound|ENOENT|cannot open", re.I),
-    "permission": re.compile(r"permission denied|EACCES|PermissionError|not permitted|read-only", re.I),
-    "connection": re.compile(r"connection refused|unreachable|could not resolve|timed out|ECONNREFUSED", re.I),
+    "missing": r"no such file|not found|does not exist|cannot find|FileNotFound|ENOENT|cannot open",
+    "permission": r"permission denied|EACCES|PermissionError|not permitted|read-only",
+    "connection": r"connection refused|unreachable|could not resolve|timed out|ECONNREFUSED",
 }
 
 
@@ -137,7 +141,7 @@ class LoopGuard(Struct):
             data: facts of the result.
             marks: states of files that it led to, as `marks_of` gives them.
         """
-        key, digest = _call_key(call), _digest(_TOOK.sub("#", content))
+        key, digest = _call_key(call), _digest(_timeless(content))
         moved = self._moved(marks)
         failed = status != "ok" or bool((data or {}).get("exit_code")) or (data or {}).get("status") == "error"
         new = digest not in self.results and status == "ok"
@@ -205,12 +209,19 @@ class LoopGuard(Struct):
 
     def _failure(self, call: ToolCall, content: str) -> Alarm | None:
         """The same failure, by its words or by what it is about, whatever call it comes from."""
-        body = _EXIT.sub("", content).strip()
+        body = re.sub(_EXIT, "", content).strip()
         if not body:
             return None
-        signs = [_digest(_DIGITS.sub("#", body))]
-        about = {target.rpartition("/")[2] for target in _TARGET.findall(_spelled(call.arguments)) if target in content}
-        signs += [f"{kind} {name}" for kind, form in _TROUBLES.items() if form.search(body) for name in sorted(about)]
+        signs = [_digest(re.sub(_DIGITS, "#", body))]
+        about = {
+            target.rpartition("/")[2] for target in re.findall(_TARGET, _spelled(call.arguments)) if target in content
+        }
+        signs += [
+            f"{kind} {name}"
+            for kind, form in _TROUBLES.items()
+            if re.search(form, body, re.I)
+            for name in sorted(about)
+        ]
         for sign in signs:
             self.failures[sign] += 1
         times = max(self.failures[sign] for sign in signs)
@@ -222,7 +233,7 @@ class LoopGuard(Struct):
 
     def _echo(self, call: ToolCall, digest: str, size: int) -> Alarm | None:
         """The same long result in a row by other words; of another file it is no echo."""
-        targets = set(_TARGET.findall(_spelled(call.arguments)))
+        targets = set(re.findall(_TARGET, _spelled(call.arguments)))
         novel = bool(targets - self.targets)
         self.fresh = self.fresh or novel  # that one more file is the same is news too
         self.targets |= targets
@@ -277,12 +288,12 @@ def marks_of(changes: Sequence[FilesChanged], call: str, data: Mapping[str, Any]
         call: id of the call.
         data: facts of its result, for where changes are not recorded.
     """
-    from lmagent.engine.evidence.places import is_leaving  # its patterns are compiled with the first change
-
     marks = list[str]()
     for event in changes[-2:]:
         if event.call_id != call:
             continue
+        from lmagent.engine.evidence.places import is_leaving  # its patterns are compiled with the first change
+
         if event.blob:
             marks.append(event.blob)
         for change in event.changes:
@@ -301,14 +312,21 @@ def _hint(text: str) -> Alarm:
 
 
 def _call_key(call: ToolCall) -> str:
-    text = _NUMBER.sub("#", _spelled(call.arguments).replace(":", ": ").replace(",", ", "))
+    if len(call.arguments) > SPELLED:
+        return f"{call.name}:{_digest(''.join(call.arguments.lower().split()))}"
+    text = re.sub(_NUMBER, "#", _spelled(call.arguments).replace(":", ": ").replace(",", ", "))
     return f"{call.name}:{''.join(text.lower().split())}"
 
 
 def _spelled(arguments: str) -> str:
     r"""The arguments with every path spelled in one way, and without quotes."""
-    text = re.sub(r"\\[nt]", " ", arguments).replace("\\", "").replace('"', " ").replace("'", " ")
-    return _UP.sub("", _PLACE.sub("", text))
+    text = re.sub(r"\\[nt]", " ", arguments[:SPELLED]).replace("\\", "").replace('"', " ").replace("'", " ")
+    return re.sub(_UP, "", re.sub(_PLACE, "", text))
+
+
+def _timeless(content: str) -> str:
+    """The result without how long things took, where it is not too long for that to matter."""
+    return re.sub(_TOOK, "#", content) if len(content) <= 100_000 else content
 
 
 def _digest(content: str) -> str:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 
-from lmagent.engine.shellline.words import names_in
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
 
 _LEAVINGS = frozenset(
     (
@@ -19,7 +22,7 @@ _PRODUCTS = frozenset(
         *("test-results", "playwright-report", "Testing", "TestResults", "_build", ".eggs"),
     )
 )
-_PRODUCED = re.compile(r"(?:junit|report|test-?results?)[\w.-]*\.(?:xml|json|html)|.*\.egg-info")
+_PRODUCED = r"(?:junit|report|test-?results?)[\w.-]*\.(?:xml|json|html)|.*\.egg-info"
 
 _GUARD_FOLDERS = frozenset(
     (
@@ -28,7 +31,7 @@ _GUARD_FOLDERS = frozenset(
         *("node_modules", ".venv", "venv", ".tox", ".nox", "site-packages", ".cargo", ".mvn", "gradle", "bin"),
     )
 )
-_GUARD_NAMES = names_in(
+_GUARD_NAMES = _names(
     """
     conftest.py setup.cfg setup.py pyproject.toml noxfile.py tasks.py .coveragerc .pylintrc .flake8 pyrightconfig.json
     makefile gnumakefile justfile taskfile.yml taskfile.yaml package.json package-lock.json yarn.lock pnpm-lock.yaml
@@ -40,28 +43,31 @@ _GUARD_NAMES = names_in(
     package.swift
     """
 )
-_GUARD_FORMS = re.compile(
+_GUARD_FORMS = (
     r".*\.(?:ini|pth|mk|cmake|snap|bats|gradle(?:\.kts)?|csproj|sln|code-workspace)"
     r"|(?:\.?(?:jest|vitest|vite|babel|karma|mocha|mocharc|ava|playwright|cypress|webpack|rollup|eslint|eslintrc|ruff|mypy"
     r"|tsconfig|jsconfig|phpunit|nyc|nycrc|c8rc|swcrc|babelrc)\b.*)"
     r"|(?:[A-Z]\w*)?Tests?\.\w+|requirements.*\.txt"
 )
-_GUARD_WORDS = re.compile(r"(?:^|[_.\-])(?:tests?|specs?|checks?|verify|lint|ci)(?=$|[_.\-])")
-_SHADOWS = names_in(
+_GUARD_WORDS = r"(?:^|[_.\-])(?:tests?|specs?|checks?|verify|lint|ci)(?=$|[_.\-])"
+_SHADOWS = _names(
     "pytest _pytest py pluggy iniconfig unittest doctest tox nox mypy ruff coverage hypothesis pyright jest mocha "
     "vitest make cargo npm node go mvn gradle ctest python python3"
 )
 """Modules and programs that run checks: a file of such a name may be taken for one."""
 
 _RUNNER = (
-    r"(?:bin|Scripts|site-packages|lib/python[\d.]*)/[\w./-]*?\b(?:_?pytest|pluggy|unittest|tox|nox|mypy|ruff|jest|vitest"
+    r"(?:bin|Scripts|site-packages|lib/python[\d.]{0,9})/[\w./-]{0,200}?\b(?:_?pytest|pluggy|unittest|tox|nox|mypy|ruff|jest|vitest"
     r"|mocha|make|cargo|rustc|npm|npx|node|go|mvn|gradle|ctest|python[\d.]*|sitecustomize|usercustomize)\b"
 )
-_HANDS = re.compile(
+_HANDS = (
     r"(?:\b(?:cp|mv|ln|install|tee|dd|rsync|chmod|sed\s+-i|open|move|(?:copy|symlink|rename|replace)\w*)\b|>)"
-    rf"[^|;&\n]*?(?P<target>{_RUNNER})|(?P<path>{_RUNNER})[^|;&\n]{{0,40}}\.(?:write|symlink|rename|replace|chmod)"
+    rf"[^|;&\n]{{0,300}}?(?P<target>{_RUNNER})|(?P<path>{_RUNNER})[^|;&\n]{{0,40}}\.(?:write|symlink|rename|replace|chmod)"
     r"|(?P<other>UNCHECKED_HASH|\.pth\b)"
 )
+
+_PLACES = ("bin/", "Scripts/", "site-packages/", "lib/python", "UNCHECKED_HASH", ".pth")
+"""One of these stands wherever hands are laid on a runner."""
 
 
 def is_leaving(path: str) -> bool:
@@ -73,7 +79,7 @@ def is_leaving(path: str) -> bool:
 def is_product(path: str) -> bool:
     """Whether a check may well have made it itself: a build, a report."""
     folders, name = _split(path)
-    return not _PRODUCTS.isdisjoint((*folders, name)) or _PRODUCED.fullmatch(name) is not None
+    return not _PRODUCTS.isdisjoint((*folders, name)) or re.fullmatch(_PRODUCED, name) is not None
 
 
 def is_guard(path: str) -> bool:
@@ -82,7 +88,7 @@ def is_guard(path: str) -> bool:
     if any(folder in _GUARD_FOLDERS or folder in _SHADOWS for folder in folders) or name in _GUARD_FOLDERS:
         return True
     stem = name.split(".", 1)[0]
-    forms = _GUARD_FORMS.fullmatch(name) is not None or _GUARD_WORDS.search(name.lower()) is not None
+    forms = re.fullmatch(_GUARD_FORMS, name) is not None or re.search(_GUARD_WORDS, name.lower()) is not None
     return forms or name.lower() in _GUARD_NAMES or stem in _SHADOWS
 
 
@@ -101,5 +107,7 @@ def lays_hands_on(text: str) -> str:
 
     What lies in the workspace is seen by the change itself. A folder of programs outside of it is not.
     """
-    found = _HANDS.search(text.replace("\\n", "\n"))
+    if not any(place in text for place in _PLACES):
+        return ""  # most commands name no such place, and cost no pattern
+    found = re.search(_HANDS, text.replace("\\n", "\n"))
     return next(filter(None, found.groups())) if found else ""

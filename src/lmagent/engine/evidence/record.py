@@ -26,6 +26,10 @@ OUTPUT = 4000
 """Characters of a command's output that are remembered, from its end, where runners say how many tests ran."""
 
 
+LONGEST = 16_384
+"""Characters of a command that is remembered; a longer one is not parsed either."""
+
+
 class Run(Struct, frozen=True):
     """A command of the shell tool that came to its end.
 
@@ -157,10 +161,11 @@ class Evidence(Struct):
         shell: dict[str, Any] = saved if isinstance(saved, dict) else {}  # type: ignore[reportUnknownVariableType]
         if isinstance(shell.get("cwd"), str) and isinstance(shell.get("exports"), dict):
             self.folder, self.exports = shell["cwd"], shell["exports"]
+        command = command_of(call) if call is not None else ""
         run = Run(
             seq=started.seq,
             call=event.call_id,
-            command=command_of(call) if call is not None else "",
+            command=command if len(command) <= LONGEST else "",
             folder=folder,
             ended=self.folder,
             exports=exports,

@@ -309,7 +309,7 @@ def _is_own(path: str, workspace: str) -> bool:
 
 _CHECKS = re.compile(
     r"\b(?:pytest|py\.test|unittest|tox|nox|ctest|jest|vitest|mocha|rspec|phpunit|(?:make|npm|pnpm|yarn|bun|cargo|go|mvn"
-    r"|gradlew?|dotnet|mix|swift|deno)\s(?:\S+\s)*?(?:run\s+)?(?:tests?|check|verify))\b|node --test"
+    r"|gradlew?|dotnet|mix|swift|deno)\s(?:\S{1,80}\s){0,6}?(?:run\s+)?(?:tests?|check|verify))\b|node --test"
 )
 
 
