@@ -341,6 +341,29 @@ def test_a_table_of_jobs_that_is_deleted_at_work_changes_nothing(workspace):
     run(check)
 
 
+def test_a_fault_in_one_session_is_told_and_stops_no_other(workspace):
+    async def check() -> None:
+        said: list[str] = []
+        broken: set[str] = set()
+
+        def note(session: str) -> str:
+            if session in broken or not broken:
+                broken.add(session)
+                raise RuntimeError("a note that fails")
+            return ""
+
+        with ScriptedServer(lambda _: say("Done.")) as server:
+            async with a_host(workspace, server) as host:
+                host.registry.session_notes.append(note)
+                async with scheduling(host, said) as scheduler:
+                    scheduler.inbox.submit("one task", time.time())
+                    scheduler.inbox.submit("another task", time.time())
+                    await until(lambda: endings(workspace) == ["done"])
+                    await until(lambda: any("a fault in lmagent: RuntimeError: a note that fails" in t for t in said))
+
+    run(check)
+
+
 @pytest.mark.parametrize("kind", ["inbox", "cron"])
 def test_a_server_that_is_down_ends_the_turn_as_an_error_and_stops_nothing(workspace, kind):
     async def check() -> None:

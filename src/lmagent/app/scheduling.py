@@ -20,7 +20,7 @@ from lmagent.app.host import Host
 from lmagent.app.scheduled import Say, Scheduled, Waits, occurrence_session, turn_of
 from lmagent.core.errors import LmagentError, SessionBusy, StoreError
 from lmagent.core.events import TurnFinished
-from lmagent.core.ports import Job
+from lmagent.core.ports import Job, Postponed
 from lmagent.dispatch.embedded import EmbeddedDispatcher
 from lmagent.dispatch.table import JobTable
 from lmagent.schedule.due import decide, next_due
@@ -78,7 +78,7 @@ class Scheduler:
         """Do what is due until cancelled. What is cut off by that is gone on with by the next scheduler."""
         try:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self.dispatcher.serve, self._work.do)
+                tasks.start_soon(self.dispatcher.serve, self._do)
                 if self._startup and self._is_first():
                     await self._guarded(self._begin)
                 while True:
@@ -127,7 +127,7 @@ class Scheduler:
         try:
             job, session = await self.run_now(id, "person"), ""
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self.dispatcher.serve, self._work.do)
+                tasks.start_soon(self.dispatcher.serve, self._do)
                 while (run := await self._over(id, job)) is None:
                     await self._host.clock.sleep(TICK / 5)
                 session = run.session
@@ -257,6 +257,20 @@ class Scheduler:
         return self._presence is not None
 
     # --- jobs -------------------------------------------------------------------------------------------------------
+
+    async def _do(self, job: Job) -> None:
+        """Do a job. What goes wrong with one must not stop the others."""
+        try:
+            await self._work.do(job)
+        except LmagentError as error:
+            self._tell(f"{job.id}: {error}")
+            raise
+        except Postponed:
+            raise
+        except Exception as fault:
+            said = f"{job.id}: a fault in lmagent: {type(fault).__name__}: {fault}"
+            self._tell(said)
+            raise StoreError(said, fix="report it, with the session's log") from fault
 
     async def _wait(self, waits: Waits) -> None:
         await self.dispatcher.submit(waits.job)
