@@ -15,7 +15,7 @@ from lmagent.app.wiring import HostOptions, open_host
 from lmagent.core import events as ev
 from lmagent.core.commands import Submit
 from lmagent.core.messages import user
-from lmagent.core.view import View
+from lmagent.core.view import View, reduce
 from lmagent.engine.lane import run_until_idle
 from lmagent.engine.session import Session
 from lmagent.testing import ScriptedServer
@@ -93,6 +93,15 @@ class Run:
         return self.session.state.work
 
 
+def check_view(host: Host, session: Session) -> None:
+    """What a person sees of the work is what the session knows of it."""
+    view = View()
+    for event in host.store.read(session.state.session):
+        view = reduce(view, event)
+    work = session.state.work
+    assert (view.tasks, view.plan, view.work) == (tuple(work.tasks.values()), work.proposal, work.mode)
+
+
 @asynccontextmanager
 async def running(folder: Path, *script: Any, name: str = "", **flags: Any) -> AsyncIterator[Run]:
     """A session whose model answers by the script; the prompt is checked to grow only."""
@@ -108,6 +117,7 @@ async def running(folder: Path, *script: Any, name: str = "", **flags: Any) -> A
         try:
             session = await host.open_session(name) if name else await host.new_session()
             yield Run(host, session, server)
+            check_view(host, session)
         finally:
             await host.aclose()
         cuts = session.state.compactions
