@@ -58,6 +58,11 @@ def test_where_changes_are_not_kept_a_newer_file_counts(tmp_path: Path) -> None:
     assert (result.status, result.artifacts) == ("ok", ("a.txt",)), result.error
 
 
+def test_a_file_that_it_wrote_and_did_not_name_is_among_its_artifacts_all_the_same(tmp_path: Path) -> None:
+    result, _ = played(tmp_path, delegating(call("write", path="b.txt", content="x\n"), report(summary="Nothing.")))
+    assert (result.status, result.artifacts) == ("ok", ("b.txt",))
+
+
 def test_without_a_report_the_files_it_changed_are_its_artifacts(tmp_path: Path) -> None:
     script = delegating(call("write", path="a.txt", content="x\n"), say("Wrote it."))
     result, _ = played(tmp_path, script)

@@ -226,9 +226,12 @@ def _interrupted(session: Session | None) -> bool:
 
 def _result(child: Session, finished: ev.TurnFinished | None) -> ChildResult:
     """What it reported; without a report, what the end of its turn means."""
-    state = child.state
-    if state.work.reported is not None:
-        return state.work.reported
+    state, workspace, touched = child.state, child.wiring.workspace, deliver.touched_by(child)
+    written = {path for path, mark in state.files.items() if mark.changed}
+    written |= {path for result in state.work.results.values() for path in result.artifacts}
+    if (reported := state.work.reported) is not None:  # what it did not name was changed all the same
+        artifacts = (*reported.artifacts, *sorted(written))
+        return deliver.kept(workspace, msgspec.structs.replace(reported, artifacts=artifacts), touched)
     if finished is None:
         finished = ev.TurnFinished(outcome="error", reason="it ended without a word")
     reason = finished.reason or {"done": "it ended without reporting"}.get(finished.outcome, finished.outcome)
@@ -239,13 +242,11 @@ def _result(child: Session, finished: ev.TurnFinished | None) -> ChildResult:
     status = _STATUS[finished.outcome]
     if finished.cause in ("narration", "no_report") and finished.answer.strip():
         status = "partial"
-    touched = deliver.touched_by(child)
-    paths = {change.path for event in state.changes for change in event.changes}
-    paths |= {path for path, mark in state.files.items() if mark.changed}
+    written |= {change.path for event in state.changes for change in event.changes}
     result = ChildResult(
-        agent_id=state.session, status=status, summary=finished.answer, artifacts=tuple(sorted(paths)), error=reason
+        agent_id=state.session, status=status, summary=finished.answer, artifacts=tuple(sorted(written)), error=reason
     )
-    return deliver.kept(child.wiring.workspace, result, touched)
+    return deliver.kept(workspace, result, touched)
 
 
 async def _take_over_changes(parent: Session, call: str, child: Session) -> None:
