@@ -94,9 +94,7 @@ def flags(
     sandbox: str | None = None,
     allow_host: tuple[str, ...] = (),
     max_iterations: int | None = None,
-    no_sub_agents: bool = False,
-    require_proof: bool = False,
-    **_: object,
+    **switches: object,
 ) -> dict[str, Any]:
     """Settings that were given as flags."""
     given = {
@@ -106,7 +104,7 @@ def flags(
         "sandbox": sandbox,
         "sandbox_hosts": allow_host or None,
         "max_iterations": max_iterations,
-        "enable_sub_agents": False if no_sub_agents else None,
-        "require_proof": True if require_proof else None,
+        "enable_sub_agents": False if switches.get("no_sub_agents") else None,
+        "require_proof": True if switches.get("require_proof") else None,
     }
     return {name: value for name, value in given.items() if value is not None}
