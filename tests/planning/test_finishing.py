@@ -192,6 +192,18 @@ def test_a_person_takes_back_a_gate_that_does_not_matter_any_more(folder):
     anyio.run(go)
 
 
+def test_a_sub_agent_that_inherits_its_parent_s_notes_is_told_of_changes_to_its_own_tasks(folder):
+    async def go() -> None:
+        async with running(folder, say("Ok.")) as run:
+            inherited = {"tasks": "<tasks>\nChanged by others (slash; event 900):\n- x [pending] x\n</tasks>"}
+            await run.session.record(ev.ContextInherited(messages=(), notes=inherited))
+            await run.session.send(ChangeTasks(items=(Task("t1", "task", "mine", "completed"),), by="slash"))
+            await run.submit()
+            assert "- t1 [completed] mine" in run.sent
+
+    anyio.run(go)
+
+
 def test_a_change_by_another_part_of_the_program_is_told_too(folder):
     async def go() -> None:
         async with running(folder, say("Ok.")) as run:

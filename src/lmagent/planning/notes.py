@@ -73,6 +73,7 @@ def budget_note(state: SessionState) -> str:
 def tasks_note(state: SessionState) -> str:
     """What others than the model changed in its tasks since it was told last."""
     told = _told(state.notes.get("tasks", ""))
+    told = told if told <= state.seq else 0  # what a sub-agent inherits counts its parent's events
     news = [event for event in state.work.others if event.seq > told]
     if not news:
         return ""
