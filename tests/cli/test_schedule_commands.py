@@ -167,3 +167,13 @@ def test_nothing_to_submit_is_refused(program):
     given = in_workspace(program, "submit", " ")
     assert given.returncode == 1
     assert "there is no task to submit" in clear(given)
+
+
+def test_a_workspace_whose_own_folder_leads_elsewhere_is_not_scheduled(program, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (program.workspace / ".lmagent").symlink_to(tmp_path / "elsewhere")
+    with ScriptedServer([]) as server:
+        given = in_workspace(program, "scheduler", "--base-url", server.base_url)
+    assert given.returncode == 1
+    assert "is a symbolic link, so nothing is scheduled" in clear(given)
+    assert not list((tmp_path / "elsewhere").iterdir())

@@ -28,6 +28,7 @@ from lmagent.schedule.inbox import Inbox
 from lmagent.schedule.jobs import CronJob, JobList, read_jobs, stamps
 from lmagent.schedule.ledger import Entry, JobHistory, Ledger, Run, What
 from lmagent.store.database import open_database
+from lmagent.store.failures import store_error
 from lmagent.store.files import make_private
 from lmagent.store.index import SessionIndex, Unattended
 from lmagent.store.lock import Lock, Owner, hold, is_alive, this_process
@@ -52,8 +53,7 @@ class Scheduler:
     """
 
     def __init__(self, host: Host, say: Say, *, startup: bool = False, single: bool = False) -> None:
-        self.home = host.workspace / ".lmagent"
-        make_private(self.home)
+        self.home = _home(host.workspace)
         self._host = host
         self._say = say
         self._startup = startup
@@ -146,9 +146,8 @@ class Scheduler:
 
     async def history(self, job: str) -> JobHistory:
         """What is known about a cron job now."""
-        async with self._ledger_lock:
-            await anyio.to_thread.run_sync(self.ledger.read)
-            return self.ledger.history(job)
+        await self._read_ledger()
+        return self.ledger.history(job)
 
     async def note(self, job: str, what: What, at: int, session: str, outcome: str) -> None:
         """Write into the ledger."""
@@ -207,13 +206,17 @@ class Scheduler:
         """Jobs that are in no file any more do not count; a file that cannot be read takes none away."""
         if self._jobs.problems:
             return
-        await self.history("")
+        await self._read_ledger()
         gone = [id for id in self.ledger.jobs() if id not in self._jobs.jobs and self.ledger.history(id).on]
         if gone:
             now = self._host.clock.now()
             await self._locked(lambda: self.ledger.append(*(Entry(now, id, "off") for id in gone)))
 
     # --- deciding ---------------------------------------------------------------------------------------------------
+
+    async def _read_ledger(self) -> None:
+        async with self._ledger_lock:
+            await anyio.to_thread.run_sync(self.ledger.read)
 
     async def _locked(self, work: Callable[[], T]) -> T:
         """Decide while no other process does."""
@@ -306,6 +309,22 @@ class Scheduler:
         if problem not in self._told:
             self._told.add(problem)
             self._say(problem)
+
+
+def _home(workspace: Path) -> Path:
+    """The folder of our own files.
+
+    Raises:
+        StoreError: it cannot be made, or leads elsewhere.
+    """
+    home = workspace / ".lmagent"
+    if home.is_symlink():
+        raise StoreError(f"{home} is a symbolic link, so nothing is scheduled", fix=f"move it away: {home}")
+    try:
+        make_private(home)
+    except OSError as error:
+        raise store_error(error, "nothing can be scheduled", home) from error
+    return home
 
 
 def _session_of(job: CronJob, at: int) -> str:
