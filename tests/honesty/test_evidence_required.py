@@ -110,6 +110,13 @@ def test_without_a_record_of_changes_a_command_may_have_changed_anything(project
     assert end.proof == "unverified"
 
 
+def test_without_a_record_of_changes_a_command_may_have_changed_a_test(project):
+    flags = {"undo_mb": 0, "require_proof": False}
+    replies = [READ, WORSE, call("shell", command="sed -i 's/, 4)/, 6)/' test_calc.py"), TEST, say("Done.")]
+    (end,) = anyio.run(lambda: play_replies(project, replies, ["Mend it."], **flags))
+    assert (end.proof, "not recorded" in end.proof_reason) == ("partly verified", True)
+
+
 def test_the_projects_own_check_is_found(tmp_path):
     assert own_checks(tmp_path) == ()
     (tmp_path / "package.json").write_text('{"scripts": {"test": "jest"}}')

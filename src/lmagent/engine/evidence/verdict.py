@@ -274,6 +274,8 @@ def _unknown(evidence: Evidence, setting: Setting) -> str:
     """What was done that is not, or not by name, on this record."""
     if setting.child:
         return "what was changed before it was asked is not on this record"
+    if not setting.kept and _unseen(evidence, setting):
+        return "what commands changed is not recorded"
     if evidence.children:
         return "what sub-agents changed is not all on this record"
     return "what ran in the background is not on record" if evidence.jobs else ""
