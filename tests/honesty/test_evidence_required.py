@@ -103,6 +103,21 @@ def test_a_command_that_a_person_calls_a_check_is_one(project):
     assert (end.outcome, end.proof) == ("done", "verified")
 
 
+def test_what_a_sub_agent_changed_is_proven_by_whom_it_works_for(project):
+    brief = {"objective": "mend it", "deliverable": {"type": "file", "description": "the code", "path": "calc.py"}}
+    report = {"status": "ok", "summary": "mended; all tests pass"}
+    replies = [
+        call("use_tool", name="delegate", arguments=brief),
+        *[READ, FIX, call("use_tool", name="report_result", arguments=report)],
+        *[say("Done, and the sub-agent tested it."), TEST, say("Done.")],
+    ]
+    (end,) = played(project, replies)
+    assert (end.outcome, end.proof) == ("done", "partly verified")
+    assert end.proof_reason == "make test passed after the last change, but what sub-agents ran is not on this record"
+    (nudge,) = told(project)
+    assert "calc.py changed, nothing checked it" in nudge
+
+
 def test_without_a_record_of_changes_a_command_may_have_changed_anything(project):
     flags = {"undo_mb": 0, "require_proof": False}
     replies = [READ, FIX, TEST, call("shell", command="sed -i s/a/b/ calc.py"), say("Done.")]

@@ -277,7 +277,7 @@ def _unknown(evidence: Evidence, setting: Setting) -> str:
     if not setting.kept and _unseen(evidence, setting):
         return "what commands changed is not recorded"
     if evidence.children:
-        return "what sub-agents changed is not all on this record"
+        return "what sub-agents ran is not on this record"
     return "what ran in the background is not on record" if evidence.jobs else ""
 
 
