@@ -364,18 +364,49 @@ def test_a_fault_in_one_session_is_told_and_stops_no_other(workspace):
     run(check)
 
 
-@pytest.mark.parametrize("kind", ["inbox", "cron"])
-def test_a_server_that_is_down_ends_the_turn_as_an_error_and_stops_nothing(workspace, kind):
+@pytest.mark.parametrize("kind", ["inbox", "cron", "wait"])
+def test_work_that_no_model_server_can_be_reached_for_is_done_when_there_is_one(workspace, kind):
     async def check() -> None:
+        said: list[str] = []
+        with ScriptedServer([]) as server:
+            gone = server.base_url
+        if kind == "wait":
+            with ScriptedServer([say("WAIT: +1s: a moment")]) as server:
+                async with a_host(workspace, server) as host:
+                    await a_turn(host)
+        with ScriptedServer(lambda _: say("Done."), strict=True) as server:
+            async with a_host(workspace, server, llm_url=gone, llm_max_retries=1) as host:
+                async with scheduling(host, said) as scheduler:
+                    if kind == "inbox":
+                        scheduler.inbox.submit("a task", time.time())
+                    elif kind == "cron":
+                        write_jobs(workspace, {"id": "tick", "schedule": "every 1s", "prompt": "Tick."})
+                    await until(lambda: any("goes on in 2 s" in text for text in said))
+                    await until(lambda: any("goes on in 5 s" in text for text in said))
+            assert "done" not in endings(workspace)
+            assert "error" not in endings(workspace)
+            async with a_host(workspace, server) as host, scheduling(host):
+                await until(lambda: "done" in endings(workspace))
+            assert server.objections == []
+        jobs = [job for job in inputs(workspace) if job.startswith(kind)]
+        assert jobs
+        assert len(jobs) == len(set(jobs))
+
+    run(check)
+
+
+def test_work_that_no_model_server_was_there_for_in_a_day_ends_as_an_error(workspace):
+    async def check() -> None:
+        said: list[str] = []
         with ScriptedServer([]) as server:
             gone = server.base_url
         with ScriptedServer([]) as server:
             async with a_host(workspace, server, llm_url=gone, llm_max_retries=1) as host:
-                async with scheduling(host) as scheduler:
-                    if kind == "inbox":
-                        scheduler.inbox.submit("a task", time.time())
-                    else:
-                        write_jobs(workspace, {"id": "tick", "schedule": "every 1s", "prompt": "Tick."})
-                    await until(lambda: endings(workspace)[:1] == ["error"])
+                async with scheduling(host, said) as scheduler:
+                    scheduler.inbox.submit("a task", time.time())
+                    await until(lambda: any("goes on in 2 s" in text for text in said))
+                    host.clock.shift = 86400.0
+                    await until(lambda: endings(workspace) == ["error"])
+                    await until(lambda: scheduler.table.counts() == {"done": 1})
 
     run(check)

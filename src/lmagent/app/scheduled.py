@@ -18,7 +18,7 @@ from lmagent.app.host import Host
 from lmagent.app.waking import wake
 from lmagent.core import events as ev
 from lmagent.core.commands import Continue, Submit
-from lmagent.core.errors import SessionBusy, SessionNotFound, StoreError
+from lmagent.core.errors import ProviderError, SessionBusy, SessionNotFound, StoreError
 from lmagent.core.messages import user
 from lmagent.core.ports import Job, Postponed
 from lmagent.engine.lane import run_until_idle
@@ -32,6 +32,12 @@ from lmagent.store.jsonl import JsonlStore
 
 BUSY = 1.0
 """Seconds after which a session that somebody else has open is tried again."""
+
+OUTAGE = (2.0, 5.0, 15.0, 60.0, 300.0)
+"""Seconds after which a turn is gone on with for which no model server could be reached; the last one repeats."""
+
+GIVE_UP = 86400.0
+"""Seconds for which that is tried, from when the work was given on; then the turn ends as an error."""
 
 Say = Callable[[str], None]
 Note = Callable[[str, What, int, str, str], Awaitable[None]]
@@ -61,6 +67,7 @@ class Scheduled:
         note: writes into the ledger.
         waits: told of a session that a turn has left waiting.
         say: shows a person what happens.
+        outlasts_outages: work for which no model server can be reached waits for one; without that, its turn ends.
     """
 
     def __init__(
@@ -71,6 +78,8 @@ class Scheduled:
         note: Note,
         waits: Callable[[Waits], Awaitable[None]],
         say: Say,
+        *,
+        outlasts_outages: bool,
     ) -> None:
         self._host = host
         self._inbox = inbox
@@ -78,12 +87,14 @@ class Scheduled:
         self._note = note
         self._waits = waits
         self._say = say
+        self._outlasts_outages = outlasts_outages
+        self._outages: dict[str, int] = {}
 
     async def do(self, job: Job) -> None:
         """Do a job, as far as it is not done.
 
         Raises:
-            Postponed: somebody else has its session open.
+            Postponed: somebody else has its session open, or no model server can be reached.
             LmagentError: it failed; it may be tried again.
         """
         kind = job.id.partition(":")[0]
@@ -181,7 +192,7 @@ class Scheduled:
         if not isinstance(found, ev.TurnFinished):
             if found == "open":
                 await session.send(Continue(by="scheduler"))
-            await run_until_idle(session, resumable=True)
+            await self._run(session, job)
             found = turn_of(self._host.store, session.state.session, job)
             if isinstance(found, ev.TurnFinished):
                 reason = f": {found.reason}" if found.reason else ""
@@ -190,6 +201,29 @@ class Scheduled:
         if wait is not None:
             await self._waits(Waits(session.state.session, wait.id, wait.until))
         return found if isinstance(found, ev.TurnFinished) else None
+
+    async def _run(self, session: Session, job: str) -> None:
+        """Run what is open or was submitted.
+
+        Raises:
+            Postponed: no model server can be reached; the turn stays open.
+        """
+        now = self._host.clock.now()
+        session.outlasts_outages = self._outlasts_outages and now - self._given(session, job) < GIVE_UP
+        try:
+            await run_until_idle(session, resumable=True)
+        except ProviderError as failure:
+            tried = self._outages.get(job, 0)
+            self._outages[job] = tried + 1
+            pause = OUTAGE[min(tried, len(OUTAGE) - 1)]
+            self._say(f"{session.state.session}: {failure.message}; goes on in {pause:g} s at the earliest")
+            raise Postponed(pause) from None
+        self._outages.pop(job, None)
+
+    def _given(self, session: Session, job: str) -> float:
+        """When the work of a job was given, Unix seconds."""
+        events = self._host.store.read(session.state.session)
+        return next((event.ts for event in events if isinstance(event, ev.InputReceived) and event.job == job), 0.0)
 
     @asynccontextmanager
     async def _opened(self, id: str) -> AsyncGenerator[Session]:

@@ -72,7 +72,7 @@ class Scheduler:
         self.table = JobTable(lambda: open_database(path), path, owner, _is_alive, only=NOTHING if single else "")
         lanes = host.settings.scheduler_lanes
         self.dispatcher = EmbeddedDispatcher(self.table, host.clock, lanes=lanes, given_up=self._given_up)
-        self._work = Scheduled(host, self.inbox, self.history, self.note, self._wait, say)
+        self._work = Scheduled(host, self.inbox, self.history, self.note, self._wait, say, outlasts_outages=not single)
 
     async def run(self) -> None:
         """Do what is due until cancelled. What is cut off by that is gone on with by the next scheduler."""

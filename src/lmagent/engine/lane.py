@@ -24,6 +24,9 @@ async def run_until_idle(session: Session, *, resumable: bool = False) -> TurnFi
     Args:
         session: the session.
         resumable: a turn that is cut off because this program ends stays unfinished, for another one to go on with.
+
+    Raises:
+        ProviderError: no model server can be reached, and the session is to outlast that.
     """
     last: TurnFinished | None = None
     while not session.closed:

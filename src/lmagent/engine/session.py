@@ -139,6 +139,8 @@ class Session:
         """Answers given in this process, by call. A log's own answers and grants do not count: see `resume`."""
         self.scope: anyio.CancelScope | None = None
         self.wants_resume = False
+        self.outlasts_outages = False
+        """A turn for which no model server can be reached stays unfinished, for somebody to go on with later."""
         self.above: Session | None = None
         """Whose call this session works for as a sub-agent, while it does."""
         self.children: dict[str, Session] = {}

@@ -14,7 +14,7 @@ from collections import Counter
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from lmagent.core.errors import ProviderError
+from lmagent.core.errors import ModelLoading, ProviderError, Unreachable
 from lmagent.core.events import MessageAdded, Notice, Outcome, TurnFinished, TurnStarted
 from lmagent.core.messages import NO_WORDS, Message, Text, user
 from lmagent.core.model import Reply
@@ -114,6 +114,9 @@ async def _run(session: Session, *, acted: bool) -> TurnFinished:
     try:
         end = await _loop(session, progress)
     except ProviderError as failure:
+        if session.outlasts_outages and isinstance(failure, Unreachable | ModelLoading):
+            session.partial = []
+            raise  # the turn stays open, as if the program had been killed here
         cause = type(failure).__name__
         end = End("error", cause, failure.message, "".join(session.partial), failure.fix)
         session.partial = []
