@@ -10,6 +10,7 @@ from planned import plan, running, use
 
 from lmagent.core import events as ev
 from lmagent.core.commands import DecidePlan, SetWork
+from lmagent.core.errors import ConfigError
 from lmagent.core.work import Budget
 from lmagent.testing.script import call, say
 
@@ -85,6 +86,33 @@ def test_the_budget_is_a_total_over_turns_and_restarts_and_the_end_is_reported(f
             assert "5 of 5" in report(folder)
             await run.slash("/deep more 1")
             assert (await run.submit()).steps == 1
+
+    anyio.run(go)
+
+
+def test_more_while_a_plan_is_made_is_for_the_planning_and_never_takes_the_place_of_a_decision(folder):
+    async def go() -> None:
+        async with running(folder, say("Which folder?"), say(plan(("a", ())))) as run:
+            await run.session.send(SetWork(mode="plan", then="deep", budget=Budget(1)))
+            await run.submit()
+            await run.slash("/deep more 9")
+            assert (run.work.mode, run.work.then, run.work.budget.steps) == ("plan", "deep", 9)
+            assert (await run.submit("this one")).cause == "plan"
+            with pytest.raises(ConfigError, match="waits for your decision"):
+                await run.slash("/deep more 9")
+            assert run.work.proposal is not None
+
+    anyio.run(go)
+
+
+@pytest.mark.parametrize("steps", ["0", "²", "9" * 5000])
+def test_a_budget_that_is_no_number_is_refused(folder, steps):
+    async def go() -> None:
+        async with running(folder, say("Hello.")) as run:
+            await run.submit("hello")
+            with pytest.raises(ConfigError):
+                await run.slash(f"/deep more {steps}")
+            assert run.work.mode == "normal"
 
     anyio.run(go)
 

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 BY = "slash"
 
+LONGEST_NUMBER = 9
+"""Digits of a number that a person gives."""
+
 DECISIONS = ("approve", "reject", "revise", "edit", "show", "off")
 
 
@@ -152,14 +155,29 @@ async def _decide(session: Session, verb: str, words: str) -> SlashResult:
 async def _deep(context: SlashContext, line: str) -> SlashResult:
     verb, _, steps = line.partition(" ")
     if verb == "more" and (not steps or steps.isdigit()):
-        session = _need(context)
-        budget = Budget(int(steps) or None, None) if steps else Budget()
-        return await _set(context, SetWork(mode="deep", budget=budget, by=BY), "") if session else _result()
+        return await _more(context, steps)
     if not line:
         raise ConfigError("/deep needs a task", fix="/deep TASK, or /deep more [STEPS] for another budget")
     planning = context.host.settings.deep_planning
     command = SetWork(mode="plan", then="deep", by=BY) if planning else SetWork(mode="deep", by=BY)
     return await _set(context, command, line)
+
+
+async def _more(context: SlashContext, steps: str) -> SlashResult:
+    """Another budget, for the planning too: nothing but a decision ends that."""
+    work = _need(context).state.work
+    if steps and not (steps.isascii() and len(steps) <= LONGEST_NUMBER):
+        raise ConfigError(f"{steps[:20]} is no number of model calls", fix="/deep more 200")
+    if work.proposal is not None:
+        raise ConfigError("a plan waits for your decision", fix="/plan approve, and then /deep more")
+    budget = Budget(int(steps), None) if steps else Budget()
+    planning = work.mode == "plan" and work.then == "deep"
+    command = (
+        SetWork(mode="plan", then="deep", budget=budget, by=BY)
+        if planning
+        else SetWork(mode="deep", budget=budget, by=BY)
+    )
+    return await _set(context, command, "")
 
 
 async def _work(context: SlashContext, mode: str) -> SlashResult:
