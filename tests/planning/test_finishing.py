@@ -64,6 +64,24 @@ def test_a_gate_without_a_total_is_not_met_and_words_cannot_be_checked():
     assert "cannot be checked" in gate.standing(state("all files look nice"))
 
 
+def test_a_number_may_be_written_with_its_thousands_apart_and_one_that_is_none_cannot_be_checked():
+    thousand = TaskState(completion_gate="processed == 1,000, remaining == 0", total_count=1000, processed_count=1000)
+    assert gate.is_checkable(thousand.completion_gate)
+    assert gate.unmet(thousand) == ""
+    assert gate.unmet(TaskState(completion_gate="processed == 1,000", processed_count=1))
+    assert "cannot be checked" in gate.standing(state("()"))
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.sampled_from(["processed", "total", "remaining", "==", ">=", "and", ",", "0" * 5000, "9", "(", "²"]))
+)
+def test_whatever_a_gate_says_it_can_be_judged(words):
+    odd = state(" ".join(words))
+    assert isinstance(gate.unmet(odd), str)
+    assert gate.standing(odd)
+
+
 def begin(**more):
     return use("task_state_update", completion_gate="processed == total", total_count=2, **more)
 

@@ -12,12 +12,14 @@ from collections.abc import Callable
 
 from lmagent.core.work import TaskState
 
-_COMPARE = re.compile(r"(?P<left>[a-z_]+|\d+)\s*(?P<sign>={1,3}|>=|<=|>|<|equals?|is)\s*(?P<right>[a-z_]+|\d+)")
+_SIDE = r"[a-z_]+|[0-9]{1,15}"
+_COMPARE = re.compile(rf"(?P<left>{_SIDE})\s*(?P<sign>={{1,3}}|>=|<=|>|<|equals?|is)\s*(?P<right>{_SIDE})")
 _EMPTY = re.compile(
     r"(?:(?:the )?(?:remaining[_ ]?)?queue|remaining(?:_queue)?) (?:is|=|==) empty"
     r"|(?:empty|no)[_ ](?:remaining[_ ])?queue|(?:remaining[_ ])?queue[_ ]empty|not (?:remaining_)?queue"
 )
 _LENGTH = re.compile(r"len\s*\(\s*([a-z_]+)\s*\)")
+_THOUSANDS = re.compile(r"(?<=[0-9]),(?=[0-9]{3}(?![0-9]))")
 
 _SIGNS: dict[str, Callable[[int, int], bool]] = {
     ">=": lambda left, right: left >= right,
@@ -42,7 +44,8 @@ def unmet(state: TaskState) -> str:
 
 def is_checkable(gate: str) -> bool:
     """Whether all of a gate is understood."""
-    return all(_readable(condition) for condition in _conditions(gate))
+    conditions = _conditions(gate)
+    return bool(conditions) and all(map(_readable, conditions))
 
 
 def standing(state: TaskState) -> str:
@@ -58,6 +61,7 @@ def standing(state: TaskState) -> str:
 
 def _conditions(gate: str) -> list[str]:
     text = _LENGTH.sub(r"\1", " ".join(gate.lower().strip().strip("`'\".").split()))
+    text = _THOUSANDS.sub("", text)
     return [part.strip(" ()") for part in re.split(r"\band\b|&&|,", text) if part.strip(" ()")]
 
 
