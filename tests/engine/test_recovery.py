@@ -6,6 +6,7 @@ from kit import bench, call, extends, faults, say
 
 from lmagent.core import events as ev
 from lmagent.core.commands import Continue, Submit
+from lmagent.core.errors import Unreachable
 from lmagent.core.messages import user
 from lmagent.engine.lane import run_until_idle
 from lmagent.engine.recovery import OUTCOME_UNKNOWN
@@ -88,6 +89,22 @@ def test_an_input_that_was_accepted_and_not_begun_is_carried_out_after_a_crash()
         finished = await run_until_idle(again.session)
         assert finished is not None
         assert "do not lose me" in str(again.model.requests[0].messages)
+
+    anyio.run(check)
+
+
+def test_an_input_that_was_accepted_is_read_before_the_model_is_asked_to_go_on():
+    async def check():
+        made = await bench(Unreachable("nobody is there"))
+        await made.submit()
+        assert made.session.state.owes_reply
+        await made.session.send(Submit(message=user("do not pass me over")))
+        again = await made.reopen()
+        again.model.requests.clear()
+        again.model.answers[:] = [say("fine")]
+        await again.session.send(Continue())
+        await run_until_idle(again.session)
+        assert "do not pass me over" in str(again.model.requests[0].messages)
 
     anyio.run(check)
 

@@ -32,7 +32,8 @@ async def run_until_idle(session: Session, *, resumable: bool = False) -> TurnFi
     while not session.closed:
         if session.wants_resume:
             session.wants_resume = False
-            if session.state.turn_open or session.state.owes_reply:
+            unread = session.state.waiting("submit", "queue", "steer")
+            if session.state.turn_open or (session.state.owes_reply and not unread):
                 last = await _guarded(session, turn.resume, resumable) or last
                 continue
         if session.state.waiting("submit", "queue", "steer"):
