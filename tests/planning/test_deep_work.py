@@ -150,6 +150,26 @@ def test_in_deep_work_open_todos_hold_up_the_end(folder):
     anyio.run(go)
 
 
+def test_a_summary_that_a_cut_asks_for_counts_and_may_use_the_last_of_the_budget(folder):
+    async def go() -> None:
+        filler = "\n".join(f"This is line {n} of a long text, of no importance." for n in range(60))
+        script = [*[say("Read.")] * 6, say("a summary")]
+        async with running(folder, *script, context_window=16384) as run:
+            await deep(run, 7)
+            for number in range(6):
+                await run.submit(f"{number}\n{filler}")
+            before = run.session.state.usage.prompt_tokens
+            await run.slash("/compact")
+            finished = await run.submit("go on")
+            assert (finished.outcome, finished.cause, finished.steps) == ("limit", "iterations", 0)
+            (cut,) = run.of(ev.CompactionDone)
+            assert cut.summary == "a summary"
+            assert run.session.state.usage.prompt_tokens - before == cut.usage.prompt_tokens > 0
+            assert "7 of 7, sub-agents included" in report(folder)
+
+    anyio.run(go)
+
+
 def test_a_report_is_never_written_through_a_link(folder, tmp_path):
     async def go() -> None:
         async with running(folder, say("Done."), name="") as run:

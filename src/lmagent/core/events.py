@@ -309,6 +309,7 @@ class CompactionDone(Envelope, frozen=True, tag="compaction.done"):
         before_tokens: prompt tokens before.
         after_tokens: prompt tokens after.
         through_seq: last event that the cut covers.
+        usage: what the model's summary took, which is one more model call; None where it was not asked for one.
     """
 
     messages: tuple[Message, ...]
@@ -317,6 +318,7 @@ class CompactionDone(Envelope, frozen=True, tag="compaction.done"):
     before_tokens: int
     after_tokens: int
     through_seq: int
+    usage: Usage | None = None
 
 
 class CallsConstrained(Envelope, frozen=True, tag="calls.constrained"):

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from lmagent.core import events as ev
 from lmagent.core.messages import Text, Thinking, ToolStatus
+from lmagent.core.model import Usage
 from lmagent.core.pace import Pace
 from lmagent.core.work import Task
 
@@ -212,7 +213,8 @@ def _turn(view: View, event: ev.StepStarted | ev.StepFinished | ev.TurnStarted |
             return _with(begun, pace=view.pace.started(event.prompt_tokens), model=event.model or view.model)
         case ev.StepFinished():
             pace = view.pace.finished(event)
-            return _with(view, totals=_count(view.totals, event), pace=pace, model=event.model or view.model)
+            totals = _count(view.totals, event.usage)
+            return _with(view, totals=totals, pace=pace, model=event.model or view.model)
         case ev.TurnFinished():
             ended = _with(view, state="idle", outcome=event.outcome, draft="", thinking="", progress=None)
             if proof := proof_line(event):
@@ -236,8 +238,7 @@ def _work(view: View, event: ev.TasksChanged | ev.PlanProposed | ev.PlanDecided 
             return _with(view, work=event.mode)
 
 
-def _count(totals: Totals, event: ev.StepFinished) -> Totals:
-    usage = event.usage
+def _count(totals: Totals, usage: Usage) -> Totals:
     return Totals(
         steps=totals.steps + 1,
         prompt=totals.prompt + usage.prompt_tokens,
@@ -267,7 +268,9 @@ def _session(view: View, event: ev.Event) -> View:
             return _with(view, blocks=left)
         case ev.CompactionDone():
             text = f"the conversation was shortened: {event.before_tokens:,} → {event.after_tokens:,} tokens"
-            return _add(view, NoticeBlock("info", text), pace=view.pace.compacted())
+            totals = _count(view.totals, event.usage) if event.usage is not None else view.totals
+            totals = msgspec.structs.replace(totals, context=view.totals.context)
+            return _add(view, NoticeBlock("info", text), pace=view.pace.compacted(), totals=totals)
         case ev.CallsConstrained():
             text = f"{event.model or 'the model'} is made to write valid calls from now on: {event.reason}"
             return _add(view, NoticeBlock("info", text))

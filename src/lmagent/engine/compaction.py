@@ -17,7 +17,7 @@ from msgspec import Struct
 from lmagent.core.errors import ContextOverflow, ProviderError
 from lmagent.core.events import CompactionDone, Notice
 from lmagent.core.messages import Message, Text, ToolResult, user
-from lmagent.core.model import Reply
+from lmagent.core.model import Reply, Usage
 from lmagent.engine import intake, ledger, worktext
 from lmagent.engine.aside import ask_aside
 from lmagent.engine.session import Session
@@ -106,7 +106,7 @@ async def compact(session: Session, trigger: Trigger) -> None:
     wanted = trigger == "command" or (trigger == "window" and _worth_a_summary(state, budget))
     # What surely does not fit would be refused, or be read for minutes and cut.
     wanted = wanted and before <= SURELY * (session.stated_window or session.window.tokens)
-    summary = await _summary(session, focus, budget.summary) if wanted else ""
+    summary, usage = await _summary(session, focus, budget.summary) if wanted else ("", None)
     messages = cut(state, summary, budget)
     size = sum(map(message_bytes, messages))
     if size >= state.conversation_bytes:  # a cut that gains nothing is none
@@ -122,6 +122,7 @@ async def compact(session: Session, trigger: Trigger) -> None:
         before_tokens=before,
         after_tokens=after,
         through_seq=state.seq,
+        usage=usage,
     )
     texts = list(state.user_texts)
     await session.record(event, sync=True)
@@ -259,8 +260,8 @@ def _worth_a_summary(state: SessionState, budget: Budget) -> bool:
     return gone >= WORTH_A_SUMMARY * budget.summary
 
 
-async def _summary(session: Session, focus: str, tokens: int) -> str:
-    """The model's summary, asked for on the prefix that it has cached; empty when it cannot be had."""
+async def _summary(session: Session, focus: str, tokens: int) -> tuple[str, Usage | None]:
+    """The model's summary, asked for on the prefix that it has cached, empty when it cannot be had; and its price."""
     wish = f"{SUMMARY_REQUEST}\nKeep above all: {focus}" if focus else SUMMARY_REQUEST
     reply: Reply | None = None
     try:
@@ -270,8 +271,10 @@ async def _summary(session: Session, focus: str, tokens: int) -> str:
     except ProviderError as failure:
         text = f"the model could not summarise ({failure.message}); the facts on record were kept instead"
         await session.record(Notice(level="warning", code="summary_failed", text=text))
-        return ""
-    return reply.message.text.strip() if reply and not reply.message.tool_calls else ""
+        return "", None
+    if reply is None:
+        return "", None
+    return "" if reply.message.tool_calls else reply.message.text.strip(), reply.usage
 
 
 def _just_compacted(state: SessionState) -> bool:

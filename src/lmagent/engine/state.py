@@ -42,7 +42,7 @@ from lmagent.core.messages import Image, Message, Part, Text, Thinking, ToolCall
 from lmagent.core.model import ToolSpec, Usage
 from lmagent.core.tool import FileMark
 from lmagent.engine.evidence.record import Evidence
-from lmagent.engine.work import WorkEvent, WorkState
+from lmagent.engine.work import WorkEvent, WorkState, summed
 
 BYTES_PER_TOKEN = 4
 """The rule of thumb used until the server has reported real counts."""
@@ -339,12 +339,7 @@ class SessionState(Struct):
     def _measure(self, event: StepFinished) -> None:
         self.steps_total += 1
         self.served_model = event.model or self.served_model
-        self.usage = Usage(
-            self.usage.prompt_tokens + event.usage.prompt_tokens,
-            self.usage.completion_tokens + event.usage.completion_tokens,
-            self.usage.cached_tokens + event.usage.cached_tokens,
-            self.usage.estimated or event.usage.estimated,
-        )
+        self.usage = summed(self.usage, event.usage)
         if event.usage.estimated:
             return
         self.prompt_tokens, self.measured_bytes = event.usage.prompt_tokens, self.sealed_bytes
@@ -368,6 +363,9 @@ class SessionState(Struct):
         self.calls = {}
         self.prompt_tokens = self.measured_bytes = 0
         self.compactions += 1
+        if event.usage is not None:
+            self.steps_total += 1
+            self.usage = summed(self.usage, event.usage)
 
 
 def message_bytes(message: Message) -> int:

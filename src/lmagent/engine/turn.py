@@ -156,6 +156,8 @@ async def _loop(session: Session, progress: Progress) -> End:
         if (end := _over_budget(session, progress)) is not None:
             return end
         await compaction.compact_if_needed(session)
+        if (end := _over_budget(session, progress)) is not None:
+            return end  # the summary has used the rest
         reply = await take_step(session)
         progress.steps += 1
         if reply.message.tool_calls:
@@ -172,13 +174,13 @@ async def _unfinished(session: Session, progress: Progress) -> End | None:
     state = session.state
     if calls := state.open_calls:
         alarm = await act(session, calls, frozenset(state.truncated), progress.guard)
-        return _alarm_end(alarm) if alarm else None
+        return _alarm_end(alarm) if alarm else await _reviewed(session)
     if state.messages and state.messages[-1].role == "assistant":
         text = state.messages[-1].text
         if text == NO_WORDS:
             return await _nudge(session, progress, NUDGE_EMPTY, End("error", "empty", "the reply was empty"))
         return await _conclude(session, text, progress)
-    return None
+    return await _reviewed(session) if state.step and not state.awaits_reply else None
 
 
 async def _act(session: Session, reply: Reply, progress: Progress) -> End | None:
@@ -188,8 +190,11 @@ async def _act(session: Session, reply: Reply, progress: Progress) -> End | None
     if not progress.guard.stale_steps:
         progress.nudges = 0  # who was nudged and repeats an old call has not begun to work
     await _notes(session)
-    if alarm:
-        return _alarm_end(alarm)
+    return _alarm_end(alarm) if alarm else await _reviewed(session)
+
+
+async def _reviewed(session: Session) -> End | None:
+    """What features say after a round of calls; a crash may have come before they could."""
     for review in session.wiring.reviews:
         if (end := await review.after_calls(session)) is not None:
             return end

@@ -38,7 +38,8 @@ class WorkState(Struct):
         results: what they reported, by the same.
         child_usage: tokens that they took.
         child_steps: model calls that they made.
-        reported: what this session, as a sub-agent, reported.
+        reported: what this session, as a sub-agent, reported last.
+        reported_in: the turn in which it did; words that come later open another one, which reports anew.
         jobs: ids of the jobs that have submitted an input.
         calls: what the model's calls changed in the store, by the call.
         others: what others than the model changed in it, in order.
@@ -60,6 +61,7 @@ class WorkState(Struct):
     child_usage: Usage = field(default_factory=Usage)
     child_steps: int = 0
     reported: ChildResult | None = None
+    reported_in: int = 0
     jobs: set[str] = field(default_factory=set[str])
     calls: dict[str, TasksChanged] = field(default_factory=dict[str, TasksChanged])
     others: list[TasksChanged] = field(default_factory=list[TasksChanged])
@@ -86,10 +88,10 @@ class WorkState(Struct):
                 self.children[event.call_id, event.task] = event
             case SubagentFinished():
                 self.results[event.call_id, event.task] = event.result
-                self.child_usage = _sum(self.child_usage, event.usage)
+                self.child_usage = summed(self.child_usage, event.usage)
                 self.child_steps += event.steps
             case ResultReported():
-                self.reported = event.result
+                self.reported, self.reported_in = event.result, event.turn
 
     def _change(self, event: TasksChanged) -> None:
         for task in event.items:
@@ -119,7 +121,8 @@ class WorkState(Struct):
             self.proposal = None
 
 
-def _sum(first: Usage, second: Usage) -> Usage:
+def summed(first: Usage, second: Usage) -> Usage:
+    """What two calls of a model took together."""
     return replace(
         first,
         prompt_tokens=first.prompt_tokens + second.prompt_tokens,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from lmagent.core.events import (
+    CompactionDone,
     DurableEvent,
     InputReceived,
     InputWithdrawn,
@@ -17,6 +18,7 @@ from lmagent.core.events import (
     TurnFinished,
     TurnStarted,
 )
+from lmagent.core.model import Usage
 
 TITLE_WORDS, TITLE_LENGTH = 12, 100
 
@@ -73,11 +75,10 @@ class Tally(Struct):
         self.updated = max(self.updated, event.ts)
         match event:
             case StepFinished():
-                self.steps += 1
-                self.prompt_tokens += event.usage.prompt_tokens
-                self.completion_tokens += event.usage.completion_tokens
-                self.cached_tokens += event.usage.cached_tokens
+                self._count(event.usage)
                 self.model = event.model or self.model
+            case CompactionDone(usage=Usage() as usage):
+                self._count(usage)
             case TurnStarted():
                 self.turn_open, self.until = True, 0.0
             case TurnFinished():
@@ -97,6 +98,12 @@ class Tally(Struct):
                 self._describe(event)
             case _:
                 pass
+
+    def _count(self, usage: Usage) -> None:
+        self.steps += 1
+        self.prompt_tokens += usage.prompt_tokens
+        self.completion_tokens += usage.completion_tokens
+        self.cached_tokens += usage.cached_tokens
 
     def _add(self, event: MessageAdded) -> None:
         if event.input is not None:

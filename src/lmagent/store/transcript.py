@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from lmagent.core import events as ev
 from lmagent.core.messages import Image, Message, Text, Thinking, ToolCall
+from lmagent.core.model import Usage
 from lmagent.core.view import proof_line
 
 _CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -86,7 +87,8 @@ class _Writer:
             case ev.ToolFinished():
                 self._result(event)
             case ev.StepFinished():
-                self._count(event)
+                self._count(event.usage)
+                self.transcript.model = plain(event.model) or self.transcript.model
             case ev.InputReceived():
                 self._inputs[event.id] = event
             case ev.InputWithdrawn():
@@ -98,6 +100,8 @@ class _Writer:
             case ev.CompactionDone():
                 sizes = f"{event.before_tokens:,} → {event.after_tokens:,} tokens"
                 self.note(f"The conversation was shortened: {sizes}", event.summary)
+                if event.usage is not None:
+                    self._count(event.usage)
             case ev.Notice():
                 self.note(event.text, event.fix, event.level)
             case _:
@@ -169,12 +173,11 @@ class _Writer:
         rule = f" (always: {ev.grant_in_a_line(event.grant)})" if event.grant else ""
         self.note(f"{answer.capitalize()} by {event.by or 'a person'}{rule}", event.feedback)
 
-    def _count(self, event: ev.StepFinished) -> None:
+    def _count(self, usage: Usage) -> None:
         transcript = self.transcript
         transcript.steps += 1
-        transcript.prompt_tokens += event.usage.prompt_tokens
-        transcript.completion_tokens += event.usage.completion_tokens
-        transcript.model = plain(event.model) or transcript.model
+        transcript.prompt_tokens += usage.prompt_tokens
+        transcript.completion_tokens += usage.completion_tokens
 
     def _end(self, event: ev.TurnFinished) -> None:
         self.transcript.turns += 1
