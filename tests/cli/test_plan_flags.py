@@ -66,6 +66,20 @@ def test_without_a_terminal_a_plan_waits_and_is_approved_by_another_process(prog
         assert server.prefix.breaks == []
 
 
+def test_a_person_reads_a_plan_and_never_its_json(program):
+    bad = json.dumps({**PLAN, "steps": []})
+    replies = [say(f"I looked around.\n```json\n{text}\n```\n") for text in (bad, json.dumps(PLAN))]
+    with ScriptedServer([*replies, say("Both are `alike`, {as} it seems.")], strict=True) as server:
+        first = program.task(server, "--plan", "copy a.txt")
+        read = "Plan: Copy it\nGoal: b.txt is like a.txt\nRisks: b.txt may be there\n\n- 1: write b.txt\n"
+        fault = "(The plan cannot be followed: it has no steps.)"
+        assert first.stdout == f"I looked around.\n{fault}\nI looked around.\n{read}    - check: read it\n"
+        name = session_of(program)
+        program.run("plan", "reject", name, "--base-url", server.base_url)
+        again = program.task(server, "--resume", name, "and now?")
+        assert again.stdout == "Both are `alike`, {as} it seems.\n"
+
+
 def test_a_plan_is_revised_rejected_and_replaced_by_a_file_from_a_script(program):
     other = {**PLAN, "steps": [{**PLAN["steps"][0], "id": "x"}]}
     with ScriptedServer([say(json.dumps(PLAN)), *script(step="x")], strict=True) as server:
@@ -129,7 +143,8 @@ def test_at_a_terminal_a_plan_is_shown_asked_about_and_carried_out(program):
     second = {**PLAN, "title": "Copy it again"}
     with ScriptedServer([say(json.dumps(PLAN)), *script(second)], strict=True) as server:
         with OneShot(program, server, "--plan", "copy a.txt") as terminal:
-            terminal.wait_for(QUESTION, 30)
+            assert '"steps"' not in terminal.wait_for(QUESTION, 30)
+            assert terminal.screen.count("write b.txt") == 1
             terminal.enter("another title, please")
             terminal.wait_for("Copy it again", 30)
             terminal.wait_for(QUESTION, 30, times=2)

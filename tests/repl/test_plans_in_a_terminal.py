@@ -14,7 +14,14 @@ from lmagent.testing.script import call, say
 PLAN = {
     "title": "Copy it",
     "goal": "b.txt is like a.txt",
-    "steps": [{"id": "1", "description": "look at a.txt", "verification": "read it", "dependencies": []}],
+    "steps": [
+        {
+            "id": "1",
+            "description": "look at a.txt <!-- and its links -->",
+            "verification": "read it",
+            "dependencies": [],
+        }
+    ],
 }
 QUESTION = "Approve the plan?"
 
@@ -40,6 +47,8 @@ def test_a_plan_is_made_revised_and_approved_by_what_is_typed(workspace, plain):
         with Terminal(workspace, server.base_url, *plain) as terminal:
             terminal.enter("/plan copy a.txt")
             terminal.wait_for(QUESTION, 30)
+            terminal.wait_for("<!-- and its links -->", 30)
+            assert '"steps"' not in terminal.screen
             terminal.enter("another title")
             terminal.wait_for("Copy it again", 30)
             terminal.wait_for("the model plans anew", 30)
@@ -51,6 +60,19 @@ def test_a_plan_is_made_revised_and_approved_by_what_is_typed(workspace, plain):
             terminal.wait_for("1 of 1 done", 30)
             terminal.enter("quit")
             assert terminal.ended() == 0
+
+
+def test_a_plan_that_waits_is_shown_to_be_read_when_its_session_is_gone_on_with(workspace):
+    with ScriptedServer([say(json.dumps(PLAN))], strict=True) as server:
+        for arguments in ((), ("--resume", "last")):
+            with Terminal(workspace, server.base_url, *arguments) as terminal:
+                if not arguments:
+                    terminal.enter("/plan copy a.txt")
+                terminal.wait_for(QUESTION, 30)
+                terminal.wait_for("Plan: Copy it", 30)
+                assert '"steps"' not in terminal.screen
+                terminal.enter("/quit")
+                assert terminal.ended() == 0
 
 
 def test_a_rejected_plan_is_gone_and_todos_are_kept_by_hand(workspace):

@@ -117,13 +117,14 @@ async def _plan(context: SlashContext, line: str) -> SlashResult:
 
 def _shown(context: SlashContext) -> SlashResult:
     from lmagent.planning.plans import plan_text
+    from lmagent.tools.sanitize import visible
 
     work = _need(context).state.work
-    if work.proposal is not None:
-        return _result(f"{plan_text(work.proposal.plan)}\n\nIt waits: /plan approve, edit, revise WORDS or reject")
-    if work.plan is None:
+    plan = work.proposal.plan if work.proposal is not None else work.plan
+    if plan is None:
         raise ConfigError("there is no plan", fix="/plan TASK makes one")
-    return _result(plan_text(work.plan))
+    waits = "\n\nIt waits: /plan approve, edit, revise WORDS or reject" if work.proposal is not None else ""
+    return _result(f"{visible(plan_text(plan))}{waits}")
 
 
 async def _decide(session: Session, verb: str, words: str) -> SlashResult:

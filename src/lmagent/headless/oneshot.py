@@ -55,7 +55,9 @@ async def run_task(host: Host, request: TaskRequest) -> int:
         answer_check = AnswerCheck.load(request.schema)
         task = f"{task}\n\n{answer_check.instruction}"
     session = await host.open_session(request.resume) if request.resume else await host.new_session()
-    printer = JsonPrinter() if request.json else TextPrinter(color=request.color, answer=answer_check is None)
+    printer = JsonPrinter() if request.json else _text_printer(host, request)
+    if isinstance(printer, TextPrinter):
+        printer.words.planning = session.state.work.mode == "plan"
     for event in session.opening:  # recorded before anybody could listen
         printer(event)
     asker = Asker(session, printer) if host.attended and isinstance(printer, TextPrinter) else None
@@ -87,6 +89,11 @@ async def run_task(host: Host, request: TaskRequest) -> int:
     if finished is None and waits:
         return BLOCKED  # nothing ran: the plan still waits, or was rejected
     return exit_code(finished)
+
+
+def _text_printer(host: Host, request: TaskRequest) -> TextPrinter:
+    asked = host.attended and sys.stdout.isatty() and not host.settings.approve_plans
+    return TextPrinter(color=request.color, answer=request.schema is None, plans=not asked)
 
 
 def _misfit(session: Session, finished: ev.TurnFinished) -> ev.Notice:

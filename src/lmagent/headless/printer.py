@@ -8,6 +8,7 @@ import time
 from typing import TextIO
 
 from lmagent.app.nested import NestedLines
+from lmagent.app.planwords import PlanWords
 from lmagent.core import events as ev
 from lmagent.core.messages import NO_WORDS
 from lmagent.core.view import command_end, proof_line
@@ -48,15 +49,23 @@ class TextPrinter:
         err: where calls, notices and the end of the turn go.
         color: whether to use colours on `err`.
         answer: whether the model's text is shown.
+        plans: whether plans are shown as they are proposed; not where the question about them shows them.
     """
 
     def __init__(
-        self, out: TextIO | None = None, err: TextIO | None = None, *, color: bool, answer: bool = True
+        self,
+        out: TextIO | None = None,
+        err: TextIO | None = None,
+        *,
+        color: bool,
+        answer: bool = True,
+        plans: bool = True,
     ) -> None:
         self._out = out or sys.stdout
         self._err = err or sys.stderr
         self._color = color
         self._answer = answer
+        self._plans = plans
         self._open_line = False
         self._screen = self._out.isatty()
         self._streamed = False
@@ -66,11 +75,13 @@ class TextPrinter:
         self._summaries: dict[str, str] = {}
         self._question = ""
         self._nested = NestedLines()
+        self.words = PlanWords()
 
     def __call__(self, event: ev.Event) -> None:
         """Print the event."""
         match event:
             case ev.TextDelta(text=text):
+                text = self.words.feed(text)
                 self._text(self._again.take(text) if self._again.before else text)
             case ev.MessageAdded() if event.message.role == "assistant" and event.origin == "model":
                 self._message(event.message.text)
@@ -93,7 +104,7 @@ class TextPrinter:
             case ev.TurnFinished():
                 self._ending(event)
             case _:
-                self._sub_agent(event)
+                self._beside(event)
 
     def close(self) -> None:
         """End the last line."""
@@ -119,15 +130,26 @@ class TextPrinter:
             self._err.write("\n")
             self._err.flush()
 
-    def _sub_agent(self, event: ev.Event) -> None:
-        if (line := self._nested(event)) is not None:
+    def _beside(self, event: ev.Event) -> None:
+        """Plans, and what sub-agents do."""
+        if isinstance(event, ev.WorkChanged):
+            self.words.planning = event.mode == "plan"
+        elif isinstance(event, ev.PlanProposed) and self._plans:
+            from lmagent.planning.plans import plan_text
+
+            self._text(visible(plan_text(event.plan)))
+            self._message("")
+        elif (line := self._nested(event)) is not None:
             self._say(_NESTED[line[0]], visible(line[1]))
 
     def _message(self, text: str) -> None:
+        rest, whole = self.words.finish(text)
         if self._again.before:
-            self._text(self._again.finish(text))
-        elif not self._streamed and text != NO_WORDS:
-            self._text(text)
+            self._text(self._again.finish(whole))
+        elif self._streamed:
+            self._text(rest)
+        elif text != NO_WORDS:
+            self._text(whole)
         self._streamed = False
         self._shown.clear()
         self._end_line()
@@ -141,6 +163,7 @@ class TextPrinter:
             self._again = _Again(self._again.before or "".join(self._shown).lstrip("\n"))
         self._shown.clear()
         self._streamed = False
+        self.words.drop()
 
     def _text(self, text: str) -> None:
         if not self._answer or not text:

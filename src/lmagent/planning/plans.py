@@ -196,8 +196,8 @@ def steps_of(plan: Plan) -> tuple[Task, ...]:
 
 
 def plan_text(plan: Plan) -> str:
-    """The plan for a person, as Markdown."""
-    lines = [f"**{plan.title}**"]
+    """The plan for a person, as plain text: all of it is to be seen before it is approved."""
+    lines = [f"Plan: {plan.title}"]
     if plan.goal != plan.title:
         lines.append(f"Goal: {plan.goal}")
     if plan.risk_areas:

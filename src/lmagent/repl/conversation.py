@@ -62,16 +62,20 @@ class Conversation:
         self._stop_listening()
         self.session = session
         view = View()
-        recent: list[ev.DurableEvent] = []
+        recent: list[tuple[ev.DurableEvent, str]] = []
         for event in self.host.store.read(session.state.session):
+            recent.append((event, view.work))
             view = reduce(view, event)
-            recent.append(event)
         self.view = view
-        for event in recent[-show * 6 :] if show else ():
+        for event, work in recent[-show * 6 :] if show else ():
+            self.renderer.words.planning = work == "plan"
             if isinstance(event, ev.InputReceived):
                 self.renderer.say(f"> {event.message.text}", "user")
             elif isinstance(event, ev.MessageAdded):
                 self.renderer(event)
+        self.renderer.words.planning = view.work == "plan"
+        if view.plan is not None:
+            self.renderer.plan(view.plan)
         self._stop_listening = session.listen(self._listen)
         self._sleep(session)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from lmagent.app.nested import NestedLines
+from lmagent.app.planwords import PlanWords
 from lmagent.core import events as ev
 from lmagent.core.messages import Thinking
 from lmagent.core.view import command_end, proof_line
@@ -88,6 +89,7 @@ class Renderer:
         self._previewed: set[str] = set()
         self.running: dict[str, str] = {}
         self._nested = NestedLines()
+        self.words = PlanWords()
 
     @property
     def tail(self) -> str:
@@ -99,7 +101,7 @@ class Renderer:
         match event:
             case ev.TextDelta(text=text):
                 self._streamed = True
-                self._print_blocks(self._blocks.feed(text))
+                self._print_blocks(self._blocks.feed(self.words.feed(text)))
             case ev.MessageAdded():
                 self._message(event)
             case ev.ToolStarted():
@@ -108,6 +110,7 @@ class Renderer:
                 self._tool(event)
             case ev.RetryScheduled():
                 self._blocks.drop()
+                self.words.drop()
                 self._say(f"{event.reason}; trying again in {event.delay:.0f} s", "warning")
             case ev.CompactionDone():
                 self._say(f"conversation shortened: {event.before_tokens:,} → {event.after_tokens:,} tokens", "quiet")
@@ -120,8 +123,8 @@ class Renderer:
                 self._say(f"{word}: {one_line(event.message.text)}", "quiet")
             case ev.ApprovalRequested() | ev.SubagentStarted() | ev.SubagentFinished() | ev.SubagentEvent():
                 self._beside(event)
-            case ev.PlanProposed():
-                self.plan(event)
+            case ev.PlanProposed() | ev.WorkChanged():
+                self._work(event)
             case _:
                 pass
 
@@ -140,7 +143,15 @@ class Renderer:
         """Print a plan that waits for a decision."""
         from lmagent.planning.plans import plan_text
 
-        self._write(self._style.markdown(visible(plan_text(proposal.plan))))
+        # Not as Markdown, which leaves out comments and where links lead.
+        for line in visible(plan_text(proposal.plan)).splitlines():
+            self._write(self._style.line(line, "plain"))
+
+    def _work(self, event: ev.PlanProposed | ev.WorkChanged) -> None:
+        if isinstance(event, ev.PlanProposed):
+            self.plan(event)
+        else:
+            self.words.planning = event.mode == "plan"
 
     def _beside(self, event: ev.Event) -> None:
         """What is asked, and what sub-agents do."""
@@ -156,11 +167,12 @@ class Renderer:
         thought = "".join(part.text for part in event.message.parts if isinstance(part, Thinking))
         if thought.strip():
             self._say(f"… thought: {one_line(printable(thought), 80)}", "quiet")
+        rest, whole = self.words.finish(event.message.text)
         if self._streamed:
-            self._print_blocks(self._blocks.finish())
-        elif event.message.text.strip():
+            self._print_blocks([*self._blocks.feed(rest), *self._blocks.finish()])
+        elif whole.strip():
             stream = BlockStream()
-            self._print_blocks([*stream.feed(event.message.text), *stream.finish()])
+            self._print_blocks([*stream.feed(whole), *stream.finish()])
         self._streamed = False
 
     def _tool(self, event: ev.ToolFinished) -> None:
