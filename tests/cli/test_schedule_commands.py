@@ -177,3 +177,14 @@ def test_a_workspace_whose_own_folder_leads_elsewhere_is_not_scheduled(program, 
     assert given.returncode == 1
     assert "is a symbolic link, so nothing is scheduled" in clear(given)
     assert not list((tmp_path / "elsewhere").iterdir())
+
+
+@pytest.mark.parametrize("at", [10**17, -(10**17)])
+def test_a_history_with_times_that_are_none_is_shown_without_them(program, at):
+    in_workspace(program, "cron", "add", "nightly", "daily 02:30", "Write the report.")
+    lines = [{"ts": 1, "job": "nightly", "what": "claimed", "at": when} for when in (at, 86400)]
+    history = program.workspace / ".lmagent" / "cron-history.jsonl"
+    history.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (row,) = map(json.loads, in_workspace(program, "cron", "history", "--json").stdout.splitlines())
+    assert row["at"] == 86400
+    assert "nightly" in in_workspace(program, "cron", "list").stdout

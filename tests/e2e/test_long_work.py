@@ -1,4 +1,4 @@
-"""The show of long work: three parts that depend on each other, a wait, and a nightly run that was missed, done right by
+"""The show of long work: parts that depend on each other, a wait, and a nightly run that was missed, done right by
 schedulers that are killed again and again."""
 
 from __future__ import annotations

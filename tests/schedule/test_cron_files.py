@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -143,3 +144,38 @@ def test_nothing_is_written_through_a_link(tmp_path):
     with pytest.raises(ConfigError, match="is a link"):
         set_enabled(tmp_path, "off", True)
     assert target.read_text() == SEED
+
+
+def test_jobs_that_are_added_at_one_time_are_all_there(tmp_path):
+    fields = {"schedule": "every 5m", "prompt": "x"}
+    with ThreadPoolExecutor(8) as people:
+        list(people.map(lambda number: add_job(tmp_path, {"id": f"j{number}", **fields}), range(24)))
+    assert len(read_jobs(tmp_path).jobs) == 24
+
+
+def test_a_job_is_found_in_its_file_by_an_id_between_blanks(tmp_path):
+    (tmp_path / "cron.json").write_text('[{"id": " n ", "schedule": "every 5m", "prompt": "x"}]')
+    assert set_enabled(tmp_path, "n", False).enabled is False
+    remove_job(tmp_path, "n")
+    assert not read_jobs(tmp_path).jobs
+
+
+def test_half_a_character_is_a_problem_of_its_job_and_of_no_other(tmp_path):
+    rows = (
+        r'[{"id": "s", "schedule": "every 5m", "prompt": "\ud800"}, {"id": "t", "schedule": "every 5m", "prompt": "ä"}]'
+    )
+    (tmp_path / "cron.json").write_text(rows)
+    (problem,) = read_jobs(tmp_path).problems
+    assert "cron.json line 1: job 's': prompt: holds a character that is none" in problem
+    set_enabled(tmp_path, "t", False)
+    assert json.loads((tmp_path / "cron.json").read_text()) == [
+        json.loads(rows)[0],
+        {**json.loads(rows)[1], "enabled": False},
+    ]
+
+
+def test_a_file_that_is_empty_may_be_about_to_be_written_and_takes_no_job_away(tmp_path):
+    (tmp_path / "cron.json").write_text("")
+    assert "cron.json is empty" in read_jobs(tmp_path).problems[0]
+    add_job(tmp_path, {"id": "a", "schedule": "every 5m", "prompt": "x"})
+    assert list(read_jobs(tmp_path).jobs) == ["a"]

@@ -73,6 +73,14 @@ def test_a_file_of_another_program_is_taken_once_it_is_whole(tmp_path):
     assert taken(inbox) == ["an old one"]
 
 
+@pytest.mark.parametrize("name", ["fix_the_bug.task", "20260101_120000_abcdef.task"])
+def test_a_name_like_our_own_does_not_make_a_file_whole(tmp_path, name):
+    inbox = Inbox(tmp_path)
+    inbox.folder.mkdir()
+    (inbox.folder / name).write_text("half a ta")
+    assert taken(inbox, time.time()) == []
+
+
 def test_the_same_name_twice_is_two_tasks(tmp_path):
     inbox = Inbox(tmp_path)
     inbox.folder.mkdir()

@@ -38,6 +38,10 @@ LONGEST_NAME = 120
 """Characters of a file's name that its claimed name keeps."""
 
 
+_OURS = re.compile(r"\d{8}_\d{6}_[0-9a-f]{16}\.task")
+"""Names that `submit` gives: these files were whole when they got them."""
+
+
 class Claimed(Struct, frozen=True):
     """A task that was taken.
 
@@ -238,5 +242,4 @@ def _misfit(entry: os.DirEntry[str], now: float) -> str | None:
         return f"its name does not end in {SUFFIX}" if old else ""
     if not stat.S_ISREG(found.st_mode):
         return "it is no regular file"
-    ours = is_session_id(entry.name.removesuffix(SUFFIX)) and entry.name.count("_") == 2
-    return None if ours or not 0 <= age < SETTLED else ""
+    return None if _OURS.fullmatch(entry.name) or not 0 <= age < SETTLED else ""

@@ -20,6 +20,7 @@ from msgspec import Struct
 from lmagent.config.files import read_small, write_private
 from lmagent.core.errors import ConfigError
 from lmagent.core.ids import is_session_id
+from lmagent.schedule.locks import locked
 from lmagent.schedule.times import Schedule, parse_schedule
 
 FILES = ("cron.json", ".lmagent/cron.json")
@@ -28,6 +29,7 @@ FILES = ("cron.json", ".lmagent/cron.json")
 CatchUp = Literal["once", "skip", "all"]
 """What becomes of times that passed while no scheduler ran: the last one is made up for, none, or each."""
 
+_PLAIN = re.compile("[^\\0\ud800-\udfff]*")
 _TEXTS = ("id", "name", "schedule", "prompt", "session_id", "timezone", "catch_up", "command", "webhook")
 _IGNORED = frozenset({"description", "created_at", "last_run", "next_run", "run_count", "last_status"})
 """Keys that others write; nothing here depends on them."""
@@ -81,8 +83,7 @@ def read_jobs(workspace: Path) -> JobList:
     problems: list[str] = []
     for file in FILES:
         try:
-            text = _text(workspace / file)
-            rows = _rows(text, file) if text else []
+            rows = _rows(_text(workspace / file), file)
         except ConfigError as error:
             problems.append(str(error))
             continue
@@ -114,9 +115,15 @@ def add_job(workspace: Path, fields: Mapping[str, object]) -> CronJob:
         job = _job(dict(fields), file, 0)
     except ValueError as error:
         raise ConfigError(f"the job was not added: {error}", fix="lmagent cron add --help") from None
-    if job.id in read_jobs(workspace).jobs:
-        raise ConfigError(f"there is a job {job.id!r} already", fix=f"lmagent cron rm {job.id}, or take another --id")
-    _rewrite(workspace, file, lambda rows: rows.append(dict(fields)))
+
+    def append(rows: list[Any]) -> None:
+        if job.id in read_jobs(workspace).jobs:
+            raise ConfigError(
+                f"there is a job {job.id!r} already", fix=f"take another id, or: lmagent cron rm {job.id}"
+            )
+        rows.append(dict(fields))
+
+    _rewrite(workspace, file, append)
     return job
 
 
@@ -158,23 +165,28 @@ def find_job(workspace: Path, id: str) -> CronJob:
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def _text(path: Path) -> str:
+def _text(path: Path) -> str | None:
+    content = read_small(path)
     try:
-        return (read_small(path) or b"").decode("utf-8-sig")
+        return None if content is None else content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ConfigError(
             f"{path} is not UTF-8: {error.reason} at byte {error.start}", fix="save it as UTF-8"
         ) from None
 
 
-def _rows(text: str, file: str) -> list[tuple[Any, int]]:
-    """The entries of the list, each with its line.
+def _rows(text: str | None, file: str) -> list[tuple[Any, int]]:
+    """The entries of the list, each with its line; none where there is no file.
 
     Raises:
-        ConfigError: it is no JSON, or no list.
+        ConfigError: it is no JSON, or no list. An empty file is none: somebody may be about to write it.
     """
+    if text is None:
+        return []
+    if not text.strip():
+        raise ConfigError(f"{file} is empty", fix="write [] for no jobs")
     try:
-        document: Any = json.loads(text) if text.strip() else []
+        document: Any = json.loads(text)
     except (ValueError, RecursionError) as error:
         where = f" line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
         why = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
@@ -212,6 +224,8 @@ def _job(row: Any, file: str, line: int) -> CronJob:
         value = fields.get(key)
         if value is not None and not isinstance(value, str):
             raise ValueError(f"{key}: must be a text")
+        if value and not _PLAIN.fullmatch(value):
+            raise ValueError(f"{key}: holds a character that is none (NUL, or half of a pair)")
         texts[key] = (value or "").strip()
     enabled = fields.get("enabled", True)
     if not isinstance(enabled, bool):
@@ -257,15 +271,33 @@ def _stamp(path: Path) -> tuple[int, int] | None:
 
 
 def _rewrite(workspace: Path, file: str, change: Callable[[list[Any]], object]) -> None:
-    """Change the list in a file; nothing is written where it cannot be read."""
+    """Change the list in a file, while no other command does; nothing is written where it cannot be read.
+
+    Raises:
+        ConfigError: the file cannot be read or written.
+        StoreError: another process keeps it locked.
+    """
     path = workspace / file
     if path.is_symlink():
         raise ConfigError(f"{path} is a link, which is not written through", fix="change the file that it points to")
-    rows = [row for row, _ in _rows(text, file)] if (text := _text(path)) else []
-    change(rows)
-    write_private(path, json.dumps(rows, indent=2, ensure_ascii=False) + "\n")
+    with locked(workspace / ".lmagent" / "cron.lock", "the file of the jobs"):
+        text = _text(path)
+        rows = [row for row, _ in _rows(text, file)] if text and text.strip() else []
+        change(rows)
+        whole = json.dumps(rows, indent=2, ensure_ascii=False)
+        if not _PLAIN.fullmatch(whole):  # another job's field is wrong, and stays as it is
+            whole = json.dumps(rows, indent=2)
+        write_private(path, whole + "\n")
 
 
 def _row_of(rows: list[Any], id: str) -> dict[str, Any]:
+    """The entry of a job.
+
+    Raises:
+        ConfigError: somebody took it away meanwhile.
+    """
     found = (cast("dict[str, Any]", row) for row in rows if isinstance(row, dict))
-    return next(row for row in found if row.get("id") == id)
+    row = next((row for row in found if str(row.get("id")).strip() == id), None)
+    if row is None:
+        raise ConfigError(f"there is no job {id!r} any more", fix="lmagent cron list")
+    return row

@@ -7,7 +7,6 @@ once, whatever becomes of the table of jobs, and what was decided and did not en
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,19 +15,18 @@ from typing import Literal
 import msgspec
 from msgspec import Struct, field
 
-from lmagent.core.errors import SessionBusy, StoreError
+from lmagent.schedule.locks import locked
 from lmagent.store.failures import store_error
 from lmagent.store.files import FILE_MODE, OPEN_FLAGS, make_private, sync_file, sync_folder, write_whole
-from lmagent.store.lock import hold
 
 HISTORY = 500
 """Times of a job that are remembered; older ones are known by the horizon."""
 
-PATIENCE, PAUSE = 10.0, 0.01
-"""Seconds that the lock is waited for, and between two tries."""
-
-WRONG_CLOCK = 86400.0
+WRONG_CLOCK = 600.0
 """Seconds by which a horizon may lie in the future before a clock that was wrong is what explains it."""
+
+LATEST = 253402300799
+"""The last second of the year 9999; what lies behind is no time that anybody wrote here."""
 
 What = Literal["on", "off", "claimed", "ran", "missed", "delivering", "delivered"]
 
@@ -186,25 +184,9 @@ class Ledger:
         Raises:
             StoreError: the lock cannot be had, or the ledger cannot be read.
         """
-        try:
-            make_private(self._lock.parent)
-            lock, end = None, time.monotonic() + PATIENCE
-            while lock is None:
-                try:
-                    lock = hold(self._lock, "the history of the jobs")
-                except SessionBusy:
-                    if time.monotonic() > end:
-                        raise StoreError(
-                            "another process keeps the history of the jobs locked", fix=f"look at {self._lock}"
-                        ) from None
-                    time.sleep(PAUSE)
-        except OSError as error:
-            raise store_error(error, "the history of the jobs could not be locked", self._lock) from error
-        try:
+        with locked(self._lock, "the history of the jobs"):
             self.read()
             yield
-        finally:
-            lock.release()
 
     def append(self, *entries: Entry) -> None:
         """Write facts down, on disk when this returns. Those that decide something: inside `locked`.
@@ -248,6 +230,9 @@ class Ledger:
         try:
             entry = msgspec.json.decode(line, type=Entry)
         except ValueError:
+            self.damaged += 1
+            return
+        if not all(0 <= moment <= LATEST for moment in (entry.ts, entry.at, entry.until)):
             self.damaged += 1
             return
         self.history(entry.job).apply(entry)

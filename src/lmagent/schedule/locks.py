@@ -1,0 +1,45 @@
+"""Locks of the files that all schedulers and commands of a workspace change: held for moments, and waited for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from lmagent.core.errors import SessionBusy, StoreError
+from lmagent.store.failures import store_error
+from lmagent.store.files import make_private
+from lmagent.store.lock import hold
+
+PATIENCE, PAUSE = 10.0, 0.01
+"""Seconds that a lock is waited for, and between two tries."""
+
+
+@contextmanager
+def locked(path: Path, what: str) -> Generator[None]:
+    """Hold a lock.
+
+    Args:
+        path: the lock file; its folder is made.
+        what: what it guards, for messages.
+
+    Raises:
+        StoreError: it cannot be had.
+    """
+    try:
+        make_private(path.parent)
+        lock, end = None, time.monotonic() + PATIENCE
+        while lock is None:
+            try:
+                lock = hold(path, what)
+            except SessionBusy:
+                if time.monotonic() > end:
+                    raise StoreError(f"another process keeps {what} locked", fix=f"look at {path}") from None
+                time.sleep(PAUSE)
+    except OSError as error:
+        raise store_error(error, f"{what} could not be locked", path) from error
+    try:
+        yield
+    finally:
+        lock.release()
