@@ -13,6 +13,9 @@ import anyio
 from lmagent.app.clock import SystemClock
 from lmagent.app.scheduling import Scheduler
 from lmagent.app.wiring import HostOptions, open_host
+from lmagent.core.commands import Submit
+from lmagent.core.messages import user
+from lmagent.engine.lane import run_until_idle
 from lmagent.testing import ScriptedServer
 
 
@@ -97,3 +100,15 @@ def write_jobs(workspace: Path, *rows: dict) -> None:
 def in_seconds(seconds: float) -> str:
     """A time as a model writes it."""
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(time.time() + seconds)) + "Z"
+
+
+def run(check) -> None:
+    anyio.run(check)
+
+
+async def a_turn(host, text: str = "do it", session=None):
+    session = session or await host.new_session()
+    await session.send(Submit(message=user(text)))
+    finished = await run_until_idle(session)
+    assert finished is not None
+    return session, finished

@@ -5,27 +5,11 @@ from __future__ import annotations
 import time
 
 import anyio
-import pytest
-from schedule_kit import a_host, endings, in_seconds, inputs, ledger, logs, scheduling, until, write_jobs
+from schedule_kit import a_host, a_turn, endings, in_seconds, inputs, ledger, logs, run, scheduling, until, write_jobs
 
 from lmagent.app.scheduled import occurrence_session
-from lmagent.core.commands import Submit
-from lmagent.core.messages import user
-from lmagent.engine.lane import run_until_idle
 from lmagent.testing import ScriptedServer
 from lmagent.testing.script import call, say
-
-
-def run(check) -> None:
-    anyio.run(check)
-
-
-async def a_turn(host, text: str = "do it", session=None):
-    session = session or await host.new_session()
-    await session.send(Submit(message=user(text)))
-    finished = await run_until_idle(session)
-    assert finished is not None
-    return session, finished
 
 
 def test_a_session_that_waits_is_woken_at_its_time(workspace):
@@ -301,112 +285,3 @@ class _Hanging:
             async def aclose(self) -> None: ...
 
         return Lane()
-
-
-def test_a_clock_that_is_set_ahead_wakes_what_waits_and_one_that_is_put_back_repeats_nothing(workspace):
-    async def check() -> None:
-        write_jobs(workspace, {"id": "nightly", "schedule": "daily 02:30", "prompt": "Report."})
-        with ScriptedServer([say("WAIT: in 3 hours: the release"), *[say("Done.")] * 9]) as server:
-            async with a_host(workspace, server) as host:
-                session, _ = await a_turn(host)
-                await host.release(session.state.session)
-                async with scheduling(host):
-                    await until(lambda: ledger(workspace))
-                    host.clock.shift = 2 * 86400.0
-                    await until(lambda: sorted(endings(workspace)) == ["done", "done", "waiting"])
-                    host.clock.shift = 0.0
-                    await anyio.sleep(1)
-                    host.clock.shift = 2 * 86400.0
-                    await anyio.sleep(1)
-        assert sorted(endings(workspace)) == ["done", "done", "waiting"]
-
-    run(check)
-
-
-def test_a_table_of_jobs_that_is_deleted_at_work_changes_nothing(workspace):
-    async def check() -> None:
-        with ScriptedServer([say("WAIT: +2s: a moment"), *[say("Done.")] * 9]) as server:
-            async with a_host(workspace, server) as host:
-                session, _ = await a_turn(host)
-                await host.release(session.state.session)
-                async with scheduling(host) as scheduler:
-                    await until(lambda: scheduler.table.counts().get("queued"))
-                    for path in (workspace / ".lmagent").glob("state.db*"):
-                        path.unlink()
-                    scheduler.inbox.submit("a task", time.time())
-                    await until(lambda: sorted(endings(workspace)) == ["done", "done", "waiting"])
-        jobs = inputs(workspace)
-        assert len(jobs) == len(set(jobs)) == 3
-
-    run(check)
-
-
-def test_a_fault_in_one_session_is_told_and_stops_no_other(workspace):
-    async def check() -> None:
-        said: list[str] = []
-        broken: set[str] = set()
-
-        def note(session: str) -> str:
-            if session in broken or not broken:
-                broken.add(session)
-                raise RuntimeError("a note that fails")
-            return ""
-
-        with ScriptedServer(lambda _: say("Done.")) as server:
-            async with a_host(workspace, server) as host:
-                host.registry.session_notes.append(note)
-                async with scheduling(host, said) as scheduler:
-                    scheduler.inbox.submit("one task", time.time())
-                    scheduler.inbox.submit("another task", time.time())
-                    await until(lambda: endings(workspace) == ["done"])
-                    await until(lambda: any("a fault in lmagent: RuntimeError: a note that fails" in t for t in said))
-
-    run(check)
-
-
-@pytest.mark.parametrize("kind", ["inbox", "cron", "wait"])
-def test_work_that_no_model_server_can_be_reached_for_is_done_when_there_is_one(workspace, kind):
-    async def check() -> None:
-        said: list[str] = []
-        with ScriptedServer([]) as server:
-            gone = server.base_url
-        if kind == "wait":
-            with ScriptedServer([say("WAIT: +1s: a moment")]) as server:
-                async with a_host(workspace, server) as host:
-                    await a_turn(host)
-        with ScriptedServer(lambda _: say("Done."), strict=True) as server:
-            async with a_host(workspace, server, llm_url=gone, llm_max_retries=1) as host:
-                async with scheduling(host, said) as scheduler:
-                    if kind == "inbox":
-                        scheduler.inbox.submit("a task", time.time())
-                    elif kind == "cron":
-                        write_jobs(workspace, {"id": "tick", "schedule": "every 1s", "prompt": "Tick."})
-                    await until(lambda: any("goes on in 2 s" in text for text in said))
-                    await until(lambda: any("goes on in 5 s" in text for text in said))
-            assert "done" not in endings(workspace)
-            assert "error" not in endings(workspace)
-            async with a_host(workspace, server) as host, scheduling(host):
-                await until(lambda: "done" in endings(workspace))
-            assert server.objections == []
-        jobs = [job for job in inputs(workspace) if job.startswith(kind)]
-        assert jobs
-        assert len(jobs) == len(set(jobs))
-
-    run(check)
-
-
-def test_work_that_no_model_server_was_there_for_in_a_day_ends_as_an_error(workspace):
-    async def check() -> None:
-        said: list[str] = []
-        with ScriptedServer([]) as server:
-            gone = server.base_url
-        with ScriptedServer([]) as server:
-            async with a_host(workspace, server, llm_url=gone, llm_max_retries=1) as host:
-                async with scheduling(host, said) as scheduler:
-                    scheduler.inbox.submit("a task", time.time())
-                    await until(lambda: any("goes on in 2 s" in text for text in said))
-                    host.clock.shift = 86400.0
-                    await until(lambda: endings(workspace) == ["error"])
-                    await until(lambda: scheduler.table.counts() == {"done": 1})
-
-    run(check)

@@ -67,7 +67,7 @@ class Scheduled:
         note: writes into the ledger.
         waits: told of a session that a turn has left waiting.
         say: shows a person what happens.
-        outlasts_outages: work for which no model server can be reached waits for one; without that, its turn ends.
+        patient: work that cannot be done now, for want of a model server or while a file is being rewritten, waits.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Scheduled:
         waits: Callable[[Waits], Awaitable[None]],
         say: Say,
         *,
-        outlasts_outages: bool,
+        patient: bool,
     ) -> None:
         self._host = host
         self._inbox = inbox
@@ -87,7 +87,7 @@ class Scheduled:
         self._note = note
         self._waits = waits
         self._say = say
-        self._outlasts_outages = outlasts_outages
+        self._patient = patient
         self._outages: dict[str, int] = {}
 
     async def do(self, job: Job) -> None:
@@ -156,6 +156,8 @@ class Scheduled:
             return
         target = run.session or occurrence_session(name, run.at)
         if cron is None and not self._has(target, job.id):
+            if self._patient and history.on:
+                raise Postponed(BUSY)  # its file may just be written anew; where it is gone for good, it is put off
             self._say(f"cron {name}: is in no file any more, so it does not run")
             await self._note(name, "ran", run.at, "", "removed")
             return
@@ -209,7 +211,7 @@ class Scheduled:
             Postponed: no model server can be reached; the turn stays open.
         """
         now = self._host.clock.now()
-        session.outlasts_outages = self._outlasts_outages and now - self._given(session, job) < GIVE_UP
+        session.outlasts_outages = self._patient and now - self._given(session, job) < GIVE_UP
         try:
             await run_until_idle(session, resumable=True)
         except ProviderError as failure:

@@ -42,6 +42,11 @@ TICK = 0.5
 """Seconds between two looks at the wall clock, at most: it may have been set."""
 
 
+SETTLED = 2.0
+"""Seconds for which the files must have been left alone before a job that is in none of them counts as removed: some
+programs write a file by emptying it, or by taking it away."""
+
+
 class Scheduler:
     """Does what is due in a workspace.
 
@@ -60,6 +65,7 @@ class Scheduler:
         self._single = single
         self._told: set[str] = set()
         self._stamps: object = None
+        self._changed = float("inf")
         self._jobs = JobList({})
         self._looked = float("-inf")
         self._due: dict[str, int | None] = {}
@@ -72,7 +78,7 @@ class Scheduler:
         self.table = JobTable(lambda: open_database(path), path, owner, _is_alive, only=NOTHING if single else "")
         lanes = host.settings.scheduler_lanes
         self.dispatcher = EmbeddedDispatcher(self.table, host.clock, lanes=lanes, given_up=self._given_up)
-        self._work = Scheduled(host, self.inbox, self.history, self.note, self._wait, say, outlasts_outages=not single)
+        self._work = Scheduled(host, self.inbox, self.history, self.note, self._wait, say, patient=not single)
 
     async def run(self) -> None:
         """Do what is due until cancelled. What is cut off by that is gone on with by the next scheduler."""
@@ -94,6 +100,8 @@ class Scheduler:
         if self._single:
             return
         now = self._host.clock.now()
+        if now < self._looked:
+            self._due.clear()  # the clock was put back, and what was due in the future may be due now
         if abs(now - self._looked) >= self._host.settings.scheduler_poll_interval:
             self._looked = now
             await self._guarded(self._look_at_inbox)
@@ -192,15 +200,17 @@ class Scheduler:
             self._due[job.id] = int(now) + 1 if busy else next_due(job, history, now)
 
     async def _read_files(self) -> None:
-        found = stamps(self._host.workspace)
+        found, now = stamps(self._host.workspace), self._host.clock.monotonic()
         if found == self._stamps:
+            if now - self._changed >= SETTLED:
+                self._changed = float("inf")
+                await self._off_with_removed()
             return
-        self._stamps = found
+        self._stamps, self._changed = found, now
         self._jobs = await anyio.to_thread.run_sync(read_jobs, self._host.workspace)
         self._due.clear()
         for problem in self._jobs.problems:
             self._tell(problem)
-        await self._off_with_removed()
 
     async def _off_with_removed(self) -> None:
         """Jobs that are in no file any more do not count; a file that cannot be read takes none away."""
@@ -302,7 +312,7 @@ class Scheduler:
         """What cannot be read now is looked at again; a person is told once."""
         try:
             await work()
-        except StoreError as error:
+        except LmagentError as error:
             self._tell(str(error))
 
     def _tell(self, problem: str) -> None:
