@@ -78,6 +78,15 @@ def test_watching_a_session_that_has_ended_shows_its_end_and_ends(tmp_path: Path
     assert lines[3].startswith("      done · turn 1 · 2 steps")
 
 
+def test_a_session_that_calls_itself_its_sub_agent_is_watched_all_the_same(tmp_path: Path) -> None:
+    main, child = played(tmp_path)
+    log = tmp_path / ".lmagent" / "sessions" / main / "events.jsonl"
+    log.write_text(log.read_text().replace(f'"child":"{child}"', f'"child":"{main}"'))
+    watched = cli(tmp_path, "watch", main)
+    assert (watched.returncode, watched.stderr) == (0, "")
+    assert watched.stdout.count("done · turn 1") == 1
+
+
 def watching(workspace: Path, session: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "lmagent", "sessions", "-w", str(workspace), "watch", session],
@@ -182,3 +191,20 @@ def test_deleting_a_session_deletes_those_that_worked_for_it_and_no_others(tmp_p
     assert child not in left
     assert other in left
     assert not (tmp_path / ".lmagent" / "agents" / child).exists()
+
+
+def test_nothing_is_deleted_of_a_session_that_is_at_work(tmp_path: Path) -> None:
+    main, child = played(tmp_path)
+
+    async def held() -> None:
+        with ScriptedServer(by_brief(SCRIPT)) as server:
+            async with a_host(tmp_path, server) as host:
+                await host.open_session(main)
+                refused = await anyio.to_thread.run_sync(cli, tmp_path, "rm", main)
+                assert refused.returncode == 1
+                assert f"session {main} is in use; nothing was deleted" in refused.stderr
+
+    anyio.run(held)
+    assert (tmp_path / ".lmagent" / "sessions" / child / "events.jsonl").exists()
+    assert (tmp_path / ".lmagent" / "agents" / child).exists()
+    assert cli(tmp_path, "rm", main).returncode == 0

@@ -15,7 +15,7 @@ from lmagent.app.single import open_toolbox
 from lmagent.app.wiring import HostOptions, load_settings
 from lmagent.config.workspace import open_workspace
 from lmagent.core import events as ev
-from lmagent.core.errors import ConfigError, StoreError
+from lmagent.core.errors import ConfigError, SessionBusy, StoreError
 from lmagent.core.ids import new_session_id
 from lmagent.store import export, seeds
 from lmagent.store.index import SessionIndex, SessionRow
@@ -91,22 +91,33 @@ class WorkspaceRecords(Struct, frozen=True):
         return fork
 
     def delete(self, name: str) -> str:
-        """Delete a session, those that worked for it, and what they were told; returns its id."""
+        """Delete a session, those that worked for it, and what they were told; returns its id.
+
+        Raises:
+            SessionBusy: one of them is at work; nothing was deleted.
+        """
         session = self.store.resolve(name)
-        self._delete(session, set())
+        family = self._family(session, set())
+        for member in family:
+            if self.store.is_running(member):
+                raise SessionBusy(f"session {member} is in use; nothing was deleted", fix="stop it, and delete it then")
+        for member in family:
+            self.store.delete(member)
+            folder = self.workspace / ".lmagent" / "agents" / member
+            if folder.is_dir() and not any(one.is_symlink() for one in (folder, folder.parent, folder.parent.parent)):
+                import shutil  # rare, and not light
+
+                shutil.rmtree(folder, ignore_errors=True)
         return session
 
-    def _delete(self, session: str, met: set[str]) -> None:
+    def _family(self, session: str, met: set[str]) -> list[str]:
+        """A session behind those that worked for it."""
         met.add(session)
+        family: list[str] = []
         for child in [event.child for event in self.store.read(session) if isinstance(event, ev.SubagentStarted)]:
             if child not in met and self._works_for(child, session):
-                self._delete(child, met)
-        self.store.delete(session)
-        folder = self.workspace / ".lmagent" / "agents" / session
-        if folder.is_dir() and not any(place.is_symlink() for place in (folder, folder.parent, folder.parent.parent)):
-            import shutil  # rare, and not light
-
-            shutil.rmtree(folder, ignore_errors=True)
+                family += self._family(child, met)
+        return [*family, session]
 
     def _works_for(self, child: str, session: str) -> bool:
         """Whether a session says so itself: what a log says of others is not taken for granted."""

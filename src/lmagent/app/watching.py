@@ -39,6 +39,8 @@ class Tree:
         self.root = root
         self._store = store
         self._states: dict[str, SessionState] = {}
+        self._above: dict[str, str] = {}
+        """Below which session each sub-agent stands: one, whatever the logs say of each other."""
         self._load(root)
 
     @property
@@ -48,17 +50,18 @@ class Tree:
         return not (state.turn_open or state.inputs) or not self._store.is_running(self.root)
 
     def _load(self, session: str) -> None:
-        state = self._states[session] = SessionState(session=session)
+        self._states[session] = SessionState(session=session)
         try:
             events = self._store.read(session)
         except SessionNotFound:
             return  # a sub-agent that is only just on record with its parent
         for event in events:
-            self._take(state, event)
+            self._take(session, event)
 
-    def _take(self, state: SessionState, event: DurableEvent) -> None:
-        state.apply(event)
+    def _take(self, session: str, event: DurableEvent) -> None:
+        self._states[session].apply(event)
         if isinstance(event, SubagentStarted) and event.child not in self._states:
+            self._above[event.child] = session
             self._load(event.child)
 
     async def changes(self) -> AsyncIterator[None]:
@@ -68,10 +71,9 @@ class Tree:
 
         async def follow(session: str) -> None:
             nonlocal news
-            state = self._states[session]
-            async with aclosing(cast("Any", self._store.follow(session, state.seq))) as events:
+            async with aclosing(cast("Any", self._store.follow(session, self._states[session].seq))) as events:
                 async for event in events:
-                    self._take(state, event)
+                    self._take(session, event)
                     news.set()
 
         with ungrouped():
@@ -87,6 +89,7 @@ class Tree:
                     await anyio.sleep(PAUSE)
                 tasks.cancel_scope.cancel()
         self._states.clear()
+        self._above.clear()
         self._load(self.root)  # with what was written while the followers were told to stop
 
     def lines(self) -> list[str]:
@@ -109,7 +112,7 @@ class Tree:
             name = f"{started.task}: " if started.task else ""
             ended = f"  {result.status}" if result is not None else ""
             yield f"{pad}↳ {name}{' '.join(started.brief.objective.split())[:80]}  [{started.child}]{ended}"
-            if started.child in self._states:
+            if self._above.get(started.child) == session:
                 yield from self._below(started.child, depth + 2)
 
     def _doing(self, session: str) -> str:
