@@ -52,10 +52,11 @@ async def open_child(host: Host, parent: Session, started: SubagentStarted, boun
         session = await (Session.create if is_new else Session.resume)(log, wiring, opening)
         host.sessions[started.child] = session
         if not session.state.title:
-            await session.record(SessionRenamed(title=" ".join(started.brief.objective.split())[:TITLE]))
+            title = " ".join(started.brief.objective.split())[:TITLE]
+            session.opening.append(await session.record(SessionRenamed(title=title)))
         session.window, session.stated_window = parent.window, parent.stated_window
         if home.inherits and not session.state.messages and started.child not in session.state.work.jobs:
-            await session.record(_inherited(parent, started.call_id))
+            session.opening.append(await session.record(_inherited(parent, started.call_id)))
         session.wiring.provider = await _lane(host, parent, session)
         for grant in parent.state.grants:
             await session.share(grant, "parent")
