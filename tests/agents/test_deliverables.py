@@ -114,10 +114,25 @@ def test_a_file_has_to_follow_its_format(form: str, content: str, fault: str, tm
         (Deliverable("data", "x", schema={"type": "array"}), [1], ""),
         (Deliverable("data", "x", format="json"), "{", "no valid json"),
         (Deliverable("data", "x", format="json", schema={"type": "object"}), '{"a": 1}', ""),
+        (Deliverable("data", "x", schema={"type": "object"}), '{"a": 1}', ""),
+        (Deliverable("data", "x", schema={"type": "object"}), "[1]", "is not of type 'object'"),
+        (Deliverable("data", "x", schema={"type": "object"}), "{", "is not of type 'object'"),
+        (Deliverable("data", "x", schema={"$ref": "#/nowhere"}), 1, "the schema, which is at fault"),
+        (Deliverable("data", "x", schema={"$ref": "#"}), 1, "the schema, which is at fault"),
     ],
 )
 def test_data_has_to_be_there_and_to_follow_its_schema(wanted: Deliverable, data: Any, fault: str) -> None:
     found = faults(Path("/nowhere"), wanted, ChildResult("c", "ok", "s", data=data), lambda _: True)
+    assert (fault in found[0]) if fault else found == []
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"), [('{"a": 1}', ""), ("# Title\n", "no valid json"), ("[1]", "is not of type 'object'")]
+)
+def test_a_file_with_a_schema_is_json_where_nothing_else_is_said(content: str, fault: str, tmp_path: Path) -> None:
+    (tmp_path / "a").write_text(content)
+    wanted = Deliverable("file", "x", path="a", schema={"type": "object"})
+    found = faults(tmp_path, wanted, ChildResult("c", "ok", "s"), lambda _: True)
     assert (fault in found[0]) if fault else found == []
 
 

@@ -75,6 +75,30 @@ def test_a_path_alone_makes_the_deliverable_a_file(tmp_path: Path) -> None:
     assert (order.deliverable.type, order.deliverable.path) == ("file", "a.txt")
 
 
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        [{"task_id": 1, "objective": "x"}, {"task_id": 2, "objective": "y", "depends_on": [1]}],
+        [{"task_id": "1", "objective": "x"}, {"task_id": "2", "objective": "y", "depends_on": 1}],
+        [{"task_id": "1", "objective": "x", "depends_on": ""}, {"task_id": "2", "objective": "y", "depends_on": "1"}],
+        [{"task_id": "1", "objective": "x", "constraints": None, "deliverable": None}, task("2", "1", priority=3)],
+        {"tasks": json.dumps([task("1"), task("2", "1", deliverable={"type": "report", "path": None})])},
+    ],
+)
+def test_numbers_for_names_nulls_and_lists_as_text_are_understood(manifest: Any, tmp_path: Path) -> None:
+    assert [(order.task, order.depends_on) for order in orders_of(manifest, tmp_path)] == [("1", ()), ("2", ("1",))]
+
+
+def test_one_path_for_several_is_a_list_of_one(tmp_path: Path) -> None:
+    (order,) = orders_of([task("a", deliverable={"paths": "out/a.md"})], tmp_path)
+    assert (order.deliverable.type, order.deliverable.paths) == ("files", ("out/a.md",))
+
+
+@pytest.mark.parametrize("path", [".git/config", "sub/.git/config", "sub/.lmagent/x", ".lmagent/config.toml"])
+def test_a_path_that_no_tool_may_write_is_no_deliverable(path: str, tmp_path: Path) -> None:
+    assert inside(tmp_path, path) is None
+
+
 def test_an_empty_objective_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ToolError, match="objective is empty"):
         order_of(DelegateArgs("  "), tmp_path)

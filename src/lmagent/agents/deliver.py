@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +100,7 @@ def _missing(workspace: Path, path: str) -> str:
 
 
 def _content_fault(file: Path, path: str, wanted: Deliverable) -> str:
-    form = wanted.format.lower().strip().lstrip(".")
+    form = wanted.format.lower().strip().lstrip(".") or ("json" if wanted.schema is not None else "")
     try:
         if file.stat().st_size > LARGEST:
             return ""
@@ -112,9 +113,7 @@ def _content_fault(file: Path, path: str, wanted: Deliverable) -> str:
         value = _read(content, form)
     except (ValueError, SyntaxError, RecursionError, MemoryError) as fault:
         return f"{path} is no valid {form}: {fault}"
-    if wanted.schema is not None and form in ("json", ""):
-        return _schema_fault(path, wanted.schema, msgspec.json.decode(content) if form == "" else value)
-    return ""
+    return _schema_fault(path, wanted.schema, value) if wanted.schema is not None and form == "json" else ""
 
 
 def _read(content: bytes, form: str) -> Any:
@@ -171,12 +170,18 @@ def _data_faults(wanted: Deliverable, data: Any) -> list[str]:
             return [f"data is no valid {wanted.format}: {fault}"]
         data = data if value is None else value
     fault = _schema_fault("data", wanted.schema, data) if wanted.schema is not None else ""
+    if fault and wanted.schema is not None and isinstance(data, str):
+        with suppress(ValueError, RecursionError):  # many models write JSON into a string
+            fault = _schema_fault("data", wanted.schema, msgspec.json.decode(data.encode("utf-8", "replace")))
     return [fault] if fault else []
 
 
 def _schema_fault(name: str, schema: dict[str, Any], value: Any) -> str:
     from jsonschema import Draft202012Validator
 
-    found = Draft202012Validator(schema).iter_errors(value)  # type: ignore[reportUnknownMemberType]
-    first = next(iter(found), None)
+    try:
+        found = Draft202012Validator(schema).iter_errors(value)  # type: ignore[reportUnknownMemberType]
+        first = next(iter(found), None)
+    except Exception as fault:  # noqa: BLE001  a model wrote the schema: what it refers to may not be there, or itself
+        return f"{name} cannot be held against the schema, which is at fault: {type(fault).__name__}: {fault}"
     return f"{name} does not follow the schema: {first.json_path}: {first.message}" if first is not None else ""

@@ -59,11 +59,11 @@ class Order(Struct, frozen=True):
 
 
 class _Task(Struct):
-    task_id: str
+    task_id: str | int
     objective: str
     deliverable: dict[str, Any] | str = ""
     constraints: tuple[str, ...] | str = ()
-    depends_on: tuple[str, ...] | str = ()
+    depends_on: tuple[str | int, ...] | str | int = ()
 
 
 def refuse(why: str) -> ToolError:
@@ -117,37 +117,55 @@ def orders_of(manifest: Any, workspace: Path) -> list[Order]:
 
 
 def _entries(manifest: Any) -> Sequence[Any]:
-    if isinstance(manifest, str):
-        try:
-            manifest = msgspec.json.decode(manifest.encode("utf-8", "surrogatepass"))
-        except (msgspec.DecodeError, UnicodeError, RecursionError) as fault:
-            raise refuse(f"The manifest is not valid JSON: {fault}.") from None
+    manifest = _decoded(manifest)
     if isinstance(manifest, Mapping):
-        manifest = cast("Mapping[str, Any]", manifest).get("tasks")
+        manifest = _decoded(cast("Mapping[str, Any]", manifest).get("tasks"))
     if not isinstance(manifest, list):
         raise refuse('The manifest must be {"tasks": [...]} or a list of tasks.')
     return cast("list[Any]", manifest)
 
 
+def _decoded(value: Any) -> Any:
+    """What a text holds as JSON; any other value as it is."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return msgspec.json.decode(value.encode("utf-8", "surrogatepass"))
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as fault:
+        raise refuse(f"The manifest is not valid JSON: {fault}.") from None
+
+
+def _given(entry: Any) -> Any:
+    """An entry without what is null in it: for models, that is to leave it out."""
+    if not isinstance(entry, dict):
+        return entry
+    return {name: value for name, value in cast("dict[str, Any]", entry).items() if value is not None}
+
+
 def _order(entry: Any, number: int, workspace: Path) -> Order:
     try:
-        task = msgspec.convert(entry, _Task)
+        task = msgspec.convert(_given(entry), _Task)
         wanted = task.deliverable
         if isinstance(wanted, dict):
-            described = {"type": "file" if wanted.get("path") else "report", "description": task.objective}
+            wanted = _given(wanted)
+            if isinstance(paths := wanted.get("paths"), str):
+                wanted["paths"] = [paths]
+            several = "files" if wanted.get("paths") else "report"
+            described = {"type": "file" if wanted.get("path") else several, "description": task.objective}
             wanted = msgspec.convert({**described, **wanted}, Deliverable)
         else:
             wanted = Deliverable("report", wanted or task.objective)
     except msgspec.ValidationError as fault:
         raise refuse(f"Task {number} of the manifest is not usable: {fault}.") from None
-    if not task.task_id.strip() or not task.objective.strip():
+    name, needed = str(task.task_id).strip(), task.depends_on
+    if not name or not task.objective.strip():
         raise refuse(f"Task {number} of the manifest needs a task_id and an objective.")
     return Order(
         objective=task.objective.strip(),
         deliverable=checked(wanted, workspace),
-        task=task.task_id.strip(),
+        task=name,
         constraints=(task.constraints,) if isinstance(task.constraints, str) else task.constraints,
-        depends_on=(task.depends_on,) if isinstance(task.depends_on, str) else task.depends_on,
+        depends_on=tuple(str(one).strip() for one in (needed if isinstance(needed, tuple) else (needed,)) if one != ""),
     )
 
 
@@ -209,8 +227,8 @@ def inside(workspace: Path, path: str) -> str | None:
     except (OSError, ValueError):
         return None
     for place in (relative, real):
-        first = place.replace(os.sep, "/").partition("/")[0]
-        if first in (".", "..", *_CLOSED):
+        parts = place.replace(os.sep, "/").split("/")
+        if parts[0] in (".", "..") or any(part in _CLOSED for part in parts):
             return None
     return relative.replace(os.sep, "/")
 
