@@ -17,6 +17,7 @@ from lmagent.agents.deliver import named
 from lmagent.agents.nursery import Bounds, Place, depth_of
 from lmagent.agents.orders import Order, inside
 from lmagent.core.errors import StoreError
+from lmagent.core.ids import is_session_id
 from lmagent.core.messages import Message, Text, ToolResult
 from lmagent.core.work import Brief, ChildResult
 from lmagent.engine import gate, targets
@@ -179,25 +180,32 @@ def _pieces(messages: Sequence[Message]) -> Iterator[str]:
 # --- the files ----------------------------------------------------------------------------------------------------
 
 
-def write_brief(workspace: Path, brief: Brief) -> None:
+def write_brief(workspace: Path, child: str, brief: Brief) -> None:
     """Keep the brief, and make the scratch folder.
 
-    Raises:
-        StoreError: it cannot be written.
-    """
-    _write(workspace, brief.agent_id, "brief.json", msgspec.json.encode(brief))
-
-
-def write_result(workspace: Path, result: ChildResult) -> None:
-    """Keep the result.
+    Args:
+        workspace: the workspace.
+        child: id of the sub-agent's session. The brief's own word for it comes from a log, which may be anybody's.
+        brief: what it is told.
 
     Raises:
         StoreError: it cannot be written.
     """
-    _write(workspace, result.agent_id, "result.json", msgspec.json.encode(result))
+    _write(workspace, child, "brief.json", msgspec.json.encode(brief))
+
+
+def write_result(workspace: Path, child: str, result: ChildResult) -> None:
+    """Keep the result; see `write_brief`.
+
+    Raises:
+        StoreError: it cannot be written.
+    """
+    _write(workspace, child, "result.json", msgspec.json.encode(result))
 
 
 def _write(workspace: Path, child: str, name: str, content: bytes) -> None:
+    if not is_session_id(child):
+        raise StoreError(f"{child!r} cannot be the id of a session", fix="the log that says so is damaged, or a lie")
     folder = workspace / FOLDER / child
     try:
         for place in (workspace / ".lmagent", workspace / FOLDER, folder, folder / "scope"):

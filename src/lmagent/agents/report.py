@@ -45,7 +45,7 @@ def report_tool(session_of: Callable[[str], Session]) -> Tool:
         if child.above is None:
             raise ToolError("Nobody waits for a report: this session works for no other. Give your answer as text.")
         brief = brief_of(child)
-        if child.state.work.reported is None and brief is not None:
+        if reported_now(child) is None and brief is not None:
             await child.record(ResultReported(result=_judged(child, brief, arguments)), sync=True)
         return ToolOutput("Reported.")
 
@@ -59,6 +59,12 @@ def report_tool(session_of: Callable[[str], Session]) -> Tool:
         deferred=True,
         summary=lambda arguments: f"report_result {arguments.status}",
     )
+
+
+def reported_now(child: Session) -> ChildResult | None:
+    """What a sub-agent has reported in this turn; a person's words behind a report are heard in another one."""
+    work = child.state.work
+    return work.reported if work.reported_in == child.state.turn else None
 
 
 def brief_of(child: Session) -> Brief | None:
@@ -112,7 +118,7 @@ class ReportReview:
         """See `lmagent.engine.review.Review`."""
         if session.above is None:
             return None
-        if (reported := session.state.work.reported) is not None:
+        if (reported := reported_now(session)) is not None:
             return End("done", answer=reported.summary)
         if reason := self._shares().over(session.above):
             return End("limit", "shared", reason)
@@ -122,7 +128,7 @@ class ReportReview:
         """See `lmagent.engine.review.Review`."""
         if session.above is None:
             return None
-        if (reported := session.state.work.reported) is not None:
+        if (reported := reported_now(session)) is not None:
             return End("done", answer=reported.summary)
         if ending.kind != "done":
             return None

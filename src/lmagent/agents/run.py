@@ -55,7 +55,7 @@ class Runner:
     def __init__(self, nursery: Nursery) -> None:
         self._nursery = nursery
         self._turns: WeakKeyDictionary[Session, anyio.Semaphore] = WeakKeyDictionary()
-        self.shares = Shares(nursery.events, nursery.clock)
+        self.shares = Shares(nursery.clock)
 
     async def run(
         self, parent: Session, call: str, order: Order, passed: Callable[[], Mapping[str, ChildResult]]
@@ -138,7 +138,7 @@ class Runner:
                 return self._last(child)
             await child.send(Continue(by="parent"))
         else:
-            await self._keep(parent, partial(briefs.write_brief, self._nursery.workspace, started.brief))
+            await self._keep(parent, partial(briefs.write_brief, self._nursery.workspace, started.child, started.brief))
             place = Place(inherits=bool(state.messages), side_by_side=1)
             text = briefs.told(started.brief, place, child.agent.limits.steps)
             await child.send(Submit(message=user(text), by="parent", job=started.child))
@@ -173,7 +173,7 @@ class Runner:
         self, parent: Session, started: ev.SubagentStarted, result: ChildResult, usage: Usage, steps: int
     ) -> ChildResult:
         result = msgspec.structs.replace(result, iterations=steps, created_at=self._nursery.clock.now())
-        await self._keep(parent, partial(briefs.write_result, self._nursery.workspace, result))
+        await self._keep(parent, partial(briefs.write_result, self._nursery.workspace, started.child, result))
         event = ev.SubagentFinished(
             call_id=started.call_id, child=started.child, task=started.task, result=result, usage=usage, steps=steps
         )
@@ -230,8 +230,8 @@ def _result(child: Session, finished: ev.TurnFinished | None) -> ChildResult:
     written = {path for path, mark in state.files.items() if mark.changed}
     written |= {path for result in state.work.results.values() for path in result.artifacts}
     if (reported := state.work.reported) is not None:  # what it did not name was changed all the same
-        artifacts = (*reported.artifacts, *sorted(written))
-        return deliver.kept(workspace, msgspec.structs.replace(reported, artifacts=artifacts), touched)
+        reported = msgspec.structs.replace(reported, artifacts=(*reported.artifacts, *sorted(written)))
+        return deliver.kept(workspace, _as_of_now(child, reported), touched)
     if finished is None:
         finished = ev.TurnFinished(outcome="error", reason="it ended without a word")
     reason = finished.reason or {"done": "it ended without reporting"}.get(finished.outcome, finished.outcome)
@@ -247,6 +247,15 @@ def _result(child: Session, finished: ev.TurnFinished | None) -> ChildResult:
         agent_id=state.session, status=status, summary=finished.answer, artifacts=tuple(sorted(written)), error=reason
     )
     return deliver.kept(workspace, result, touched)
+
+
+def _as_of_now(child: Session, reported: ChildResult) -> ChildResult:
+    """Its report; one from before it was told more, and not made again, is no longer all that was wanted."""
+    if child.state.work.reported_in == child.state.turn:
+        return reported
+    reasons = (reported.error, "it was told more after this report, and has not reported again")
+    status = "partial" if reported.status == "ok" else reported.status
+    return msgspec.structs.replace(reported, status=status, error="; ".join(reason for reason in reasons if reason))
 
 
 async def _take_over_changes(parent: Session, call: str, child: Session) -> None:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-
-from lmagent.core.events import DurableEvent, StepFinished, SubagentFinished, TurnStarted
-from lmagent.core.model import Usage
 from lmagent.core.ports import Clock
 from lmagent.engine.budget import steps_made, tokens_spent
 from lmagent.engine.session import Session
@@ -15,14 +11,11 @@ class Shares:
     """What is left for the sub-agents of a session.
 
     Args:
-        read: the events of a session.
         clock: time.
     """
 
-    def __init__(self, read: Callable[[str], Iterable[DurableEvent]], clock: Clock) -> None:
-        self._read = read
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._began: dict[tuple[str, int], tuple[int, float]] = {}
 
     def over(self, session: Session | None) -> str:
         """Why neither a session nor those that it works for may spend more; empty where something is left."""
@@ -41,34 +34,11 @@ class Shares:
             return f"the budget of {work.budget.tokens:,} tokens for this work is spent"
         if work.budget.steps is not None and steps - work.steps_before >= work.budget.steps:
             return f"the budget of {work.budget.steps} steps for this work is spent"
-        if bounds.turn_tokens is None and bounds.turn_seconds is None:
-            return ""
-        before, began = self._turn(session)
-        if bounds.turn_tokens is not None and tokens - before >= bounds.turn_tokens:
+        if bounds.turn_tokens is not None and tokens - session.turn_tokens_before >= bounds.turn_tokens:
             return f"the turn's budget of {bounds.turn_tokens} tokens is spent"
-        if bounds.turn_seconds is not None and self._clock.now() - began >= bounds.turn_seconds:
+        if bounds.turn_seconds is not None and self._clock.monotonic() - session.turn_began >= bounds.turn_seconds:
             return f"the turn's budget of {bounds.turn_seconds:g} seconds is spent"
         return ""
-
-    def _turn(self, session: Session) -> tuple[int, float]:
-        """Tokens that were spent before the session's turn began, and when that was."""
-        key = (session.state.session, session.state.turn)
-        if key not in self._began:
-            spent, found = 0, (0, 0.0)
-            for event in self._read(session.state.session):
-                match event:
-                    case TurnStarted():
-                        found = (spent, event.ts)
-                    case StepFinished(usage=usage) | SubagentFinished(usage=usage):
-                        spent += _sum(usage)
-                    case _:
-                        pass
-            self._began[key] = found
-        return self._began[key]
-
-
-def _sum(usage: Usage) -> int:
-    return usage.prompt_tokens + usage.completion_tokens
 
 
 def _tokens(session: Session) -> int:

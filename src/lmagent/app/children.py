@@ -27,6 +27,11 @@ if TYPE_CHECKING:
 TIGHT = "4k"
 """Profile of windows in which no sub-agent is offered: half of what is free would be too little for its work."""
 
+BEGINNING = ("delegate", "decompose")
+"""The tools that begin one."""
+
+NO_ROOM = "the window is too small for a sub-agent beside you. Do the work yourself."
+
 SIDE_BY_SIDE = 4
 """Sub-agents of a session that work at once where the server keeps as many prompts as there are."""
 
@@ -40,8 +45,9 @@ def register(registry: Registry) -> None:
     registry.tool(decompose_tool(children, lambda: children.runner))
     registry.tool(report_tool(children.session))
     registry.fences.append(fence(children.bounds))
+    registry.fences.append(lambda _, tool: NO_ROOM if tool.name in BEGINNING and registry.profile.name == TIGHT else "")
     registry.hides.append(lambda state: hidden(state, children.bounds))
-    registry.hides.append(lambda _: {"delegate", "decompose"} if registry.profile.name == TIGHT else set())
+    registry.hides.append(lambda _: set(BEGINNING) if registry.profile.name == TIGHT else set())
     registry.reviews.append(ReportReview(lambda: children.shares))
     registry.abandon = lambda parent, call: children.runner.abandon(parent, call)
     registry.command(SlashCommand("agents", "", "list the sub-agents of this session", _agents))

@@ -42,14 +42,12 @@ def used(state: SessionState) -> Budget:
     return Budget(steps_made(state) - work.steps_before, tokens_spent(state) - work.spent_before)
 
 
-def over(session: Session, *, steps: int, tokens_before: int, began: float) -> End | None:
+def over(session: Session, *, steps: int) -> End | None:
     """How the turn ends because something is used up; None to go on.
 
     Args:
         session: the session.
         steps: model calls of the turn so far.
-        tokens_before: `tokens_spent` when it began.
-        began: when it began, by the monotonic clock.
     """
     bounds, spent = limits(session), tokens_spent(session.state)
     if (end := _over_total(session.state)) is not None:
@@ -57,11 +55,11 @@ def over(session: Session, *, steps: int, tokens_before: int, began: float) -> E
     if steps >= bounds.steps:
         fix = "go on with --continue, or raise MAX_ITERATIONS"
         return End("limit", "iterations", f"the limit of {bounds.steps} steps is reached", fix=fix)
-    if bounds.turn_tokens is not None and spent - tokens_before >= bounds.turn_tokens:
+    if bounds.turn_tokens is not None and spent - session.turn_tokens_before >= bounds.turn_tokens:
         return End("limit", "tokens", f"the turn's budget of {bounds.turn_tokens} tokens is spent")
     if bounds.session_tokens is not None and spent >= bounds.session_tokens:
         return End("limit", "tokens", f"the session's budget of {bounds.session_tokens} tokens is spent")
-    seconds = session.wiring.clock.monotonic() - began
+    seconds = session.wiring.clock.monotonic() - session.turn_began
     if bounds.turn_seconds is not None and seconds >= bounds.turn_seconds:
         return End("limit", "seconds", f"the turn's budget of {bounds.turn_seconds:g} seconds is spent")
     return None

@@ -145,6 +145,10 @@ class Session:
         """Whose call this session works for as a sub-agent, while it does."""
         self.children: dict[str, Session] = {}
         """Sub-agents that run now, by the id of their session."""
+        self.turn_began = 0.0
+        """When this process began the turn or took it up, by the monotonic clock. Sub-agents share its time."""
+        self.turn_tokens_before = 0
+        """Tokens that were spent by then, those of sub-agents included."""
         self.warned: set[str] = set()
         self.answer_schemas: dict[int, dict[str, Any]] = {}
         """The JSON schema that answers of a turn must follow where the server can enforce it, by the turn."""

@@ -43,8 +43,6 @@ class Progress(Struct):
     """What a turn remembers besides the log."""
 
     guard: LoopGuard
-    began: float
-    tokens_before: int
     steps: int = 0
     nudges: int = 0
     acted: bool = False
@@ -105,12 +103,9 @@ async def compact_only(session: Session) -> None:
 
 
 async def _run(session: Session, *, acted: bool) -> TurnFinished:
-    progress = Progress(
-        guard=LoopGuard(session.agent.limits),
-        began=session.wiring.clock.monotonic(),
-        tokens_before=budget.tokens_spent(session.state),
-        acted=acted,
-    )
+    session.turn_began = session.wiring.clock.monotonic()
+    session.turn_tokens_before = budget.tokens_spent(session.state)
+    progress = Progress(guard=LoopGuard(session.agent.limits), acted=acted)
     try:
         end = await _loop(session, progress)
     except ProviderError as failure:
@@ -295,7 +290,7 @@ async def _notes(session: Session) -> None:
 
 
 def _over_budget(session: Session, progress: Progress) -> End | None:
-    return budget.over(session, steps=progress.steps, tokens_before=progress.tokens_before, began=progress.began)
+    return budget.over(session, steps=progress.steps)
 
 
 def _alarm_end(alarm: Alarm) -> End:
