@@ -59,6 +59,7 @@ def test_without_a_terminal_a_plan_waits_and_is_approved_by_another_process(prog
         assert json.loads(program.run("plan", "show", name, "--json").stdout) == PLAN
         again = program.task(server, "--resume", name)
         assert again.returncode == 3, "it waits still"
+        assert f"lmagent plan show {name}" in clear(again)
         second = program.run("plan", "approve", name, "--base-url", server.base_url, "--permission", "auto")
         assert second.returncode == 0, second.stderr
         assert (program.workspace / "b.txt").read_text() == "alpha\n"
@@ -98,6 +99,22 @@ def test_a_plan_is_revised_rejected_and_replaced_by_a_file_from_a_script(program
         late = program.run("plan", "reject", name, *flags)
         assert late.returncode == 1
         assert "no plan to decide on" in clear(late)
+
+
+def test_who_decides_is_heard_even_where_plans_are_approved_unread(program):
+    other = {**PLAN, "title": "Mine"}
+    with ScriptedServer([say(json.dumps(PLAN)), say(json.dumps(PLAN)), say("BLOCKED: no")], strict=True) as server:
+        flags = ("--base-url", server.base_url, "--permission", "auto")
+        program.task(server, "--plan", "copy a.txt")
+        name = session_of(program)
+        program.env["LMAGENT_APPROVE_PLANS"] = "true"
+        assert program.run("plan", "revise", name, "again", *flags).returncode == 3
+        file = program.workspace / "plan.json"
+        file.write_text(json.dumps(other))
+        assert program.run("plan", "approve", name, "--plan", str(file), *flags).returncode == 3
+        decided = [event for event in program.events() if event["type"] == "plan.decided"]
+        assert [event["by"] for event in decided] == ["cli", "cli"]
+        assert decided[1]["plan"]["title"] == "Mine"
 
 
 def test_a_rejected_plan_leaves_an_ordinary_session(program):

@@ -135,7 +135,9 @@ def _with_host(
     from lmagent.app.wiring import HostOptions, open_host
 
     async def run() -> int:
-        given = HostOptions(workspace, flags(**options), options["record"], options["replay"], attended)
+        # Else opening the session would approve the plan before what was decided here is heard.
+        settings = {**flags(**options), "approve_plans": False}
+        given = HostOptions(workspace, settings, options["record"], options["replay"], attended)
         host = await open_host(given, say=lambda text: click.echo(text, err=True))
         try:
             return await do(host)

@@ -87,13 +87,23 @@ async def run_task(host: Host, request: TaskRequest) -> int:
     if answer_check is not None and not request.json and finished is not None and finished.outcome == "done":
         sys.stdout.write(answer_check.answer(finished) + "\n")
     if finished is None and waits:
-        return BLOCKED  # nothing ran: the plan still waits, or was rejected
+        return _nothing_ran(session, printer)
     return exit_code(finished)
 
 
 def _text_printer(host: Host, request: TaskRequest) -> TextPrinter:
     asked = host.attended and sys.stdout.isatty() and not host.settings.approve_plans
     return TextPrinter(color=request.color, answer=request.schema is None, plans=not asked)
+
+
+def _nothing_ran(session: Session, printer: JsonPrinter | TextPrinter) -> int:
+    """The plan was rejected, or waits still; what can be done about that is said again."""
+    from lmagent.planning.proposing import waits  # few runs have a plan
+
+    if session.state.work.proposal is not None:
+        end = waits(session, "")
+        printer(ev.Notice(level="warning", code="plan", text=end.reason, fix=end.fix))
+    return BLOCKED
 
 
 def _misfit(session: Session, finished: ev.TurnFinished) -> ev.Notice:

@@ -52,13 +52,13 @@ async def at_end(session: Session, ending: Ending, answer: str) -> End | Again |
     state = session.state
     proposal = state.work.proposal
     if proposal is not None and proposal.turn == state.turn:
-        return _waits(session, answer)  # a crash came between the proposal and the end of its turn
+        return waits(session, answer)  # a crash came between the proposal and the end of its turn
     taken = {task.id for task in state.work.tasks.values() if task.kind != "step"}
     found = read_plan(answer, taken)
     if isinstance(found, Plan):
         session.answer_schemas.clear()
         await session.record(PlanProposed(plan=found), sync=True)
-        return _waits(session, answer)
+        return waits(session, answer)
     if not found.json and ending.kind != "done":
         return None  # it asks, is blocked, or announces
     session.answer_schemas[state.turn] = SCHEMA
@@ -71,7 +71,8 @@ async def at_end(session: Session, ending: Ending, answer: str) -> End | Again |
     return Again("plan", text, TRIES, otherwise)
 
 
-def _waits(session: Session, answer: str) -> End:
+def waits(session: Session, answer: str) -> End:
+    """How a turn ends whose plan waits, and what to do about it."""
     id = session.state.session
     return End(
         "question",
