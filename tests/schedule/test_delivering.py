@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import threading
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 
 import anyio
 import pytest
 from schedule_kit import a_host, ledger, scheduling, until, write_jobs
 
+from lmagent.app import delivering
 from lmagent.app.delivering import Result, deliver
 from lmagent.config.trust import trust
 from lmagent.schedule.jobs import CronJob
@@ -45,6 +46,46 @@ def a_webhook(*codes: int):
         finally:
             server.shutdown()
             thread.join()
+
+
+@contextmanager
+def a_webhook_that_never_ends(head: bytes):
+    """A server that sends so much of an answer, and a byte now and then; gives its address."""
+    over = threading.Event()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.wfile.write(head)
+            with suppress(OSError):
+                while not over.wait(0.05):
+                    self.wfile.write(b"x")
+                    self.wfile.flush()
+            self.close_connection = True
+
+        def log_message(self, *_: object) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"127.0.0.1:{server.server_port}"
+        finally:
+            over.set()
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize(
+    ("head", "said"),
+    [
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 60000\r\n\r\n", "ok"),
+        (b"HTTP/1.1 200 OK\r\nX-Slow: ", "failed: the webhook was not reached: no answer within 0.3 s"),
+    ],
+)
+def test_a_webhook_whose_answer_never_ends_holds_nothing_up(workspace, monkeypatch, head, said):
+    monkeypatch.setattr(delivering, "PATIENCE", 0.3)
+    with a_webhook_that_never_ends(head) as place:
+        assert delivered(workspace, job(webhook=f"http://{place}/"), sandbox_hosts=(place,)) == said
 
 
 def job(**more) -> CronJob:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
+import anyio
 import msgspec
 from msgspec import Struct
 
@@ -100,21 +101,22 @@ def _plain(text: str) -> str:
 
 
 async def _post(host: Host, url: str, result: Result) -> str:
-    from lmagent.providers.transport import Timeouts, TransportError, read_all
+    from lmagent.providers.transport import Timeouts, TransportError
 
     _require_reachable(host, url)
     headers = {"Content-Type": "application/json", "Idempotency-Key": result.run, "User-Agent": "lmagent"}
-    limits = Timeouts(connect=PATIENCE, first_byte=PATIENCE, idle=PATIENCE)
+    limits, body = Timeouts(connect=PATIENCE, first_byte=PATIENCE, idle=PATIENCE), msgspec.json.encode(result)
     why = ""
     for attempt in range(TRIES):
         if attempt:
             await host.clock.sleep(PAUSE * 2 ** (attempt - 1))
         try:
-            response = await host.transport.send("POST", url, headers, msgspec.json.encode(result), limits)
-            try:
-                await read_all(response, 65_536)
-            finally:
-                await response.aclose()
+            with anyio.fail_after(PATIENCE):
+                response = await host.transport.send("POST", url, headers, body, limits)
+                await response.aclose()  # the status says it all, and what comes behind may never end
+        except TimeoutError:
+            why = f"no answer within {PATIENCE:g} s"
+            continue
         except TransportError as error:
             why = f"{error.kind} {error.detail}".strip()
             continue
