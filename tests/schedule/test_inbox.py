@@ -10,7 +10,7 @@ import anyio.to_thread
 import pytest
 
 from lmagent.core.errors import StoreError
-from lmagent.schedule.inbox import LARGEST, Inbox
+from lmagent.schedule.inbox import AT_A_LOOK, HELD, LARGEST, Claimed, Inbox
 
 NOW = time.time()
 
@@ -46,7 +46,12 @@ def test_a_thousand_tasks_submitted_at_one_moment_are_a_thousand_files(tmp_path)
                 tasks.start_soon(anyio.to_thread.run_sync, inbox.submit, f"task {number}", NOW)
 
     anyio.run(main)
-    claimed, _ = inbox.claim(NOW)
+    claimed: list[Claimed] = []
+    for look in range(1, 11):
+        claimed, _ = inbox.claim(NOW)
+        assert len(claimed) == look * AT_A_LOOK, "a look is over soon, however much there is"
+    inbox.submit("one too many", NOW)
+    assert len(inbox.claim(NOW)[0]) == HELD
     assert len({item.session for item in claimed}) == 1000
     assert {inbox.read(item) for item in claimed} == {f"task {number}" for number in range(1000)}
 

@@ -34,6 +34,10 @@ SETTLED = 1.0
 STRAY = 60.0
 """Seconds after which a file that is no task is put aside; until then somebody may be about to rename it."""
 
+AT_A_LOOK, HELD = 100, 1000
+"""Tasks that are claimed at one look, which is over soon so; and tasks that are claimed and not done, beyond which no
+more are: the others may be anybody's."""
+
 LONGEST_NAME = 120
 """Characters of a file's name that its claimed name keeps."""
 
@@ -110,7 +114,8 @@ class Inbox:
             now: Unix seconds.
 
         Returns:
-            All tasks that are claimed and not done, those of earlier processes included; and what a person should know.
+            All tasks that are claimed and not done, those of earlier processes included, and a few more at each call;
+            and what a person should know.
 
         Raises:
             StoreError: the inbox cannot be read or changed.
@@ -118,13 +123,19 @@ class Inbox:
         problems: list[str] = []
         try:
             self._require_real()
-            for entry in self._entries(self.folder):
+            held = self._claimed(problems)
+            room = min(AT_A_LOOK, HELD - len(held))
+            for entry in self._entries(self.folder) if room > 0 else ():
                 if (why := _misfit(entry, now)) is not None:
                     problems += self._put_aside(Path(entry.path), why) if why else []
                     continue
                 session = f"{new_session_id(now)}{os.urandom(3).hex()}"  # thousands may be claimed in one second
-                self._move(Path(entry.path), CLAIMED, f"{session}~{_plain(entry.name)}{SUFFIX}")
-            return self._claimed(problems), problems
+                taken = self._move(Path(entry.path), CLAIMED, f"{session}~{_plain(entry.name)}{SUFFIX}")
+                held += [Claimed(taken, session)] if taken is not None else []
+                room -= 1
+                if not room:
+                    break
+            return held, problems
         except OSError as error:
             raise store_error(error, "the inbox could not be read", self.folder) from error
 
