@@ -45,10 +45,12 @@ def stop(process: subprocess.Popen[str], number: int = signal.SIGTERM) -> tuple[
 def test_a_submitted_task_is_done_by_the_scheduler(program, arguments):
     given = in_workspace(program, *arguments)
     assert given.returncode == 0, given.stderr
-    with ScriptedServer([say("Hello.")]) as server:
+    assert "no lmagent scheduler runs here" in given.stderr
+    with ScriptedServer([say("Hello.")] * 2) as server:
         process = start(program, server)
         try:
             wait_for(program, "done")
+            assert in_workspace(program, *arguments).stderr == ""
         finally:
             code, out = stop(process)
     assert code == 0

@@ -28,10 +28,14 @@ def submit_task(task: str, workspace: Path | None) -> int:
     from lmagent.app.wiring import HostOptions, load_settings
     from lmagent.config.workspace import open_workspace
     from lmagent.schedule.inbox import Inbox
+    from lmagent.store.lock import is_held
 
     if not task.strip() and sys.stdin.isatty():
         raise click.UsageError('no task given: lmagent submit "what to do"')
     path = open_workspace(load_settings(HostOptions(workspace)).workspace).path
     taken = Inbox(path / ".lmagent").submit(task, time.time())
     click.echo(f"submitted: {taken}")
+    if not is_held(path / ".lmagent" / "scheduler.lock"):
+        say = "no lmagent scheduler runs here; it is done when one does, or a chat in this folder, where you trust it"
+        click.echo(say, err=True)
     return 0
