@@ -41,6 +41,28 @@ def test_what_models_often_write_is_understood(raw, wanted):
     assert resolve(raw) == wanted
 
 
+@pytest.mark.parametrize(
+    "raw",
+    [
+        '{"name": "look", "arguments": {"path": "a", "limit": 7}}',
+        '{"name": "look", "arguments": "{\\"path\\": \\"a\\", \\"limit\\": 7}"}',
+        '{"name": "look", "path": "a", "limit": 7}',
+        '{"name": "look", "arguments": null, "path": "a", "limit": 7}',
+    ],
+)
+def test_a_call_through_use_tool_is_understood_with_its_arguments_as_text_or_beside_the_name(raw):
+    assert toolbox().resolve(ToolCall("c", "use_tool", raw)).arguments == Arguments("a", 7)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    ["{}", '{"name": 7}', '{"name": "look", "arguments": "{"}', '{"name": "look", "arguments": "[1]"}'],
+)
+def test_a_call_through_use_tool_that_names_none_or_holds_no_object_is_refused(raw):
+    with pytest.raises(ToolError, match="use_tool needs"):
+        toolbox().resolve(ToolCall("c", "use_tool", raw))
+
+
 @pytest.mark.parametrize("raw", ['{"limit": 1}', '{"path": 5}', '{"path": "a", "limit": "many"}', '{"path": null}'])
 def test_what_does_not_fit_is_refused_with_the_schema(raw):
     with pytest.raises(ToolError, match="do not fit look") as refusal:

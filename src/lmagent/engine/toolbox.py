@@ -8,6 +8,7 @@ Names and argument names of other agents are accepted at dispatch and advertised
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -170,7 +171,12 @@ def _place(raw: str, fault: Exception) -> str:
 
 
 def _unwrap(arguments: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    name, inner = arguments.get("name"), arguments.get("arguments", {})
+    name, inner = arguments.get("name"), arguments.get("arguments")
+    if inner is None:  # many models write them beside the name
+        inner = {key: value for key, value in arguments.items() if key not in ("name", "arguments")}
+    elif isinstance(inner, str):  # or as a text that holds them
+        with suppress(msgspec.DecodeError, UnicodeError, RecursionError):
+            inner = msgspec.json.decode(inner.encode() or b"{}", type=object)
     if not isinstance(name, str) or not isinstance(inner, dict):
         raise ToolError('use_tool needs {"name": "<tool>", "arguments": {…}}.', data={"code": "invalid_arguments"})
     return name, inner  # type: ignore[reportUnknownVariableType]
