@@ -121,7 +121,7 @@ class Tree:
         if not state.turn_open and not state.inputs:
             return f"{state.last_outcome or 'not begun'} · turn {state.turn} · {used}"
         if not self._store.is_running(session):
-            return f"interrupted · turn {state.turn} · {used} · lmagent --resume {self.root} goes on"
+            return f"interrupted · turn {state.turn} · {used} · lmagent --resume {self._resumed(session)} goes on"
         doing = "the model" if state.turn_open else "waiting"
         if state.started:
             calls = list(state.started.values())
@@ -129,6 +129,15 @@ class Tree:
         if state.approvals:
             doing = f"asks for {next(iter(state.approvals.values())).summary}"
         return f"turn {state.turn} · step {state.step} · {doing} · {used}"
+
+    def _resumed(self, session: str) -> str:
+        """The session with which an interrupted one goes on: the highest that waits for its result."""
+        above = self._above.get(session)
+        if above is None:
+            return session
+        work = self._states[above].work
+        ended = any(started.child == session and key in work.results for key, started in work.children.items())
+        return session if ended else self._resumed(above)
 
 
 def _task(task: Task) -> str:
