@@ -129,6 +129,35 @@ def test_the_model_is_told_once_when_most_of_the_budget_is_used(folder):
     anyio.run(go)
 
 
+def test_a_new_budget_is_told_and_warned_of_anew_and_its_end_is_told_too(folder):
+    async def go() -> None:
+        async with running(folder, *map(look, range(10)), say("Hello.")) as run:
+            for _ in range(2):
+                await deep(run, 5)
+                await run.submit()
+            assert run.sent.count("80% of the budget") == 2
+            assert run.sent.count("<budget>\nBudget: 5 model calls") == 1
+            await run.slash("/work normal")
+            await run.submit("hello")
+            assert "There is no budget any more." in run.session.state.notes["budget"]
+
+    anyio.run(go)
+
+
+def test_a_session_that_was_closed_and_opened_again_in_one_program_is_reported_on(folder):
+    async def go() -> None:
+        async with running(folder, say("First."), say("Second.")) as run:
+            await deep(run)
+            await run.submit()
+            name = run.session.state.session
+            await run.host.release(name)
+            run.session = await run.host.open_session(name)
+            await run.submit()
+            assert "Second." in report(folder)
+
+    anyio.run(go)
+
+
 def test_tokens_are_a_total_too(folder):
     async def go() -> None:
         async with running(folder, *map(look, range(9)), say("Found.")) as run:

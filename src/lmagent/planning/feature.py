@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from msgspec import Struct
 
@@ -53,7 +54,7 @@ class Planning:
         self._session = session
         self._events = events
         self._choices = choices
-        self._reporting: set[str] = set()
+        self._reporting: WeakSet[Session] = WeakSet()
 
     @property
     def tools(self) -> Iterable[Tool]:
@@ -141,10 +142,10 @@ class Planning:
 
     def _watch(self, session: Session) -> None:
         """Have a report written at the end of every turn of deep work."""
-        work, id = session.state.work, session.state.session
-        if "deep" not in (work.mode, work.then) or id in self._reporting:
+        work = session.state.work
+        if "deep" not in (work.mode, work.then) or session in self._reporting:
             return
-        self._reporting.add(id)
+        self._reporting.add(session)
 
         def listen(event: Event) -> None:
             if isinstance(event, TurnFinished) and event.cause != "plan" and session.state.work.mode == "deep":

@@ -56,14 +56,16 @@ def _budget(state: SessionState) -> str:
 
 def budget_note(state: SessionState) -> str:
     """Once most of a budget is used."""
-    total, used = state.work.budget, budget.used(state)
+    total, used, warned = state.work.budget, budget.used(state), "budget" in state.notes
     shares = [
         spent / limit
         for spent, limit in ((used.steps or 0, total.steps), (used.tokens or 0, total.tokens))
         if limit is not None
     ]
     if max(shares, default=0.0) < WARN_AT:
-        return ""
+        # What was said of an earlier budget does not hold for ever; a sub-agent inherits what its parent was told.
+        outdated = warned and state.work.parent is None
+        return f"<budget>\n{_budget(state) or 'There is no budget any more.'}\n</budget>" if outdated else ""
     return (
         f"<budget>\n{WARN_AT:.0%} of the budget for this work is used. {_budget(state)} "
         "Finish what matters most, and leave everything in a state from which others can go on.\n</budget>"
