@@ -264,6 +264,22 @@ def test_many_long_steps_are_told_shorter_and_a_plan_that_is_a_book_is_refused(f
     anyio.run(go)
 
 
+def test_a_plan_that_the_window_cannot_always_hold_is_refused_from_the_model_and_from_a_person(folder):
+    wordy = plan(*((f"s{number}", ()) for number in range(30)), goal="goal " * 390, risk_areas=["risk " * 390] * 4)
+    assert "at most 24,000" in read_plan(plan(("a", ()), risk_areas=["risk " * 1000] * 20)).words
+
+    async def go() -> None:
+        async with running(folder, say(wordy), say(TWO), context_window=8192) as run:
+            await proposed(run)
+            assert "in fewer words" in run.sent
+            assert [step.id for step in run.work.proposal.plan.steps] == ["a", "b"]
+            with pytest.raises(ConfigError, match="of a window that has room"):
+                await run.session.send(DecidePlan(decision="approved", plan=read_plan(wordy)))
+            assert run.work.proposal is not None
+
+    anyio.run(go)
+
+
 def test_a_decision_that_a_crash_cut_short_is_brought_to_its_end_once(folder):
     async def go() -> None:
         async with running(folder, say(TWO)) as run:

@@ -9,7 +9,8 @@ from lmagent.core.messages import user
 from lmagent.core.work import Budget, Plan
 from lmagent.engine.session import Session
 from lmagent.planning.order import faults
-from lmagent.planning.plans import Unusable, plan_json, read_plan, steps_of
+from lmagent.planning.plans import Unusable, plan_json, steps_of
+from lmagent.planning.proposing import usable
 
 BEGIN = (
     "The plan is approved, as the tasks above list it. Carry it out, each step when what it depends on is done. After "
@@ -126,8 +127,7 @@ async def _take_over(session: Session, plan: Plan, by: str) -> None:
 
 def _checked(plan: Plan, session: Session) -> Plan:
     """The plan of a person, held to what a model's is held to."""
-    taken = {task.id for task in session.state.work.tasks.values() if task.kind != "step"}
-    found = read_plan(plan_json(plan), taken)
+    found = usable(session, plan_json(plan))
     if isinstance(found, Unusable):
         raise ConfigError(f"the plan cannot be followed: {found.words}", fix="edit it again; nothing was decided")
     return found

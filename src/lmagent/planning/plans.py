@@ -143,13 +143,15 @@ def _plan(value: dict[str, Any], taken: Collection[str]) -> Plan | Unusable:
         for name in ("title", "goal")
         if len(_text(value.get(name))) > LONGEST
     ]
-    size = sum(len(text) for step in made for text in (step.description, step.verification, step.risk))
+    risks = _texts(value.get("risk_areas"))
+    parts = [text for step in made for text in (step.description, step.verification, step.risk, *step.dependencies)]
+    size = sum(map(len, (*parts, *risks)))
     if size > LONGEST_PLAN:
-        found.append(f"its steps have {size:,} characters, at most {LONGEST_PLAN:,} are allowed")
+        found.append(f"its steps and risks have {size:,} characters, at most {LONGEST_PLAN:,} are allowed")
     if found:
         more = (f"and {len(found) - SHOWN_FAULTS} more faults",) if len(found) > SHOWN_FAULTS else ()
         return Unusable((*found[:SHOWN_FAULTS], *more))
-    return Plan(title or goal, goal or title, tuple(made), _texts(value.get("risk_areas")))
+    return Plan(title or goal, goal or title, tuple(made), risks)
 
 
 def _step(value: Any, position: int, found: list[str]) -> PlanStep:

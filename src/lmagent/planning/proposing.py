@@ -12,7 +12,9 @@ from lmagent.engine.state import SessionState
 from lmagent.planning.notes import ROUNDS
 
 if TYPE_CHECKING:
+    from lmagent.core.work import Plan
     from lmagent.engine.endings import Ending
+    from lmagent.planning.plans import Unusable
 
 TRIES = 2
 """How often a model is told what is wrong with its plan."""
@@ -47,14 +49,13 @@ def after_calls(session: Session) -> End | None:
 async def at_end(session: Session, ending: Ending, answer: str) -> End | Again | None:
     """Take the plan out of the answer."""
     from lmagent.core.work import Plan
-    from lmagent.planning.plans import SCHEMA, read_plan
+    from lmagent.planning.plans import SCHEMA
 
     state = session.state
     proposal = state.work.proposal
     if proposal is not None and proposal.turn == state.turn:
         return waits(session, answer)  # a crash came between the proposal and the end of its turn
-    taken = {task.id for task in state.work.tasks.values() if task.kind != "step"}
-    found = read_plan(answer, taken)
+    found = usable(session, answer)
     if isinstance(found, Plan):
         session.answer_schemas.clear()
         await session.record(PlanProposed(plan=found), sync=True)
@@ -69,6 +70,23 @@ async def at_end(session: Session, ending: Ending, answer: str) -> End | Again |
     reason = f"the model gave no usable plan: {found.words}"
     otherwise = End("error", "plan", reason, answer, fix="try again with a smaller task, or another model")
     return Again("plan", text, TRIES, otherwise)
+
+
+def usable(session: Session, text: str) -> Plan | Unusable:
+    """The plan in a text, if it can be followed in this session: beside its other tasks, and in its window."""
+    from lmagent.core.work import Plan
+    from lmagent.engine.work import WorkState
+    from lmagent.planning.plans import Unusable, read_plan, steps_of
+    from lmagent.planning.store import too_much
+
+    work = session.state.work
+    others = {task.id: task for task in work.tasks.values() if task.kind != "step"}
+    found = read_plan(text, others)
+    if isinstance(found, Plan):
+        tasks = {**others, **{step.id: step for step in steps_of(found)}}
+        if why := too_much(session, WorkState(tasks=tasks, state=work.state, plan=found)):
+            return Unusable((f"{why} Take several steps together, and say title, goal and risks in fewer words",))
+    return found
 
 
 def waits(session: Session, answer: str) -> End:

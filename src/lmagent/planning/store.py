@@ -80,12 +80,16 @@ def _fits(session: Session, change: TasksChanged) -> None:
     work = session.state.work
     tasks = {**work.tasks, **{task.id: task for task in change.items}}
     after = WorkState(tasks=tasks, state=change.state or work.state, plan=work.plan)
-    size, limit = session.state.tokens(worktext.least(after)), int(session.window.trigger * WINDOW_SHARE)
-    if size > limit and worktext.least(after) > worktext.least(work):
-        raise ToolError(
-            f"All that is open would take {size:,} tokens, of a window that has room for {limit:,}. "
-            "Nothing was changed. Keep long lists in a file, or take several tasks together."
-        )
+    if (why := too_much(session, after)) and worktext.least(after) > worktext.least(work):
+        raise ToolError(f"{why} Nothing was changed. Keep long lists in a file, or take several tasks together.")
+
+
+def too_much(session: Session, work: WorkState) -> str:
+    """Why the window cannot always hold so much open work beside the conversation; empty where it can."""
+    size, limit = session.state.tokens(worktext.least(work)), int(session.window.trigger * WINDOW_SHARE)
+    if size <= limit:
+        return ""
+    return f"All that is open would take {size:,} tokens, of a window that has room for {limit:,}."
 
 
 def told(change: TasksChanged) -> str:
