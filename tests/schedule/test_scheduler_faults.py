@@ -8,7 +8,9 @@ import anyio
 import pytest
 from schedule_kit import a_host, a_turn, endings, inputs, ledger, run, scheduling, until, write_jobs
 
+from lmagent.app import scheduling as scheduling_module
 from lmagent.app.scheduling import Scheduler
+from lmagent.core.errors import StoreError
 from lmagent.schedule.ledger import Ledger
 from lmagent.testing import ScriptedServer
 from lmagent.testing.script import say
@@ -182,5 +184,34 @@ def test_a_clock_that_was_hours_ahead_and_is_set_right_does_not_silence_a_job(wo
                     await until(lambda: len(endings(workspace)) >= before + 3)
         jobs = inputs(workspace)
         assert len(jobs) == len(set(jobs))
+
+    run(check)
+
+
+def test_a_job_that_was_given_up_is_tried_again_by_a_scheduler_that_goes_on(workspace, monkeypatch):
+    monkeypatch.setattr(scheduling_module, "REVIVAL", 3.0)
+
+    async def check() -> None:
+        said: list[str] = []
+        broken = True
+
+        def note(session: str) -> str:
+            if broken:
+                raise StoreError("the disk is full")
+            return ""
+
+        with ScriptedServer([say("Done.")]) as server:
+            async with a_host(workspace, server) as host:
+                host.registry.session_notes.append(note)
+                scheduler = Scheduler(host, said.append)
+                scheduler.dispatcher._backoff = 0.001
+                scheduler.inbox.submit("a task", time.time())
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(scheduler.run)
+                    await until(lambda: any("failed several times" in text for text in said))
+                    assert scheduler.table.counts() == {"failed": 1}
+                    broken = False
+                    await until(lambda: endings(workspace) == ["done"])
+                    tasks.cancel_scope.cancel()
 
     run(check)

@@ -42,6 +42,9 @@ TICK = 0.5
 """Seconds between two looks at the wall clock, at most: it may have been set."""
 
 
+REVIVAL = 900.0
+"""Seconds after which jobs that were given up get another chance: a disk that was full may have room again."""
+
 SETTLED = 2.0
 """Seconds for which the files must have been left alone before a job that is in none of them counts as removed: some
 programs write a file by emptying it, or by taking it away."""
@@ -68,6 +71,7 @@ class Scheduler:
         self._changed = float("inf")
         self._jobs = JobList({})
         self._looked = float("-inf")
+        self._revived = host.clock.monotonic()
         self._due: dict[str, int | None] = {}
         self._presence: Lock | None = None
         self._ledger_lock = anyio.Lock()
@@ -109,6 +113,12 @@ class Scheduler:
             if self._startup:
                 self._is_first()
         await self._guarded(self._look_at_jobs)
+        if self._host.clock.monotonic() - self._revived >= REVIVAL:
+            self._revived = self._host.clock.monotonic()
+            await self._guarded(self._revive)
+
+    async def _revive(self) -> None:
+        self.table.revive(self._host.clock.now())
 
     async def run_now(self, id: str, by: str) -> Job:
         """Claim a time for a cron job now, whatever its schedule says; returns what does it.
@@ -304,7 +314,7 @@ class Scheduler:
         return max(0.02, min([TICK, interval, *times]))
 
     def _given_up(self, job: Job, error: LmagentError) -> None:
-        self._say(f"{job.id}: given up after several attempts; the next scheduler tries again: {error}")
+        self._tell(f"{job.id}: failed several times, and is tried again in {REVIVAL / 60:g} minutes: {error}")
 
     # --- telling ----------------------------------------------------------------------------------------------------
 
