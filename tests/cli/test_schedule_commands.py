@@ -181,6 +181,22 @@ def test_a_workspace_whose_own_folder_leads_elsewhere_is_not_scheduled(program, 
     assert not list((tmp_path / "elsewhere").iterdir())
 
 
+def test_a_history_that_is_no_file_is_said_and_stops_no_scheduler(program):
+    in_workspace(program, "cron", "add", "nightly", "daily 02:30", "Write the report.")
+    (program.workspace / ".lmagent" / "cron-history.jsonl").mkdir()
+    given = in_workspace(program, "cron", "list")
+    assert given.returncode == 1
+    assert "cron-history.jsonl is no regular file" in clear(given)
+    in_workspace(program, "submit", "say hello")
+    with ScriptedServer([say("Hello.")]) as server:
+        process = start(program, server)
+        try:
+            wait_for(program, "done")
+        finally:
+            code, out = stop(process)
+    assert (code, "cron-history.jsonl is no regular file" in out) == (0, True)
+
+
 @pytest.mark.parametrize("at", [10**17, -(10**17)])
 def test_a_history_with_times_that_are_none_is_shown_without_them(program, at):
     in_workspace(program, "cron", "add", "nightly", "daily 02:30", "Write the report.")

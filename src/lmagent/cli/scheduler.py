@@ -6,6 +6,7 @@ import gc
 import signal
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,12 +66,15 @@ async def _serve(host: Host) -> int:
 
     from lmagent.app.crontab import cron_list, list_text
     from lmagent.app.scheduling import Scheduler
-    from lmagent.core.errors import ungrouped
+    from lmagent.core.errors import StoreError, ungrouped
+    from lmagent.schedule.jobs import read_jobs
+    from lmagent.tools.sanitize import printable
 
-    found = cron_list(host.workspace)
-    _say(f"scheduling {host.workspace}; {len(found.jobs)} cron jobs")
-    if found.jobs:
-        click.echo(list_text(found))
+    jobs = len(read_jobs(host.workspace).jobs)
+    _say(f"scheduling {host.workspace}; {jobs} cron job{'' if jobs == 1 else 's'}")
+    if jobs:
+        with suppress(StoreError):  # of a history that cannot be read, the scheduler itself tells
+            click.echo(printable(list_text(cron_list(host.workspace))))
     received: list[int] = []
     with ungrouped():
         async with anyio.create_task_group() as tasks:

@@ -7,6 +7,7 @@ once, whatever becomes of the table of jobs, and what was decided and did not en
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct, field
 
+from lmagent.core.errors import StoreError
 from lmagent.schedule.locks import locked
 from lmagent.store.failures import store_error
 from lmagent.store.files import FILE_MODE, OPEN_FLAGS, make_private, sync_file, sync_folder, write_whole
@@ -161,12 +163,15 @@ class Ledger:
             StoreError: it cannot be read.
         """
         try:
-            fd = os.open(self.path, os.O_RDONLY | OPEN_FLAGS)
+            fd = os.open(self.path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | OPEN_FLAGS)
         except FileNotFoundError:
             self._begin_anew(None)
             return
         except OSError as error:
             raise store_error(error, "the history of the jobs could not be read", self.path) from error
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            os.close(fd)
+            raise StoreError(f"{self.path} is no regular file", fix="move it away")
         with os.fdopen(fd, "rb") as file:
             found = os.fstat(file.fileno())
             if self._file != (found.st_dev, found.st_ino) or found.st_size < self._read_to:
