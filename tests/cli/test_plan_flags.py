@@ -189,6 +189,20 @@ def test_at_a_terminal_a_plan_is_edited_in_the_person_s_editor(program, monkeypa
     assert [step["id"] for step in changed["plan"]["steps"]] == ["xx"]
 
 
+@pytest.mark.parametrize(("editor", "told"), [('vi "', "EDITOR is no command"), ("rm", "Nothing is decided yet")])
+def test_an_editor_that_cannot_be_used_leaves_the_question(program, monkeypatch, editor, told):
+    monkeypatch.setenv("VISUAL", " ")
+    monkeypatch.setenv("EDITOR", editor)
+    with ScriptedServer(script(), strict=True) as server:
+        with OneShot(program, server, "--plan", "copy a.txt") as terminal:
+            terminal.wait_for(QUESTION, 30)
+            terminal.enter("e")
+            terminal.wait_for(told, 30)
+            terminal.wait_for(QUESTION, 30, times=2)
+            terminal.enter("n")
+            assert terminal.ended(30) == 3
+
+
 def test_at_a_terminal_no_ends_the_run_and_nothing_is_done(program):
     with ScriptedServer(script(), strict=True) as server:
         with OneShot(program, server, "--plan", "copy a.txt") as terminal:

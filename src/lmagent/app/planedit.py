@@ -45,23 +45,31 @@ async def edited(plan: Plan) -> Plan | None:
     if not sys.stdin.isatty():
         raise ConfigError("there is no terminal for an editor", fix="lmagent plan approve ID --plan FILE")
     before = plan_json(plan)
-    with tempfile.NamedTemporaryFile("w", suffix=".json", prefix="plan-", delete=False, encoding="utf-8") as file:
-        file.write(before)
-    path = Path(file.name)
-    await _edit(path)
-    text = path.read_text(encoding="utf-8", errors="replace")
+    try:
+        with tempfile.NamedTemporaryFile("w", suffix=".json", prefix="plan-", delete=False, encoding="utf-8") as file:
+            file.write(before)
+        path = Path(file.name)
+        await _edit(path)
+        text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+    except OSError as trouble:
+        fix = "/plan approve takes the plan as it is"
+        raise ConfigError(f"the plan cannot be put before the editor: {trouble.strerror}", fix=fix) from None
     if not text.strip() or text == before:
-        path.unlink()
+        path.unlink(missing_ok=True)
         return None
     found = read_plan(text)
     if isinstance(found, Unusable):
         raise ConfigError(f"the plan cannot be followed: {found.words}", fix=f"it is kept in {path}")
-    path.unlink()
+    path.unlink(missing_ok=True)
     return found
 
 
 async def _edit(path: Path) -> None:
-    command = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
+    named = os.environ.get("VISUAL", "").strip() or os.environ.get("EDITOR", "").strip() or "vi"
+    try:
+        command = shlex.split(named)
+    except ValueError as wrong:
+        raise ConfigError(f"EDITOR is no command: {wrong}", fix="set it to the name of your editor") from None
     try:
         done = await anyio.run_process([*command, str(path)], stdin=None, stdout=None, stderr=None, check=False)
     except OSError as missing:
