@@ -11,11 +11,11 @@ import pytest
 from agents_kit import a_host, by_brief, chats, children_of, do, of_type, report, results_of, use
 
 from lmagent.core import events as ev
-from lmagent.core.commands import Continue, Steer, Submit
+from lmagent.core.commands import Continue, Interrupt, Steer, Submit
 from lmagent.core.messages import user
 from lmagent.engine.lane import run_until_idle
 from lmagent.testing import ScriptedServer
-from lmagent.testing.script import Behaviour, call, say
+from lmagent.testing.script import Behaviour, call, hang, say
 
 
 def delegating(*child: Behaviour) -> dict[str, list[Behaviour]]:
@@ -107,6 +107,38 @@ def test_what_was_reported_before_such_words_is_not_called_all_of_it(tmp_path: P
     result = told_late(tmp_path, report(summary="first"), say("BLOCKED: nobody to greet"))
     assert (result.status, result.summary) == ("partial", "first")
     assert "it was told more after this report" in result.error
+
+
+def test_a_sub_agent_that_was_told_something_and_is_stopped_then_is_stopped(tmp_path: Path) -> None:
+    script = delegating(hang(say("never ends"), chunks=1), report(summary="went on"))
+
+    async def main() -> None:
+        with ScriptedServer(by_brief(script)) as server:
+            async with a_host(tmp_path, server) as host:
+                session = await host.new_session()
+                await session.send(Submit(message=user("do it")))
+                async with anyio.create_task_group() as tasks:
+
+                    async def stop_it(child: str) -> None:
+                        await session.send(Steer(message=user("be quick"), to=child))
+                        await session.send(Interrupt(to=child))
+
+                    def hear(event: ev.Event) -> None:
+                        if isinstance(event, ev.SubagentEvent) and isinstance(event.event, ev.StepStarted):
+                            stop()
+                            tasks.start_soon(stop_it, event.child)
+
+                    stop = session.listen(hear)
+                    with anyio.fail_after(20):
+                        finished = await run_until_idle(session)
+                assert finished is not None
+                assert (finished.outcome, finished.answer) == ("done", "All done.")
+                (result,) = results_of(host, session)
+                assert (result.result.status, result.result.error) == ("error", "interrupted by the user")
+                assert len(of_type(host, result.child, ev.TurnStarted)) == 1
+                assert len(of_type(host, result.child, ev.InputWithdrawn)) == 1
+
+    anyio.run(main)
 
 
 def test_a_log_that_names_a_place_outside_for_the_brief_leads_nothing_there(tmp_path: Path) -> None:

@@ -142,7 +142,9 @@ class Runner:
             place = Place(inherits=bool(state.messages), side_by_side=1)
             text = briefs.told(started.brief, place, child.agent.limits.steps)
             await child.send(Submit(message=user(text), by="parent", job=started.child))
-        return await run_until_idle(child, resumable=True) or self._last(child)
+        finished = await run_until_idle(child, resumable=True)
+        await _withdraw(child)
+        return finished or self._last(child)
 
     def _last(self, child: Session) -> ev.TurnFinished | None:
         ends = [event for event in self._nursery.events(child.state.session) if isinstance(event, ev.TurnFinished)]
@@ -150,8 +152,7 @@ class Runner:
 
     async def _broken(self, child: Session, cause: recovery.Cause, reason: str) -> ChildResult:
         """End what is left of its turn."""
-        for item in child.state.waiting("submit", "queue", "steer"):
-            await child.record(ev.InputWithdrawn(input=item.id))
+        await _withdraw(child)
         finished = await recovery.close_turn(child, cause, reason) if child.state.turn_open else None
         return _result(child, finished or ev.TurnFinished(outcome="interrupted", cause=cause, reason=reason))
 
@@ -213,6 +214,12 @@ class Runner:
             await self._finish(parent, started, child, await self._broken(child, "crash", CUT_OFF))
         finally:
             await self._nursery.close(child)
+
+
+async def _withdraw(child: Session) -> None:
+    """What it was told and will not come to."""
+    for item in child.state.waiting("submit", "queue", "steer"):
+        await child.record(ev.InputWithdrawn(input=item.id))
 
 
 def _interrupted(session: Session | None) -> bool:

@@ -362,6 +362,8 @@ class Session:
         )
 
     def _interrupt(self) -> None:
+        if self.above is not None:
+            self.closed = True  # a sub-agent is stopped for good, whatever else it was told
         if self.scope is not None:
             self.scope.cancel()
 
