@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+from functools import partial
 
 import msgspec
+import pytest
 
 from lmagent.core import events as ev
 from lmagent.core.changes import Change, PathState
 from lmagent.core.messages import Message, ToolCall
 from lmagent.core.model import Usage
 from lmagent.core.work import Brief, ChildResult, Deliverable
+from lmagent.engine.evidence.disk import is_run_by, moved
 from lmagent.engine.evidence.record import Evidence, command_of
 from lmagent.engine.evidence.verdict import Setting, judge
 
@@ -223,3 +227,59 @@ def test_a_damaged_or_double_command_is_none():
     assert command('{"name": "shell", "arguments": {"cmd": "pytest"}}', "use_tool") == "pytest"
     for damaged in ("{", "[]", '{"command": 1}', '{"command": "pytest", "cmd": "true"}', "[" * 5000):
         assert command(damaged) == ""
+
+
+def test_what_somebody_changed_behind_the_record_after_the_check_is_not_verified(tmp_path):
+    log = Log()
+    content = b"x = 1\n"
+    state = PathState("file", sha256=hashlib.sha256(content).hexdigest(), size=len(content), mtime=1)
+    (tmp_path / "a.py").write_bytes(content)
+    call = log.begin("write", "write", path="a.py")
+    log.add(ev.FilesChanged(call_id=call, tool="write", count=1, changes=(Change("a.py", None, state),)))
+    log.add(ev.ToolFinished(call_id=call, tool="write", status="ok", content="written"))
+    log.shell("pytest")
+    setting = Setting(str(tmp_path), moved=partial(moved, tmp_path))
+    assert judge(log.evidence, setting).proof == "verified"  # it was only touched
+    (tmp_path / "a.py").write_bytes(b"x = 2\n")
+    verdict = judge(log.evidence, setting)
+    assert (verdict.proof, verdict.passed) == ("unverified", False)
+    assert verdict.reason == "pytest passed, but a.py was changed after it"
+    (tmp_path / "a.py").unlink()
+    assert judge(log.evidence, setting).proof == "unverified"
+
+
+def test_a_runner_that_is_not_there_is_no_failed_check():
+    log = Log()
+    log.write("a.py")
+    log.shell("pytest", 127, "bash: pytest: command not found")
+    log.shell("python3 -m pytest", 1, "/usr/bin/python3: No module named pytest")
+    assert log.end() == (
+        "unverified",
+        "a.py changed, and pytest proves nothing: it could not be started (exit code 1)",
+    )
+    log.shell("python3 -m unittest", 0, "Ran 3 tests in 0.1s\n\nOK")
+    assert log.end() == ("verified", "unittest passed after the last change")
+
+
+def test_a_line_that_failed_is_not_called_a_failed_check_where_something_else_may_have():
+    log = Log()
+    log.write("a.py")
+    log.shell("cat a.py && pytest && git push", 128)
+    assert log.end() == ("unverified", "cat a.py && pytest && git push failed (exit code 128)")
+
+
+@pytest.mark.parametrize(
+    ("path", "recipe", "runs"),
+    [
+        ("run.sh", "test:\n\t@./run.sh\n", True),
+        ("run.sh", "test:\n\tsh -e run.sh\n", True),
+        ("tools/go.py", "test: lint\n\t@python3 -B tools/go.py all\n", True),
+        ("tools/go", "test:\n\ttools/go\n", True),
+        ("go.js", "node ./go.js && true", True),
+        ("calc.py", "test:\n\tpytest\n", False),
+        ("main.c", "prog: main.c\n\tcc -o prog main.c\n", False),
+        ("go.py", "test:\n\tpython3 go.pyx\n", False),
+    ],
+)
+def test_a_file_that_a_target_runs_is_known(path, recipe, runs):
+    assert is_run_by(path, recipe) is runs

@@ -25,12 +25,15 @@ def calls_of(run: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
 
 async def play(folder: Path, run: dict[str, Any], **flags: Any) -> ev.TurnFinished:
     """One run in a workspace of its own; the model swears in the end that all is tested."""
-    for name, content in RUNS["files"].items():
+    for name, content in {**RUNS["files"], **run.get("files", {})}.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content, encoding="utf-8")
+        path.chmod(0o755 if name.endswith(".sh") else 0o644)
+    flags = {"check_commands": tuple(run.get("checks", ())), **flags}
     calls = [*(("read", {"path": name}) for name in RUNS["files"]), *calls_of(run)]
-    replies = [call(tool, **arguments) for tool, arguments in calls]
+    filled = json.loads(json.dumps(calls).replace("{workspace}", str(folder)))
+    replies = [call(tool, **arguments) for tool, arguments in filled]
     return (await play_replies(folder, [*replies, *[say("Fixed. All tests pass.")] * 5], ["Mend calc.py."], **flags))[
         -1
     ]

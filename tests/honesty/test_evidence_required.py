@@ -136,7 +136,7 @@ def test_the_projects_own_check_is_found(tmp_path):
     assert own_checks(tmp_path) == ()
     (tmp_path / "package.json").write_text('{"scripts": {"test": "jest"}}')
     (tmp_path / "pyproject.toml").write_text("[tool.pytest.ini_options]\n")
-    assert own_checks(tmp_path) == ("npm test", "python -m pytest")
+    assert own_checks(tmp_path) == ("npm test", "python3 -m pytest")
     (tmp_path / "Makefile").write_text("CHECK := 1\ntest: build\n\tx\ncheck: test\n")
     assert own_checks(tmp_path)[0] == "make check"
 

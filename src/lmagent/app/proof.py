@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 TIMES = 3
 """How often a turn is told what is missing before it ends."""
 
-LARGEST = 200_000
-"""Bytes of a project's file that is looked into."""
+NO_CHECK = "its tests; where it has none, write one first, such as for `python3 -m unittest`"
 
 _TARGET = re.compile(r"^(check|tests?|verify)\s*:(?!=)", re.MULTILINE)
 
@@ -48,7 +47,7 @@ class RequireProof:
         if not verdict.proof or verdict.passed:
             return None
         checks = (*session.agent.checks, *own_checks(self._workspace))
-        run = f"`{checks[0]}`" if checks else "a check of the project (its tests)"
+        run = f"`{checks[0]}`" if checks else f"a check of the project ({NO_CHECK})"
         text = (
             f"You are not done: {verdict.reason}. Run {run} after your last change, as a command of its own, and let "
             "it pass; then give the final answer. If it cannot pass, write BLOCKED: and the reason."
@@ -59,17 +58,19 @@ class RequireProof:
 
 def own_checks(workspace: Path) -> tuple[str, ...]:
     """Commands with which a project checks itself, as far as its files tell; the most likely one first."""
-    makefile = _text(workspace / "Makefile") or _text(workspace / "makefile")
+    from lmagent.engine.evidence.disk import beginning  # only who asks for a proof pays for it
+
+    makefile = beginning(workspace / "Makefile") or beginning(workspace / "makefile")
     targets = _TARGET.findall(makefile)
     found = [f"make {min(targets, key=('check', 'test', 'tests', 'verify').index)}"] if targets else []
-    script = _script(_text(workspace / "package.json"))
+    script = _script(beginning(workspace / "package.json"))
     if script and "no test specified" not in script:
         found.append("npm test")
-    configured = "[tool.pytest" in _text(workspace / "pyproject.toml") or "[tool:pytest]" in _text(
+    configured = "[tool.pytest" in beginning(workspace / "pyproject.toml") or "[tool:pytest]" in beginning(
         workspace / "setup.cfg"
     )
     if configured or any((workspace / name).exists() for name in ("pytest.ini", "conftest.py", "tests/conftest.py")):
-        found.append("python -m pytest")
+        found.append("python3 -m pytest")
     if (workspace / "Cargo.toml").exists():
         found.append("cargo test")
     if (workspace / "go.mod").exists():
@@ -81,14 +82,6 @@ def register(registry: Registry) -> None:
     """Hold every turn to it where the settings say so."""
     if registry.settings.require_proof:
         registry.reviews.append(RequireProof(registry.workspace))
-
-
-def _text(path: Path) -> str:
-    with suppress(OSError):
-        if path.is_file():
-            with path.open("rb") as file:
-                return file.read(LARGEST).decode("utf-8", "replace")
-    return ""
 
 
 def _script(text: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import posixpath
 import re
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -22,11 +23,13 @@ if TYPE_CHECKING:
 
 HARMLESS = names_in(
     "CI FORCE_COLOR NO_COLOR CLICOLOR COLUMNS LINES TERM TZ LANG LANGUAGE LC_ALL LC_CTYPE PYTHONDONTWRITEBYTECODE "
-    "PYTHONUNBUFFERED PYTHONHASHSEED RUST_BACKTRACE NODE_ENV DEBIAN_FRONTEND QT_QPA_PLATFORM"
+    "PYTHONUNBUFFERED PYTHONHASHSEED RUST_BACKTRACE NODE_ENV DEBIAN_FRONTEND QT_QPA_PLATFORM PS1"
 )
 """Variables that do not decide what a check checks."""
 
 _PASSIVE = names_in("echo pwd true : type test")
+_READING = names_in("cat head tail grep egrep ls wc sleep date which tee sort uniq nproc uname stat file du diff cmp")
+_GIT_READING = names_in("status diff log show")
 _BUILTINS = names_in(
     ". alias bg bind break builtin caller compgen complete compopt continue declare dirs disown enable eval exec exit "
     "fc fg getopts hash help history jobs kill let local logout mapfile popd printf pushd read readarray readonly "
@@ -59,11 +62,24 @@ class Line(Struct, frozen=True):
         ran: commands that have run and passed.
         folder: where it ends.
         fault: why it proves nothing; empty when it does.
+        all: every command that may have run, in order, those without words of its own (`echo`, `cd`) left out.
     """
 
     ran: tuple[Ran, ...] = ()
     folder: str = "."
     fault: str = ""
+    all: tuple[Ran, ...] = ()
+
+
+def is_harmless(assignment: str) -> bool:
+    """Whether `NAME=value` does not decide what a check checks; pytest looks into its own folder by itself, too."""
+    return assignment == "PYTHONPATH=." or assignment.partition("=")[0] in HARMLESS
+
+
+def only_reads(ran: Ran) -> bool:
+    """Whether a command surely changes nothing that a check looks at, but for what the record of changes shows."""
+    name = ran.argv[0] if ran.argv else ""
+    return name in _READING or (name == "git" and ran.argv[1:2] != () and ran.argv[1] in _GIT_READING)
 
 
 class _Unclear(Exception):
@@ -89,7 +105,7 @@ def read(command: str, folder: str, workspace: str) -> Line:
         ran = walk.sequence(root)
     except (_Unclear, TooMuchWork) as unclear:
         return Line(fault=str(unclear) or "it cannot be read with certainty")
-    return Line(tuple(ran), walk.folder)
+    return Line(tuple(ran), walk.folder, all=tuple(walk.all))
 
 
 class _Walk:
@@ -98,6 +114,12 @@ class _Walk:
         self.folder = folder
         self.workspace = workspace
         self.pipefail = False
+        self.all = list[Ran]()
+        self.last = True  # what runs here has passed where the line has
+        self.surely = True  # what runs here is reached, whatever failed before
+        self.depth = 0  # of subshells: where they end up is not reported
+        self.moves = 0
+        self.guessed = False  # whether a `cd` may have failed without anybody noticing
 
     def raw(self, node: Node) -> str:
         return self.source[node.start_byte : node.end_byte].decode("utf-8", "replace")
@@ -110,9 +132,12 @@ class _Walk:
                 raise _Unclear("it runs something in the background")
             if kid.is_named and kid.type != "comment":
                 statements.append(kid)
-        found = list[Ran]()
-        for statement in statements:
+        found, outer = list[Ran](), (self.last, self.surely)
+        for at, statement in enumerate(statements, 1):
+            self.last = outer[0] and at == len(statements)
             found = self.sure(statement)
+            self.surely = outer[1]
+        self.last = outer[0]
         return found
 
     def sure(self, node: Node) -> list[Ran]:
@@ -123,16 +148,11 @@ class _Walk:
             case "list":
                 return self.chain(node)
             case "pipeline":
-                members = [kid for kid in node.children if kid.is_named]
-                passed = [self.sure(kid) for kid in members]
-                return [ran for kid in passed for ran in kid] if self.pipefail else passed[-1]
+                return self.pipeline(node)
             case "redirected_statement":
                 return self.redirected(node)
             case "subshell":
-                outer = (self.folder, self.pipefail)
-                found = self.sequence(node)
-                self.folder, self.pipefail = outer
-                return found
+                return self.inner(node, self.sequence)
             case "declaration_command" | "variable_assignment" | "variable_assignments":
                 return self.assigned(node)
             case "negated_command":
@@ -140,11 +160,31 @@ class _Walk:
             case _:
                 raise _Unclear("its exit code may come from something else")
 
+    def pipeline(self, node: Node) -> list[Ran]:
+        """Every member is a shell of its own: where it goes and what it sets is gone with it."""
+        members = [kid for kid in node.children if kid.is_named]
+        last, pipefail = self.last, self.pipefail
+        passed = list[list[Ran]]()
+        for kid in members:
+            self.last = last and (pipefail or kid == members[-1])
+            passed.append(self.inner(kid, self.sure))
+        self.last = last
+        return [ran for kid in passed for ran in kid] if pipefail else passed[-1]
+
+    def inner(self, node: Node, walk: Callable[[Node], list[Ran]]) -> list[Ran]:
+        outer = (self.folder, self.pipefail)
+        self.depth += 1
+        found = walk(node)
+        self.depth -= 1
+        self.folder, self.pipefail = outer
+        return found
+
     def chain(self, node: Node) -> list[Ran]:
         found = list[Ran]()
         for kid in node.children:
             if kid.is_named:
                 found += self.sure(kid)
+                self.surely = self.surely and self.last
             elif kid.type != "&&":
                 raise _Unclear("its exit code may come from something else")
         return found
@@ -182,6 +222,8 @@ class _Walk:
         for kid in node.children:
             if kid.type == "variable_assignment":
                 assignments.append(self.raw(kid))
+                if re.search(r"[$`(]", assignments[-1]):
+                    raise _Unclear("it sets variables that may decide what is run")
                 continue
             if kid.type.endswith("redirect"):
                 raise _Unclear("it has a redirect that is not understood")
@@ -211,12 +253,20 @@ class _Walk:
             raise _Unclear(f"{name or 'it'} can change what is run, or the exit code")
         elif name not in _PASSIVE:
             words[0] = name.removeprefix(f"{self.workspace}/").removeprefix("/workspace/")
-            return [Ran(tuple(words) if known else (), self.folder, tuple(assignments))]
+            ran = Ran(tuple(words) if known else (), self.folder, tuple(assignments))
+            self.all.append(ran)
+            return [ran]
+        elif not known:
+            self.all.append(Ran((), self.folder))  # `echo $(rm x)` does more than it seems to
         return []
 
     def change(self, words: list[str], known: bool) -> None:
         if len(words) != 2 or not known or words[1].startswith("-"):
             raise _Unclear("it goes to a folder that is only known at run time")
+        self.moves += 1
+        self.guessed = self.guessed or not self.last
+        if self.guessed and (self.depth or self.moves > 1):
+            raise _Unclear("it goes to a folder, which may fail without ending it")
         target = words[1]
         for root in (self.workspace, "/workspace"):
             if target == root or target.startswith(f"{root}/"):
@@ -233,5 +283,5 @@ class _Walk:
                 at += 1
                 if at >= len(words) or words[at] not in _OPTION_NAMES:
                     raise _Unclear("it changes the shell")
-                self.pipefail = self.pipefail or words[at] == "pipefail"
+                self.pipefail = self.pipefail or (words[at] == "pipefail" and self.surely)
             at += 1

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+
+NAMED = 2
+"""Paths that a reason names."""
 
 
 def _names(text: str) -> frozenset[str]:
@@ -40,14 +44,14 @@ _GUARD_NAMES = _names(
     cmakepresets.json rakefile gemfile gemfile.lock .rspec composer.json mix.exs jenkinsfile azure-pipelines.yml
     .gitlab-ci.yml .travis.yml .pre-commit-config.yaml sitecustomize.py usercustomize.py .python-version .tool-versions
     .node-version .nvmrc .env .envrc rust-toolchain rust-toolchain.toml dockerfile .bazelrc build.bazel workspace.bazel
-    package.swift
+    package.swift .pytest.toml pipfile uv.toml
     """
 )
 _GUARD_FORMS = (
     r".*\.(?:ini|pth|mk|cmake|snap|bats|gradle(?:\.kts)?|csproj|sln|code-workspace)"
     r"|(?:\.?(?:jest|vitest|vite|babel|karma|mocha|mocharc|ava|playwright|cypress|webpack|rollup|eslint|eslintrc|ruff|mypy"
     r"|tsconfig|jsconfig|phpunit|nyc|nycrc|c8rc|swcrc|babelrc)\b.*)"
-    r"|(?:[A-Z]\w*)?Tests?\.\w+|requirements.*\.txt"
+    r"|(?:[A-Z]\w*)?Tests?\.\w+|requirements.*\.txt|(?:[Mm]ake|GNUmake)file\..*"
 )
 _GUARD_WORDS = r"(?:^|[_.\-])(?:tests?|specs?|checks?|verify|lint|ci)(?=$|[_.\-])"
 _SHADOWS = _names(
@@ -63,10 +67,25 @@ _RUNNER = (
 _HANDS = (
     r"(?:\b(?:cp|mv|ln|install|tee|dd|rsync|chmod|sed\s+-i|open|move|(?:copy|symlink|rename|replace)\w*)\b|>)"
     rf"[^|;&\n]{{0,300}}?(?P<target>{_RUNNER})|(?P<path>{_RUNNER})[^|;&\n]{{0,40}}\.(?:write|symlink|rename|replace|chmod)"
-    r"|(?P<other>UNCHECKED_HASH|\.pth\b)"
+    r"|(?P<other>UNCHECKED_HASH|\.pth\b|(?:user|site)customize|--user-site|get(?:user)?sitepackages"
+    r"|npm c(?:onfig)? set)"
 )
 
-_PLACES = ("bin/", "Scripts/", "site-packages/", "lib/python", "UNCHECKED_HASH", ".pth")
+_DETACHING = ("setsid", "nohup", "disown", "start_new_session", "Thread(", "Timer(")
+_DETACHES = r"\b(?:setsid|nohup|disown)\b|\bstart_new_session\s*=|\b(?:Thread|Timer)\("
+
+_PLACES = (
+    "bin/",
+    "Scripts/",
+    "site-packages/",
+    "sitepackages",
+    "user-site",
+    "lib/python",
+    "UNCHECKED_HASH",
+    ".pth",
+    "customize",
+    "npm c",
+)
 """One of these stands wherever hands are laid on a runner."""
 
 
@@ -97,9 +116,20 @@ def is_within(path: str, folder: str) -> bool:
     return folder in (".", "") or path == folder or path.startswith(f"{folder}/")
 
 
+def stays_behind(text: str) -> bool:
+    """Whether what a program leaves running by these words may change files between two calls, which nobody sees."""
+    return any(word in text for word in _DETACHING) and re.search(_DETACHES, text) is not None
+
+
 def _split(path: str) -> tuple[list[str], str]:
     *folders, name = path.split("/")
     return folders, name
+
+
+def named(paths: Sequence[str]) -> str:
+    """The first of these paths, and how many more there are."""
+    more = f" and {len(paths) - NAMED} more" if len(paths) > NAMED else ""
+    return ", ".join(paths[:NAMED]) + more
 
 
 def lays_hands_on(text: str) -> str:

@@ -42,6 +42,7 @@ class Run(Struct, frozen=True):
         exports: variables that it was given.
         code: exit code; None where it was killed, timed out or was left in the background.
         output: the end of what it printed.
+        at: when it was over, seconds since 1970.
     """
 
     seq: int
@@ -52,6 +53,7 @@ class Run(Struct, frozen=True):
     exports: dict[str, str]
     code: int | None
     output: str
+    at: float = 0.0
 
 
 class Evidence(Struct):
@@ -66,7 +68,7 @@ class Evidence(Struct):
         runs: commands, oldest first.
         effects: `seq` of the last program that ran besides `runs`; it may have changed something.
         children: `seq` of the last sub-agent's end.
-        jobs: commands in the background; what they change between two calls is on no record.
+        jobs: what was left running in the background; what they change between two calls is on no record.
         suspect: a command that may have laid hands on a runner outside the workspace, where no change is seen.
         judged: `seq` of the last verdict.
         folder: where the next command of the shell begins.
@@ -171,13 +173,16 @@ class Evidence(Struct):
             exports=exports,
             code=code if whole else None,
             output=event.content[-OUTPUT:],
+            at=event.ts,
         )
         self.runs = [*self.runs[-RUNS:], run]
 
     def _suspect(self, call: ToolCall) -> None:
-        from lmagent.engine.evidence.places import lays_hands_on
+        from lmagent.engine.evidence.places import lays_hands_on, stays_behind
 
         self.suspect = self.suspect or lays_hands_on(call.arguments)
+        if stays_behind(call.arguments):
+            self.jobs.add(call.id)
 
 
 def command_of(call: ToolCall) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from lmagent.engine.evidence.line import HARMLESS, Ran
+from lmagent.engine.evidence.line import Ran, is_harmless
 from lmagent.engine.evidence.table import NONE_RAN, RUNNERS, TARGETS, Runner
 from lmagent.engine.shellline.words import names_in
 
@@ -42,6 +42,9 @@ _LAUNCHERS: dict[tuple[str, ...], str] = {
 }
 """Programs that run the command behind them and end as it does, with the options that change nothing of that."""
 
+_SPOKEN = re.compile(r"(?m)^(?!>|\(no output\)|make(?:\[\d+\])?: (?:Enter|Leav)ing)\s*\S")
+"""A line of a run, besides those of `make` and `npm` themselves."""
+
 _COUNTS = {name: runner.said for name, runner in RUNNERS.items() if runner.said}
 
 _MANAGERS = ("npm", "pnpm", "yarn", "bun")
@@ -59,6 +62,7 @@ class Check(Struct, frozen=True):
         suffixes: of the files that it reads; empty for all.
         said: what the output must say.
         languages: suffixes of the code that it can run; empty for any.
+        target: it is a target or script of the project, which may run anything.
     """
 
     name: str
@@ -69,6 +73,7 @@ class Check(Struct, frozen=True):
     suffixes: tuple[str, ...] = ()
     said: str = ""
     languages: tuple[str, ...] = ()
+    target: bool = False
 
 
 class NoCheck(Struct, frozen=True):
@@ -93,7 +98,7 @@ def recognise(ran: Ran, own: Sequence[str]) -> Check | NoCheck | None:
     words = list(ran.argv)
     if not words:
         return None
-    harmless = all(assignment.partition("=")[0] in HARMLESS for assignment in ran.assignments)
+    harmless = all(map(is_harmless, ran.assignments))
     if any(_same(words, entry) for entry in own):
         return Check(" ".join(words), ran.folder) if harmless else _tricked(words)
     bare = _unwrapped(words)
@@ -119,7 +124,13 @@ def ran_none(check: Check, output: str) -> str:
     shown = () if check.said else (name for name in _COUNTS if re.search(rf"\b{re.escape(name)}\b", text))
     if check.said or any(re.search(_COUNTS[name], text) is None for name in shown):
         return "its output does not show that tests ran"
-    return ""
+    return "it printed nothing" if check.target and not _SPOKEN.search(text) else ""
+
+
+def is_missing(check: Check, code: int, output: str) -> bool:
+    """Whether a run failed since there is no such program: that says nothing of the work."""
+    module = rf"(?m)^\S*python[\d.]*: No module named {re.escape(check.name)}$"
+    return (code == 127 and not check.target) or (code == 1 and re.search(module, output.strip()) is not None)
 
 
 def _same(words: Sequence[str], entry: str) -> bool:
@@ -265,7 +276,7 @@ def _make(rest: list[str], folder: str) -> Check | NoCheck | None:
     odd = [word for word in rest if word.startswith("-") and not re.fullmatch(r"-[sBk]+|-j\d*|--silent|--quiet", word)]
     if odd or any("=" in word for word in rest):
         return NoCheck(name, f"with {(odd or [word for word in rest if '=' in word])[0]} it may check nothing")
-    return Check(name, folder, "" if any(target in TARGETS for target in wanted) else wanted[0])
+    return Check(name, folder, "" if any(target in TARGETS for target in wanted) else wanted[0], target=True)
 
 
 def _script(program: str, rest: list[str], folder: str) -> Check | NoCheck | None:
@@ -280,4 +291,5 @@ def _script(program: str, rest: list[str], folder: str) -> Check | NoCheck | Non
     extra = words[1 + (named[0] != words[0]) :]
     if extra:
         return NoCheck(name, f"with {extra[0]} it may check nothing")
-    return Check(name, folder, "" if named[0] in ("test", "tests", "check", "t", "verify", "ci") else named[0])
+    narrow = "" if named[0] in ("test", "tests", "check", "t", "verify", "ci") else named[0]
+    return Check(name, folder, narrow, target=True)

@@ -55,7 +55,8 @@ CODE = (*_PY, *_JS, *_C, *_JVM, ".rs", ".go", ".rb", ".php", ".cs", ".fs", ".ex"
 _PYTEST = Runner(
     languages=(*_PY, *_C),
     flags="-q -qq -v -vv -vvv -x -s -l --quiet --verbose --exitfirst --showlocals --full-trace --no-header --no-cov "
-    "--strict --strict-markers --strict-config --ff --failed-first --nf --new-first --cov",
+    "--strict --strict-markers --strict-config --ff --failed-first --nf --new-first --cov "
+    "--disable-warnings --disable-pytest-warnings",
     valued="--tb -r --maxfail --durations --durations-min -n --numprocesses --dist --timeout --cov --cov-report "
     "--color --junitxml --junit-xml --log-level -W --import-mode --show-capture --capture --cov-fail-under --verbosity",
     narrowing="-k -m",

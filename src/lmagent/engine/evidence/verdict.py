@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,22 +15,15 @@ from msgspec.structs import replace
 from lmagent.core.errors import StoreError
 from lmagent.core.events import FilesChanged
 from lmagent.core.work import Proof
-from lmagent.engine.evidence import line
-from lmagent.engine.evidence.places import is_guard, is_leaving, is_product, is_within
+from lmagent.engine.evidence import disk, line
+from lmagent.engine.evidence.exports import deciding, unknown
+from lmagent.engine.evidence.places import NAMED, is_guard, is_leaving, is_product, is_within, named
 from lmagent.engine.evidence.record import Evidence, Run
-from lmagent.engine.evidence.runners import Check, mentions, ran_none, recognise
+from lmagent.engine.evidence.runners import Check, is_missing, mentions, ran_none, recognise
 from lmagent.engine.evidence.table import CODE
-from lmagent.engine.shellline.variables import is_dangerous
 
 if TYPE_CHECKING:
     from lmagent.engine.session import Session
-
-NAMED = 2
-"""Paths that a reason names."""
-
-_DECIDING = re.compile(r"TEST|CHECK|LINT|ARGS|SKIP|ONLY|TARGET|PYTHON|NODE|MAKE", re.IGNORECASE)
-_SAFE_PATH = re.compile(r"/(?:usr|bin|sbin|opt|nix|snap)(?:/.*)?")
-_OWN_PATH = re.compile(r"(?:(?:\.?venv|env)(?:/(?:bin|Scripts))?|node_modules/\.bin)")
 
 
 class Verdict(Struct, frozen=True):
@@ -56,6 +49,8 @@ class Setting(Struct, frozen=True):
         kept: whether what commands change is recorded.
         child: it is a sub-agent's session.
         paths_of: the paths of an event that are too many to stand in it; None where they are gone.
+        moved: for paths that are not as they were recorded, when they were changed.
+        recipe: what a target or script runs, in the words of the project's files.
     """
 
     workspace: str
@@ -63,6 +58,8 @@ class Setting(Struct, frozen=True):
     kept: bool = True
     child: bool = False
     paths_of: Callable[[FilesChanged], Sequence[str] | None] = lambda _: None
+    moved: Callable[[Evidence], Mapping[str, float]] = lambda _: {}
+    recipe: Callable[[Check], str] = lambda _: ""
 
 
 class _Seen(Struct, frozen=True):
@@ -74,6 +71,7 @@ class _Seen(Struct, frozen=True):
         guards: tests, configuration and runners that were changed in the session, with the `seq` of the first change.
         unnamed: `seq` of the last change whose paths are gone; 0 for none.
         unseen: `seq` of the last command that may have changed something, where that is not recorded.
+        moved: paths that somebody changed behind the record, and when.
     """
 
     changed: dict[str, int]
@@ -81,10 +79,21 @@ class _Seen(Struct, frozen=True):
     guards: dict[str, int]
     unnamed: int
     unseen: int
+    moved: Mapping[str, float]
 
 
 class _Result(Struct, frozen=True):
-    """One check of one run: why it counts for less, or why it does not count at all."""
+    """One check of one run: why it counts for less, or why it does not count at all.
+
+    Attributes:
+        name: of the check.
+        run: its run.
+        buts: why it counts for less.
+        fault: why it does not count.
+        failed: whether its line failed.
+        languages: suffixes of the code that it can run.
+        whole: the line, where more than the check stood in it.
+    """
 
     name: str
     run: Run
@@ -92,6 +101,11 @@ class _Result(Struct, frozen=True):
     fault: str = ""
     failed: bool = False
     languages: tuple[str, ...] = ()
+    whole: str = ""
+
+    def failure(self) -> str:
+        """What failed: the line, where something else in it may have."""
+        return f"{self.whole or self.name} failed (exit code {self.run.code})"
 
 
 def setting_of(session: Session) -> Setting:
@@ -103,6 +117,8 @@ def setting_of(session: Session) -> Setting:
         kept=wiring.snapshots is not None,
         child=state.work.parent is not None,
         paths_of=partial(_paths_of, session),
+        moved=partial(disk.moved, wiring.workspace),
+        recipe=partial(disk.recipe, wiring.workspace),
     )
 
 
@@ -145,7 +161,9 @@ def _seen(evidence: Evidence, setting: Setting) -> _Seen:
             if event.blob and event.seq > max(evidence.verified, changed.get(path, 0)):
                 changed[path], by[path] = event.seq, event.call_id
     guards |= {path: seq for path, seq in changed.items() if path not in guards and is_guard(path)}
-    return _Seen(changed, by, guards, unnamed, 0 if setting.kept else _unseen(evidence, setting))
+    return _Seen(
+        changed, by, guards, unnamed, 0 if setting.kept else _unseen(evidence, setting), setting.moved(evidence)
+    )
 
 
 def _weigh(seen: _Seen, results: Sequence[_Result]) -> Verdict:
@@ -156,13 +174,13 @@ def _weigh(seen: _Seen, results: Sequence[_Result]) -> Verdict:
     if passed:
         best = [result for result in passed if not result.buts] or passed[:1]
         names = _joined([result.name for result in best])
-        buts = [f"{result.name} failed (exit code {result.run.code})" for result in failed]
+        buts = [result.failure() for result in failed]
         buts += best[0].buts or _untested(seen, passed)
         if not buts:
             return Verdict("verified", f"{names} passed after the last change", passed=True)
         return Verdict("partly verified", f"{names} passed after the last change, but {'; '.join(buts[:NAMED])}", True)
     if failed:
-        return Verdict("unverified", f"{failed[-1].name} failed (exit code {failed[-1].run.code})")
+        return Verdict("unverified", failed[-1].failure())
     faulty = [result for result in after if result.fault]
     if faulty:
         return Verdict("unverified", f"{_changes(seen)}, and {faulty[-1].name} proves nothing: {faulty[-1].fault}")
@@ -176,6 +194,8 @@ def _weigh(seen: _Seen, results: Sequence[_Result]) -> Verdict:
 def _is_after(result: _Result, seen: _Seen) -> bool:
     """Whether nothing was changed since the run began, save by the run itself."""
     others = [seq for path, seq in seen.changed.items() if seen.by.get(path) != result.run.call]
+    if any(at > result.run.at for at in seen.moved.values()):
+        return False
     return result.run.seq > max([seen.unseen, seen.unnamed, *others], default=0)
 
 
@@ -189,6 +209,7 @@ def _results(evidence: Evidence, setting: Setting, seen: _Seen) -> list[_Result]
 
 def _of_run(run: Run, evidence: Evidence, setting: Setting, seen: _Seen) -> list[_Result]:
     text = " ".join(run.command.split())
+    around = False
     if text in (" ".join(entry.split()) for entry in setting.own):
         checks: list[Check] = [Check(_short(text), run.folder)]
         read = line.Line(folder=run.ended)
@@ -198,6 +219,7 @@ def _of_run(run: Run, evidence: Evidence, setting: Setting, seen: _Seen) -> list
             return [_Result(_short(text), run, fault=read.fault)] if _looks_like_one(run.command) else []
         judged = [recognise(ran, setting.own) for ran in read.ran]
         checks = [one for one in judged if isinstance(one, Check)]
+        around = checks != [] and _is_wrapped(read, setting.own)
         if not checks:
             nothing = [one for one in judged if one is not None and not isinstance(one, Check)]
             hidden = not nothing and _looks_like_one(run.command)
@@ -207,12 +229,30 @@ def _of_run(run: Run, evidence: Evidence, setting: Setting, seen: _Seen) -> list
     if run.code is None:
         return [_Result(check.name, run, fault="it did not come to its end") for check in checks]
     if run.code:
-        return [_Result(check.name, run, failed=True) for check in checks]
+        missing = [check for check in checks if is_missing(check, run.code, run.output)]
+        whole = _short(text) if len(read.all) > len(checks) else ""
+        return [
+            _Result(check.name, run, fault=f"it could not be started (exit code {run.code})")
+            if check in missing
+            else _Result(check.name, run, failed=True, whole=whole)
+            for check in checks
+        ]
     if read.folder != run.ended:
         return [_Result(check.name, run, fault="it ran in another folder than its words say") for check in checks]
-    if fault := _tricked(run.exports, setting.workspace):
+    if fault := deciding(run.exports, setting.workspace):
         return [_Result(check.name, run, fault=fault) for check in checks]
-    return [_passed(check, run, evidence, seen, setting) for check in checks]
+    passed = [_passed(check, run, evidence, seen, setting) for check in checks]
+    if not around:
+        return passed
+    but = "the same line may have changed something before it and taken that back"
+    return [replace(one, buts=one.buts or (but,)) if not one.fault else one for one in passed]
+
+
+def _is_wrapped(read: line.Line, own: Sequence[str]) -> bool:
+    """Whether something stands both before and behind the checks of a line that may do and undo: no look sees that."""
+    kinds = [isinstance(recognise(ran, own), Check) for ran in read.all]
+    others = [not (kind or line.only_reads(ran)) for kind, ran in zip(kinds, read.all, strict=True)]
+    return any(any(others[:at]) and any(others[at:]) for at, kind in enumerate(kinds) if kind)
 
 
 def _passed(check: Check, run: Run, evidence: Evidence, seen: _Seen, setting: Setting) -> _Result:
@@ -224,7 +264,8 @@ def _passed(check: Check, run: Run, evidence: Evidence, seen: _Seen, setting: Se
     if changed and not inside:
         return _Result(check.name, run, fault=f"it ran in the folder {check.folder}, where nothing was changed")
     buts = [
-        _tampered(seen, evidence, run),
+        _tampered(seen, evidence, run, check, setting.recipe(check)),
+        unknown(run.exports),
         _alone(check, seen, run),
         f"it ran in {check.folder} only" if len(inside) < len(changed) else "",
         f"only for {check.narrow}" if check.narrow else "",
@@ -242,14 +283,14 @@ def _untested(seen: _Seen, passed: Sequence[_Result]) -> list[str]:
         return []
     run = tuple(suffix for languages in whole for suffix in languages)
     left = [path for path in seen.changed if path.endswith(CODE) and not path.endswith(run)]
-    return [f"it does not run {_named(left)}"] if left else []
+    return [f"it does not run {named(left)}"] if left else []
 
 
 def _alone(check: Check, seen: _Seen, run: Run) -> str:
     """What a static check did not read, and what the run changed itself."""
     own = [path for path in seen.changed if seen.by.get(path) == run.call and not is_product(path)]
     if own:
-        return f"the same command changed {_named(own)}"
+        return f"the same command changed {named(own)}"
     if not check.static:
         return ""
     files = {posixpath.normpath(posixpath.join(check.folder, file)) for file in check.files}
@@ -259,15 +300,19 @@ def _alone(check: Check, seen: _Seen, run: Run) -> str:
         if (check.suffixes and not path.endswith(check.suffixes))
         or not (not files or any(is_within(path, file) for file in files))
     ]
-    return f"it did not read {_named(unread)}" if unread else ""
+    return f"it did not read {named(unread)}" if unread else ""
 
 
-def _tampered(seen: _Seen, evidence: Evidence, run: Run) -> str:
+def _tampered(seen: _Seen, evidence: Evidence, run: Run, check: Check, recipe: str) -> str:
     """Tests, configuration and runners that this session changed before the run."""
     paths = [path for path, seq in seen.guards.items() if seq < run.seq]
+    for path in seen.changed if recipe else ():
+        name = posixpath.relpath(path, check.folder)
+        if path not in paths and seen.changed[path] < run.seq and disk.is_run_by(name, recipe):
+            paths.append(path)
     if paths:
-        return f"{_named(paths)} {'was' if len(paths) == 1 else 'were'} changed too"
-    return f"{evidence.suspect} may have been changed too" if evidence.suspect else ""
+        return f"{named(paths)} {'was' if len(paths) == 1 else 'were'} changed too"
+    return f"a command may have changed what runs it ({evidence.suspect})" if evidence.suspect else ""
 
 
 def _unknown(evidence: Evidence, setting: Setting) -> str:
@@ -285,28 +330,6 @@ def _unseen(evidence: Evidence, setting: Setting) -> int:
     """`seq` of the last command that may have changed something, where that is not recorded."""
     plain = [run.seq for run in evidence.runs if not mentions(run.command, setting.own)]
     return max([evidence.effects, *plain])
-
-
-def _tricked(exports: dict[str, str], workspace: str) -> str:
-    """Variables of earlier commands that may decide what a check does."""
-    for name, value in exports.items():
-        if name in line.HARMLESS:
-            continue
-        if name == "PATH":
-            good = all(_SAFE_PATH.fullmatch(entry) or _is_own(entry, workspace) for entry in str(value).split(":"))
-        elif name.startswith("VIRTUAL_ENV"):
-            good = _is_own(str(value), workspace) or name.endswith("PROMPT")
-        else:
-            good = not is_dangerous(name) and _DECIDING.search(name) is None
-        if not good:
-            return f"{name} was set before, which may decide what it does"
-    return ""
-
-
-def _is_own(path: str, workspace: str) -> bool:
-    """Whether it is where a project keeps its own programs: what changes there is seen."""
-    roots = (f"{workspace}/", "/workspace/")
-    return any(path.startswith(root) and _OWN_PATH.fullmatch(path.removeprefix(root)) for root in roots)
 
 
 _CHECKS = re.compile(
@@ -327,9 +350,10 @@ def _later(seen: _Seen, result: _Result) -> str:
     later = [
         path for path, seq in seen.changed.items() if seq > result.run.seq and seen.by.get(path) != result.run.call
     ]
+    later += [path for path, at in seen.moved.items() if at > result.run.at and path not in later]
     if not later:
         return "something was changed"
-    return f"{_named(later)} {'was' if len(later) == 1 else 'were'} changed"
+    return f"{named(later)} {'was' if len(later) == 1 else 'were'} changed"
 
 
 def _changes(seen: _Seen) -> str:
@@ -339,11 +363,6 @@ def _changes(seen: _Seen) -> str:
     if not changed:
         return "commands ran whose changes are not recorded"
     return f"{next(iter(changed))} changed" if len(changed) == 1 else f"{len(changed)} files changed"
-
-
-def _named(paths: Sequence[str]) -> str:
-    more = f" and {len(paths) - NAMED} more" if len(paths) > NAMED else ""
-    return ", ".join(paths[:NAMED]) + more
 
 
 def _joined(names: Sequence[str]) -> str:
