@@ -203,6 +203,21 @@ def test_an_editor_that_cannot_be_used_leaves_the_question(program, monkeypatch,
             assert terminal.ended(30) == 3
 
 
+def test_at_a_terminal_an_edited_plan_that_does_not_fit_its_session_is_asked_about_again(program, monkeypatch):
+    monkeypatch.delenv("VISUAL", raising=False)
+    monkeypatch.setenv("EDITOR", 'sed -i \'s/"1"/"todo1"/\'')
+    todo = call("use_tool", name="todo_add", arguments={"description": "buy milk"})
+    with ScriptedServer([todo, say("BLOCKED: no"), say(json.dumps(PLAN))], strict=True) as server:
+        program.task(server, "note it")
+        with OneShot(program, server, "--resume", session_of(program), "--plan", "copy a.txt") as terminal:
+            terminal.wait_for(QUESTION, 30)
+            terminal.enter("e")
+            terminal.wait_for("belongs to another task", 30)
+            terminal.wait_for(QUESTION, 30, times=2)
+            terminal.enter("n")
+            assert terminal.ended(30) == 3
+
+
 def test_at_a_terminal_no_ends_the_run_and_nothing_is_done(program):
     with ScriptedServer(script(), strict=True) as server:
         with OneShot(program, server, "--plan", "copy a.txt") as terminal:

@@ -19,11 +19,17 @@ async def settle_plans(session: Session, finished: TurnFinished | None, desk: Pl
 
     Without a terminal it waits.
     """
+    refused = ""
     while desk is not None and (proposal := session.state.work.proposal) is not None:
-        command = await desk.decide(proposal)
+        command = await desk.decide(proposal, refused)
         if command is None:
             break
-        await session.send(command)
+        try:
+            await session.send(command)
+        except ConfigError as wrong:  # an edited plan that does not fit this session
+            refused = str(wrong)
+            continue
+        refused = ""
         if command.decision == "rejected":
             break
         finished = await run_until_idle(session) or finished
@@ -42,12 +48,17 @@ class PlanDesk:
         self._session = session
         self._screen = screen
 
-    async def decide(self, proposal: PlanProposed) -> DecidePlan | None:
-        """Ask until there is an answer; the end of the input leaves the plan waiting."""
+    async def decide(self, proposal: PlanProposed, refused: str = "") -> DecidePlan | None:
+        """Ask until there is an answer; the end of the input leaves the plan waiting.
+
+        Args:
+            proposal: the plan.
+            refused: why what was decided last was not accepted; empty the first time.
+        """
         from lmagent.app.planedit import decision  # few runs have a plan
         from lmagent.planning.plans import plan_text
 
-        details = visible(plan_text(proposal.plan))
+        details = visible(refused or plan_text(proposal.plan))
         while True:
             forget_typed()
             self._screen.ask(details, QUESTION)
