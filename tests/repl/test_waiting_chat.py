@@ -27,6 +27,7 @@ def test_a_chat_that_waits_wakes_by_itself(workspace):
         with Terminal(workspace, server.base_url) as terminal:
             terminal.enter("watch the build")
             terminal.wait_for("waiting: until")
+            terminal.wait_for("waiting until ")
             terminal.wait_for("The build is through.")
             terminal.enter("quit")
             assert terminal.ended() == 0

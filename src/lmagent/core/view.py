@@ -86,7 +86,7 @@ class Totals(Struct, frozen=True):
 
 
 class View(Struct, frozen=True):
-    """What a person sees of a session."""
+    """What a person sees of a session; `until` is when it goes on by itself (Unix seconds), 0 for never."""
 
     session: str = ""
     title: str = ""
@@ -95,6 +95,7 @@ class View(Struct, frozen=True):
     state: State = "idle"
     turn: int = 0
     outcome: str = ""
+    until: float = 0.0
     blocks: tuple[Block, ...] = ()
     draft: str = ""
     thinking: str = ""
@@ -206,7 +207,7 @@ def _approval(view: View, event: ev.Event) -> View:
 def _turn(view: View, event: ev.StepStarted | ev.StepFinished | ev.TurnStarted | ev.TurnFinished) -> View:
     match event:
         case ev.TurnStarted():
-            return _with(view, turn=event.turn, state="thinking", outcome="")
+            return _with(view, turn=event.turn, state="thinking", outcome="", until=0.0)
         case ev.StepStarted():
             totals = msgspec.structs.replace(view.totals, context=event.prompt_tokens)
             begun = _with(view, state="thinking", draft="", thinking="", totals=totals, progress=None)
@@ -217,6 +218,7 @@ def _turn(view: View, event: ev.StepStarted | ev.StepFinished | ev.TurnStarted |
             return _with(view, totals=totals, pace=pace, model=event.model or view.model)
         case ev.TurnFinished():
             ended = _with(view, state="idle", outcome=event.outcome, draft="", thinking="", progress=None)
+            ended = _with(ended, until=event.until)
             if proof := proof_line(event):
                 ended = _add(ended, NoticeBlock("info" if event.proof == "verified" else "warning", proof))
             if event.outcome == "done" or not event.reason:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from lmagent.core.view import View
 
 NOTICEABLE, LONG = 2.0, 8.0
@@ -44,7 +46,7 @@ def _state(view: View, elapsed: float, running: str) -> str:
     if running:
         return f"{running} {elapsed:.0f} s"
     if view.state == "idle":
-        return "idle"
+        return f"waiting until {_clock(view.until)}" if view.until else "idle"
     if view.state == "queued":
         return f"waiting for another session's turn {elapsed:.0f} s"
     if view.state == "thinking" and not view.thinking:
@@ -60,6 +62,12 @@ def _waiting(view: View, elapsed: float) -> str:
     if elapsed >= LONG and not view.totals.steps:
         return f"waiting for the first word {elapsed:.0f} s (the model is loading, or reads the prompt)"
     return f"{view.state} {elapsed:.0f} s"
+
+
+def _clock(moment: float) -> str:
+    """A moment on this machine's clock; with the date, where that is another day."""
+    there = datetime.fromtimestamp(moment)
+    return f"{there:%H:%M:%S}" if there.date() == datetime.now().date() else f"{there:%Y-%m-%d %H:%M}"
 
 
 def _left(seconds: float | None) -> str:
