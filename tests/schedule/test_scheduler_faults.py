@@ -159,6 +159,24 @@ def test_a_job_whose_file_is_being_rewritten_is_neither_dropped_nor_begun_anew(w
     run(check)
 
 
+def test_a_job_whose_session_is_open_elsewhere_says_so_once_and_runs_when_that_is_closed(workspace):
+    async def check() -> None:
+        write_jobs(workspace, {"id": "tick", "schedule": "every 1s", "prompt": "Tick.", "session_id": "log"})
+        said: list[str] = []
+        with ScriptedServer(lambda _: say("Tock.")) as server:
+            async with a_host(workspace, server) as person, a_host(workspace, server) as host:
+                await person.new_session("log")
+                async with scheduling(host, said):
+                    await until(lambda: any("waits until session log is closed" in text for text in said))
+                    await anyio.sleep(2.5)
+                    assert sum("waits until" in text for text in said) == 1
+                    assert not endings(workspace)
+                    await person.release("log")
+                    await until(lambda: endings(workspace))
+
+    run(check)
+
+
 def test_a_job_that_is_removed_for_good_counts_no_more(workspace):
     async def check() -> None:
         write_jobs(workspace, {"id": "tick", "schedule": "daily 02:30", "prompt": "Tick."})

@@ -88,6 +88,7 @@ class Scheduled:
         self._waits = waits
         self._say = say
         self._patient = patient
+        self._told_busy: set[str] = set()
         self._outages: dict[str, int] = {}
 
     async def do(self, job: Job) -> None:
@@ -161,7 +162,7 @@ class Scheduled:
             self._say(f"cron {name}: is in no file any more, so it does not run")
             await self._note(name, "ran", run.at, "", "removed")
             return
-        async with self._opened(target) as session:
+        async with self._opened(target, f"cron {name}") as session:
             finished = await self._cron_turn(session, job, cron, run)
             if run.stage == "claimed":
                 await self._note(name, "ran", run.at, target, finished.outcome if finished else "withdrawn")
@@ -228,28 +229,39 @@ class Scheduled:
         return next((event.ts for event in events if isinstance(event, ev.InputReceived) and event.job == job), 0.0)
 
     @asynccontextmanager
-    async def _opened(self, id: str) -> AsyncGenerator[Session]:
+    async def _opened(self, id: str, who: str = "") -> AsyncGenerator[Session]:
         """A session of its own, or an existing one, with nobody to ask; closed again, whatever happens.
+
+        Args:
+            id: the session's id.
+            who: what a person is told to wait where somebody else has it open; empty to tell nothing.
 
         Raises:
             Postponed: somebody else has it open.
         """
         host = self._host
         if id in host.sessions:
-            raise Postponed(BUSY)
+            raise self._busy(id, who)
         host.unattended.add(id)
         try:
             session = await (host.open_session(id) if self._exists(id) else host.new_session(id))
         except SessionBusy:
-            raise Postponed(BUSY) from None
+            raise self._busy(id, who) from None
         finally:
             if id not in host.sessions or host.sessions[id].wiring.attended:
                 host.unattended.discard(id)
+        self._told_busy.discard(who)
         try:
             yield session
         finally:
             with anyio.CancelScope(shield=True):
                 await host.release(id)
+
+    def _busy(self, id: str, who: str) -> Postponed:
+        if who and who not in self._told_busy:
+            self._told_busy.add(who)
+            self._say(f"{who}: waits until session {id} is closed, which is open elsewhere")
+        return Postponed(BUSY)
 
     def _exists(self, session: str) -> bool:
         try:
