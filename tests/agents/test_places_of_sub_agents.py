@@ -127,6 +127,28 @@ def test_where_the_server_keeps_all_prompts_sub_agents_work_side_by_side(tmp_pat
     anyio.run(main)
 
 
+def test_what_one_writes_while_a_command_of_another_runs_was_delivered_by_the_first_alone(tmp_path: Path) -> None:
+    wanted = {"type": "file", "path": "a.txt"}
+    manifest = [{"task_id": name, "objective": name, "deliverable": wanted} for name in ("writer", "waiter")]
+    command = "until [ -e a.txt ]; do sleep 0.1; done; sleep 1.5"
+    script = {
+        "": [use("decompose", manifest=manifest), say("All done.")],
+        "writer": [call("write", path="a.txt", content="hello\n"), report()],
+        "waiter": [call("shell", command=command), report()],
+    }
+
+    async def main() -> None:
+        with VLLMServer(by_brief(script)) as server:
+            async with a_host(tmp_path, server, llm_model=server.model) as host:
+                session = await host.new_session()
+                await do(session)
+                results = {event.task: event.result for event in results_of(host, session)}
+                assert (results["writer"].status, results["waiter"].status) == ("ok", "partial")
+                assert "you have not changed it" in results["waiter"].error
+
+    anyio.run(main)
+
+
 def test_one_that_begins_afresh_is_told_of_the_tools_that_it_may_use(tmp_path: Path) -> None:
     script = {"": [use("delegate", objective="the part"), say("Done.")], "the part": [report()]}
 

@@ -16,10 +16,10 @@ from typing import Any
 import msgspec
 
 from lmagent.agents.orders import inside
-from lmagent.core.events import SessionCreated
+from lmagent.core.events import FilesChanged, SessionCreated
 from lmagent.core.work import ChildResult, Deliverable
 from lmagent.engine.session import Session
-from lmagent.engine.undo import changes_of
+from lmagent.engine.undo import changes_of, is_shared
 
 LARGEST = 20_000_000
 """Bytes of a file up to which its content is looked at."""
@@ -33,7 +33,9 @@ def touched_by(session: Session) -> Touched:
 
     Where changes are not kept (`undo_mb` 0), what its file tools wrote counts, and what is newer than the session.
     """
-    paths = {change.path for event in session.state.changes for change in changes_of(session, event)}
+    paths: set[str] = set()
+    for event in session.state.changes:
+        paths |= {change.path for change in changes_of(session, event)} - _beside(session, event)
     paths |= {path for path, mark in session.state.files.items() if mark.changed}
     if session.wiring.snapshots is not None:
         return paths.__contains__
@@ -47,6 +49,15 @@ def touched_by(session: Session) -> Touched:
             return False
 
     return touched
+
+
+def _beside(session: Session, event: FilesChanged) -> set[str]:
+    """What others that work for the same session wrote by name while a command ran: it is among what changed then."""
+    if session.above is None or not is_shared(event):
+        return set()
+    siblings = [child.state for child in session.above.children.values() if child is not session]
+    written = [other for state in (session.above.state, *siblings) for other in state.changes if not is_shared(other)]
+    return {change.path for other in written if other.ts >= event.ts - event.seconds for change in other.changes}
 
 
 def named(wanted: Deliverable) -> tuple[str, ...]:
