@@ -12,6 +12,7 @@ from lmagent.core import events as ev
 from lmagent.core.commands import DecidePlan, SetWork
 from lmagent.core.errors import ConfigError
 from lmagent.core.work import Budget
+from lmagent.engine.budget import tokens_spent
 from lmagent.testing.script import call, say
 
 
@@ -164,6 +165,8 @@ def test_tokens_are_a_total_too(folder):
             await deep(run, None, 3000)
             finished = await run.submit()
             assert (finished.outcome, finished.cause) == ("limit", "tokens")
+            assert "the next call takes" in finished.reason
+            assert 0 < tokens_spent(run.session.state) <= 3000
 
     anyio.run(go)
 

@@ -69,8 +69,15 @@ def _over_total(state: SessionState) -> End | None:
     """A budget of the work as a whole: over all turns since it was set."""
     total, spent = state.work.budget, used(state)
     fix = "give it more with /deep more, or end this way of working with /work normal"
-    if total.tokens is not None and (spent.tokens or 0) >= total.tokens:
-        return End("limit", "tokens", f"the budget of {total.tokens:,} tokens for this work is spent", fix=fix)
+    if total.tokens is not None:
+        left, following = total.tokens - (spent.tokens or 0), state.estimate_tokens()
+        if left <= 0:
+            return End("limit", "tokens", f"the budget of {total.tokens:,} tokens for this work is spent", fix=fix)
+        if following > left:
+            reason = (
+                f"{left:,} of the {total.tokens:,} tokens for this work are left, and the next call takes {following:,}"
+            )
+            return End("limit", "tokens", reason, fix=fix)
     if total.steps is not None and (spent.steps or 0) >= total.steps:
         return End("limit", "iterations", f"the budget of {total.steps} steps for this work is spent", fix=fix)
     return None
