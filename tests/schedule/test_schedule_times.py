@@ -52,6 +52,21 @@ def test_a_daily_time_that_the_clocks_skip_runs_once_at_the_next_time_there_is()
     ]
 
 
+def test_hours_that_are_stepped_over_are_not_passed_over_where_the_clocks_go_back_by_half_an_hour():
+    schedule = parse_schedule("0 */2 * * *", "Australia/Lord_Howe")
+    assert texts(schedule, "2026-04-04T12:30:00+00:00", 3) == [
+        "2026-04-05T00:00:00+11:00",
+        "2026-04-05T02:00:00+10:30",
+        "2026-04-05T04:00:00+10:30",
+    ]
+
+
+def test_a_day_that_a_zone_skips_is_made_up_for_as_soon_as_there_is_a_time_again():
+    schedule = parse_schedule("daily 09:00", "Pacific/Apia")
+    for after in ("2011-12-29T20:00:00+00:00", "2011-12-30T09:59:59+00:00"):
+        assert texts(schedule, after, 2) == ["2011-12-31T00:00:00+14:00", "2011-12-31T09:00:00+14:00"]
+
+
 def test_a_daily_time_that_comes_twice_runs_once():
     schedule = parse_schedule("daily 02:30", "Europe/Berlin")
     assert texts(schedule, "2026-10-24T12:00:00+00:00", 2) == [

@@ -92,11 +92,11 @@ class Schedule(Struct, frozen=True):
         return self.between(after, until, int(until - after) // 60 + 2)
 
     def _calendar(self, after: float) -> Iterator[int]:
-        from cronsim import CronSim
+        from lmagent.schedule.stepping import HourSteps
 
         begin = datetime.fromtimestamp(after, UTC) - _RUN_UP
         last = int(after)
-        for time in CronSim(self.line, begin.astimezone(zone_of(self.zone))):
+        for time in HourSteps(self.line, begin.astimezone(zone_of(self.zone))):
             moment = int(time.timestamp())
             if moment > last and moment > after:
                 last = moment
