@@ -69,6 +69,16 @@ def test_a_sub_agents_session_is_shown_and_exported_like_any_other(tmp_path: Pat
     assert cli(tmp_path, "export", child, "--format", "html").returncode == 0
 
 
+def test_what_a_model_called_the_work_commands_no_terminal(tmp_path: Path) -> None:
+    _, child = played(tmp_path)
+    log = tmp_path / ".lmagent" / "sessions" / child / "events.jsonl"
+    log.write_text(log.read_text().replace("write it", r"write\u001b]0;it\u0007 \u202eit\r now"))
+    listed, shown = cli(tmp_path, "list", "--all").stdout, cli(tmp_path, "show", child).stdout
+    assert "write\\x1b]0;it\\x07 \\u202eit" in listed
+    for text in (listed, shown):
+        assert not set(text) & {"\x1b", "\x07", "\u202e"}
+
+
 def test_watching_a_session_that_has_ended_shows_its_end_and_ends(tmp_path: Path) -> None:
     main, child = played(tmp_path)
     lines = cli(tmp_path, "watch", main).stdout.splitlines()

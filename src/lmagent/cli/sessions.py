@@ -12,6 +12,7 @@ import msgspec
 
 from lmagent.app.records import WorkspaceRecords, depths, open_records
 from lmagent.cli.options import workspace_option
+from lmagent.tools.sanitize import one_line, printable
 
 
 @click.group()
@@ -34,7 +35,7 @@ def print_sessions(workspace: Path | None, limit: int, search: str, *, as_json: 
     for row, depth in zip(rows, depths(rows), strict=True):
         when = f"{datetime.fromtimestamp(row.updated):%Y-%m-%d %H:%M}"
         mark = f"{'  ' * depth}↳ " if row.child else ""
-        click.echo(f"{row.id}  {when}  {row.status:<11}  {row.turns:>3} turns  {mark}{row.title}")
+        click.echo(f"{row.id}  {when}  {row.status:<11}  {row.turns:>3} turns  {mark}{one_line(row.title)}")
     return 0
 
 
@@ -58,7 +59,7 @@ def list_(ctx: click.Context, limit: int, search: str, children: bool, as_json: 
 @click.pass_context
 def show(ctx: click.Context, session: str) -> None:
     """Show a session as Markdown."""
-    click.echo(_records(ctx).export(session, "md"))
+    click.echo(printable(_records(ctx).export(session, "md")))
 
 
 @sessions.command()
