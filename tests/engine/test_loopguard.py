@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import string
 from pathlib import Path
@@ -36,7 +37,8 @@ def filled(value: Any, n: int) -> Any:
     if value == "{int}":
         return 100 + n
     word = "".join(string.ascii_lowercase[int(digit)] for digit in f"{n:03d}")
-    for name, text in {"{n}": str(n), "{word}": word, "{blanks}": " " * n, "{n0}": "."}.items():
+    noise = {"{nn}": f"{n % 60:02d}", "{pid}": str(4000 + 7 * n), "{id}": hashlib.md5(word.encode()).hexdigest()[:16]}
+    for name, text in {"{n}": str(n), "{word}": word, "{blanks}": " " * n, "{n0}": ".", **noise}.items():
         value = value.replace(name, text)
     return value
 

@@ -6,7 +6,8 @@ counted in four ways: the same call with the same result; a cycle of several ste
 call it comes from; one result over and over by other words. Each is hinted at first and stopped within six steps.
 
 Two calls are the same when they differ in blanks, quotes, the spelling of a path or bare numbers only. Two results are
-the same when they differ in how long something took.
+the same when they differ in how long something took and, but where a call is there to wait and to look, in what every
+run gives anew: the time, process ids, names of temporary files, random ids.
 """
 
 from __future__ import annotations
@@ -28,11 +29,38 @@ LONGEST_CYCLE = 8
 SPELLED = 4000
 """Characters of arguments that are looked into; what is longer is compared by its letters alone."""
 
+LONGEST = 100_000
+"""Characters of a result that is looked into; a longer one is compared as it is."""
+
 LONG = 40
 """Characters from which a result tells one thing from another; `(no output)` does not."""
 
 # Patterns stand as text: they are compiled with the first result, not before the first request.
 _TOOK = r"\b\d+\.\d+ ?(?:s|ms|sec|secs|seconds)\b|\bin \d+ ?(?:s|ms|seconds)\b"
+_NOISE = "|".join(
+    (
+        r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:Z|[+-]\d\d:?\d\d)?\b",
+        r"\b(?:[A-Z][a-z]{2},? +)?(?:\d{1,2} +)?[A-Z][a-z]{2} +(?:\d{4}|\d{1,2}) +(?=\d\d:\d\d)",
+        r"\b\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?\b",
+        r"\b1[6-9]\d{8}(?:\d{3})?\b",
+        r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b",
+        r"\b0x[0-9a-fA-F]{5,16}\b",
+        r"(?<![0-9a-f])(?=[a-f]{0,24}\d)[0-9a-f]{12,24}(?![0-9a-f])",
+        r"/(?:private/)?(?:tmp|var/folders)/[\w./\-]+",
+        r"(?i:\b(?:pid|process|seed)\b)[ =:#]{1,3}\d{3,}",
+        r"(?<=\w)\[\d{3,7}\]",
+        r"\b\d+m\d+\.\d+s\b",
+        r"\b\d+(?:\.\d+)? ?ms\b",
+        r"\bduration_ms:? [\d.]+",
+    )
+)
+"""The time, process ids, names of temporary files and ids, durations; hashes of 32 digits and more tell contents."""
+_LOOKS = (
+    r"\b(?:sleep|wait|watch|poll)\b|\bcommand ?: *(?:cd [^&;]{1,80}&& *)?(?:tail|head|sed|awk|cat|grep|less|date|docker"
+    r"|kubectl|journalctl|ps|systemctl|ls|stat|wc|du)\b"
+)
+"""What waits, or looks at what others write: there the time that goes by is news."""
+_RUNS = ("shell", "python", "use_tool")
 _NUMBER = r"(?<![\w./\-])-?\d+(?:p\b|(?![\w./]))|(?<=\s-[a-z])\d+\b"
 _PLACE = r"(?<![\w.])(?:/workspace/|(?:\./)+)(?=[\w.])"
 _UP = r"[\w.\-]{1,80}/\.\./"
@@ -141,7 +169,7 @@ class LoopGuard(Struct):
             data: facts of the result.
             marks: states of files that it led to, as `marks_of` gives them.
         """
-        key, digest = _call_key(call), _digest(_timeless(content))
+        key, digest = _call_key(call), _digest(_plain(call, content))
         moved = self._moved(marks)
         failed = status != "ok" or bool((data or {}).get("exit_code")) or (data or {}).get("status") == "error"
         new = digest not in self.results and status == "ok"
@@ -212,7 +240,7 @@ class LoopGuard(Struct):
         body = re.sub(_EXIT, "", content).strip()
         if not body:
             return None
-        signs = [_digest(re.sub(_DIGITS, "#", body))]
+        signs = [_digest(re.sub(_DIGITS, "#", re.sub(_NOISE, "#", body[-LONGEST:])))]
         about = {
             target.rpartition("/")[2] for target in re.findall(_TARGET, _spelled(call.arguments)) if target in content
         }
@@ -324,9 +352,13 @@ def _spelled(arguments: str) -> str:
     return re.sub(_UP, "", re.sub(_PLACE, "", text))
 
 
-def _timeless(content: str) -> str:
-    """The result without how long things took, where it is not too long for that to matter."""
-    return re.sub(_TOOK, "#", content) if len(content) <= 100_000 else content
+def _plain(call: ToolCall, content: str) -> str:
+    """The result without how long things took and what every run gives anew, where it is not too long to matter."""
+    if len(content) > LONGEST:
+        return content
+    if call.name in _RUNS and not re.search(_LOOKS, _spelled(call.arguments)):
+        content = re.sub(_NOISE, "#", content)
+    return re.sub(_TOOK, "#", content)
 
 
 def _digest(content: str) -> str:
