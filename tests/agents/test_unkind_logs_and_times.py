@@ -180,3 +180,20 @@ def test_in_a_window_without_room_for_it_nothing_is_delegated(tmp_path: Path) ->
                 assert (denied.status, "Do the work yourself" in denied.content) == ("denied", True)
 
     anyio.run(main)
+
+
+def test_in_short_work_a_sub_agents_is_as_short(tmp_path: Path) -> None:
+    reads = [call("read", path=f"{number}.txt") for number in range(30)]
+    for number in range(30):
+        (tmp_path / f"{number}.txt").write_text(f"{number}")
+
+    async def main() -> None:
+        with ScriptedServer(by_brief(delegating(*reads))) as server:
+            async with a_host(tmp_path, server) as host:
+                session = await host.new_session()
+                await session.record(ev.WorkChanged(mode="bounded"))
+                await do(session)
+                (result,) = results_of(host, session)
+                assert (result.steps, result.result.status) == (15, "partial")
+
+    anyio.run(main)

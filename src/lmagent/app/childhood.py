@@ -16,6 +16,7 @@ from lmagent.core.events import ContextInherited, SessionCreated, SessionRenamed
 from lmagent.core.messages import Message, ToolResult
 from lmagent.core.tool import Tool
 from lmagent.core.work import Parent
+from lmagent.engine.budget import limits
 from lmagent.engine.review import Fence
 from lmagent.engine.session import Session
 from lmagent.engine.state import SessionState
@@ -85,8 +86,8 @@ def _opening(parent: Session, started: SubagentStarted) -> SessionCreated:
 
 def _agent(parent: Session, depth: int, bounds: Bounds) -> Agent:
     """The parent's agent with tighter limits; tokens and time are shared with it, and watched by a review."""
-    own = parent.agent.limits
-    limits = replace(
+    own = limits(parent)
+    tighter = replace(
         own,
         steps=min(own.steps, steps_for(bounds, depth)),
         turn_tokens=None,
@@ -95,7 +96,7 @@ def _agent(parent: Session, depth: int, bounds: Bounds) -> Agent:
         errors=min(own.errors, 3),
         no_progress=min(own.no_progress, max(5, 9 - depth)),
     )
-    return replace(parent.agent, limits=limits)
+    return replace(parent.agent, limits=tighter)
 
 
 def _above(parent: Session) -> Fence:
