@@ -154,6 +154,7 @@ def test_a_person_is_told_when_there_is_nothing_to_shorten():
         await run_until_idle(made.session)
         assert made.of(ev.CompactionDone) == []
         assert "too short" in made.of(ev.Notice)[-1].text
+        assert len(made.model.requests) == 1, "no summary was asked for"
 
     anyio.run(check)
 

@@ -103,18 +103,18 @@ async def compact(session: Session, trigger: Trigger) -> None:
         return
     before = state.estimate_tokens()
     budget = _budget(session, trigger)
+    if not _gains(state, cut(state, "", budget)):  # no need to ask the model for more words
+        await _tell_too_short(session, trigger)
+        return
     wanted = trigger == "command" or (trigger == "window" and _worth_a_summary(state, budget))
     # What surely does not fit would be refused, or be read for minutes and cut.
     wanted = wanted and before <= SURELY * (session.stated_window or session.window.tokens)
     summary, usage = await _summary(session, focus, budget.summary) if wanted else ("", None)
     messages = cut(state, summary, budget)
-    size = sum(map(message_bytes, messages))
-    if size >= state.conversation_bytes:  # a cut that gains nothing is none
-        if trigger == "command":
-            text = "the conversation is too short to be shortened"
-            await session.record(Notice(level="info", code="not_compacted", text=text))
+    if not _gains(state, messages):
+        await _tell_too_short(session, trigger)
         return
-    after = state.tokens(state.fixed_bytes + size)
+    after = state.tokens(state.fixed_bytes + sum(map(message_bytes, messages)))
     event = CompactionDone(
         messages=messages,
         trigger=trigger,
@@ -127,6 +127,17 @@ async def compact(session: Session, trigger: Trigger) -> None:
     texts = list(state.user_texts)
     await session.record(event, sync=True)
     await _tell_lost(session, texts, messages)
+
+
+def _gains(state: SessionState, messages: Sequence[Message]) -> bool:
+    """A cut that gains nothing is none."""
+    return sum(map(message_bytes, messages)) < state.conversation_bytes
+
+
+async def _tell_too_short(session: Session, trigger: Trigger) -> None:
+    if trigger == "command":
+        text = "the conversation is too short to be shortened"
+        await session.record(Notice(level="info", code="not_compacted", text=text))
 
 
 async def _tell_lost(session: Session, texts: Sequence[str], messages: Sequence[Message]) -> None:
