@@ -248,6 +248,21 @@ def test_what_somebody_changed_behind_the_record_after_the_check_is_not_verified
     assert judge(log.evidence, setting).proof == "unverified"
 
 
+def test_data_that_a_server_goes_on_changing_does_not_take_a_check_back(tmp_path):
+    log = Log()
+    log.write("a.py")
+    state = PathState("file", sha256="a" * 64, size=3, mtime=1)
+    call = log.begin("shell", command="python3 fill.py")
+    changes = (Change("app.db", None, state),)
+    log.add(ev.FilesChanged(call_id=call, tool="shell", count=1, changes=changes, seconds=3.0))
+    log.shell("pytest")
+    (tmp_path / "a.py").write_bytes(b"")
+    (tmp_path / "app.db").write_bytes(b"x" * 9)
+    assert list(moved(tmp_path, log.evidence)) == ["a.py"]
+    log.evidence.jobs.add("job1")
+    assert moved(tmp_path, log.evidence) == {}
+
+
 def test_a_runner_that_is_not_there_is_no_failed_check():
     log = Log()
     log.write("a.py")

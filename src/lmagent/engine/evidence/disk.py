@@ -14,6 +14,7 @@ from typing import Any
 from lmagent.core.changes import PathState
 from lmagent.engine.evidence.record import Evidence
 from lmagent.engine.evidence.runners import Check
+from lmagent.engine.undo import is_shared
 
 MOST = 1000
 """Changed paths that are looked at, the latest first."""
@@ -33,11 +34,17 @@ _BEGINS = r"(?:^|[;&|(@\"'])[\s@-]*"
 def moved(workspace: Path, evidence: Evidence) -> dict[str, float]:
     """Changed paths that are not as the last call left them, and when somebody changed them, seconds since 1970.
 
-    A process that was left behind, another session or a person: a check that ran before saw something else.
+    A process that was left behind, another session or a person: a check that ran before saw something else. What
+    changes by itself all the time, as a server's data do, is passed over: what runs in the background counts against
+    the check anyway, and a path that changed during a long command may be somebody else's.
     """
     last = dict[str, PathState | None]()
-    for event in evidence.standing.values():
-        last.update((change.path, change.after) for change in event.changes if change.path in evidence.touched)
+    for event in () if evidence.jobs else evidence.standing.values():
+        for change in event.changes:
+            if is_shared(event):
+                last.pop(change.path, None)
+            elif change.path in evidence.touched:
+                last[change.path] = change.after
     found = dict[str, float]()
     for path, state in list(last.items())[-MOST:]:
         if "\\" not in path and evidence.by.get(path) and (at := _changed_at(workspace / path, state)):

@@ -33,7 +33,8 @@ def deciding(exports: dict[str, str], workspace: str) -> str:
         else:
             good = not is_dangerous(name) and _DECIDING.search(name) is None
         if not good:
-            return f"{name} was set before, which may decide what it does"
+            undo = "" if name == "PATH" else f" (unset {name})"
+            return f"{name} was set before, which may decide what it does{undo}"
     return ""
 
 
