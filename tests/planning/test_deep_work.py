@@ -159,6 +159,36 @@ def test_a_session_that_was_closed_and_opened_again_in_one_program_is_reported_o
     anyio.run(go)
 
 
+def test_a_report_that_a_crash_left_behind_is_brought_up_to_date(folder):
+    async def go() -> None:
+        async with running(folder, say("First."), say("Second.")) as run:
+            await deep(run)
+            await run.submit()
+            (path,) = folder.glob(".lmagent/reports/*.md")
+            first = path.read_text()
+            await run.submit()
+            name = run.session.state.session
+        path.write_text(first)
+        async with running(folder, name=name):
+            assert "Second." in report(folder)
+
+    anyio.run(go)
+
+
+def test_a_report_that_cannot_be_written_leaves_nothing_behind_and_is_said(folder):
+    async def go() -> None:
+        async with running(folder, say("Done.")) as run:
+            await deep(run)
+            (folder / ".lmagent" / "reports" / f"{run.session.state.session}.md" / "x").mkdir(parents=True)
+            told = []
+            run.session.listen(told.append)
+            assert (await run.submit()).outcome == "done"
+            assert any("could not be written" in event.text for event in told if isinstance(event, ev.Notice))
+            assert len(list((folder / ".lmagent" / "reports").iterdir())) == 1
+
+    anyio.run(go)
+
+
 def test_tokens_are_a_total_too(folder):
     async def go() -> None:
         async with running(folder, *map(look, range(9)), say("Found.")) as run:

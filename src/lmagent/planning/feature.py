@@ -125,10 +125,7 @@ class Planning:
             await self._approve(session)
         self._watch(session)
         if work.mode == "deep" and session.state.last_outcome and not session.state.turn_open:
-            from lmagent.planning.report import path_of
-
-            if not path_of(session.wiring.workspace, session.state.session).exists():
-                self._report(session)
+            self._report(session)  # what stands there may be of the turn before
 
     async def _approve(self, session: Session) -> bool:
         """Approve the plan that waits, if that is what a person has set; says whether it is done."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -43,11 +44,6 @@ class Gathered(Struct):
     last: ev.TurnFinished | None = None
 
 
-def path_of(workspace: Path, session: str) -> Path:
-    """Where the report of a session is written."""
-    return workspace.joinpath(*FOLDER, f"{session}.md")
-
-
 def write(workspace: Path, state: SessionState, events: Iterable[ev.DurableEvent]) -> Path:
     """Write the report, whole or not at all; returns its path.
 
@@ -59,15 +55,17 @@ def write(workspace: Path, state: SessionState, events: Iterable[ev.DurableEvent
     Raises:
         StoreError: it could not be written.
     """
-    path = path_of(workspace, state.session)
+    path = workspace.joinpath(*FOLDER, f"{state.session}.md")
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         _folder(workspace)
-        draft = path.with_name(f".{path.name}.{os.getpid()}")
         draft.unlink(missing_ok=True)
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644), "w", encoding="utf-8") as file:
             file.write(text(state, gather(events)).encode("utf-8", "replace").decode())
         draft.replace(path)
     except OSError as trouble:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
         raise StoreError(f"the report {path} could not be written: {trouble.strerror}") from None
     return path
 
@@ -123,8 +121,9 @@ def text(state: SessionState, found: Gathered) -> str:
     if last is not None:
         words = f"{last.outcome}: {last.reason}" if last.reason else last.outcome
         parts += [f"**{_line(words)}**", ""]
+    took = timedelta(seconds=max(0, round(found.ended - found.began)))  # clocks are set back
     parts += [
-        f"- time: {_when(found.began)} to {_when(found.ended)}, {timedelta(seconds=round(found.ended - found.began))}",
+        f"- time: {_when(found.began)} to {_when(found.ended)}, {took}",
         f"- model calls: {_of(used.steps, total.steps)}, sub-agents included",
         f"- tokens: {_of(used.tokens, total.tokens)}",
         f"- conversation shortened: {found.compactions} times",
