@@ -209,8 +209,7 @@ class _Walk:
         pieces = text.split()[1:] if node.type == "declaration_command" else text.split()
         if node.type == "declaration_command" and not text.startswith("export "):
             raise _Unclear("it changes the shell")
-        names = [piece.partition("=")[0] for piece in pieces]
-        if not names or not HARMLESS.issuperset(names) or re.search(r"[$`(]", text):
+        if not pieces or not all(map(is_harmless, pieces)) or re.search(r"[$`(]", text):
             raise _Unclear("it sets variables that may decide what is run")
         return []
 

@@ -147,8 +147,10 @@ def _unwrapped(words: list[str]) -> list[str] | NoCheck | None:
         launcher = next((names for names in _LAUNCHERS if tuple(words[: len(names)]) == names), None)
         if words[0] == "timeout" and len(words) > 2 and re.fullmatch(r"\d+(?:\.\d+)?[smh]?", words[1]):
             words = words[2:]
-        elif words[0] == "env" and len(words) > 1 and "=" not in words[1] and not words[1].startswith("-"):
+        elif words[0] == "env":
             words = words[1:]
+            while words and "=" in words[0] and is_harmless(words[0]):
+                words = words[1:]
         elif launcher is not None:
             allowed, words = _LAUNCHERS[launcher].split(), words[len(launcher) :]
             while words and words[0] in allowed:
