@@ -16,7 +16,7 @@ from sandbox_kit import bubblewrap
 
 from lmagent.core.errors import SandboxError
 from lmagent.core.sandbox import Exec, Exit, Limits, Sandbox
-from lmagent.sandbox.bubblewrap import Bubblewrap, BubblewrapOptions
+from lmagent.sandbox.bubblewrap import Bubblewrap, BubblewrapOptions, _Status
 from lmagent.testing.conformance import SandboxConformance
 
 pytestmark = pytest.mark.usefixtures("works")
@@ -249,3 +249,15 @@ def test_variables_of_a_command_do_not_reach_the_program_that_makes_its_sandbox(
 def test_private_keys_of_the_machine_are_not_shown(tmp_path):
     _, shown = run(tmp_path, "ls /etc/ssl /etc/pki 2>/dev/null")
     assert "private" not in shown
+
+
+def test_a_first_process_that_lives_on_without_bubblewrap_is_killed(tmp_path):
+    with subprocess.Popen(["sleep", "60"]) as first:
+        report = tmp_path / "status"
+        report.write_text(f'{{"child-pid": {first.pid}}}')
+        descriptor = os.open(report, os.O_RDONLY)
+        try:
+            _Status(descriptor).gone(first)
+        finally:
+            os.close(descriptor)
+        assert first.wait(5) == -signal.SIGKILL

@@ -11,6 +11,7 @@ import contextlib
 import os
 import re
 import select
+import signal
 import stat
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
@@ -248,13 +249,18 @@ class _Status:
         return int(found[1]) if found else 0
 
     def gone(self, popen: subprocess.Popen[bytes]) -> None:
-        """Wait until the whole namespace is dead: its first process is reaped after all others."""
+        """Wait until the whole namespace is dead: its first process is reaped after all others.
+
+        It dies with bubblewrap, which asks the kernel for that; on a loaded machine it was seen not to, and is killed.
+        """
         if not self.first:
             return
         with contextlib.suppress(ProcessLookupError):
             descriptor = os.pidfd_open(self.first)
             try:
-                select.select([descriptor], [], [], GONE)
+                if not select.select([descriptor], [], [], GONE)[0]:
+                    signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+                    select.select([descriptor], [], [], GONE)
             finally:
                 os.close(descriptor)
 
