@@ -6,12 +6,14 @@ import json
 import signal
 import subprocess
 import time
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from program import Program, clear
 
 from lmagent.testing import ScriptedServer
-from lmagent.testing.script import hang, say
+from lmagent.testing.script import call, hang, say
 
 
 def in_workspace(program: Program, *arguments: str, **more):
@@ -87,6 +89,23 @@ def test_a_scheduler_that_is_terminated_in_a_turn_leaves_it_to_the_next_one(prog
         finally:
             stop(process)
     assert sum(event["type"] == "input.received" for event in program.events()) == 1
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="looks for the command in /proc")
+def test_a_scheduler_that_is_stopped_in_a_command_leaves_nothing_of_it_running(program):
+    in_workspace(program, "submit", "a long task")
+    with ScriptedServer([call("shell", command="touch begun; sleep 61.375"), say("Done.")]) as server:
+        process = start(program, server, "--permission", "auto")
+        end = time.monotonic() + 30
+        while not (program.workspace / "begun").exists() and time.monotonic() < end:
+            time.sleep(0.05)
+        assert stop(process)[0] == 0
+    assert (program.workspace / "begun").exists()
+    left = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            left += [path] if b"sleep\x0061.375" in path.read_bytes() else []
+    assert not left
 
 
 def test_ctrl_c_ends_the_scheduler(program):

@@ -113,7 +113,7 @@ def reload_(ctx: click.Context) -> int:
 
 @cron.command()
 @click.argument("id", default="")
-@click.option("--limit", default=20, show_default=True, help="How many.")
+@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="How many.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 @click.pass_context
 def history(ctx: click.Context, id: str, limit: int, as_json: bool) -> None:
