@@ -31,7 +31,6 @@ class Task(Struct, frozen=True, omit_defaults=True):
         parent: the task that it is a part of; empty for none.
         risk: what may go wrong.
         result: what came of it.
-        child: id of the sub-agent's session that does it; empty for none.
     """
 
     id: str
@@ -44,7 +43,6 @@ class Task(Struct, frozen=True, omit_defaults=True):
     parent: str = ""
     risk: str = ""
     result: str = ""
-    child: str = ""
 
     @property
     def is_open(self) -> bool:
