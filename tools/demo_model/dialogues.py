@@ -9,27 +9,17 @@ from collections.abc import Iterator
 from random import Random
 
 from .requests import LONGEST, Request, training_request
+from .speech import BEYOND, CAN, UNREAD, WRITTEN
 from .words import TRAINING, Lexicon, file_name, phrase, stem, syllables
 
 SEED = 7
 """Of the packaged model's training data."""
 
-COUNT = 105_600
+COUNT = 115_200
 """Dialogues that the packaged model was trained on, each once."""
 
 EASY = 20_000
 """Dialogues at the beginning that are short: copying is learned sooner by them."""
-
-CAN = "I am a tiny demo model: I can list, read, write and append to files, make folders, run commands and count files."
-BEYOND = f"BLOCKED: that is beyond me. {CAN}"
-WRITTEN = {
-    "Created": "The file is written.",
-    "Replaced": "The file is replaced.",
-    "Same": "The file says just that already.",
-}
-"""Answers by how `write` ended."""
-
-UNREAD = "exists and has not been read in this session; nothing was changed"
 
 Part = tuple[str, bool]
 """A piece of a conversation, and whether the model wrote it."""

@@ -8,7 +8,7 @@ from typing import Any
 import gguf
 import numpy
 
-from .network import Network
+from .network import Network, interleaved
 from .tokenizer import CONTROL, FIXED, Tokenizer
 
 CONTEXT = 32_768
@@ -34,7 +34,8 @@ def write_gguf(path: Path, network: Network, tokenizer: Tokenizer) -> None:
     writer.add_file_type(int(gguf.LlamaFileType.MOSTLY_F16))
     _vocabulary(writer, tokenizer)
     for name, weight in network.state_dict().items():
-        values: Any = weight.numpy()
+        turned = name.endswith(("attn_q.weight", "attn_k.weight"))
+        values: Any = (interleaved(weight, shape.heads) if turned else weight).numpy()
         writer.add_tensor(name, values if values.ndim == 1 else values.astype(numpy.float16))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()

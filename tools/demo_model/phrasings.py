@@ -27,6 +27,7 @@ TRAINING: dict[str, tuple[str, ...]] = {
         "ls",
         "ls {d}",
         "look (in|into|inside) [the folder] {d}",
+        "(list|show) [me] (what is|what's) (in|inside) [the folder|the directory] {d}",
         "(give|show) me [a list of] the (files|contents) of {d}",
         "i (want|need) [to see|to know] (the files|what is) (here|in this folder|in the workspace)",
         "let me see [what is in] the (folder|directory) {d}",
@@ -81,6 +82,7 @@ TRAINING: dict[str, tuple[str, ...]] = {
         "(store|keep|note|record|enter|type) [the words|the text|the line] {w} in [the] [file] {p}",
         "there should be a file {p} (with|containing|that says) {w}",
         "let {p} (contain|say) {w}",
+        "(make|create|write) [a] [new] file with the name {p} and [the] (text|words|content) {w}",
         "let the (text|content) of {p} be {w}",
         "i (want|need) the (text|line|word) {w} in [a|the] [new] [file] {p}",
         "(write|create|make) the [new] file {p}, it should say {w}",
@@ -107,7 +109,9 @@ TRAINING: dict[str, tuple[str, ...]] = {
         "(append|add) to [the file] {p}: {w}",
         "(append|add) to {p} the (line|words|text) {w}",
         "(put|write) {w} at the end of [the file] {p}",
-        "(put|add|append|write) the (text|line|word) {w} (at|to) the (bottom|end) of [the file] {p}",
+        "(put|add|append|write) the (text|line|word|words) {w} (at|to) the (bottom|end) of [the file] {p}",
+        "(put|write) the (text|line|words) {w} (after|below|behind) the last line of [the file] {p}",
+        "(put|write) [the line|the words] {w} at the (very|far) end of [the file] {p}",
         "(put|add|append|write) {q} (at|to) the (bottom|end) of [the file] {p}",
         "(append|add|write) (at|to) the end of [the file] {p}: {w}",
         "at the end of [the file] {p} (write|put) {w}",
@@ -128,6 +132,9 @@ TRAINING: dict[str, tuple[str, ...]] = {
         "go to the end of {p} and (write|add) {w}",
         "add a line to {p} (that says|with|saying) {w}",
         "also (add|append|write) {w} to [the] [end of] {p}",
+        "(the words|the line) {w} (go|goes|come|comes|stand|stands) at the end of {p}",
+        "let [the line|the words] {w} (be|stand|come|go) at the end of {p}",
+        "[the line] {w} should be the last line of {p}",
     ),
     "mkdir": (
         "(make|create|add) [a] [new] (folder|directory) [called|named] {d}",
@@ -186,6 +193,45 @@ TRAINING: dict[str, tuple[str, ...]] = {
     ),
 }
 
+PLAIN: dict[str, tuple[str, ...]] = {
+    "list": ("list the files", "ls", "what files are here?", "list {d}", "ls {d}", "(list|show) the files in {d}"),
+    "read": (
+        "read {p}",
+        "show {e}",
+        "open {p}",
+        "show me {e}",
+        "(what is|what's) in {e}?",
+        "cat {p}",
+        "read the file {p}",
+    ),
+    "write": (
+        "write {w} to {p}",
+        "write {w} (in|into) {p}",
+        "put {w} (in|into) {p}",
+        "save {w} (in|to) {p}",
+        "write {q} to {p}",
+        "create {p} with {w}",
+        "(create|make) a file {p} with {w}",
+        "write to {p}: {w}",
+    ),
+    "append": (
+        "append {w} to {p}",
+        "add {w} to {p}",
+        "append {q} to {p}",
+        "add the line {w} to {p}",
+        "put {w} at the end of {p}",
+    ),
+    "mkdir": ("make a folder called {d}", "(make|create) the folder {d}", "(make|create) a folder {d}", "mkdir {d}"),
+    "run": ("run {c}", "run the command {c}", "execute {c}"),
+    "count": (
+        "how many files are (here|there)?",
+        "count the files",
+        "count the files in {d}",
+        "how many files are in {d}?",
+    ),
+}
+"""What most people say: without a word too many. Drawn from all of `TRAINING`, each would come a few times at most."""
+
 HELD_OUT: dict[str, tuple[str, ...]] = {
     "list": (
         "tell me which files are in {d}",
@@ -210,9 +256,9 @@ HELD_OUT: dict[str, tuple[str, ...]] = {
     ),
     "append": (
         "add one more line to the file {p}, saying {w}",
-        "please put the line {w} at the end of {p}",
+        "please let the line {w} follow at the end of {p}",
         "at the end of {p}, add {w}",
-        "write the words {w} at the end of the file {p}",
+        "the words {w} belong at the end of {p}",
         "add the following line to {p}: {w}",
         "to the file {p}, append {w}",
     ),

@@ -11,6 +11,9 @@ from .words import HELD_OUT, TRAINING, Lexicon, file_name, folder, phrase, stem,
 SHARE = {"list": 8, "read": 12, "write": 24, "append": 18, "mkdir": 8, "run": 16, "count": 6, "beyond": 9, "about": 3}
 """How often a kind occurs in the training, of 104."""
 
+PLAIN = 0.15
+"""Share of the training's requests that are put as plainly as can be."""
+
 LONGEST = 130
 """Characters of a request."""
 
@@ -58,6 +61,8 @@ def training_request(random: Random, longest: int) -> Request:
     """A request to train on, of so many characters at most."""
     kind = random.choices(tuple(SHARE), tuple(SHARE.values()))[0]
     patterns = (phrasings.TRAINING | beyond.TRAINING)[kind]
+    if random.random() < PLAIN:
+        patterns = phrasings.PLAIN.get(kind, patterns)
     while True:
         run = command(random, TRAINING) if kind == "run" else ""
         request = _filled(random, kind, random.choice(patterns), TRAINING, run)
@@ -90,6 +95,7 @@ def command(random: Random, lexicon: Lexicon) -> str:
         f"echo {phrase(random, lexicon)} > {name}",
         f"echo '{phrase(random, lexicon)}' > {name}",
         f'echo "{phrase(random, lexicon)}"',
+        f'echo "{phrase(random, lexicon)}" >> {name}',
         f"cp {name} {other}",
         f"mv {name} {other}",
         f"rm {name}",

@@ -11,7 +11,7 @@ import itertools
 import re
 from collections import Counter
 
-from . import beyond, dialogues, phrasings
+from .speech import common_words
 from .words import LATIN
 
 CONTROL = ("<|pad|>", "<|user|>", "<|bot|>", "<|tool|>", "<|end|>")
@@ -29,10 +29,6 @@ FIXED = (
     ' -maxdepth 1 -type f | wc -l"}}',
     '"}}',
 )
-_ANSWERS = f"""{dialogues.BEYOND} {dialogues.UNREAD} The folder holds nothing no lines line First and more
-It printed ran There is are no file files That did not work exit code Created Replaced Made Same the file is written
-replaced says just that already folder was there made line added outside directory workspace command not found"""
-_SHELL = "echo touch cat head sort seq grep python"
 
 
 class Tokenizer:
@@ -44,7 +40,7 @@ class Tokenizer:
     """
 
     def __init__(self) -> None:
-        words = _common_words()
+        words = common_words()
         merges = _learned(words)
         ranks = {pair: rank for rank, pair in enumerate(merges)}
         letters = ["\n", "\t", *map(chr, range(32, 127))]
@@ -93,21 +89,6 @@ _LETTERS = _stand_ins()
 def shown(text: str) -> str:
     """Bytes as byte-level tokenizers write them: those that cannot be seen have stand-ins."""
     return "".join(_LETTERS[byte] for byte in text.encode())
-
-
-def _common_words() -> list[str]:
-    """Words that the requests and answers are made of, with a capital letter too where they may begin a sentence."""
-    tasks = [pattern for patterns in phrasings.TRAINING.values() for pattern in patterns]
-    others = [pattern for patterns in beyond.TRAINING.values() for pattern in patterns]
-    texts = [*tasks, *phrasings.BEFORE, *phrasings.AFTER]
-    words = set(re.findall(r"[a-z]{2,}", re.sub(r"\{.\}", " ", " ".join(texts))))
-    first = {found[0] for text in texts if (found := re.findall(r"[a-z]{2,}", text.split("{")[0])[:1])}
-    first |= {word for text in tasks for word in re.findall(r"[a-z]{2,}", text.partition(")")[0]) if text[0] == "("}
-    often = Counter(re.findall(r"[a-z]{2,}", re.sub(r"\{.\}", " ", " ".join(others))))
-    words |= {word for word, times in often.items() if times > 3}
-    words |= {word.capitalize() for word in first}
-    words |= set(re.findall(r"[A-Za-z]{2,}", f"{_ANSWERS} {_SHELL}"))
-    return sorted(words)
 
 
 def _learned(words: list[str]) -> list[tuple[str, str]]:

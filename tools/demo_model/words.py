@@ -6,11 +6,10 @@ at random is kept apart by the caller, who rejects what the training has seen (`
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from random import Random
 
-from . import phrasings
+from .speech import common_words
 
 _TRAINING_WORDS = """
 apple river stone green window garden silver morning coffee paper music yellow bridge market winter summer orange
@@ -22,7 +21,6 @@ train station ticket number price total sum average first second third last big 
 happy sad slow fast early late north south east west fire water earth air sun moon star cloud rain snow wind tree
 leaf root branch seed fruit grape lemon cherry banana potato carrot onion cheese butter sugar salt tea juice wine
 dog cat horse cow sheep bird fish frog snake spider mouse lion tiger bear wolf fox deer goat duck goose owl eagle
-the a of to in and is for my your we they it not all this that with from at on be
 """
 
 _HELD_OUT_WORDS = """
@@ -61,11 +59,26 @@ def _lexicon(words: str, endings: str, bare: str) -> Lexicon:
     return Lexicon(tuple(words.split()), tuple(endings.split()), tuple(bare.split()))
 
 
-def _common() -> tuple[str, ...]:
-    """Words of the requests themselves: they are single tokens, and must be copied as well as any other."""
-    patterns = " ".join(pattern for patterns in phrasings.TRAINING.values() for pattern in patterns)
-    return tuple(sorted(set(re.findall(r"[a-z]{2,}", patterns))))
-
+_BETWEEN = (
+    "and",
+    "and",
+    "and",
+    "of",
+    "for",
+    "the",
+    "is",
+    "with",
+    "to",
+    "at",
+    "in",
+    "on",
+    "not",
+    "my",
+    "a",
+    "or",
+    "from",
+)
+"""Words in the middle of what is to be copied: those that join sentences, too."""
 
 _JOINING = """
 to in into with as at by and that says saying containing file end of after below behind called named it inside line
@@ -74,7 +87,7 @@ word words text content contents the last needs should say contain let
 """Words that, alone, could end what is to be copied."""
 
 
-TRAINING = replace(_lexicon(_TRAINING_WORDS, _TRAINING_ENDINGS, _TRAINING_BARE), common=_common())
+TRAINING = replace(_lexicon(_TRAINING_WORDS, _TRAINING_ENDINGS, _TRAINING_BARE), common=tuple(common_words()))
 HELD_OUT = _lexicon(_HELD_OUT_WORDS, _HELD_OUT_ENDINGS, _HELD_OUT_BARE)
 
 
@@ -141,6 +154,8 @@ def phrase(random: Random, lexicon: Lexicon, longest: int = 5) -> str:
     """One to five words; some with commas. No quote and no backslash: JSON and the shell would want them escaped."""
     count = min(longest, random.choice((1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 5)))
     words = [word(random, lexicon) for _ in range(count)]
+    if count > 2 and random.random() < 0.3:
+        words[random.randrange(1, count - 1)] = random.choice(_BETWEEN)
     mark = ", " if count > 1 and random.random() < 0.1 else " "
     text = mark.join(words)
     return text + random.choice("!?") if random.random() < 0.05 else text

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 CHORES = (
-    "Write apples to shopping.txt",
+    "Write milk and bread to shopping.txt",
     "Append eggs to shopping.txt",
     "Read shopping.txt",
     "Make a folder called recipes",
