@@ -27,7 +27,7 @@ report() { printf '%s=%s\n' "$1" "$2"; }
 try() { name=$1; shift; if "$@" >/dev/null 2>&1; then report "$name" open; else report "$name" held; fi; }
 try files.read cat "$canary"
 try files.write sh -c ': >>"$1".new' sh "$canary"
-try files.system sh -c ': >>/usr/.lmagent-probe || : >>/etc/.lmagent-probe'
+try files.system sh -c 'for d in /usr /etc; do f=$d/.lmagent-probe; true >>$f && rm $f && exit 0; done; exit 1'
 try files.accounts sh -c 'cat /etc/shadow | grep -q .'
 if command -v bash >/dev/null; then try network bash -c "exec 3<>/dev/tcp/127.0.0.1/$port"
 elif command -v python3 >/dev/null; then
@@ -36,7 +36,7 @@ else report network untried; fi
 try processes sh -c 'test "$(readlink /proc/self/ns/pid)" = "$1" || kill -0 "$2"' sh "$namespace" "$pid"
 try kernel.settings sh -c ': >>/proc/sys/kernel/core_pattern'
 try kernel.namespaces unshare -U true
-try kernel.mounts sh -c 'mount -t tmpfs probe /mnt || mount -t tmpfs probe /tmp'
+try kernel.mounts sh -c 'for d in /mnt /tmp; do mount -t tmpfs probe $d && umount $d && exit 0; done; exit 1'
 try workspace sh -c ': >.lmagent-probe && rm .lmagent-probe'
 env
 """
