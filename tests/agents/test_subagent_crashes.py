@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from agents_kit import by_brief, report, use
+from crash_kit import run
 
 from lmagent.testing import ScriptedServer
 from lmagent.testing.script import call, say
 from lmagent.testing.servers.vllm import VLLMServer
 
-VICTIM = Path(__file__).parent.parent / "crash" / "victim.py"
 EVENTS = 76
 """Appends of the whole run, and some: the last ones kill nothing, which shows that every event was covered."""
 
@@ -42,18 +39,6 @@ SCRIPT = {
 }
 
 pytestmark = pytest.mark.crash
-
-
-def run(workspace: Path, server: ScriptedServer, kill_at: int, where: str, task: str) -> subprocess.CompletedProcess:
-    environment = {**os.environ, "HOME": str(workspace.parent), "PYTHONPATH": str(VICTIM.parent)}
-    return subprocess.run(
-        [sys.executable, str(VICTIM), str(workspace), server.base_url, str(kill_at), where, task],
-        capture_output=True,
-        env=environment,
-        cwd=workspace,
-        timeout=60,
-        check=False,
-    )
 
 
 def logs_of(workspace: Path) -> dict[str, list[dict]]:

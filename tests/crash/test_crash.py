@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from crash_kit import run
 
 from lmagent.testing import ScriptedServer
 from lmagent.testing.script import call, calls, say, tool
 
-VICTIM = Path(__file__).with_name("victim.py")
 EVENTS = 34
 """Appends of the whole run, and some: the last ones kill nothing, which shows that every event was covered."""
 
@@ -35,18 +32,6 @@ def answer(received):
     """What the model says next, by how many of its replies stand in the conversation: a repeat is answered alike."""
     replies = [message for message in received.body["messages"] if message["role"] == "assistant"]
     return script()[min(len(replies), 4)]
-
-
-def run(workspace: Path, server: ScriptedServer, kill_at: int, where: str, task: str) -> subprocess.CompletedProcess:
-    environment = {**os.environ, "HOME": str(workspace.parent), "PYTHONPATH": str(VICTIM.parent)}
-    return subprocess.run(
-        [sys.executable, str(VICTIM), str(workspace), server.base_url, str(kill_at), where, task],
-        capture_output=True,
-        env=environment,
-        cwd=workspace,
-        timeout=60,
-        check=False,
-    )
 
 
 def events_of(workspace: Path) -> tuple[list[bytes], list[dict]]:
