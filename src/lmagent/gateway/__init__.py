@@ -1,0 +1,1 @@
+"""Gateway: the same agent from a browser, a phone, a script."""

@@ -1,0 +1,1 @@
+"""API: the handlers of our own routes, one file a subject."""

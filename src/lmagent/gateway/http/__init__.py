@@ -1,0 +1,1 @@
+"""HTTP: what stands before every route, the table of routes, and serving."""

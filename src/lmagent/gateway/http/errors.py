@@ -1,0 +1,99 @@
+"""Errors: how the gateway says no, in one shape on every route of ours.
+
+{"error": {"code": "not_found", "message": "there is no session abc", "fix": "GET /api/sessions lists them"}}
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct
+
+from lmagent.core.errors import (
+    AuthError,
+    ConfigError,
+    ContextOverflow,
+    LmagentError,
+    ModelNotFound,
+    PolicyDenied,
+    ProviderError,
+    SandboxError,
+    SessionBusy,
+    SessionNotFound,
+    ToolError,
+)
+
+
+class Refusal(LmagentError):
+    """A request that is not carried out.
+
+    Args:
+        status: HTTP status, 4xx.
+        code: what is wrong, for programs.
+        message: the same in words.
+        fix: what to do.
+    """
+
+    def __init__(self, status: int, code: str, message: str, *, fix: str = "") -> None:
+        super().__init__(message, fix=fix)
+        self.status = status
+        self.code = code
+
+
+class Told(Struct, frozen=True):
+    """What is wrong.
+
+    Attributes:
+        code: for programs.
+        message: in words.
+        fix: what to do; empty where nothing can be.
+    """
+
+    code: str
+    message: str
+    fix: str = ""
+
+
+class Failure(Struct, frozen=True):
+    """The body of every answer that is no success."""
+
+    error: Told
+
+
+_STATUSES: tuple[tuple[type[LmagentError], int, str], ...] = (
+    (SessionNotFound, 404, "not_found"),
+    (SessionBusy, 409, "busy"),
+    (PolicyDenied, 403, "denied"),
+    (ModelNotFound, 404, "model_not_found"),
+    (ContextOverflow, 413, "context_overflow"),
+    (AuthError, 502, "model_server"),
+    (ProviderError, 502, "model_server"),
+    (ToolError, 422, "tool_failed"),
+    (SandboxError, 503, "no_sandbox"),
+    (ConfigError, 400, "invalid"),
+)
+
+
+def status_of(error: Exception) -> int:
+    """The HTTP status that an error is told with; 500 for a fault of ours."""
+    return _placed(error)[0]
+
+
+def failure_of(error: Exception) -> Failure:
+    """The body that tells an error. A fault of ours is named by its type alone: its words may hold anything."""
+    _, code = _placed(error)
+    if isinstance(error, LmagentError):
+        return Failure(Told(code, error.message, error.fix))
+    if isinstance(error, msgspec.ValidationError | msgspec.DecodeError):
+        return Failure(Told(code, str(error)))
+    return Failure(Told(code, f"a fault in lmagent: {type(error).__name__}", "see what the gateway printed"))
+
+
+def _placed(error: Exception) -> tuple[int, str]:
+    if isinstance(error, Refusal):
+        return error.status, error.code
+    if isinstance(error, msgspec.ValidationError | msgspec.DecodeError):
+        return 400, "invalid"
+    for kind, status, code in _STATUSES:
+        if isinstance(error, kind):
+            return status, code
+    return (500, "failed") if isinstance(error, LmagentError) else (500, "fault")

@@ -1,0 +1,174 @@
+"""Route: one line of the table that is the API.
+
+The table decodes what comes in, encodes what goes out and tells errors; `openapi.py` describes it from the same
+Structs. A handler that streams, or answers something that is no JSON, returns a Starlette response.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+from msgspec import Struct
+from starlette.requests import Request
+from starlette.responses import Response
+
+from lmagent.core.errors import LmagentError
+from lmagent.gateway.http.errors import Refusal, failure_of, status_of
+
+if TYPE_CHECKING:
+    from lmagent.gateway.hub.hub import Hub
+
+MAX_BODY = 1_000_000
+"""Bytes of a body, uploads excepted."""
+
+MAX_DEPTH = 64
+"""Levels of nesting in a JSON body."""
+
+Method = Literal["GET", "POST", "DELETE"]
+
+Caller = Literal["page", "token", "anyone"]
+"""Who asks: a browser that has logged in, a program with the bearer token, or anybody, where a route is open."""
+
+
+class Call(Struct, frozen=True):
+    """A request, decoded.
+
+    Attributes:
+        hub: the sessions.
+        request: as it came.
+        path: parts of the path, by name.
+        query: the route's `query` Struct; None where it has none.
+        body: the route's `body` Struct; None where it has none.
+        caller: who asks.
+    """
+
+    hub: Hub
+    request: Request
+    path: dict[str, str]
+    query: Any
+    body: Any
+    caller: Caller
+
+
+Handler = Callable[[Call], Awaitable[Any]]
+
+
+class Route(Struct, frozen=True):
+    """One line.
+
+    Attributes:
+        method: HTTP method.
+        path: with `{name}` for its parts; `{name:path}` takes slashes.
+        handler: what answers: a Struct (sent as JSON), or a response.
+        summary: one line, for the description.
+        query: Struct of the query; its fields are decoded from text.
+        body: Struct of the JSON body.
+        answer: type of the answer; None for one that is no JSON.
+        status: of a success.
+        media: content type of an answer that is no JSON.
+        errors: statuses that a well-formed request may meet beyond 400, 401, 403 and 413.
+        raw: the handler reads the body itself, within limits of its own.
+        is_open: needs no credentials.
+    """
+
+    method: Method
+    path: str
+    handler: Handler
+    summary: str
+    query: type[Struct] | None = None
+    body: Any = None
+    answer: Any = None
+    status: int = 200
+    media: str = ""
+    errors: Sequence[int] = ()
+    raw: bool = False
+    is_open: bool = False
+
+
+def json(value: Any, status: int = 200) -> Response:
+    """A value as an answer."""
+    return Response(msgspec.json.encode(value), status, media_type="application/json")
+
+
+def told(error: Exception) -> Response:
+    """An error as an answer."""
+    return json(failure_of(error), status_of(error))
+
+
+async def carry_out(route: Route, hub: Hub, request: Request, caller: Caller) -> Response:
+    """Answer a request by its route; whatever is wrong becomes an answer."""
+    try:
+        call = Call(
+            hub, request, dict(request.path_params), _query(route, request), await _body(route, request), caller
+        )
+        answer = await route.handler(call)
+    except (LmagentError, msgspec.ValidationError, msgspec.DecodeError) as error:
+        return told(error)
+    return answer if isinstance(answer, Response) else json(answer, route.status)
+
+
+def _query(route: Route, request: Request) -> Any:
+    if route.query is None:
+        return None
+    given: dict[str, str] = {}
+    for name, value in request.query_params.multi_items():
+        if name in given:
+            raise Refusal(400, "invalid", f"the query gives {name[:80]!r} twice")
+        given[name] = value
+    known = {field.encode_name for field in msgspec.structs.fields(route.query)}
+    if unknown := sorted(given.keys() - known):
+        raise Refusal(
+            400, "invalid", f"the query has no {unknown[0][:80]!r}", fix=f"it knows {', '.join(sorted(known))}"
+        )
+    return msgspec.convert(given, route.query, strict=False)
+
+
+async def _body(route: Route, request: Request) -> Any:
+    if route.body is None or route.raw:
+        return None
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind and kind != "application/json" and not kind.endswith("+json"):
+        raise Refusal(
+            415, "not_json", f"the body is {kind[:80]!r}, not JSON", fix="send Content-Type: application/json"
+        )
+    return decode(await request.body(), route.body)
+
+
+def decode(text: bytes, kind: Any) -> Any:
+    """A JSON body as its Struct.
+
+    Raises:
+        Refusal: it is nested too deep.
+        msgspec.ValidationError: it is JSON, but not what the route takes.
+        msgspec.DecodeError: it is not JSON.
+    """
+    if text.count(b"[") + text.count(b"{") > MAX_DEPTH and _depth(text) > MAX_DEPTH:
+        raise Refusal(400, "too_deep", f"the JSON is nested deeper than {MAX_DEPTH} levels")
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except UnicodeDecodeError as error:
+        raise Refusal(400, "invalid", f"the body is not UTF-8: {error.reason}") from None
+
+
+def _depth(text: bytes) -> int:
+    """How deep brackets are nested, at most; those inside strings do not count."""
+    depth = deepest = 0
+    in_string = escaped = False
+    for byte in text:
+        if in_string:
+            if escaped:
+                escaped = False
+            elif byte == 0x5C:
+                escaped = True
+            elif byte == 0x22:
+                in_string = False
+        elif byte == 0x22:
+            in_string = True
+        elif byte in b"{[":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif byte in b"}]":
+            depth -= 1
+    return deepest
