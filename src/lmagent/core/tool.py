@@ -130,6 +130,15 @@ def argument_schema(arguments: type[msgspec.Struct] | dict[str, Any]) -> dict[st
     return arguments if isinstance(arguments, dict) else _struct_schema(arguments)
 
 
+def argument_names(arguments: type[msgspec.Struct] | dict[str, Any]) -> list[tuple[str, bool]]:
+    """The names of a tool's arguments, and whether each is required. A Struct's cost no schema: that is 0.2 ms."""
+    if isinstance(arguments, dict):
+        return [(name, name in arguments.get("required", ())) for name in arguments.get("properties", {})]
+    names, defaults = arguments.__struct_encode_fields__, arguments.__struct_defaults__
+    needed = [True] * (len(names) - len(defaults)) + [default is msgspec.NODEFAULT for default in defaults]
+    return list(zip(names, needed, strict=True))
+
+
 @lru_cache(maxsize=256)  # the catalogue is put together anew before every step, to see whether it has changed
 def _struct_schema(arguments: type[msgspec.Struct]) -> dict[str, Any]:
     (schema,), components = msgspec.json.schema_components([arguments], ref_template="{name}")

@@ -17,7 +17,7 @@ from msgspec import Struct
 from lmagent.core.errors import ToolError
 from lmagent.core.messages import ToolCall
 from lmagent.core.model import ToolSpec
-from lmagent.core.tool import Tool
+from lmagent.core.tool import Tool, argument_names
 
 USE_TOOL = ToolSpec(
     "use_tool",
@@ -124,11 +124,9 @@ class Toolbox:
 
 
 def _line(tool: Tool, *, terse: bool) -> str:
-    schema = tool.spec.parameters
     if not terse and not tool.brief:
-        return f"- {tool.name}: {tool.description} Arguments: {msgspec.json.encode(schema).decode()}"
-    required = schema.get("required", ())
-    names = (name if name in required else f"{name}?" for name in schema.get("properties", {}))
+        return f"- {tool.name}: {tool.description} Arguments: {msgspec.json.encode(tool.spec.parameters).decode()}"
+    names = (name if needed else f"{name}?" for name, needed in argument_names(tool.arguments))
     return f"- {tool.name}({', '.join(names)}): {tool.description}"
 
 
