@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmagent.agents.orders import MOST_TASKS, DelegateArgs, inside, order_of, orders_of
+from lmagent.agents.feature import DelegateArgs
+from lmagent.agents.orders import MOST_TASKS, inside, order_of, orders_of
 from lmagent.core.errors import ToolError
 
 

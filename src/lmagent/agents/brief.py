@@ -14,7 +14,8 @@ from pathlib import Path
 import msgspec
 
 from lmagent.agents.deliver import named
-from lmagent.agents.nursery import Bounds, Place, depth_of
+from lmagent.agents.feature import Bounds
+from lmagent.agents.nursery import Place, depth_of
 from lmagent.agents.orders import Order, inside
 from lmagent.core.errors import StoreError
 from lmagent.core.ids import is_session_id

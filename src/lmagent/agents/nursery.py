@@ -8,27 +8,11 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from lmagent.agents.feature import Bounds
 from lmagent.core.events import DurableEvent
 from lmagent.core.ports import Clock
 from lmagent.core.workevents import SubagentStarted
 from lmagent.engine.session import Session
-
-TOOLS = ("delegate", "decompose", "report_result")
-"""The tools of sub-agents; the first two begin some, the last is theirs."""
-
-
-class Bounds(Struct, frozen=True):
-    """How far sub-agents may go.
-
-    Attributes:
-        depth: how deep they may be nested (`AGENT_MAX_DEPTH`).
-        steps: model calls of one, before its depth is taken off (`MAX_SUB_AGENT_ITERATIONS`).
-        data: characters of the parent's findings for one that begins afresh (`BRIEF_DATA_BUDGET`).
-    """
-
-    depth: int = 3
-    steps: int = 25
-    data: int = 8000
 
 
 class Place(Struct, frozen=True):

@@ -10,32 +10,15 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct
 
+from lmagent.agents.feature import DelegateArgs
 from lmagent.core.errors import ToolError
-from lmagent.core.work import Deliverable, DeliverableType
+from lmagent.core.work import Deliverable
 from lmagent.engine import targets
 
 MOST_TASKS = 8
 """Tasks of one manifest."""
 
 _CLOSED = (".git", ".lmagent")
-
-
-class DelegateArgs(Struct, frozen=True):
-    """Arguments of delegate."""
-
-    objective: str
-    deliverable_type: DeliverableType = "report"
-    deliverable_description: str = ""
-    deliverable_path: str = ""
-    deliverable_format: str = ""
-    constraints: tuple[str, ...] = ()
-    data_hint: str = ""
-
-
-class DecomposeArgs(Struct, frozen=True):
-    """Arguments of decompose."""
-
-    manifest: Any
 
 
 class Order(Struct, frozen=True):

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec import Struct
 
-from lmagent.agents.nursery import TOOLS, Bounds
+from lmagent.agents import deliver
+from lmagent.agents.feature import ReportArgs
 from lmagent.core.errors import ToolError
-from lmagent.core.tool import Tool, ToolContext, ToolOutput
-from lmagent.core.work import Brief, ChildResult, ChildStatus
+from lmagent.core.tool import ToolOutput
+from lmagent.core.work import Brief, ChildResult
 from lmagent.core.workevents import ResultReported
-from lmagent.engine.review import Again, End, Fence
+from lmagent.engine.review import Again, End
 from lmagent.engine.session import Session
-from lmagent.engine.state import SessionState
 
 if TYPE_CHECKING:
     from lmagent.agents.shares import Shares
@@ -27,38 +25,18 @@ TOLD = "deliverable"
 """What a session has been warned of when its report was sent back once."""
 
 
-class ReportArgs(Struct, frozen=True):
-    """Arguments of report_result."""
+async def report(child: Session, arguments: ReportArgs) -> ToolOutput:
+    """Record the report of a sub-agent, once a turn.
 
-    status: ChildStatus
-    summary: str
-    artifacts: tuple[str, ...] = ()
-    data: Any = None
-    error: str = ""
-
-
-def report_tool(session_of: Callable[[str], Session]) -> Tool:
-    """The tool."""
-
-    async def run(arguments: ReportArgs, context: ToolContext) -> ToolOutput:
-        child = session_of(context.session)
-        if child.above is None:
-            raise ToolError("Nobody waits for a report: this session works for no other. Give your answer as text.")
-        brief = brief_of(child)
-        if reported_now(child) is None and brief is not None:
-            await child.record(ResultReported(result=_judged(child, brief, arguments)), sync=True)
-        return ToolOutput("Reported.")
-
-    return Tool(
-        name="report_result",
-        description="Report the result of your brief and end.",
-        arguments=ReportArgs,
-        effect="read",
-        run=run,
-        replay_safe=True,
-        deferred=True,
-        summary=lambda arguments: f"report_result {arguments.status}",
-    )
+    Raises:
+        ToolError: nobody waits for one, or it is not what was ordered and can still be.
+    """
+    if child.above is None:
+        raise ToolError("Nobody waits for a report: this session works for no other. Give your answer as text.")
+    brief = brief_of(child)
+    if reported_now(child) is None and brief is not None:
+        await child.record(ResultReported(result=_judged(child, brief, arguments)), sync=True)
+    return ToolOutput("Reported.")
 
 
 def reported_now(child: Session) -> ChildResult | None:
@@ -81,8 +59,6 @@ def _judged(child: Session, brief: Brief, arguments: ReportArgs) -> ChildResult:
     Raises:
         ToolError: it is not what was ordered, and can still be; said once.
     """
-    from lmagent.agents import deliver  # most sessions have no sub-agent
-
     state = child.state
     workspace, touched = child.wiring.workspace, deliver.touched_by(child)
     result = ChildResult(
@@ -108,52 +84,19 @@ def _joined(*reasons: str) -> str:
     return "; ".join(reason for reason in reasons if reason)
 
 
-class ReportReview:
-    """Ends a sub-agent's turn with its report, or when nothing is left of what it shares; asks for a missing report."""
+def after_calls(child: Session, parent: Session, shares: Shares) -> End | None:
+    """End the turn with the report, or when nothing is left of what the sub-agent shares with others."""
+    if (reported := reported_now(child)) is not None:
+        return End("done", answer=reported.summary)
+    if reason := shares.over(parent):
+        return End("limit", "shared", reason)
+    return None
 
-    def __init__(self, shares: Callable[[], Shares]) -> None:
-        self._shares = shares
 
-    async def after_calls(self, session: Session) -> End | None:
-        """See `lmagent.engine.review.Review`."""
-        if session.above is None:
-            return None
-        if (reported := reported_now(session)) is not None:
-            return End("done", answer=reported.summary)
-        if reason := self._shares().over(session.above):
-            return End("limit", "shared", reason)
+def at_end(child: Session, ending: Ending, answer: str) -> End | Again | None:
+    """Ask for a report that is missing."""
+    if (reported := reported_now(child)) is not None:
+        return End("done", answer=reported.summary)
+    if ending.kind != "done":
         return None
-
-    async def at_end(self, session: Session, ending: Ending, answer: str) -> End | Again | None:
-        """See `lmagent.engine.review.Review`."""
-        if session.above is None:
-            return None
-        if (reported := reported_now(session)) is not None:
-            return End("done", answer=reported.summary)
-        if ending.kind != "done":
-            return None
-        return Again("report", NUDGE, NUDGES, End("done", "no_report", answer=answer))
-
-
-def fence(bounds: Bounds) -> Fence:
-    """Who may use the tools of sub-agents."""
-
-    def judge(state: SessionState, tool: Tool) -> str:
-        parent = state.work.parent
-        if tool.name == "report_result" and parent is None:
-            return "only sub-agents report. Give your answer as text."
-        if tool.name in ("delegate", "decompose") and parent is not None and parent.depth >= bounds.depth:
-            return f"sub-agents may be nested {bounds.depth} deep, and you are at that depth. Do the work yourself."
-        return ""
-
-    return judge
-
-
-def hidden(state: SessionState, bounds: Bounds) -> set[str]:
-    """Tools of sub-agents that a session is not told of. One that inherited its parent's catalogue keeps to it."""
-    parent, note = state.work.parent, state.notes.get("tools")
-    if parent is None:
-        return {"report_result"}
-    if note is not None:
-        return {name for name in TOOLS if f"\n- {name}" not in note}
-    return {"delegate", "decompose"} if parent.depth >= bounds.depth else set()
+    return Again("report", NUDGE, NUDGES, End("done", "no_report", answer=answer))

@@ -1,86 +1,53 @@
-"""Tools: delegate and decompose."""
+"""Tools: what delegate and decompose do."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import anyio
 
+from lmagent.agents.feature import DecomposeArgs, DelegateArgs
 from lmagent.agents.nursery import Nursery
-from lmagent.agents.orders import DecomposeArgs, DelegateArgs
+from lmagent.agents.orders import Order, order_of, orders_of
+from lmagent.agents.run import Runner, outcome
 from lmagent.core.errors import ToolError, ungrouped
-from lmagent.core.tool import Tool, ToolContext, ToolOutput
+from lmagent.core.tool import ToolContext, ToolOutput
 from lmagent.core.work import ChildResult
-
-if TYPE_CHECKING:
-    from lmagent.agents.orders import Order
-    from lmagent.agents.run import Runner
-    from lmagent.engine.session import Session
+from lmagent.engine.session import Session
 
 FAILED = ("error", "blocked")
 """Results with which a task counts as failed: what depends on it is skipped."""
 
 
-def delegate_tool(nursery: Nursery, runner: Callable[[], Runner]) -> Tool:
-    """delegate: one sub-agent for one task.
+async def delegate(nursery: Nursery, runner: Runner, arguments: DelegateArgs, context: ToolContext) -> ToolOutput:
+    """One sub-agent for one task.
 
-    It is a reading tool to the gate: it harms nothing itself, and what the sub-agent does is asked for there.
+    Raises:
+        ToolError: the order cannot be carried out, or the sub-agent failed.
     """
-
-    async def run(arguments: DelegateArgs, context: ToolContext) -> ToolOutput:
-        from lmagent.agents.orders import order_of
-        from lmagent.agents.run import outcome
-
-        parent = nursery.session(context.session)
-        order = order_of(arguments, context.workspace)
-        result = await runner().run(parent, context.call, order, dict)
-        data: dict[str, object] = {
-            "agent": result.agent_id,
-            "status": result.status,
-            "artifacts": list(result.artifacts),
-        }
-        if result.status == "error":
-            raise ToolError(outcome(result), data=data)
-        return ToolOutput(outcome(result), data)
-
-    return Tool(
-        name="delegate",
-        description="Give a task to a sub-agent with a context of its own; returns its result.",
-        arguments=DelegateArgs,
-        effect="read",
-        run=run,
-        replay_safe=True,
-        deferred=True,
-        aliases=("task",),
-        renames={"instructions": "objective", "file_path": "deliverable_path", "task_type": "deliverable_description"},
-        summary=lambda arguments: f"delegate: {arguments.objective}".replace("\n", " ")[:120],
-    )
+    parent = nursery.session(context.session)
+    order = order_of(arguments, context.workspace)
+    result = await runner.run(parent, context.call, order, dict)
+    data: dict[str, object] = {
+        "agent": result.agent_id,
+        "status": result.status,
+        "artifacts": list(result.artifacts),
+    }
+    if result.status == "error":
+        raise ToolError(outcome(result), data=data)
+    return ToolOutput(outcome(result), data)
 
 
-def decompose_tool(nursery: Nursery, runner: Callable[[], Runner]) -> Tool:
-    """decompose: several sub-agents, in the order of their dependencies."""
+async def decompose(nursery: Nursery, runner: Runner, arguments: DecomposeArgs, context: ToolContext) -> ToolOutput:
+    """Several sub-agents, in the order of their dependencies.
 
-    async def run(arguments: DecomposeArgs, context: ToolContext) -> ToolOutput:
-        from lmagent.agents.orders import orders_of
-
-        parent = nursery.session(context.session)
-        orders = orders_of(arguments.manifest, context.workspace)
-        results = await _all(runner(), parent, context.call, orders)
-        return _told(orders, results)
-
-    return Tool(
-        name="decompose",
-        description="Run up to 8 sub-agents in dependency order. manifest: "
-        "[{task_id, objective, deliverable: {type, description, path}, constraints, depends_on: [task_id]}]",
-        arguments=DecomposeArgs,
-        effect="read",
-        run=run,
-        replay_safe=True,
-        deferred=True,
-        renames={"manifest_json": "manifest", "tasks": "manifest"},
-        summary=lambda arguments: "decompose",
-    )
+    Raises:
+        ToolError: the manifest cannot be carried out, or every task failed or was skipped.
+    """
+    parent = nursery.session(context.session)
+    orders = orders_of(arguments.manifest, context.workspace)
+    results = await _all(runner, parent, context.call, orders)
+    return _told(orders, results)
 
 
 async def _all(runner: Runner, parent: Session, call: str, orders: Sequence[Order]) -> dict[str, ChildResult | None]:
@@ -106,8 +73,6 @@ async def _all(runner: Runner, parent: Session, call: str, orders: Sequence[Orde
 
 
 def _told(orders: Sequence[Order], results: Mapping[str, ChildResult | None]) -> ToolOutput:
-    from lmagent.agents.run import outcome
-
     parts: list[str] = []
     statuses: dict[str, str] = {}
     for order in orders:

@@ -8,7 +8,8 @@ from msgspec.structs import replace
 
 from lmagent import __version__
 from lmagent.agents.brief import steps_for
-from lmagent.agents.nursery import Bounds, Place
+from lmagent.agents.feature import Bounds
+from lmagent.agents.nursery import Place
 from lmagent.app.host import Host
 from lmagent.core.agent import Agent
 from lmagent.core.errors import SessionBusy, SessionNotFound

@@ -1,4 +1,4 @@
-"""Children: sub-agents as sessions of the host, and what a person sees and says of them."""
+"""Children: sub-agents as sessions of the host."""
 
 from __future__ import annotations
 
@@ -7,28 +7,21 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lmagent.agents.nursery import Bounds, Place
-from lmagent.agents.report import ReportReview, fence, hidden, report_tool
-from lmagent.agents.tools import decompose_tool, delegate_tool
+from lmagent.agents.feature import BEGINNING, Bounds, ReportReview, agent_tools, fence, hidden
 from lmagent.app.host import Host, OpenRecords
-from lmagent.app.registry import Registry, SlashCommand
-from lmagent.app.slash import SlashContext, SlashResult
-from lmagent.core.commands import Interrupt, Steer
-from lmagent.core.errors import ConfigError, ToolError
+from lmagent.app.registry import Registry
+from lmagent.core.errors import ToolError
 from lmagent.core.events import DurableEvent, SubagentStarted
-from lmagent.core.messages import user
 from lmagent.core.ports import Clock
 from lmagent.engine.session import Session
 
 if TYPE_CHECKING:
+    from lmagent.agents.nursery import Place
     from lmagent.agents.run import Runner
     from lmagent.agents.shares import Shares
 
 TIGHT = "4k"
 """Profile of windows in which no sub-agent is offered: half of what is free would be too little for its work."""
-
-BEGINNING = ("delegate", "decompose")
-"""The tools that begin one."""
 
 NO_ROOM = "the window is too small for a sub-agent beside you. Do the work yourself."
 
@@ -41,18 +34,15 @@ def register(registry: Registry) -> None:
     if not registry.settings.enable_sub_agents:
         return
     children = Children(registry)
-    registry.tool(delegate_tool(children, lambda: children.runner))
-    registry.tool(decompose_tool(children, lambda: children.runner))
-    registry.tool(report_tool(children.session))
+    for tool in agent_tools(children, lambda: children.runner):
+        registry.tool(tool)
     registry.fences.append(fence(children.bounds))
     registry.fences.append(lambda _, tool: NO_ROOM if tool.name in BEGINNING and registry.profile.name == TIGHT else "")
     registry.hides.append(lambda state: hidden(state, children.bounds))
     registry.hides.append(lambda _: set(BEGINNING) if registry.profile.name == TIGHT else set())
     registry.reviews.append(ReportReview(lambda: children.shares))
     registry.abandon = lambda parent, call: children.runner.abandon(parent, call)
-    registry.command(SlashCommand("agents", "", "list the sub-agents of this session", _agents))
-    registry.command(SlashCommand("steer", "AGENT WORDS", "tell a sub-agent something while it works", _steer))
-    registry.command(SlashCommand("stop", "AGENT", "interrupt a sub-agent; the session goes on", _stop))
+    registry.command_modules.append("lmagent.app.commands_agents")
 
 
 class Children:
@@ -100,6 +90,8 @@ class Children:
     async def place(self, parent: Session) -> Place:
         """See the port: the parent's conversation is inherited where the server keeps few, and half of the room is
         left for the sub-agent's own work."""
+        from lmagent.agents.nursery import Place
+
         kept = await self._host.served.keeps(parent.state.model or parent.agent.model)
         if kept is None:
             depth = parent.state.work.parent.depth if parent.state.work.parent is not None else 0
@@ -126,62 +118,3 @@ class Children:
         if not isinstance(records, OpenRecords) or records.host is None:
             raise ToolError("Sub-agents work for a session; a single call has none.")
         return records.host
-
-
-# --- what a person says ---------------------------------------------------------------------------------------------
-
-
-async def _agents(context: SlashContext, _: str) -> SlashResult:
-    session = context.session
-    lines = _tree(session, 0) if session is not None else []
-    return SlashResult("\n".join(lines) or "no sub-agents yet")
-
-
-def _tree(session: Session, depth: int) -> list[str]:
-    lines: list[str] = []
-    work = session.state.work
-    for key, started in work.children.items():
-        result, child = work.results.get(key), session.children.get(started.child)
-        state = result.status if result is not None else "at work" if child is not None else "cut off"
-        steps = f" · step {child.state.step}" if child is not None else ""
-        name = f"{started.task}: " if started.task else ""
-        lines.append(f"{'  ' * depth}{started.child}  {state}{steps}  {name}{started.brief.objective}"[:160])
-        if child is not None:
-            lines += _tree(child, depth + 1)
-    return lines
-
-
-async def _steer(context: SlashContext, argument: str) -> SlashResult:
-    name, _, words = argument.partition(" ")
-    if not words.strip():
-        raise ConfigError("/steer needs a sub-agent and words for it", fix="/agents lists them")
-    session, child = _named(context, name)
-    await session.send(Steer(message=user(words.strip()), to=child.state.session, by="slash"))
-    return SlashResult(f"told {child.state.session}")
-
-
-async def _stop(context: SlashContext, name: str) -> SlashResult:
-    session, child = _named(context, name)
-    await session.send(Interrupt(to=child.state.session, by="slash"))
-    return SlashResult(f"stopped {child.state.session}")
-
-
-def _named(context: SlashContext, name: str) -> tuple[Session, Session]:
-    """The session, and the sub-agent at work that an id, its beginning or end, or the name of its task means."""
-    found: dict[str, Session] = {}
-
-    def look(session: Session) -> None:
-        for started in session.state.work.children.values():
-            child = session.children.get(started.child)
-            if child is None:
-                continue
-            if name == started.task or started.child.startswith(name) or started.child.endswith(name):
-                found[started.child] = child
-            look(child)
-
-    if context.session is not None and name:
-        look(context.session)
-    if context.session is None or len(found) != 1:
-        how = f"{len(found)} sub-agents at work are" if found else "no sub-agent at work is"
-        raise ConfigError(f"{how} called {name!r}", fix="/agents lists them")
-    return context.session, next(iter(found.values()))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, get_args
 
-from lmagent.app.registry import Registry, SlashCommand
+from lmagent.app.registry import SlashCommand
 from lmagent.app.slash import SlashContext, SlashResult, user_commands
 from lmagent.core.commands import Compact, Redo, Rename, SetMode, SetModel, Undo
 from lmagent.core.errors import ConfigError, SandboxError
@@ -37,8 +37,8 @@ GRID = 100
 """Cells of the /context grid: one is a hundredth of the window."""
 
 
-def register(registry: Registry) -> None:
-    """Add the built-in commands."""
+def commands() -> Iterator[SlashCommand]:
+    """The built-in commands."""
     table: tuple[tuple[str, str, str, Run], ...] = (
         ("help", "", "list the commands", _help),
         ("sessions", "[words]", "list sessions, newest first", _sessions),
@@ -62,7 +62,7 @@ def register(registry: Registry) -> None:
         ("quit", "", "leave", _quit),
     )
     for name, usage, text, run in table:
-        registry.command(SlashCommand(name, usage, text, run))
+        yield SlashCommand(name, usage, text, run)
 
 
 def _need(context: SlashContext) -> Session:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from lmagent.app.registry import Registry, SlashCommand
+from lmagent.app.registry import SlashCommand
+from lmagent.app.slash import SlashContext, SlashResult
 from lmagent.core.commands import ChangeTasks, DecidePlan, SetWork
 from lmagent.core.errors import ConfigError
 from lmagent.core.work import Budget, Task, TaskState, WorkMode
 
 if TYPE_CHECKING:
-    from lmagent.app.slash import SlashContext, SlashResult
     from lmagent.engine.session import Session
 
 BY = "slash"
@@ -23,8 +24,8 @@ LONGEST_NUMBER = 9
 DECISIONS = ("approve", "reject", "revise", "edit", "show", "off")
 
 
-def register(registry: Registry) -> None:
-    """Add the commands."""
+def commands() -> Iterator[SlashCommand]:
+    """The commands."""
     for name, usage, help, run in (
         (
             "todo",
@@ -36,13 +37,7 @@ def register(registry: Registry) -> None:
         ("deep", "[TASK|more [STEPS]]", "work long on a task, within a budget, and report", _deep),
         ("work", "[normal|bounded]", "show or change how the session works, and its budget", _work),
     ):
-        registry.command(SlashCommand(name, usage, help, run))
-
-
-def _result(text: str = "", *, submit: str = "", session: Session | None = None, run: bool = False) -> SlashResult:
-    from lmagent.app.slash import SlashResult
-
-    return SlashResult(text, submit=submit, session=session, run=run)
+        yield SlashCommand(name, usage, help, run)
 
 
 def _need(context: SlashContext) -> Session:
@@ -58,7 +53,7 @@ async def _todo(context: SlashContext, line: str) -> SlashResult:
     verb, _, rest = line.partition(" ")
     rest = rest.strip()
     if not verb or verb == "list":
-        return _result(_listed(context.session))
+        return SlashResult(_listed(context.session))
     session = _need(context)
     work = session.state.work
     if verb not in ("add", "done", "open", "drop") or not rest:
@@ -69,19 +64,19 @@ async def _todo(context: SlashContext, line: str) -> SlashResult:
 
         task = Task(fresh(work, "todo"), "todo", rest)
         await session.send(ChangeTasks(items=(task,), by=BY))
-        return _result(f"{task.id}: {task.title}")
+        return SlashResult(f"{task.id}: {task.title}")
     if (verb, rest) == ("drop", "state") and "state" not in work.tasks:
         await session.send(ChangeTasks(state=TaskState(), by=BY))
-        return _result("dropped the task state")
+        return SlashResult("dropped the task state")
     ids = tuple(dict.fromkeys(rest.split()))
     if unknown := [id for id in ids if id not in work.tasks]:
         raise ConfigError(f"there is no task {', '.join(unknown)}", fix="/todo lists them")
     if verb == "drop":
         await session.send(ChangeTasks(removed=ids, by=BY))
-        return _result(f"dropped {', '.join(ids)}")
+        return SlashResult(f"dropped {', '.join(ids)}")
     status = "completed" if verb == "done" else "pending"
     await session.send(ChangeTasks(items=tuple(replace(work.tasks[id], status=status) for id in ids), by=BY))
-    return _result(f"{status}: {', '.join(ids)}")
+    return SlashResult(f"{status}: {', '.join(ids)}")
 
 
 def _listed(session: Session | None) -> str:
@@ -124,7 +119,7 @@ def _shown(context: SlashContext) -> SlashResult:
     if plan is None:
         raise ConfigError("there is no plan", fix="/plan TASK makes one")
     waits = "\n\nIt waits: /plan approve, edit, revise WORDS or reject" if work.proposal is not None else ""
-    return _result(f"{visible(plan_text(plan))}{waits}")
+    return SlashResult(f"{visible(plan_text(plan))}{waits}")
 
 
 async def _decide(session: Session, verb: str, words: str) -> SlashResult:
@@ -137,7 +132,7 @@ async def _decide(session: Session, verb: str, words: str) -> SlashResult:
                 raise ConfigError("there is no plan that waits", fix="/plan TASK makes one")
             plan = await edited(proposal.plan)
             if plan is None:
-                return _result("nothing was changed; the plan still waits")
+                return SlashResult("nothing was changed; the plan still waits")
             command = DecidePlan(decision="approved", plan=plan, by=BY)
         case "approve":
             command = DecidePlan(decision="approved", by=BY)
@@ -147,7 +142,7 @@ async def _decide(session: Session, verb: str, words: str) -> SlashResult:
             command = DecidePlan(decision="revise", feedback=words, by=BY)
     await session.send(command)
     told = {"approved": "approved; the work begins", "rejected": "rejected", "revise": "the model plans anew"}
-    return _result(told[command.decision], run=command.decision != "rejected")
+    return SlashResult(told[command.decision], run=command.decision != "rejected")
 
 
 # --- ways of working --------------------------------------------------------------------------------------------
@@ -184,7 +179,7 @@ async def _more(context: SlashContext, steps: str) -> SlashResult:
 async def _work(context: SlashContext, mode: str) -> SlashResult:
     modes: dict[str, WorkMode] = {"normal": "normal", "bounded": "bounded"}
     if not mode:
-        return _result(_how(_need(context)))
+        return SlashResult(_how(_need(context)))
     if mode not in modes:
         raise ConfigError(f"/work does not know {mode!r}", fix="/work normal, /work bounded, /plan TASK or /deep TASK")
     return await _set(context, SetWork(mode=modes[mode], by=BY), "")
@@ -198,7 +193,7 @@ async def _set(context: SlashContext, command: SetWork, task: str) -> SlashResul
     session = session or await context.host.new_session()
     await session.send(command)
     new = session if session is not context.session else None
-    return _result("" if task else _how(session), submit=task, session=new)
+    return SlashResult("" if task else _how(session), submit=task, session=new)
 
 
 def _how(session: Session) -> str:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from lmagent.app.registry import Registry, SlashCommand
+from lmagent.app.registry import SlashCommand
 
 if TYPE_CHECKING:
     from lmagent.app.slash import SlashContext, SlashResult
@@ -147,13 +147,13 @@ def history_text(rows: Sequence[HistoryRow]) -> str:
     return "\n".join(line.rstrip() for line in lines) or "nothing was due yet"
 
 
-def register(registry: Registry) -> None:
-    """Add `/cron`."""
-    registry.command(SlashCommand("cron", USAGE, "show the jobs that run by the clock, or run or switch one", _cron))
+def commands() -> Iterator[SlashCommand]:
+    """`/cron`."""
+    yield SlashCommand("cron", USAGE, "show the jobs that run by the clock, or run or switch one", _cron)
 
 
 async def _cron(context: SlashContext, words: str) -> SlashResult:
-    from lmagent.app.slash import SlashResult
+    from lmagent.app.slash import SlashResult  # `lmagent cron` does without
     from lmagent.core.errors import ConfigError
     from lmagent.schedule.jobs import find_job, set_enabled
 

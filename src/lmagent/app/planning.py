@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from lmagent.app import commands_work
 from lmagent.app.registry import Registry
 from lmagent.core.work import Budget
 from lmagent.planning.feature import Choices, Planning
@@ -29,4 +28,4 @@ def register(registry: Registry) -> None:
     registry.fences.append(planning.fence)
     registry.orders.update(planning.orders)
     registry.openers.append(planning.opened)
-    commands_work.register(registry)
+    registry.command_modules.append("lmagent.app.commands_work")

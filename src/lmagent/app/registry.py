@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -77,6 +78,8 @@ class Registry(Struct):
         fences: which tools may not be used in a session now.
         orders: who carries out the commands that belong to a feature, by their type.
         closers: release what features hold, at the end of the program.
+        command_modules: modules whose `commands()` gives slash commands. They are imported when the first command is
+            looked up: in a one-shot nobody types any.
         enders: release what features hold for a session that is over, whose id they are given.
         abandon: ends the sub-agents of a call that will not be gone on with; returns what the model is told.
         hides: names of tools that a session's catalogue leaves out.
@@ -92,7 +95,7 @@ class Registry(Struct):
     tools: dict[str, Tool] = field(default_factory=dict[str, Tool])
     notes: list[Callable[[], str]] = field(default_factory=list[Callable[[], str]])
     session_notes: list[Callable[[str], str]] = field(default_factory=list[Callable[[str], str]])
-    commands: dict[str, SlashCommand] = field(default_factory=dict[str, SlashCommand])
+    command_modules: list[str] = field(default_factory=list[str])
     reviews: list[Review] = field(default_factory=list[Review])
     fences: list[Fence] = field(default_factory=list[Fence])
     orders: dict[type, Order] = field(default_factory=dict[type, Order])
@@ -104,6 +107,7 @@ class Registry(Struct):
     openers: list[Callable[[Session], Awaitable[None]]] = field(
         default_factory=list[Callable[[Session], Awaitable[None]]]
     )
+    _commands: dict[str, SlashCommand] = field(default_factory=dict[str, SlashCommand])
 
     def tool(self, tool: Tool) -> None:
         """Add a tool.
@@ -146,7 +150,15 @@ class Registry(Struct):
         """
         if command.name in self.commands:
             raise ConfigError(f"two commands are named /{command.name}", fix="rename the one that the plugin brings")
-        self.commands[command.name] = command
+        self._commands[command.name] = command
+
+    @property
+    def commands(self) -> dict[str, SlashCommand]:
+        """The slash commands by name, those of the program first."""
+        while self.command_modules:
+            own: Iterable[SlashCommand] = import_module(self.command_modules.pop(0)).commands()
+            self._commands.update((command.name, command) for command in own)
+        return self._commands
 
 
 def load_plugins(registry: Registry) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from lmagent.app import children, commands, crontab, planning, proof
+from lmagent.app import children, planning, proof
 from lmagent.app.clock import SystemClock
 from lmagent.app.confined import Confined
 from lmagent.app.host import Host, OpenRecords
@@ -138,8 +138,7 @@ def features(registry: Registry, say: Say = lambda _: None) -> None:
     commands_in_a_sandbox(registry)
     registry.note(date_note(registry.clock))
     registry.note(workspace_note(registry.workspace, say, lambda: registry.profile.instructions))
-    commands.register(registry)
-    crontab.register(registry)
+    registry.command_modules += ["lmagent.app.commands", "lmagent.app.crontab"]
     planning.register(registry)
     proof.register(registry)
     children.register(registry)

@@ -1,0 +1,75 @@
+"""The slash commands of sub-agents: /agents, /steer and /stop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lmagent.app.registry import SlashCommand
+from lmagent.app.slash import SlashContext, SlashResult
+from lmagent.core.commands import Interrupt, Steer
+from lmagent.core.errors import ConfigError
+from lmagent.core.messages import user
+from lmagent.engine.session import Session
+
+
+def commands() -> Iterator[SlashCommand]:
+    """The commands."""
+    yield SlashCommand("agents", "", "list the sub-agents of this session", _agents)
+    yield SlashCommand("steer", "AGENT WORDS", "tell a sub-agent something while it works", _steer)
+    yield SlashCommand("stop", "AGENT", "interrupt a sub-agent; the session goes on", _stop)
+
+
+async def _agents(context: SlashContext, _: str) -> SlashResult:
+    session = context.session
+    lines = _tree(session, 0) if session is not None else []
+    return SlashResult("\n".join(lines) or "no sub-agents yet")
+
+
+def _tree(session: Session, depth: int) -> list[str]:
+    lines: list[str] = []
+    work = session.state.work
+    for key, started in work.children.items():
+        result, child = work.results.get(key), session.children.get(started.child)
+        state = result.status if result is not None else "at work" if child is not None else "cut off"
+        steps = f" · step {child.state.step}" if child is not None else ""
+        name = f"{started.task}: " if started.task else ""
+        lines.append(f"{'  ' * depth}{started.child}  {state}{steps}  {name}{started.brief.objective}"[:160])
+        if child is not None:
+            lines += _tree(child, depth + 1)
+    return lines
+
+
+async def _steer(context: SlashContext, argument: str) -> SlashResult:
+    name, _, words = argument.partition(" ")
+    if not words.strip():
+        raise ConfigError("/steer needs a sub-agent and words for it", fix="/agents lists them")
+    session, child = _named(context, name)
+    await session.send(Steer(message=user(words.strip()), to=child.state.session, by="slash"))
+    return SlashResult(f"told {child.state.session}")
+
+
+async def _stop(context: SlashContext, name: str) -> SlashResult:
+    session, child = _named(context, name)
+    await session.send(Interrupt(to=child.state.session, by="slash"))
+    return SlashResult(f"stopped {child.state.session}")
+
+
+def _named(context: SlashContext, name: str) -> tuple[Session, Session]:
+    """The session, and the sub-agent at work that an id, its beginning or end, or the name of its task means."""
+    found: dict[str, Session] = {}
+
+    def look(session: Session) -> None:
+        for started in session.state.work.children.values():
+            child = session.children.get(started.child)
+            if child is None:
+                continue
+            if name == started.task or started.child.startswith(name) or started.child.endswith(name):
+                found[started.child] = child
+            look(child)
+
+    if context.session is not None and name:
+        look(context.session)
+    if context.session is None or len(found) != 1:
+        how = f"{len(found)} sub-agents at work are" if found else "no sub-agent at work is"
+        raise ConfigError(f"{how} called {name!r}", fix="/agents lists them")
+    return context.session, next(iter(found.values()))
