@@ -1,0 +1,109 @@
+"""Spec: what is to be kept running, and what a system's own manager can say of it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from msgspec import Struct, field
+
+from lmagent.core.errors import LmagentError
+
+
+class ServiceError(LmagentError):
+    """The service cannot be installed, removed or asked about."""
+
+
+class Spec(Struct, frozen=True):
+    """A program to keep running for a user.
+
+    Attributes:
+        name: of the service; one a workspace.
+        workspace: the folder that it serves.
+        command: the program and its arguments.
+        variables: of its environment, beyond what the manager gives.
+        log: where its output goes, on systems whose manager keeps none.
+    """
+
+    name: str
+    workspace: Path
+    command: tuple[str, ...]
+    variables: Mapping[str, str] = field(default_factory=dict[str, str])
+    log: Path = Path()
+
+
+class Status(Struct, frozen=True):
+    """What the system's manager says.
+
+    Attributes:
+        name: of the service.
+        installed: its description is there.
+        running: it runs now.
+        enabled: it is started with the user's login.
+        words: the manager's own.
+        file: its description.
+        log: how to read what it printed.
+    """
+
+    name: str
+    installed: bool
+    running: bool
+    enabled: bool
+    words: str
+    file: str
+    log: str
+
+
+class Manager(Protocol):
+    """A system's own way of keeping programs running."""
+
+    def describe(self, spec: Spec) -> str:
+        """The description that `install` writes."""
+        ...
+
+    def install(self, spec: Spec) -> Sequence[str]:
+        """Write the description and start the service; returns what a person should know.
+
+        Raises:
+            ServiceError: the manager is not there, or refuses. The description is taken away again.
+        """
+        ...
+
+    def remove(self, name: str) -> bool:
+        """Stop it and take its description away; False where there was none.
+
+        Raises:
+            ServiceError: the manager refuses.
+        """
+        ...
+
+    def status(self, name: str) -> Status:
+        """What is known of it."""
+        ...
+
+
+def name_for(workspace: Path) -> str:
+    """The name of the service of a workspace: readable, and another one for each folder."""
+    words = re.sub(r"[^a-z0-9]+", "-", workspace.name.lower()).strip("-")[:24]
+    mark = hashlib.sha256(str(workspace).encode("utf-8", "surrogateescape")).hexdigest()[:8]
+    return "-".join(part for part in ("lmagent", words, mark) if part)
+
+
+def spec_for(workspace: Path, arguments: Sequence[str], data: Path, variables: Mapping[str, str]) -> Spec:
+    """`lmagent web` for a workspace.
+
+    Args:
+        workspace: the folder, absolute.
+        arguments: further arguments of `lmagent web`.
+        data: the user's data folder, for the log.
+        variables: of the environment.
+    """
+    name = name_for(workspace)
+    command = (sys.executable, "-m", "lmagent", "web", *arguments, "--no-browser", "-w", str(workspace))
+    if bad := next((part for part in command if re.search(r"[\x00-\x1f\x7f]", part)), None):
+        raise ServiceError(f"{bad!r} holds a control character, which no service description can", fix="rename it")
+    return Spec(name, workspace, command, variables, data / "logs" / f"{name}.log")
