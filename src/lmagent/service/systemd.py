@@ -121,10 +121,8 @@ class Systemd:
     def _call(self, *arguments: str) -> None:
         done = self._run(*arguments)
         if done.returncode != 0:
-            said = (done.stderr or done.stdout).strip() or f"exit code {done.returncode}"
-            raise ServiceError(
-                f"systemctl --user {' '.join(arguments)} failed: {said}", fix="see journalctl --user -xe"
-            )
+            words = f"systemctl --user {' '.join(arguments)} failed: {said_by(done)}"
+            raise ServiceError(words, fix="see journalctl --user -xe")
 
     def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return ask("systemctl", "--user", "--no-pager", *arguments, env=self._env)
