@@ -15,14 +15,17 @@ from types import TracebackType
 from typing import TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from lmagent.core.errors import StoreError
+from lmagent.core.events import SessionForked
 from lmagent.core.ids import is_session_id
+from lmagent.store.activity import Activity, activity, activity_of, store_activity
 from lmagent.store.database import is_damage, move_aside, open_database
 from lmagent.store.lock import is_held
 from lmagent.store.log import EVENTS, LOCK
-from lmagent.store.scan import in_order, lines
+from lmagent.store.scan import Line, in_order, lines
+from lmagent.store.spent import Account, Spending, spending
 from lmagent.store.tally import Tally, passage_of
 
 T = TypeVar("T")
@@ -72,6 +75,31 @@ class Hit(Struct, frozen=True):
     seq: int
     role: str
     excerpt: str
+
+
+class _Gained(Struct):
+    """What a session's log has gained since it was read last."""
+
+    tally: Tally
+    account: Account
+    fresh: bool = True
+    passages: list[tuple[str, str, int, str]] = field(default_factory=list[tuple[str, str, int, str]])
+    activity: list[Activity] = field(default_factory=list[Activity])
+    is_copy: bool = False
+
+    def add(self, line: Line) -> None:
+        """Take in an event."""
+        assert line.event is not None
+        self.tally.apply(line.event)
+        self.account.apply(line.event, self.tally.model)
+        self.tally.seq, self.tally.read_to = line.seq, line.end
+        if (said := passage_of(line.event)) is not None:
+            self.passages.append((said[1], self.tally.id, line.seq, said[0]))
+        if isinstance(line.event, SessionForked):
+            self.activity.clear()  # that happened in the session it is a copy of
+            self.is_copy = True
+        elif (done := activity_of(self.tally.id, line.event)) is not None:
+            self.activity.append(done)
 
 
 class Unattended(Struct, frozen=True):
@@ -148,6 +176,22 @@ class SessionIndex:
         """
         return self._run(self._unattended)
 
+    def spending(self, since: str = "") -> Spending:
+        """What was spent from a local day on (`2026-01-31`); empty for all that is on record. Refresh before.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        return self._run(lambda: spending(self._db, since))
+
+    def activity(self, limit: int = 50, session: str = "") -> list[Activity]:
+        """What happened last, in one session or in all, the newest first. Refresh before.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        return self._run(lambda: activity(self._db, limit, session))
+
     def refresh(self) -> None:
         """Read what the logs have gained, and forget the sessions that are gone.
 
@@ -200,36 +244,49 @@ class SessionIndex:
 
     def _read(self, session: str, facts: os.stat_result) -> None:
         """Fold in what a log has gained, or all of it where it is not the one that was read before."""
-        row = self._db.execute(f"SELECT {', '.join(_COLUMNS)} FROM session WHERE id = ?", (session,)).fetchone()
-        tally = msgspec.convert(dict(zip(_COLUMNS, row, strict=True)), Tally, strict=False) if row else Tally(session)
-        passages: list[tuple[str, str, int, str]] = []
+        gained = self._known(session)
         try:
             with (self.root / session / EVENTS).open("rb") as stream:
-                if not _continues(tally, facts, stream.fileno()):
-                    tally = Tally(session)
-                stream.seek(tally.read_to)
-                fresh = tally.read_to == 0
-                for line in in_order(lines(stream, start=tally.read_to), after=tally.seq):
-                    if line.event is None or not line.whole:
-                        continue
-                    tally.apply(line.event)
-                    tally.seq, tally.read_to = line.seq, line.end
-                    if (said := passage_of(line.event)) is not None:
-                        passages.append((said[1], session, line.seq, said[0]))
+                if not _continues(gained.tally, facts, stream.fileno()):
+                    gained = _Gained(Tally(session), Account(session))
+                gained.fresh = gained.tally.read_to == 0
+                stream.seek(gained.tally.read_to)
+                for line in in_order(lines(stream, start=gained.tally.read_to), after=gained.tally.seq):
+                    if line.event is not None and line.whole:
+                        gained.add(line)
         except OSError:
             return  # deleted meanwhile, or not readable: the list does without it
+        tally = gained.tally
         tally.size, tally.mtime_ns, tally.inode = facts.st_size, facts.st_mtime_ns, facts.st_ino
         tally.created = tally.created or facts.st_mtime
         tally.updated = tally.updated or facts.st_mtime
-        self._store(tally, passages, fresh=fresh)
+        self._store(gained)
 
-    def _store(self, tally: Tally, passages: list[tuple[str, str, int, str]], *, fresh: bool) -> None:
+    def _known(self, session: str) -> _Gained:
+        """What is known of a session, read at one moment: another reader may be about to write it."""
+        self._db.execute("BEGIN")
+        try:
+            row = self._db.execute(f"SELECT {', '.join(_COLUMNS)} FROM session WHERE id = ?", (session,)).fetchone()
+            if row is None:
+                return _Gained(Tally(session), Account(session))
+            tally = msgspec.convert(dict(zip(_COLUMNS, row, strict=True)), Tally, strict=False)
+            account = Account(session)
+            account.load(self._db)
+            return _Gained(tally, account)
+        finally:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+
+    def _store(self, gained: _Gained) -> None:
+        tally, passages = gained.tally, gained.passages
         self._db.execute("BEGIN IMMEDIATE")
         try:
-            seq = 0 if fresh else min((item[2] for item in passages), default=tally.seq + 1)
+            seq = 0 if gained.fresh else min((item[2] for item in passages), default=tally.seq + 1)
             # Another reader may have been faster: what it has put there is replaced by the same.
             self._db.execute("DELETE FROM passage WHERE session = ? AND seq >= ?", (tally.id, seq))
             self._db.executemany("INSERT INTO passage (text, session, seq, role) VALUES (?, ?, ?, ?)", passages)
+            gained.account.store(self._db)
+            store_activity(self._db, tally.id, gained.activity, fresh=gained.fresh or gained.is_copy)
             marks = ", ".join("?" * len(_COLUMNS))
             values = [getattr(tally, name) for name in _COLUMNS]
             self._db.execute(f"INSERT OR REPLACE INTO session ({', '.join(_COLUMNS)}) VALUES ({marks})", values)
@@ -241,7 +298,8 @@ class SessionIndex:
 
     def _forget(self, session: str) -> None:
         self._db.execute("DELETE FROM session WHERE id = ?", (session,))
-        self._db.execute("DELETE FROM passage WHERE session = ?", (session,))
+        for table in ("passage", "usage", "activity"):
+            self._db.execute(f"DELETE FROM {table} WHERE session = ?", (session,))
 
     def _list(self, limit: int, search: str, children: bool) -> list[SessionRow]:
         rows: list[SessionRow] = []

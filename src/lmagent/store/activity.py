@@ -1,0 +1,100 @@
+"""Activity: what happens in the sessions, a line each, as the index keeps it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from lmagent.core.events import (
+    ApprovalRequested,
+    ApprovalResolved,
+    DurableEvent,
+    InputReceived,
+    ToolFinished,
+    ToolStarted,
+    TurnFinished,
+)
+
+KEPT = 1000
+"""Lines that are kept of a session, which is also how many can be asked for."""
+
+LONGEST = 200
+"""Characters of a line."""
+
+_COLUMNS = "session, seq, ts, type, tool, summary, status, duration_ms"
+
+
+class Activity(Struct, frozen=True):
+    """One line.
+
+    Attributes:
+        session: in which it happened.
+        seq: the event's.
+        ts: when, Unix seconds.
+        type: message, tool_call, tool_result, approval_request, approval_resolved or done.
+        tool: name of the tool; empty for none.
+        summary: what, in one line.
+        status: of a result (ok, error, denied, interrupted), of an approval (approved, denied), or how a turn ended.
+        duration_ms: of a call, in milliseconds.
+        title: the session's.
+    """
+
+    session: str
+    seq: int
+    ts: float
+    type: str
+    tool: str = ""
+    summary: str = ""
+    status: str = ""
+    duration_ms: int = 0
+    title: str = ""
+
+
+def activity_of(session: str, event: DurableEvent) -> Activity | None:
+    """The line for an event; None for one that is none."""
+
+    def line(type: str, tool: str = "", summary: str = "", status: str = "", seconds: float = 0.0) -> Activity:
+        words = " ".join(summary.split())[:LONGEST]
+        return Activity(session, event.seq, event.ts, type, tool, words, status, round(seconds * 1000))
+
+    match event:
+        case InputReceived():
+            return line("message", summary=event.message.text)
+        case ToolStarted():
+            return line("tool_call", event.tool, event.summary)
+        case ToolFinished():
+            return line("tool_result", event.tool, event.content[: 2 * LONGEST], event.status, event.duration)
+        case ApprovalRequested():
+            return line("approval_request", event.tool, event.summary)
+        case ApprovalResolved(approval=approval) if approval:
+            return line("approval_resolved", status="approved" if event.approved else "denied")
+        case TurnFinished():
+            return line("done", summary=event.answer or event.reason, status=event.outcome)
+        case _:
+            return None
+
+
+def store_activity(database: sqlite3.Connection, session: str, rows: Sequence[Activity], *, fresh: bool) -> None:
+    """Add lines, in a transaction that is open; `fresh` for all there are of the session. The oldest make room."""
+    if fresh:
+        database.execute("DELETE FROM activity WHERE session = ?", (session,))
+    elif not rows:
+        return
+    values = [(r.session, r.seq, r.ts, r.type, r.tool, r.summary, r.status, r.duration_ms) for r in rows[-KEPT:]]
+    database.executemany(f"INSERT OR REPLACE INTO activity ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
+    oldest = "SELECT seq FROM activity WHERE session = ? ORDER BY seq DESC LIMIT 1 OFFSET ?"
+    database.execute(f"DELETE FROM activity WHERE session = ? AND seq < ({oldest})", (session, session, KEPT - 1))
+
+
+def activity(database: sqlite3.Connection, limit: int, session: str = "") -> list[Activity]:
+    """The newest lines, of one session or of all, the newest first."""
+    where = "WHERE activity.session = ?" if session else ""
+    columns = ", ".join(f"activity.{name.strip()}" for name in _COLUMNS.split(","))
+    query = (
+        f"SELECT {columns}, COALESCE(session.title, '') "
+        f"FROM activity LEFT JOIN session ON session.id = activity.session {where} "
+        "ORDER BY activity.ts DESC, activity.session, activity.seq DESC LIMIT ?"
+    )
+    return [Activity(*row) for row in database.execute(query, (session, limit) if session else (limit,))]

@@ -1,0 +1,126 @@
+"""Spent: tokens by session, day and model, as the index keeps them."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Sequence
+from datetime import date
+from typing import Any
+
+from msgspec import Struct
+
+from lmagent.core.events import CompactionDone, DurableEvent, SessionForked, StepFinished
+from lmagent.core.model import Usage
+
+SESSIONS_SHOWN = 500
+"""Sessions that are listed, those that took most first."""
+
+_SUMS = "SUM(steps), SUM(prompt_tokens), SUM(completion_tokens), SUM(cached_tokens)"
+
+
+class Spent(Struct, frozen=True):
+    """What was spent.
+
+    Attributes:
+        key: the day (`2026-01-31`), the model's name, or the session's id.
+        title: of the session; empty for a day or a model.
+        steps: model calls, summaries included.
+        prompt_tokens: tokens of all prompts.
+        completion_tokens: tokens of all replies.
+        cached_tokens: prompt tokens that came from the server's cache.
+    """
+
+    key: str
+    title: str = ""
+    steps: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+
+
+class Spending(Struct, frozen=True):
+    """What was spent since some day, as a whole and by what; days in their order, the rest from the highest down."""
+
+    sessions: int
+    total: Spent
+    by_day: tuple[Spent, ...]
+    by_model: tuple[Spent, ...]
+    by_session: tuple[Spent, ...]
+
+
+class Account:
+    """What one session spent, as a fold of its events.
+
+    It is read and written whole and together with how far the log was read, so two readers that come at the same time
+    count nothing twice.
+    """
+
+    def __init__(self, session: str) -> None:
+        self._session = session
+        self._rows: dict[tuple[str, str], list[int]] = {}
+
+    def load(self, database: sqlite3.Connection) -> None:
+        """Go on from what is in the index."""
+        query = "SELECT day, model, steps, prompt_tokens, completion_tokens, cached_tokens FROM usage WHERE session = ?"
+        for day, name, *counts in database.execute(query, (self._session,)):
+            self._rows[str(day), str(name)] = [int(count) for count in counts]
+
+    def apply(self, event: DurableEvent, model: str) -> None:
+        """Fold one event in; `model` is the session's."""
+        match event:
+            case StepFinished() | CompactionDone(usage=Usage()):
+                assert event.usage is not None
+                row = self._rows.setdefault((day_of(event.ts), model), [0, 0, 0, 0])
+                usage = event.usage
+                counts = (1, usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens)
+                row[:] = [old + more for old, more in zip(row, counts, strict=True)]
+            case SessionForked():
+                self._rows.clear()  # that was spent by the session it is a copy of
+            case _:
+                pass
+
+    def store(self, database: sqlite3.Connection) -> None:
+        """Write it, in a transaction that is open."""
+        database.execute("DELETE FROM usage WHERE session = ?", (self._session,))
+        database.executemany(
+            "INSERT INTO usage VALUES (?, ?, ?, ?, ?, ?, ?)",
+            [(self._session, day, model, *counts) for (day, model), counts in self._rows.items()],
+        )
+
+
+def day_of(ts: float) -> str:
+    """The local day of a moment in Unix seconds; the first one there is for a time that no calendar has."""
+    try:
+        return time.strftime("%Y-%m-%d", time.localtime(ts))
+    except (ValueError, OverflowError, OSError):
+        return date.min.isoformat()
+
+
+def spending(database: sqlite3.Connection, since: str) -> Spending:
+    """What was spent from a day on; an empty `since` is from the beginning."""
+
+    def rows(key: str, order: str, limit: int = -1) -> tuple[Spent, ...]:
+        query = f"SELECT {key}, {_SUMS} FROM usage WHERE day >= ? GROUP BY {key} ORDER BY {order} LIMIT ?"
+        return tuple(_spent(name, "", counts) for name, *counts in database.execute(query, (since, limit)))
+
+    most = "SUM(prompt_tokens + completion_tokens) DESC, 1"
+    query = f"SELECT COUNT(DISTINCT session), {_SUMS} FROM usage WHERE day >= ?"
+    sessions, *counts = database.execute(query, (since,)).fetchone()
+    titles = dict(database.execute("SELECT id, title FROM session"))
+    by_session = rows("session", most, SESSIONS_SHOWN)
+    return Spending(
+        sessions=int(sessions),
+        total=_spent("", "", counts),
+        by_day=rows("day", "day"),
+        by_model=rows("model", most),
+        by_session=tuple(_titled(row, str(titles.get(row.key, ""))) for row in by_session),
+    )
+
+
+def _spent(key: str, title: str, counts: Sequence[Any]) -> Spent:
+    return Spent(key, title, *(int(count or 0) for count in counts))
+
+
+def _titled(row: Spent, title: str) -> Spent:
+    return Spent(row.key, title, row.steps, row.prompt_tokens, row.completion_tokens, row.cached_tokens)
