@@ -19,7 +19,7 @@ import pytest
 from router_kit import HELLO, calling_gguf, chunks
 
 from lmagent.modelserver import daemon
-from lmagent.modelserver.serving import ServerError, listen
+from lmagent.modelserver.listening import ServerError, listen
 from lmagent.store.lock import Owner
 from lmagent.testing import ScriptedServer
 from lmagent.testing.script import say

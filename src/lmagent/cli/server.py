@@ -81,7 +81,7 @@ def server() -> None:
 def start(as_json: bool, foreground: bool, **given: Any) -> int:
     """Start the server."""
     from lmagent.modelserver.daemon import KEY_VARIABLE, start_detached, state_of
-    from lmagent.modelserver.serving import ServerError
+    from lmagent.modelserver.listening import ServerError
 
     folder = server_folder()
     if foreground:
@@ -117,8 +117,9 @@ def _run(folder: Path, *, as_json: bool, **given: Any) -> int:
     from lmagent import __version__
     from lmagent.app.clock import SystemClock
     from lmagent.modelserver import daemon
+    from lmagent.modelserver.listening import Signals, listen
     from lmagent.modelserver.opening import open_server
-    from lmagent.modelserver.serving import ServerSettings, Signals, listen, serve
+    from lmagent.modelserver.serving import ServerSettings, serve
 
     gc.enable()
     with daemon.holding(folder):
@@ -184,7 +185,7 @@ def status(as_json: bool) -> int:
     """Say whether the server runs: exit 0 if it does and answers, else 1."""
     from lmagent.modelserver.control import Control
     from lmagent.modelserver.daemon import state_of
-    from lmagent.modelserver.serving import ServerError
+    from lmagent.modelserver.listening import ServerError
 
     folder = server_folder()
     state = state_of(folder)

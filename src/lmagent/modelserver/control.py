@@ -9,7 +9,7 @@ from typing import Any, cast
 from urllib.parse import quote, urlsplit
 
 from lmagent.modelserver.daemon import State, kept_key, state_of
-from lmagent.modelserver.serving import ServerError
+from lmagent.modelserver.listening import ServerError
 from lmagent.providers import jsontext
 
 NOT_RUNNING = "lmagent server start starts one"

@@ -21,7 +21,8 @@ from msgspec import Struct
 
 from lmagent.core.errors import SessionBusy
 from lmagent.modelserver.guard import is_loopback
-from lmagent.modelserver.serving import GRACE, ServerError
+from lmagent.modelserver.listening import ServerError
+from lmagent.modelserver.serving import GRACE
 from lmagent.store.lock import Owner, hold, is_alive, this_process
 
 START = 30.0
