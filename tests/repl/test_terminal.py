@@ -232,3 +232,23 @@ def test_the_first_run_asks_for_server_and_folder_once_and_keeps_the_answers(wor
         )
     assert (run.returncode, run.stdout) == (0, "Hi again.\n")
     assert len(list((project / ".lmagent" / "sessions").glob("*/events.jsonl"))) == 2
+
+
+def test_the_bell_rings_when_the_agent_waits_for_whoever_is_away_and_only_then(workspace):
+    (workspace.parent / ".config" / "lmagent").mkdir(parents=True)
+    config = workspace.parent / ".config" / "lmagent" / "config.toml"
+    config.write_text("notify_after = 0\n")
+    with ScriptedServer([call("write", path="b.txt", content="x"), say("Written.")], strict=True) as server:
+        with Terminal(workspace, server.base_url) as terminal:
+            assert "\a" not in terminal.screen
+            terminal.enter("write b.txt")
+            terminal.wait_for("Allow write?")
+            terminal.wait_for("\a")
+    config.write_text("notify_after = 0\nnotify_bell = false\n")
+    with ScriptedServer([say("Nothing to do.")], strict=True) as server:
+        with Terminal(workspace, server.base_url) as terminal:
+            terminal.enter("again")
+            terminal.wait_for("Nothing to do.")
+            terminal.enter("quit")
+            terminal.ended()
+            assert "\a" not in terminal.screen

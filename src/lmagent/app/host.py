@@ -283,6 +283,12 @@ class Host(Struct):
 
     def _keep(self, session: Session) -> Session:
         self.sessions[session.state.session] = session
+        if self.settings.notify_command:
+            from lmagent.app.notifying import Notifier  # few people have one
+
+            named = lambda: (session.state.session, session.state.title)  # noqa: E731
+            after = self.settings.notify_after
+            session.listen(Notifier(self.settings.notify_command, after, named, self.workspace))
         return session
 
     def replay_report(self) -> str:

@@ -6,6 +6,7 @@ One table, from which the loader reads, the errors are worded and `docs/configur
 from __future__ import annotations
 
 from lmagent.config.field import Field as Field
+from lmagent.config.surface_fields import SURFACE_FIELDS
 
 FIELDS: tuple[Field, ...] = (
     Field(
@@ -376,6 +377,7 @@ FIELDS: tuple[Field, ...] = (
     ),
     Field("no_color", "presence", "No colours in the terminal.", "NO_COLOR"),
     Field("plain", "switch", "Plain terminal output: no live status, no decoration.", "LMAGENT_PLAIN", "--plain"),
+    *SURFACE_FIELDS,
 )
 
 BY_NAME: dict[str, Field] = {field.name: field for field in FIELDS}

@@ -98,6 +98,9 @@ class Settings(Struct, frozen=True):
 
     no_color: bool = False
     plain: bool = False
+    notify_command: str = ""
+    notify_bell: bool = True
+    notify_after: float = 10.0
 
     @property
     def endpoint(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import anyio
@@ -42,7 +43,7 @@ async def run_repl(host: Host, *, resume: str = "", plain: bool = False) -> int:
                     tasks.start_soon(_watch_signals, talk, signals)
                 if plain:
                     renderer = Renderer(PlainStyle(), plain_loop.write)
-                    conversation = Conversation(host, renderer, tasks, lambda: None)
+                    conversation = Conversation(host, renderer, tasks, lambda: None, _bell(host))
                     await _open(conversation, resume)
                     tasks.start_soon(_schedule, host, conversation, scheduling)
                     await plain_loop.run(conversation)
@@ -51,7 +52,7 @@ async def run_repl(host: Host, *, resume: str = "", plain: bool = False) -> int:
 
                     screen = Screen(_history(host))
                     renderer = Renderer(RichStyle(screen.width), screen.write)
-                    conversation = Conversation(host, renderer, tasks, screen.changed)
+                    conversation = Conversation(host, renderer, tasks, screen.changed, _bell(host))
                     await _open(conversation, resume)
                     tasks.start_soon(_schedule, host, conversation, scheduling)
                     if not resume:
@@ -94,6 +95,16 @@ async def _open(conversation: Conversation, resume: str) -> None:
             conversation.renderer(event)
         if session.state.turn_open:
             say("The last turn did not come to its end; say how to go on.", "warning")
+
+
+def _bell(host: Host) -> Callable[[], None]:
+    """Rings the terminal's bell, where there is a terminal and the person wants it."""
+
+    def ring() -> None:
+        sys.stdout.write("\a")
+        sys.stdout.flush()
+
+    return ring if host.settings.notify_bell and sys.stdout.isatty() else lambda: None
 
 
 def _history(host: Host) -> Path | None:

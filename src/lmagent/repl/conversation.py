@@ -8,6 +8,7 @@ import anyio
 import anyio.abc
 
 from lmagent.app.host import Host
+from lmagent.app.notifying import Attention
 from lmagent.app.slash import SlashContext, dispatch
 from lmagent.app.waking import wake_in_time
 from lmagent.core import events as ev
@@ -33,9 +34,17 @@ class Conversation:
         renderer: shows what is finished.
         tasks: where the agent works while the person types.
         changed: called after every event, so that a live region can be drawn anew.
+        ring: called when the person should look.
     """
 
-    def __init__(self, host: Host, renderer: Renderer, tasks: anyio.abc.TaskGroup, changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        host: Host,
+        renderer: Renderer,
+        tasks: anyio.abc.TaskGroup,
+        changed: Callable[[], None],
+        ring: Callable[[], None],
+    ) -> None:
         self.host = host
         self.renderer = renderer
         self.session: Session | None = None
@@ -43,6 +52,8 @@ class Conversation:
         self.since = host.clock.monotonic()
         self._tasks = tasks
         self._changed = changed
+        self._ring = ring
+        self._attention = Attention(host.settings.notify_after)
         self._stop_listening: Callable[[], None] = lambda: None
         self._working = False
         self._ran: list[str] = []
@@ -85,6 +96,8 @@ class Conversation:
         if self.view.state != before:
             self.since = self.host.clock.monotonic()
         self.renderer(event)
+        if self._attention.of(event) is not None:
+            self._ring()
         self._changed()
         self._news.set()
 

@@ -1,0 +1,136 @@
+"""Notifying: a person who is not looking is told that the agent waits for them, or has ended."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
+
+from lmagent.core import events as ev
+
+Kind = Literal["approval", "plan", "finished"]
+
+LONGEST = 500
+"""Characters of a text that are handed on."""
+
+
+class Call(Struct, frozen=True):
+    """Something that a person is called for.
+
+    Attributes:
+        kind: an approval or a plan waits, or a turn has ended.
+        text: what it is about, in a line or a few.
+        outcome: how the turn ended; empty for what waits.
+    """
+
+    kind: Kind
+    text: str
+    outcome: str = ""
+
+
+class Attention(Struct):
+    """Decides from a session's events when its person is called.
+
+    Attributes:
+        after: seconds since the person's last input that must have passed: who has only just typed is still there.
+    """
+
+    after: float
+    _since: float = 0.0
+    _asked: str = ""
+
+    def of(self, event: ev.Event) -> Call | None:
+        """What the event calls for, if anything."""
+        found = ev.innermost(event)[1]
+        if isinstance(event, ev.InputReceived):
+            self._since = event.ts
+            return None
+        call = _call(found, of_child=found is not event)
+        if call is None or found.ts - self._since < self.after:
+            return None
+        if isinstance(found, ev.ApprovalRequested):
+            if self._asked == found.id:
+                return None  # asked again, for somebody who was not there the first time
+            self._asked = found.id
+        return call
+
+
+def _call(event: ev.Event, *, of_child: bool) -> Call | None:
+    match event:
+        case ev.ApprovalRequested():
+            return Call("approval", event.summary)
+        case ev.PlanProposed() if not of_child:
+            return Call("plan", event.plan.title)
+        case ev.TurnFinished() if not of_child and event.cause != "plan":
+            if event.outcome == "interrupted" or (event.outcome == "waiting" and event.until):
+                return None  # a person did it; it goes on by itself
+            return Call("finished", event.answer or event.reason, event.outcome)
+        case _:
+            return None
+
+
+class Notifier:
+    """Runs the user's own command when their attention is wanted.
+
+    The command is handed facts in variables, never in its text: a model's words cannot become part of it. It runs as
+    the user, outside of the sandbox, and nobody waits for it.
+
+    Args:
+        command: a line for the shell.
+        after: see `Attention`.
+        session: gives id and title of the session.
+        workspace: where it works.
+    """
+
+    def __init__(self, command: str, after: float, session: Callable[[], tuple[str, str]], workspace: Path) -> None:
+        self._command = command
+        self._attention = Attention(after)
+        self._session = session
+        self._workspace = workspace
+
+    def __call__(self, event: ev.Event) -> None:
+        """A listener of the session."""
+        if (call := self._attention.of(event)) is not None:
+            session, title = self._session()
+            _run(self._command, self._workspace, variables(call, session, title, self._workspace))
+
+
+def variables(call: Call, session: str, title: str, workspace: Path) -> dict[str, str]:
+    """What the command is told."""
+    said = {
+        "LMAGENT_EVENT": call.kind,
+        "LMAGENT_OUTCOME": call.outcome,
+        "LMAGENT_SESSION": session,
+        "LMAGENT_TITLE": title,
+        "LMAGENT_TEXT": call.text,
+        "LMAGENT_WORKSPACE": str(workspace),
+    }
+    return {name: _plain(value) for name, value in said.items()}
+
+
+def _plain(text: str) -> str:
+    """Without what no variable can hold, and nothing a terminal obeys."""
+    return "".join(sign if sign.isprintable() else " " for sign in text[:LONGEST])
+
+
+def _run(command: str, folder: Path, told: Mapping[str, str]) -> None:
+    try:
+        process = subprocess.Popen(
+            command,
+            shell=True,
+            cwd=folder,
+            env={**os.environ, **told},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=sys.platform != "win32",
+        )
+    except OSError:
+        return  # no shell, or no process more: the work it would tell of goes on
+    threading.Thread(target=process.wait, daemon=True).start()
