@@ -1,0 +1,217 @@
+"""Uploads: images that wait for the message they belong to, in `.lmagent/uploads`.
+
+An upload is judged by its bytes before it is kept, and once more when a message takes it: nothing in the folder is
+believed. The message then holds the image itself, so what nobody takes can go after a day.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import re
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from anyio import to_thread
+from msgspec import Struct
+from msgspec.structs import replace
+from starlette.requests import ClientDisconnect
+
+from lmagent.core.messages import Image, Message, Part
+from lmagent.gateway.api.paths import read_at
+from lmagent.gateway.api.pictures import judged
+from lmagent.gateway.http.errors import Refusal
+from lmagent.gateway.http.route import Call, Route
+from lmagent.store.files import FILE_MODE, OPEN_FLAGS, make_private, sync_file, write_whole
+from lmagent.tools.resolve import open_by_walking
+
+MAX_UPLOAD = 20_000_000
+"""Bytes of an upload."""
+
+MAX_WAITING = 1_000_000_000
+"""Bytes of all uploads that wait."""
+
+KEPT = 86_400.0
+"""Seconds for which an upload waits for its message."""
+
+SCHEME = "upload:"
+"""How an image part names an upload instead of holding its bytes."""
+
+_FOLDER = (".lmagent", "uploads")
+_ID = re.compile(r"[0-9a-f]{32}")
+
+
+class Upload(Struct, frozen=True):
+    """An image that was taken in.
+
+    Attributes:
+        id: names it in a message, as `upload:ID`.
+        media_type: for example `image/png`, by its bytes.
+        width: in pixels.
+        height: in pixels.
+        size: in bytes.
+    """
+
+    id: str
+    media_type: str
+    width: int
+    height: int
+    size: int
+
+
+async def take_in(call: Call) -> Upload:
+    """Keep an image for the message that follows."""
+    data = await _body(call)
+    picture = judged(data)
+    id = os.urandom(16).hex()
+    await to_thread.run_sync(_keep, call.hub.host.workspace, id, data)
+    return Upload(id, picture.media_type, picture.width, picture.height, len(data))
+
+
+async def _body(call: Call) -> bytes:
+    too_large = Refusal(
+        413, "too_large", f"the upload is larger than {MAX_UPLOAD // 1_000_000} MB", fix="make the image smaller"
+    )
+    told = call.request.headers.get("content-length", "")
+    if told.isdecimal() and int(told) > MAX_UPLOAD:
+        raise too_large
+    data = bytearray()
+    try:
+        async for piece in call.request.stream():
+            data += piece
+            if len(data) > MAX_UPLOAD:
+                raise too_large
+    except ClientDisconnect:
+        raise Refusal(400, "cut", "the upload broke off", fix="send it again") from None
+    return bytes(data)
+
+
+def _keep(workspace: Path, id: str, data: bytes) -> None:
+    with _folder(workspace, make=True) as folder:
+        if _sweep(folder) + len(data) > MAX_WAITING:
+            raise Refusal(
+                413, "too_many", "too many uploads wait for a message", fix="send the messages they are for, or wait"
+            )
+        descriptor = os.open(id, os.O_WRONLY | os.O_CREAT | os.O_EXCL | OPEN_FLAGS, FILE_MODE, dir_fd=folder)
+        try:
+            write_whole(descriptor, data)
+            sync_file(descriptor)
+        except OSError as error:
+            os.unlink(id, dir_fd=folder)
+            raise Refusal(
+                507, "no_room", f"the upload cannot be kept: {error.strerror}", fix="free some space"
+            ) from None
+        finally:
+            os.close(descriptor)
+
+
+def _sweep(folder: int) -> int:
+    """Remove what nobody took; returns the bytes of what is left."""
+    left, oldest = 0, time.time() - KEPT
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            try:
+                facts = entry.stat(follow_symlinks=False)
+                if facts.st_mtime < oldest and not entry.is_dir(follow_symlinks=False):
+                    os.unlink(entry.name, dir_fd=folder)
+                else:
+                    left += facts.st_size
+            except FileNotFoundError:
+                continue  # another upload swept at the same time
+    return left
+
+
+async def taken(workspace: Path, message: Message) -> Message:
+    """A message with its uploads in their places, every image in it judged and called what it is.
+
+    Args:
+        workspace: the workspace.
+        message: image parts may say `upload:ID` instead of holding base64.
+
+    Raises:
+        Refusal: an upload is gone or was never there, or something is no image.
+    """
+    if not any(isinstance(part, Image) for part in message.parts):
+        return message
+    return await to_thread.run_sync(_taken, workspace, message)
+
+
+def _taken(workspace: Path, message: Message) -> Message:
+    def part_of(part: Part) -> Part:
+        return _image(workspace, part.data) if isinstance(part, Image) else part
+
+    return replace(message, parts=tuple(map(part_of, message.parts)))
+
+
+def _image(workspace: Path, text: str) -> Image:
+    if text.startswith(SCHEME):
+        data = _read(workspace, text.removeprefix(SCHEME))
+    else:
+        try:
+            data = base64.b64decode(text, validate=True)
+        except (binascii.Error, ValueError):
+            raise Refusal(
+                400, "invalid", "an image is neither base64 nor upload:ID", fix="POST /api/uploads gives an ID"
+            ) from None
+    return Image(judged(data).media_type, base64.b64encode(data).decode())
+
+
+def _read(workspace: Path, id: str) -> bytes:
+    gone = Refusal(
+        400,
+        "no_upload",
+        f"there is no upload {id[:40]!r}: it never was, or it is older than a day",
+        fix="attach it again",
+    )
+    if not _ID.fullmatch(id):
+        raise gone
+    try:
+        with _folder(workspace, make=False) as folder:
+            descriptor = os.open(id, os.O_RDONLY | os.O_NONBLOCK | OPEN_FLAGS, dir_fd=folder)
+            try:
+                return read_at(descriptor, 0, MAX_UPLOAD)
+            finally:
+                os.close(descriptor)
+    except OSError:
+        raise gone from None
+
+
+@contextmanager
+def _folder(workspace: Path, *, make: bool) -> Generator[int]:
+    """The folder of the uploads, open; no link leads to it."""
+    root = os.open(workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        try:
+            folder = open_by_walking(root, _FOLDER, os.O_RDONLY | os.O_DIRECTORY)
+        except FileNotFoundError:
+            if not make:
+                raise
+            make_private(workspace.joinpath(*_FOLDER))
+            folder = open_by_walking(root, _FOLDER, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        if not make:
+            raise
+        raise Refusal(507, "no_room", f"uploads cannot be kept: {error.strerror}", fix="look at .lmagent") from None
+    finally:
+        os.close(root)
+    try:
+        yield folder
+    finally:
+        os.close(folder)
+
+
+ROUTES = (
+    Route(
+        "POST",
+        "/api/uploads",
+        take_in,
+        "Take in an image for a message: the body is the file",
+        answer=Upload,
+        status=201,
+        errors=(413, 415, 507),
+        raw=True,
+    ),
+)
