@@ -149,7 +149,8 @@ def commands_in_a_sandbox(registry: Registry) -> None:
     """shell, jobs, python and git."""
     spill = registry.workspace / ".lmagent" / "spill"
     jobs = Jobs(spill)
-    runner = ShellRunner(registry.confined.get, registry.records.events, spill, jobs, registry.confined.hosts)
+    hosts, checks = registry.confined.hosts, registry.settings.check_commands
+    runner = ShellRunner(registry.confined.get, registry.records.events, spill, jobs, hosts, checks)
     registry.tool(shell_tool(runner))
     registry.tool(jobs_tool(jobs))
     kernels = Kernels()

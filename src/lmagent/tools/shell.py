@@ -49,6 +49,7 @@ class ShellRunner:
         spill: folder for long outputs.
         jobs: commands in the background.
         hosts: what commands may reach; empty means no network.
+        checks: commands that a person calls checks.
     """
 
     def __init__(
@@ -58,12 +59,14 @@ class ShellRunner:
         spill: Path,
         jobs: Jobs,
         hosts: tuple[str, ...] = (),
+        checks: tuple[str, ...] = (),
     ) -> None:
         self._sandbox = sandbox
         self._events = events
         self._spill = spill
         self._jobs = jobs
         self._hosts = hosts
+        self._checks = checks
         self._states: dict[str, ShellState] = {}
 
     async def run(self, arguments: Shell, ctx: ToolContext) -> ToolOutput:
@@ -77,7 +80,7 @@ class ShellRunner:
         exports = {name: value for name, value in state.exports.items() if not (self._hosts and _PROXIES.match(name))}
         text = _line_feeds(arguments.command)
         command = Exec(
-            command_line(text, exports),
+            command_line(text if arguments.background else _marked(text, self._checks), exports),
             cwd=state.cwd,
             timeout=None if arguments.background else min(arguments.timeout, LONGEST),
             hosts=self._hosts,
@@ -113,7 +116,7 @@ class ShellRunner:
         learned = learn(state, bytes(report), sandbox.root, sandbox.environment)
         remarks = [*([moved] if moved else []), *_remarks(end, state, before, learned)]
         told = "\n".join(filter(None, (collector.text().rstrip("\n"), *(f"[{remark}]" for remark in remarks))))
-        return ToolOutput(told, _facts(end, state, collector), full=collector.whole(), file=collector.file)
+        return ToolOutput(told, _facts(end, state, collector, learned), full=collector.whole(), file=collector.file)
 
     def _state(self, session: str) -> ShellState:
         if session not in self._states:
@@ -190,12 +193,26 @@ def _remarks(end: Exit, state: ShellState, before: str, learned: Learned) -> lis
     return [*remarks, *learned.remarks, *end.notes]
 
 
-def _facts(end: Exit, state: ShellState, collector: Collector) -> dict[str, object]:
+def _marked(command: str, checks: tuple[str, ...]) -> str:
+    """The line as it is run: where it may hold a check, and more, its shell notes the exit codes of its parts."""
+    if not any(sign in command for sign in "|;&\n"):
+        return command
+    from lmagent.engine.evidence.runners import mentions  # its patterns are compiled with the first line of parts
+
+    if not mentions(command, checks):
+        return command
+    from lmagent.engine.evidence.stages import marked
+
+    return marked(command)
+
+
+def _facts(end: Exit, state: ShellState, collector: Collector, learned: Learned) -> dict[str, object]:
     saved = {"cwd": state.cwd, "exports": state.exports}
-    return {
+    facts: dict[str, object] = {
         "exit_code": end.code,
         "reason": end.reason,
         "seconds": round(end.seconds, 3),
         "bytes": collector.total,
         "shell": saved,
     }
+    return {**facts, "stages": learned.stages} if learned.stages else facts

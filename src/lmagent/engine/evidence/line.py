@@ -28,7 +28,9 @@ HARMLESS = names_in(
 """Variables that do not decide what a check checks."""
 
 _PASSIVE = names_in("echo pwd true : type test")
-_READING = names_in("cat head tail grep egrep ls wc sleep date which tee sort uniq nproc uname stat file du diff cmp")
+_READING = names_in(
+    "cat head tail grep egrep ls wc sleep date which tee sort uniq nproc uname stat file du diff cmp echo pwd type"
+)
 _GIT_READING = names_in("status diff log show")
 _BUILTINS = names_in(
     ". alias bg bind break builtin caller compgen complete compopt continue declare dirs disown enable eval exec exit "
@@ -48,11 +50,13 @@ class Ran(Struct, frozen=True):
         argv: its words; empty where one of them is only known at run time.
         folder: where, relative to the workspace.
         assignments: `NAME=value` before it.
+        code: the exit code of its own, where the shell reported that; None where the line's has to do.
     """
 
     argv: tuple[str, ...]
     folder: str
     assignments: tuple[str, ...] = ()
+    code: int | None = None
 
 
 class Line(Struct, frozen=True):
@@ -82,7 +86,7 @@ def only_reads(ran: Ran) -> bool:
     return name in _READING or (name == "git" and ran.argv[1:2] != () and ran.argv[1] in _GIT_READING)
 
 
-class _Unclear(Exception):
+class Unclear(Exception):
     """The line is none of those that are taken."""
 
 
@@ -101,14 +105,16 @@ def read(command: str, folder: str, workspace: str) -> Line:
     try:
         if root is None or root.has_error or doubt(root, source, Meter()):
             return Line(fault="it cannot be read with certainty")
-        walk = _Walk(source, folder, workspace)
+        walk = Walk(source, folder, workspace)
         ran = walk.sequence(root)
-    except (_Unclear, TooMuchWork) as unclear:
+    except (Unclear, TooMuchWork) as unclear:
         return Line(fault=str(unclear) or "it cannot be read with certainty")
     return Line(tuple(ran), walk.folder, all=tuple(walk.all))
 
 
-class _Walk:
+class Walk:
+    """Reads a tree from left to right; raises `Unclear` at what it does not take."""
+
     def __init__(self, source: bytes, folder: str, workspace: str) -> None:
         self.source = source
         self.folder = folder
@@ -122,6 +128,7 @@ class _Walk:
         self.guessed = False  # whether a `cd` may have failed without anybody noticing
 
     def raw(self, node: Node) -> str:
+        """The text of a node."""
         return self.source[node.start_byte : node.end_byte].decode("utf-8", "replace")
 
     def sequence(self, node: Node) -> list[Ran]:
@@ -129,7 +136,7 @@ class _Walk:
         statements = list["Node"]()
         for kid in node.children:
             if kid.type == "&":
-                raise _Unclear("it runs something in the background")
+                raise Unclear("it runs something in the background")
             if kid.is_named and kid.type != "comment":
                 statements.append(kid)
         found, outer = list[Ran](), (self.last, self.surely)
@@ -156,9 +163,9 @@ class _Walk:
             case "declaration_command" | "variable_assignment" | "variable_assignments":
                 return self.assigned(node)
             case "negated_command":
-                raise _Unclear("its exit code is turned round")
+                raise Unclear("its exit code is turned round")
             case _:
-                raise _Unclear("its exit code may come from something else")
+                raise Unclear("its exit code may come from something else")
 
     def pipeline(self, node: Node) -> list[Ran]:
         """Every member is a shell of its own: where it goes and what it sets is gone with it."""
@@ -172,6 +179,7 @@ class _Walk:
         return [ran for kid in passed for ran in kid] if pipefail else passed[-1]
 
     def inner(self, node: Node, walk: Callable[[Node], list[Ran]]) -> list[Ran]:
+        """What a shell of its own runs: the folder and the options are as before it."""
         outer = (self.folder, self.pipefail)
         self.depth += 1
         found = walk(node)
@@ -180,40 +188,48 @@ class _Walk:
         return found
 
     def chain(self, node: Node) -> list[Ran]:
+        """Commands joined by `&&`: all have passed."""
         found = list[Ran]()
         for kid in node.children:
             if kid.is_named:
                 found += self.sure(kid)
                 self.surely = self.surely and self.last
             elif kid.type != "&&":
-                raise _Unclear("its exit code may come from something else")
+                raise Unclear("its exit code may come from something else")
         return found
 
     def redirected(self, node: Node) -> list[Ran]:
+        """What is redirected to where its words say."""
+        return self.sure(self.check_redirects(node))
+
+    def check_redirects(self, node: Node) -> Node:
+        """What is redirected."""
         body = node.child_by_field_name("body")
         for kid in node.children:
             if body is not None and kid == body:
                 continue
             targets = [one for one in kid.children if one.is_named and one.type != "file_descriptor"]
             if kid.type != "file_redirect" or len(targets) != 1:
-                raise _Unclear("it has a redirect that is not understood")
+                raise Unclear("it has a redirect that is not understood")
             word = read_word(targets[0], self.source)
             if word is None or not word.known:
-                raise _Unclear("it has a redirect that is not understood")
+                raise Unclear("it has a redirect that is not understood")
         if body is None:
-            raise _Unclear("it has a redirect that is not understood")
-        return self.sure(body)
+            raise Unclear("it has a redirect that is not understood")
+        return body
 
     def assigned(self, node: Node) -> list[Ran]:
+        """Variables that are set for what follows."""
         text = self.raw(node)
         pieces = text.split()[1:] if node.type == "declaration_command" else text.split()
         if node.type == "declaration_command" and not text.startswith("export "):
-            raise _Unclear("it changes the shell")
+            raise Unclear("it changes the shell")
         if not pieces or not all(map(is_harmless, pieces)) or re.search(r"[$`(]", text):
-            raise _Unclear("it sets variables that may decide what is run")
+            raise Unclear("it sets variables that may decide what is run")
         return []
 
     def command(self, node: Node) -> list[Ran]:
+        """A simple command."""
         words = list[str]()
         assignments = list[str]()
         known = True
@@ -222,13 +238,13 @@ class _Walk:
             if kid.type == "variable_assignment":
                 assignments.append(self.raw(kid))
                 if re.search(r"[$`(]", assignments[-1]):
-                    raise _Unclear("it sets variables that may decide what is run")
+                    raise Unclear("it sets variables that may decide what is run")
                 continue
             if kid.type.endswith("redirect"):
-                raise _Unclear("it has a redirect that is not understood")
+                raise Unclear("it has a redirect that is not understood")
             word = read_word(kid, self.source)
             if word is None or (not words and not word.known):
-                raise _Unclear("it has a word that is not understood")
+                raise Unclear("it has a word that is not understood")
             words.append(word.text)
             known = known and word.known
         return self.plain(words, assignments, known)
@@ -239,17 +255,18 @@ class _Walk:
         while stack:
             one = stack.pop()
             if one.type in _EXPANDS:
-                raise _Unclear("it has an expansion that may change the shell")
+                raise Unclear("it has an expansion that may change the shell")
             stack.extend(one.children)
 
     def plain(self, words: list[str], assignments: list[str], known: bool) -> list[Ran]:
+        """A simple command by its words."""
         name = words[0] if words else ""
         if name == "cd":
             self.change(words, known)
         elif name == "set":
             self.options(words[1:])
         elif name in _BUILTINS or not name:
-            raise _Unclear(f"{name or 'it'} can change what is run, or the exit code")
+            raise Unclear(f"{name or 'it'} can change what is run, or the exit code")
         elif name not in _PASSIVE:
             words[0] = name.removeprefix(f"{self.workspace}/").removeprefix("/workspace/")
             ran = Ran(tuple(words) if known else (), self.folder, tuple(assignments))
@@ -260,12 +277,13 @@ class _Walk:
         return []
 
     def change(self, words: list[str], known: bool) -> None:
+        """Go to another folder."""
         if len(words) != 2 or not known or words[1].startswith("-"):
-            raise _Unclear("it goes to a folder that is only known at run time")
+            raise Unclear("it goes to a folder that is only known at run time")
         self.moves += 1
         self.guessed = self.guessed or not self.last
         if self.guessed and (self.depth or self.moves > 1):
-            raise _Unclear("it goes to a folder, which may fail without ending it")
+            raise Unclear("it goes to a folder, which may fail without ending it")
         target = words[1]
         for root in (self.workspace, "/workspace"):
             if target == root or target.startswith(f"{root}/"):
@@ -274,13 +292,14 @@ class _Walk:
         self.folder = posixpath.normpath(posixpath.join(self.folder, target))
 
     def options(self, words: list[str]) -> None:
+        """The options of `set`."""
         at = 0
         while at < len(words):
             if not _OPTIONS.fullmatch(words[at]):
-                raise _Unclear("it changes the shell")
+                raise Unclear("it changes the shell")
             if words[at].endswith("o"):
                 at += 1
                 if at >= len(words) or words[at] not in _OPTION_NAMES:
-                    raise _Unclear("it changes the shell")
+                    raise Unclear("it changes the shell")
                 self.pipefail = self.pipefail or (words[at] == "pipefail" and self.surely)
             at += 1

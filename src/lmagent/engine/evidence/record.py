@@ -30,6 +30,10 @@ LONGEST = 16_384
 """Characters of a command that is remembered; a longer one is not parsed either."""
 
 
+_SIGNALLED = 128
+"""Exit codes from here on tell of a signal: a shell that was killed has not made the report that came in its name."""
+
+
 class Run(Struct, frozen=True):
     """A command of the shell tool that came to its end.
 
@@ -43,6 +47,7 @@ class Run(Struct, frozen=True):
         code: exit code; None where it was killed, timed out or was left in the background.
         output: the end of what it printed.
         at: when it was over, seconds since 1970.
+        stages: exit codes of pipelines in it that the shell reported: which one, counted from 0, and its members'.
     """
 
     seq: int
@@ -54,6 +59,7 @@ class Run(Struct, frozen=True):
     code: int | None
     output: str
     at: float = 0.0
+    stages: tuple[tuple[int, tuple[int, ...]], ...] = ()
 
 
 class Evidence(Struct):
@@ -174,6 +180,7 @@ class Evidence(Struct):
             code=code if whole else None,
             output=event.content[-OUTPUT:],
             at=event.ts,
+            stages=_stages(event.data.get("stages")) if whole and isinstance(code, int) and code < _SIGNALLED else (),
         )
         self.runs = [*self.runs[-RUNS:], run]
 
@@ -183,6 +190,14 @@ class Evidence(Struct):
         self.suspect = self.suspect or lays_hands_on(call.arguments)
         if stays_behind(call.arguments):
             self.jobs.add(call.id)
+
+
+def _stages(data: object) -> tuple[tuple[int, tuple[int, ...]], ...]:
+    """The codes as a log has them, which may say anything."""
+    try:
+        return msgspec.convert(data or (), tuple[tuple[int, tuple[int, ...]], ...])
+    except msgspec.ValidationError:
+        return ()
 
 
 def command_of(call: ToolCall) -> str:

@@ -45,6 +45,8 @@ _LAUNCHERS: dict[tuple[str, ...], str] = {
 _SPOKEN = re.compile(r"(?m)^(?!>|\(no output\)|make(?:\[\d+\])?: (?:Enter|Leav)ing)\s*\S")
 """A line of a run, besides those of `make` and `npm` themselves."""
 
+_RAN_NONE = re.compile(r"\bran 0 tests|\bno tests? (?:ran|run|found|collected)\b|\bcollected 0 items", re.IGNORECASE)
+
 _COUNTS = {name: runner.said for name, runner in RUNNERS.items() if runner.said}
 
 _MANAGERS = ("npm", "pnpm", "yarn", "bun")
@@ -108,13 +110,17 @@ def recognise(ran: Ran, own: Sequence[str]) -> Check | NoCheck | None:
     return _tricked(bare) if isinstance(found, Check) and not harmless else found
 
 
-def ran_none(check: Check, output: str) -> str:
+def ran_none(check: Check, output: str, parts: bool = False) -> str:
     """Why a run that ended well has checked nothing, by what it says; empty where nothing speaks against it.
+
+    With `parts`, other programs of the line print between what it says: then nothing may speak of no tests.
 
     Code under test can end a run before its time, and well: so a runner that counts its tests must have said how many.
     A target or script shows the command of its runner, as a rule, and then that one must have.
     """
     text = re.sub(r"\x1b\[[0-9;]*m", "", output)
+    if parts and (none := _RAN_NONE.search(text)):
+        return f"it says: {none[0]}"
     if check.said and re.search(check.said, text):
         skipped = re.search(r"Ran (\d+) tests?(?s:.*)OK \(skipped=(\d+)", text)
         return "all tests were skipped" if skipped and skipped[1] == skipped[2] else ""

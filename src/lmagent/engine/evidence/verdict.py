@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import posixpath
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,11 +13,10 @@ from msgspec.structs import replace
 from lmagent.core.errors import StoreError
 from lmagent.core.events import FilesChanged
 from lmagent.core.work import Proof
-from lmagent.engine.evidence import disk, line
-from lmagent.engine.evidence.exports import deciding, unknown
-from lmagent.engine.evidence.places import NAMED, is_guard, is_leaving, is_product, is_within, named
-from lmagent.engine.evidence.record import Evidence, Run
-from lmagent.engine.evidence.runners import Check, is_missing, mentions, ran_none, recognise
+from lmagent.engine.evidence import disk
+from lmagent.engine.evidence.places import NAMED, is_guard, is_leaving, named
+from lmagent.engine.evidence.record import Evidence
+from lmagent.engine.evidence.results import Result, Seen, Setting, logs, results_of, unseen
 from lmagent.engine.evidence.table import CODE
 
 if TYPE_CHECKING:
@@ -38,74 +35,6 @@ class Verdict(Struct, frozen=True):
     proof: Proof = ""
     reason: str = ""
     passed: bool = False
-
-
-class Setting(Struct, frozen=True):
-    """What a judgement depends on besides the events.
-
-    Attributes:
-        workspace: absolute path of the workspace.
-        own: commands that a person calls checks.
-        kept: whether what commands change is recorded.
-        child: it is a sub-agent's session.
-        paths_of: the paths of an event that are too many to stand in it; None where they are gone.
-        moved: for paths that are not as they were recorded, when they were changed.
-        recipe: what a target or script runs, in the words of the project's files.
-    """
-
-    workspace: str
-    own: tuple[str, ...] = ()
-    kept: bool = True
-    child: bool = False
-    paths_of: Callable[[FilesChanged], Sequence[str] | None] = lambda _: None
-    moved: Callable[[Evidence], Mapping[str, float]] = lambda _: {}
-    recipe: Callable[[Check], str] = lambda _: ""
-
-
-class _Seen(Struct, frozen=True):
-    """What was changed, those many paths included that do not stand in their event.
-
-    Attributes:
-        changed: since the last good verdict, with the `seq` of the last change.
-        by: the call of that change.
-        guards: tests, configuration and runners that were changed in the session, with the `seq` of the first change.
-        unnamed: `seq` of the last change whose paths are gone; 0 for none.
-        unseen: `seq` of the last command that may have changed something, where that is not recorded.
-        moved: paths that somebody changed behind the record, and when.
-    """
-
-    changed: dict[str, int]
-    by: dict[str, str]
-    guards: dict[str, int]
-    unnamed: int
-    unseen: int
-    moved: Mapping[str, float]
-
-
-class _Result(Struct, frozen=True):
-    """One check of one run: why it counts for less, or why it does not count at all.
-
-    Attributes:
-        name: of the check.
-        run: its run.
-        buts: why it counts for less.
-        fault: why it does not count.
-        failed: whether its line failed.
-        languages: suffixes of the code that it can run.
-        whole: the line, where more than the check stood in it.
-    """
-
-    name: str
-    run: Run
-    buts: tuple[str, ...] = ()
-    fault: str = ""
-    failed: bool = False
-    languages: tuple[str, ...] = ()
-    whole: str = ""
-
-    def failure(self) -> str:
-        """What failed: the line, where something else in it may have."""
-        return f"{self.whole or self.name} failed (exit code {self.run.code})"
 
 
 def setting_of(session: Session) -> Setting:
@@ -137,7 +66,7 @@ def judge(evidence: Evidence, setting: Setting) -> Verdict:
     last = max([seen.unnamed, seen.unseen, *seen.changed.values()])
     if not last:
         return Verdict()
-    results = _results(evidence, setting, seen)
+    results = results_of(evidence, setting, seen)
     news = last > evidence.judged or any(result.run.seq > evidence.judged for result in results)
     if not news:
         return Verdict()
@@ -146,27 +75,27 @@ def judge(evidence: Evidence, setting: Setting) -> Verdict:
     return replace(verdict, reason=plain)
 
 
-def _seen(evidence: Evidence, setting: Setting) -> _Seen:
-    changed, by, guards, unnamed = dict(evidence.touched), dict(evidence.by), dict[str, int](), 0
+def _seen(evidence: Evidence, setting: Setting) -> Seen:
+    printed = logs(evidence)
+    changed = {path: seq for path, seq in evidence.touched.items() if path not in printed}
+    by, guards, unnamed = dict(evidence.by), dict[str, int](), 0
     for event in evidence.standing.values():
         paths = setting.paths_of(event) if event.blob else [change.path for change in event.changes]
         if paths is None:
             unnamed = event.seq
             continue
         for path in paths:
-            if is_leaving(path):
+            if is_leaving(path) or path in printed:
                 continue
             if is_guard(path):
                 guards.setdefault(path, event.seq)
             if event.blob and event.seq > max(evidence.verified, changed.get(path, 0)):
                 changed[path], by[path] = event.seq, event.call_id
     guards |= {path: seq for path, seq in changed.items() if path not in guards and is_guard(path)}
-    return _Seen(
-        changed, by, guards, unnamed, 0 if setting.kept else _unseen(evidence, setting), setting.moved(evidence)
-    )
+    return Seen(changed, by, guards, unnamed, 0 if setting.kept else unseen(evidence, setting), setting.moved(evidence))
 
 
-def _weigh(seen: _Seen, results: Sequence[_Result]) -> Verdict:
+def _weigh(seen: Seen, results: Sequence[Result]) -> Verdict:
     latest = {(result.name, bool(result.fault)): result for result in results}  # the last run of each counts
     after = [result for result in latest.values() if _is_after(result, seen)]
     failed = [result for result in after if result.failed]
@@ -191,7 +120,7 @@ def _weigh(seen: _Seen, results: Sequence[_Result]) -> Verdict:
     return Verdict("unverified", f"{_changes(seen)}, nothing checked {'them' if plural else 'it'}")
 
 
-def _is_after(result: _Result, seen: _Seen) -> bool:
+def _is_after(result: Result, seen: Seen) -> bool:
     """Whether nothing was changed since the run began, save by the run itself."""
     others = [seq for path, seq in seen.changed.items() if seen.by.get(path) != result.run.call]
     if any(at > result.run.at for at in seen.moved.values()):
@@ -199,84 +128,7 @@ def _is_after(result: _Result, seen: _Seen) -> bool:
     return result.run.seq > max([seen.unseen, seen.unnamed, *others], default=0)
 
 
-def _results(evidence: Evidence, setting: Setting, seen: _Seen) -> list[_Result]:
-    found = list[_Result]()
-    for run in evidence.runs:
-        if run.command and mentions(run.command, setting.own):
-            found += _of_run(run, evidence, setting, seen)
-    return found
-
-
-def _of_run(run: Run, evidence: Evidence, setting: Setting, seen: _Seen) -> list[_Result]:
-    text = " ".join(run.command.split())
-    around = False
-    if text in (" ".join(entry.split()) for entry in setting.own):
-        checks: list[Check] = [Check(_short(text), run.folder)]
-        read = line.Line(folder=run.ended)
-    else:
-        read = line.read(run.command, run.folder, setting.workspace)
-        if read.fault:
-            return [_Result(_short(text), run, fault=read.fault)] if _looks_like_one(run.command) else []
-        judged = [recognise(ran, setting.own) for ran in read.ran]
-        checks = [one for one in judged if isinstance(one, Check)]
-        around = checks != [] and _is_wrapped(read, setting.own)
-        if not checks:
-            nothing = [one for one in judged if one is not None and not isinstance(one, Check)]
-            hidden = not nothing and _looks_like_one(run.command)
-            if hidden:
-                return [_Result(_short(text), run, fault="its exit code is not that of a check")]
-            return [_Result(one.name, run, fault=one.reason) for one in nothing]
-    if run.code is None:
-        return [_Result(check.name, run, fault="it did not come to its end") for check in checks]
-    if run.code:
-        missing = [check for check in checks if is_missing(check, run.code, run.output)]
-        whole = _short(text) if len(read.all) > len(checks) else ""
-        return [
-            _Result(check.name, run, fault=f"it could not be started (exit code {run.code})")
-            if check in missing
-            else _Result(check.name, run, failed=True, whole=whole)
-            for check in checks
-        ]
-    if read.folder != run.ended:
-        return [_Result(check.name, run, fault="it ran in another folder than its words say") for check in checks]
-    if fault := deciding(run.exports, setting.workspace):
-        return [_Result(check.name, run, fault=fault) for check in checks]
-    passed = [_passed(check, run, evidence, seen, setting) for check in checks]
-    if not around:
-        return passed
-    but = "the same line may have changed something before it and taken that back"
-    return [replace(one, buts=one.buts or (but,)) if not one.fault else one for one in passed]
-
-
-def _is_wrapped(read: line.Line, own: Sequence[str]) -> bool:
-    """Whether something stands both before and behind the checks of a line that may do and undo: no look sees that."""
-    kinds = [isinstance(recognise(ran, own), Check) for ran in read.all]
-    others = [not (kind or line.only_reads(ran)) for kind, ran in zip(kinds, read.all, strict=True)]
-    return any(any(others[:at]) and any(others[at:]) for at, kind in enumerate(kinds) if kind)
-
-
-def _passed(check: Check, run: Run, evidence: Evidence, seen: _Seen, setting: Setting) -> _Result:
-    """A run that ended well: why it still may not count, and why it counts for less."""
-    if fault := ran_none(check, run.output):
-        return _Result(check.name, run, fault=fault)
-    changed = seen.changed
-    inside = [path for path in changed if is_within(path, check.folder)]
-    if changed and not inside:
-        return _Result(check.name, run, fault=f"it ran in the folder {check.folder}, where nothing was changed")
-    buts = [
-        _tampered(seen, evidence, run, check, setting.recipe(check)),
-        unknown(run.exports),
-        _alone(check, seen, run),
-        f"it ran in {check.folder} only" if len(inside) < len(changed) else "",
-        f"only for {check.narrow}" if check.narrow else "",
-        "it runs nothing of the project" if check.static else "",
-        "many files were changed at once, perhaps tests among them" if seen.unnamed else "",
-        _unknown(evidence, setting),
-    ]
-    return _Result(check.name, run, tuple(filter(None, buts)), languages=check.languages)
-
-
-def _untested(seen: _Seen, passed: Sequence[_Result]) -> list[str]:
+def _untested(seen: Seen, passed: Sequence[Result]) -> list[str]:
     """Code that none of the checks can have run, since it is in another language."""
     whole = [result.languages for result in passed if not result.buts]
     if not all(whole):
@@ -286,67 +138,7 @@ def _untested(seen: _Seen, passed: Sequence[_Result]) -> list[str]:
     return [f"it does not run {named(left)}"] if left else []
 
 
-def _alone(check: Check, seen: _Seen, run: Run) -> str:
-    """What a static check did not read, and what the run changed itself."""
-    own = [path for path in seen.changed if seen.by.get(path) == run.call and not is_product(path)]
-    if own:
-        return f"the same command changed {named(own)}"
-    if not check.static:
-        return ""
-    files = {posixpath.normpath(posixpath.join(check.folder, file)) for file in check.files}
-    unread = [
-        path
-        for path in seen.changed
-        if (check.suffixes and not path.endswith(check.suffixes))
-        or not (not files or any(is_within(path, file) for file in files))
-    ]
-    return f"it did not read {named(unread)}" if unread else ""
-
-
-def _tampered(seen: _Seen, evidence: Evidence, run: Run, check: Check, recipe: str) -> str:
-    """Tests, configuration and runners that this session changed before the run."""
-    paths = [path for path, seq in seen.guards.items() if seq < run.seq]
-    for path in seen.changed if recipe else ():
-        name = posixpath.relpath(path, check.folder)
-        if path not in paths and seen.changed[path] < run.seq and disk.is_run_by(name, recipe):
-            paths.append(path)
-    if paths:
-        return f"{named(paths)} {'was' if len(paths) == 1 else 'were'} changed too"
-    return f"a command may have changed what runs it ({evidence.suspect})" if evidence.suspect else ""
-
-
-def _unknown(evidence: Evidence, setting: Setting) -> str:
-    """What was done that is not, or not by name, on this record."""
-    if setting.child:
-        return "what was changed before it was asked is not on this record"
-    if not setting.kept and _unseen(evidence, setting):
-        return "what commands changed is not recorded"
-    if evidence.children:
-        return "what sub-agents ran is not on this record"
-    return "what ran in the background is not on record" if evidence.jobs else ""
-
-
-def _unseen(evidence: Evidence, setting: Setting) -> int:
-    """`seq` of the last command that may have changed something, where that is not recorded."""
-    plain = [run.seq for run in evidence.runs if not mentions(run.command, setting.own)]
-    return max([evidence.effects, *plain])
-
-
-_CHECKS = re.compile(
-    r"\b(?:pytest|py\.test|unittest|tox|nox|ctest|jest|vitest|mocha|rspec|phpunit|(?:make|npm|pnpm|yarn|bun|cargo|go|mvn"
-    r"|gradlew?|dotnet|mix|swift|deno)\s(?:\S{1,80}\s){0,6}?(?:run\s+)?(?:tests?|check|verify))\b|node --test"
-)
-
-
-def _looks_like_one(command: str) -> bool:
-    return _CHECKS.search(command) is not None
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 60 else f"{text[:57]}…"
-
-
-def _later(seen: _Seen, result: _Result) -> str:
+def _later(seen: Seen, result: Result) -> str:
     later = [
         path for path, seq in seen.changed.items() if seq > result.run.seq and seen.by.get(path) != result.run.call
     ]
@@ -356,7 +148,7 @@ def _later(seen: _Seen, result: _Result) -> str:
     return f"{named(later)} {'was' if len(later) == 1 else 'were'} changed"
 
 
-def _changes(seen: _Seen) -> str:
+def _changes(seen: Seen) -> str:
     changed = seen.changed
     if seen.unnamed:
         return "many files changed"
