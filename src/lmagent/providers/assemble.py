@@ -19,6 +19,7 @@ from lmagent.providers.calls import CallAssembler, alongside
 from lmagent.providers.concealed import hidden
 from lmagent.providers.eta import PrefillEta
 from lmagent.providers.thinking import ThinkSplitter, split_thoughts
+from lmagent.providers.transport import ErrorChunk
 from lmagent.providers.usage import complete_usage, read_usage
 
 if TYPE_CHECKING:
@@ -46,14 +47,6 @@ _FINISH: dict[str, FinishReason] = {
 _Called = tuple[tuple[ToolCall, ...], frozenset[str], str, "FoundCalls | None"]
 """Calls, the ids of those that were cut off, the format of those in the text, and the text, taken apart."""
 _decode = msgspec.json.Decoder().decode
-
-
-class ErrorChunk(Exception):
-    """The server reported an error inside an answer with status 200; `error` is what it sent."""
-
-    def __init__(self, error: Any) -> None:
-        super().__init__(repr(error))
-        self.error = error
 
 
 class Assembler:

@@ -13,10 +13,9 @@ SHORTEST = 6
 """Characters below which something is too common to be looked for in texts."""
 
 _HIDDEN = "…"
-_PLACEHOLDER = re.compile(
+_PLACEHOLDER = (
     r"(lm[-_ ]?studio|ollama|llama[-_. ]?cpp|koboldcpp|localai|openai|openrouter|localhost|lmagent"
-    r"|anything|nothing|bearer|api[-_ ]?key|((sk-)?(no|not)[-_ ]?)?(key[-_ ]?)?(needed|required))",
-    re.IGNORECASE,
+    r"|anything|nothing|bearer|api[-_ ]?key|((sk-)?(no|not)[-_ ]?)?(key[-_ ]?)?(needed|required))"
 )
 """What is written where no key is needed: no secret, and part of many a text."""
 
@@ -32,7 +31,7 @@ def conceal(key: str, url: str = "") -> None:
         given = [key]
     for text in given:
         for secret in (*text.split(), *unquote(text).split()):
-            if len(secret) >= SHORTEST and not _PLACEHOLDER.fullmatch(secret):
+            if len(secret) >= SHORTEST and not re.fullmatch(_PLACEHOLDER, secret, re.IGNORECASE):
                 _secrets.update((secret, quote(secret, safe="")))
 
 

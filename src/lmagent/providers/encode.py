@@ -13,7 +13,6 @@ from typing import Any
 from lmagent.core.messages import Image, Message, Text, Thinking, ToolCall, ToolResult
 from lmagent.core.model import ModelRequest, ToolSpec
 from lmagent.providers import jsontext
-from lmagent.providers.constrain import schema_for, thinks
 
 _KEPT = 4
 """Conversations whose encoding is kept: a session, its side calls and a few sub-agents."""
@@ -101,7 +100,11 @@ class BodyEncoder:
             for key, value in fields.items()
             if value is not None and key not in omit
         ]
-        constrained = schema_for(request.tools, think=thinks(request.messages)) if request.constrain else None
+        constrained = None
+        if request.constrain:
+            from lmagent.providers.constrain import schema_for, thinks  # few models need it
+
+            constrained = schema_for(request.tools, think=thinks(request.messages))
         if request.tools:
             head.append(self._tools_of(request))
             if (request.tool_choice != "auto" or constrained) and "tool_choice" not in omit:

@@ -6,6 +6,7 @@ import random as _random
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
+from typing import TYPE_CHECKING
 
 import anyio
 
@@ -13,13 +14,14 @@ from lmagent.core.errors import BadReply, ModelLoading, ProviderError, ServerFai
 from lmagent.core.model import ModelEvent, ModelRequest, Progress, Retrying, TextChunk, ThinkingChunk, ToolSpec
 from lmagent.core.ports import Clock
 from lmagent.providers import jsontext
-from lmagent.providers.assemble import Assembler, ErrorChunk
-from lmagent.providers.constrain import understood
 from lmagent.providers.encode import BodyEncoder
 from lmagent.providers.retry import RetryPolicy, next_delay
-from lmagent.providers.sse import SseReader
-from lmagent.providers.transport import Response, Timeouts, Transport, TransportError, read_all
+from lmagent.providers.transport import ErrorChunk, Response, Timeouts, Transport, TransportError, read_all
 from lmagent.providers.urls import api_root, chat_url, is_loopback
+
+if TYPE_CHECKING:
+    from lmagent.providers.assemble import Assembler  # what reads a reply is loaded while the server works on it
+    from lmagent.providers.sse import SseReader
 
 __all__ = ["OpenAIChat", "chat_url"]
 
@@ -38,10 +40,9 @@ _ERROR_BODY = 256 * 1024
 _PLAIN_BODY = 64 * 1024 * 1024
 _OPTIONAL = ("stream_options", "tool_choice", "response_format", "max_completion_tokens", "max_tokens", "temperature")
 _BY_NAME_ALONE = ("stream_options", "tool_choice")
-_UNKNOWN = re.compile(
+_UNKNOWN = (
     r"unsupported|not support|unknown|unrecogni[sz]ed|unexpected|not permitted|not allowed|extra (field|input)"
-    r"|invalid (field|param)",
-    re.IGNORECASE,
+    r"|invalid (field|param)"
 )
 
 
@@ -149,6 +150,8 @@ class OpenAIChat:
     async def _read(
         self, request: ModelRequest, response: Response, prompt_bytes: int, begun: float
     ) -> AsyncGenerator[ModelEvent]:
+        from lmagent.providers.assemble import Assembler
+
         assembler = Assembler(lambda: self._clock.monotonic() - begun, callable_tools(request), request.tools)
         first: float | None = None
         payloads = self._batches(response, assembler)
@@ -173,7 +176,11 @@ class OpenAIChat:
             first_token_s=total if first is None else first,
             total_s=total,
         )
-        yield understood(reply, request.tools) if request.constrain else reply
+        if request.constrain:
+            from lmagent.providers.constrain import understood  # few models need it
+
+            reply = understood(reply, request.tools)
+        yield reply
 
     def _batches(self, response: Response, assembler: Assembler) -> AsyncGenerator[list[bytes]]:
         """The chunks of a completion, in the batches in which they come."""
@@ -214,7 +221,7 @@ class OpenAIChat:
         }
         for field in _OPTIONAL:
             named = sent[field] and field not in self._omit and field in text
-            if named and (field in _BY_NAME_ALONE or _UNKNOWN.search(text)):
+            if named and (field in _BY_NAME_ALONE or re.search(_UNKNOWN, text, re.IGNORECASE)):
                 return field
         return None
 
@@ -253,6 +260,8 @@ async def _payloads(response: Response, assembler: Assembler, url: str) -> Async
 
     Once the reply is complete, only what comes promptly is still read.
     """
+    from lmagent.providers.sse import SseReader
+
     reader: SseReader | None = None
     head = b""
     chunks, tail = response.chunks, _Tail(assembler)

@@ -61,6 +61,14 @@ class TransportError(Exception):
         self.detail = detail
 
 
+class ErrorChunk(Exception):
+    """The server reported an error inside an answer with status 200; `error` is what it sent."""
+
+    def __init__(self, error: Any) -> None:
+        super().__init__(repr(error))
+        self.error = error
+
+
 class Response(Struct, frozen=True):
     """An answer whose body is still coming.
 

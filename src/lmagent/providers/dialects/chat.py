@@ -21,9 +21,8 @@ from lmagent.providers.openai_chat import OpenAIChat
 from lmagent.providers.retry import RetryPolicy
 from lmagent.providers.transport import Timeouts, Transport
 
-_REFUSED = re.compile(
-    r"unsupported|not support|unknown|unrecogni[sz]ed|unexpected|not permitted|not allowed|extra (field|input)|invalid",
-    re.IGNORECASE,
+_REFUSED = (
+    r"unsupported|not support|unknown|unrecogni[sz]ed|unexpected|not permitted|not allowed|extra (field|input)|invalid"
 )
 _NEVER_DROPPED = {"provider"}
 """A person's own wishes: without them the request is another one."""
@@ -92,7 +91,7 @@ class DialectChat(OpenAIChat):
         field = super()._unknown_field(request, failure)
         if field is not None:
             return field
-        if not _REFUSED.search(failure.message):
+        if not re.search(_REFUSED, failure.message, re.IGNORECASE):
             return None
         sent = self._encoder.extras(request).keys() - self._omit - _NEVER_DROPPED
         named = [name for name in sent if re.search(rf"\b{re.escape(name)}\b", failure.message)]

@@ -23,7 +23,7 @@ from lmagent.core.messages import Image, Message, Thinking, ToolCall, ToolResult
 from lmagent.core.model import ModelRequest
 from lmagent.core.ports import Clock
 from lmagent.providers import jsontext
-from lmagent.providers.assemble import Assembler, ErrorChunk
+from lmagent.providers.assemble import Assembler
 from lmagent.providers.concealed import hidden, shown
 from lmagent.providers.constrain import schema_for, thinks
 from lmagent.providers.dialects.base import ServerFacts, Wishes
@@ -33,7 +33,7 @@ from lmagent.providers.dialects.wirebody import tool_block
 from lmagent.providers.encode import BodyEncoder
 from lmagent.providers.openai_chat import DRAIN, OpenAIChat
 from lmagent.providers.retry import RetryPolicy
-from lmagent.providers.transport import Response, Timeouts, Transport, TransportError
+from lmagent.providers.transport import ErrorChunk, Response, Timeouts, Transport, TransportError
 from lmagent.providers.urls import server_root
 
 _KEPT = 4
