@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-_BEGINS = re.compile("[{`]")
+_BEGINS = "[{`]"
 """What a plan, or the fence around it, begins with."""
 
 
@@ -23,7 +23,7 @@ class PlanWords:
         """What is shown of another piece."""
         if not self.planning:
             return text
-        found = None if self._held else _BEGINS.search(text)
+        found = None if self._held else re.search(_BEGINS, text)
         if not self._held and found is None:
             return text
         at = found.start() if found is not None else 0
@@ -39,7 +39,7 @@ class PlanWords:
 
         found = read_plan(whole)
         words = f"(The plan cannot be followed: {found.words}.)" if isinstance(found, Unusable) else ""
-        begins = _BEGINS.search(whole)
+        begins = re.search(_BEGINS, whole)
         return words, f"{whole[: begins.start()] if begins is not None else ''}{words}"
 
     def drop(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from contextlib import suppress
 from pathlib import Path
@@ -86,6 +85,8 @@ def register(registry: Registry) -> None:
 
 def _script(text: str) -> str:
     """The test script of a package.json."""
+    import json  # only who asks for a proof pays for it
+
     with suppress(ValueError, RecursionError):
         package: Any = json.loads(text)
         scripts: Any = package.get("scripts") if isinstance(package, dict) else None  # type: ignore[reportUnknownMemberType]

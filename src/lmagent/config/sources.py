@@ -7,18 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from lmagent.config.dotenv import EnvFile, decode_env, parse_env
 from lmagent.config.fields import BY_NAME, FIELDS, Field
 from lmagent.config.files import read_small
 from lmagent.config.layers import Entry, Layer, LayerName, Origin
 from lmagent.config.names import FIELD_OF, VARIABLES, as_text, closest, why_not_used
-from lmagent.config.toml import line_of
 from lmagent.config.values import is_given, read_value
 from lmagent.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from lmagent.config.dotenv import EnvFile
 
 
 class ConfigWarning(Struct, frozen=True):
@@ -77,6 +78,8 @@ def read_toml(place: Place, notes: Notes) -> Layer:
     content = read_small(path) if path else None
     if path is None or content is None:
         return place.layer({})
+    from lmagent.config.toml import line_of  # most people need no file
+
     notes.files.append(path)
     text, table = _parse_toml(path, content)
     entries: dict[str, Entry] = {}
@@ -103,6 +106,8 @@ def read_env_file(place: Place, notes: Notes) -> Layer:
     content = read_small(path) if path else None
     if path is None or content is None:
         return place.layer({})
+    from lmagent.config.dotenv import decode_env, parse_env  # few folders have one
+
     notes.files.append(path)
     parsed = parse_env(decode_env(content))
     values = parsed.values

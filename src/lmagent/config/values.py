@@ -12,9 +12,9 @@ from lmagent.config.fields import Field
 
 _SWITCH = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
 _NO_VALUE = frozenset({"none", "null", "unlimited", "-1"})
-_RULE_COMMA = re.compile(r"[,\n](?![^()]*\))")
+_RULE_COMMA = r"[,\n](?![^()]*\))"
 _URL = re.compile(r"(?i)https?://(?P<host>\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(?::(?P<port>\d{1,5}))?(?:[/?#][!-~]*)?")
-_LOOPBACK = re.compile(r"(?:.+\.)?localhost|127(?:\.\d{1,3}){3}|\[::1\]")
+_LOOPBACK = r"(?:.+\.)?localhost|127(?:\.\d{1,3}){3}|\[::1\]"
 
 
 def read_value(field: Field, raw: object, *, text: bool, base: Path, home: Path) -> Any:
@@ -73,14 +73,14 @@ def host_of(url: str) -> str:
 
 def is_loopback(url: str) -> bool:
     """Whether a URL leads to this machine; a name that only looks like an address (`127.example.org`) does not."""
-    return _LOOPBACK.fullmatch(host_of(url).rstrip(".")) is not None
+    return re.fullmatch(_LOOPBACK, host_of(url).rstrip(".")) is not None
 
 
 def _from_text(field: Field, raw: str) -> object:
     """A number, a switch or a list out of text; text that is none of it stays, and is refused by the check."""
     stripped = raw.strip()
     if field.kind == "rules":
-        return [part.strip() for part in _RULE_COMMA.split(stripped) if part.strip()]
+        return [part.strip() for part in re.split(_RULE_COMMA, stripped) if part.strip()]
     if field.kind == "presence":
         return bool(raw)
     if field.kind == "switch":

@@ -29,9 +29,10 @@ from lmagent.engine.targets import inside
 SHELL, EXEC = "shell", "exec"
 """The tool, and the effect, whose patterns are of commands."""
 
-_RULE = re.compile(r"(?P<name>effect:(?:read|write|exec|net)|[A-Za-z0-9_.*-]+)(?:\((?P<pattern>.*)\))?", re.I | re.S)
-_BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
-_PIECES = re.compile(r"(\*\*/|\*\*|\*|\?|\[!?[^\]/]+\])")
+# Text, not compiled: most people have no rules, and would wait for that at every start.
+_RULE = r"(?P<name>effect:(?:read|write|exec|net)|[A-Za-z0-9_.*-]+)(?:\((?P<pattern>.*)\))?"
+_BRACES = r"\{([^{}]*,[^{}]*)\}"
+_PIECES = r"(\*\*/|\*\*|\*|\?|\[!?[^\]/]+\])"
 _ALTERNATIVES = 100
 
 
@@ -95,7 +96,7 @@ def parse(text: str, root: str = "") -> Rule:
 
 def _split(text: str) -> tuple[str, str | None]:
     """The name, in lower case, and the pattern."""
-    found = _RULE.fullmatch(text.strip())
+    found = re.fullmatch(_RULE, text.strip(), re.I | re.S)
     if found is None:
         raise ConfigError(
             f"permission rule {text!r} cannot be understood",
@@ -196,7 +197,7 @@ def _alternatives(pattern: str) -> list[str]:
         if len(done) + len(pending) > _ALTERNATIVES:
             raise ValueError(f"it has more than {_ALTERNATIVES} alternatives")
         current = pending.pop()
-        found = _BRACES.search(current)
+        found = re.search(_BRACES, current)
         if found is None:
             done.append(current)
         else:
@@ -215,15 +216,15 @@ def _expression(pattern: str, below: bool) -> str:
         return ".*"
     prefix = "" if "/" in pattern else "(?:.*/)?"
     bare = pattern.removeprefix("./").removesuffix("/**")
-    folder = bare != pattern.removeprefix("./") or not _PIECES.search(bare.rpartition("/")[2])
-    return prefix + "".join(map(_piece, _PIECES.split(bare))) + ("(?:/.*)?" if below or folder else "")
+    folder = bare != pattern.removeprefix("./") or not re.search(_PIECES, bare.rpartition("/")[2])
+    return prefix + "".join(map(_piece, re.split(_PIECES, bare))) + ("(?:/.*)?" if below or folder else "")
 
 
 def _piece(piece: str) -> str:
     known = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}.get(piece)
     if known is not None:
         return known
-    if not (piece.startswith("[") and _PIECES.fullmatch(piece)):
+    if not (piece.startswith("[") and re.fullmatch(_PIECES, piece)):
         return re.escape(piece)
     negated, members = piece.startswith("[!"), piece.strip("[]").removeprefix("!")
     listed = re.sub(r"([\\\[\]^&~|])", r"\\\1", members)

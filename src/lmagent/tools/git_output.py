@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct
@@ -163,7 +162,11 @@ def listed(title: str, entries: Sequence[str]) -> str:
 def name(path: str) -> str:
     """A path on one line; quoted where it holds what could be taken for something else."""
     plain = printable(path) == path and not any(char in path for char in '\n\t"\\')
-    return path if plain and path == path.strip() else json.dumps(path, ensure_ascii=not _writable(path))
+    if plain and path == path.strip():
+        return path
+    import json  # few paths need quotes
+
+    return json.dumps(path, ensure_ascii=not _writable(path))
 
 
 def _writable(path: str) -> bool:

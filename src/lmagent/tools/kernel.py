@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import codecs
-import json
-import secrets
+import os
 import struct
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -85,7 +84,7 @@ class _Call:
         self.id = id
         self.output = output
         # A cell cannot know it, so nothing that it prints is taken for the end of its output.
-        self.marker = f"\0lmagent {secrets.token_hex(16)}\n".encode()
+        self.marker = f"\0lmagent {os.urandom(16).hex()}\n".encode()
         self.reply: Reply | None = None
         self.replied = anyio.Event()
         self.seen = anyio.Event()
@@ -239,6 +238,8 @@ class Kernel:
                 await self.kill()
 
     async def _send(self, frame: Mapping[str, object]) -> None:
+        import json  # msgspec refuses half a character
+
         data = json.dumps(frame).encode()  # ASCII: half a character, which is no UTF-8, gets through
         try:
             await self._running.send(struct.pack(">I", len(data)) + data)
@@ -269,6 +270,8 @@ class Kernel:
         call.take(data[:cut])
 
     def _take_frames(self, piece: bytes) -> None:
+        import json  # see _send
+
         if self.broken:
             return None
         self._frames += piece

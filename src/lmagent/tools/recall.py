@@ -47,9 +47,9 @@ ReadEvents = Callable[[str], Iterable[DurableEvent]]
 GetBlob = Callable[[str, str], bytes]
 """(session, handle) -> content; raises StoreError."""
 
-_WORD = re.compile(r"\w+")
-_HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
-_ENDING = re.compile(r"(?<=\w{3})(?:ings?|ed|es|s|e)$")
+_WORD = r"\w+"
+_HUMP = r"(?<=[a-z])(?=[A-Z])"
+_ENDING = r"(?<=\w{3})(?:ings?|ed|es|s|e)$"
 
 
 class Recall(Struct):
@@ -192,5 +192,6 @@ def _cut(text: str) -> Iterator[tuple[int, str]]:
 
 def _words(text: str) -> Iterator[str]:
     """The words in lower case, their endings off, names taken apart: who asks for `ports` means `openPort` too."""
-    for word in _WORD.findall(_HUMP.sub(" ", text).lower().replace("_", " ")):
-        yield _ENDING.sub("", word)
+    ending = re.compile(_ENDING)
+    for word in re.findall(_WORD, re.sub(_HUMP, " ", text).lower().replace("_", " ")):
+        yield ending.sub("", word)
