@@ -7,8 +7,8 @@ from kit import Bench, bench, call, say
 from lmagent.core import events as ev
 from lmagent.core.agent import Window
 from lmagent.core.model import ModelRequest, Reply, Usage
-from lmagent.engine import compaction
 from lmagent.engine.state import BYTES_PER_TOKEN
+from lmagent.engine.window import learn_window
 
 
 def counting(made: Bench, ratio: float, reply: Reply | None = None):
@@ -109,7 +109,7 @@ def test_no_window_is_learned_that_nobody_serves():
     async def check():
         made = await bench(say("done"), window=Window(tokens=8000))
         await made.submit()
-        compaction.learn_window(made.session, 1)
+        learn_window(made.session, 1)
         assert made.session.window.tokens >= 256
 
     anyio.run(check)
@@ -120,7 +120,7 @@ def test_a_refusal_without_a_figure_is_believed_only_near_the_window_that_is_sta
         made = await bench(say("done"), system="Rules. " * 2000, window=Window(tokens=32768))
         await made.submit()
         made.session.stated_window = stated
-        compaction.learn_window(made.session, None)
+        learn_window(made.session, None)
         return made.session.window.tokens
 
     assert anyio.run(check, 32768) == 32768

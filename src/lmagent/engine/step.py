@@ -15,8 +15,8 @@ from lmagent.core.events import (
 )
 from lmagent.core.messages import NO_WORDS, Message, Text, Thinking
 from lmagent.core.model import ModelEvent, Progress, Reply, Retrying, TextChunk, ThinkingChunk
-from lmagent.engine import compaction
 from lmagent.engine.session import Session
+from lmagent.engine.window import learn_window, refuse_hopeless
 
 STREAM_RETRIES = 2
 """How often a stream that broke off is asked for again. Its connection is gone, so nothing still works on it."""
@@ -32,7 +32,7 @@ async def take_step(session: Session) -> Reply:
     broken = 0
     while True:
         try:
-            compaction.refuse_hopeless(session)
+            refuse_hopeless(session)
             return await _call(session)
         except ContextOverflow as overflow:
             if overflowed:
@@ -41,8 +41,10 @@ async def take_step(session: Session) -> Reply:
             if overflow.silent:
                 notice = Notice(level="warning", code="prompt_cut", text=overflow.message, fix=overflow.fix)
                 await session.record(notice)
-            compaction.learn_window(session, overflow.window)
-            await compaction.compact(session, "overflow")
+            from lmagent.engine.compaction import compact  # few sessions fill their window
+
+            learn_window(session, overflow.window)
+            await compact(session, "overflow")
         except ServerFailure as failure:
             if not (failure.partial and failure.retryable) or broken >= STREAM_RETRIES:
                 raise

@@ -18,12 +18,13 @@ from lmagent.core.errors import ModelLoading, ProviderError, Unreachable
 from lmagent.core.events import MessageAdded, Notice, Outcome, TurnFinished, TurnStarted
 from lmagent.core.messages import NO_WORDS, Message, Text, user
 from lmagent.core.model import Reply
-from lmagent.engine import budget, compaction, constrain, intake, recovery
+from lmagent.engine import budget, constrain, intake, recovery
 from lmagent.engine.act import act
 from lmagent.engine.loopguard import Alarm, LoopGuard
 from lmagent.engine.review import Again, End
 from lmagent.engine.session import Session
 from lmagent.engine.step import take_step
+from lmagent.engine.window import compact_if_needed
 
 NUDGE_ACT = (
     "You announced what you will do but called no tool. Call the tool now. "
@@ -98,8 +99,10 @@ async def _fitted(session: Session, message: Message) -> Message:
 
 async def compact_only(session: Session) -> None:
     """Compact because a person asked for it. No call may be open: its result would have nothing to stand behind."""
+    from lmagent.engine.compaction import compact
+
     await recovery.close_calls(session)
-    await compaction.compact(session, "command")
+    await compact(session, "command")
 
 
 async def _run(session: Session, *, acted: bool) -> TurnFinished:
@@ -150,7 +153,7 @@ async def _loop(session: Session, progress: Progress) -> End:
         await _deliver_steering(session)
         if (end := _over_budget(session, progress)) is not None:
             return end
-        await compaction.compact_if_needed(session)
+        await compact_if_needed(session)
         if (end := _over_budget(session, progress)) is not None:
             return end  # the summary has used the rest
         reply = await take_step(session)
