@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 from msgspec import Struct
@@ -17,10 +18,11 @@ from lmagent.core.errors import ConfigError, ungrouped
 from lmagent.core.messages import user
 from lmagent.engine.lane import run_until_idle
 from lmagent.engine.session import Session
-from lmagent.headless.asker import Asker
 from lmagent.headless.exitcode import BLOCKED, exit_code
-from lmagent.headless.plandesk import PlanDesk, settle_plans
 from lmagent.headless.printer import JsonPrinter, TextPrinter
+
+if TYPE_CHECKING:
+    from lmagent.headless.asker import Asker
 
 
 class TaskRequest(Struct, frozen=True):
@@ -60,9 +62,8 @@ async def run_task(host: Host, request: TaskRequest) -> int:
         printer.words.planning = session.state.work.mode == "plan"
     for event in session.opening:  # recorded before anybody could listen
         printer(event)
-    asker = Asker(session, printer) if host.attended and isinstance(printer, TextPrinter) else None
-    if asker is not None:
-        session.listen(asker)
+    screen = printer if host.attended and isinstance(printer, TextPrinter) else None
+    asker = _asker(session, screen) if screen is not None else None
     session.listen(printer)
     finished: ev.TurnFinished | None = None
     waits = False
@@ -74,8 +75,10 @@ async def run_task(host: Host, request: TaskRequest) -> int:
                 tasks.start_soon(_watch_signals, session)
             finished = await _run(session, request, task)
             waits = session.state.work.proposal is not None
-            desk = PlanDesk(session, printer) if asker is not None and isinstance(printer, TextPrinter) else None
-            finished = await settle_plans(session, finished, desk)
+            if screen is not None:
+                from lmagent.headless.plandesk import PlanDesk, settle_plans
+
+                finished = await settle_plans(session, finished, PlanDesk(session, screen))
             if answer_check is not None and finished is not None and finished.outcome == "done":
                 finished = await answer_check.settle(session, finished)
             tasks.cancel_scope.cancel()
@@ -89,6 +92,15 @@ async def run_task(host: Host, request: TaskRequest) -> int:
     if finished is None and waits:
         return _nothing_ran(session, printer)
     return exit_code(finished)
+
+
+def _asker(session: Session, screen: TextPrinter) -> Asker:
+    """Puts approvals before the person who is there."""
+    from lmagent.headless.asker import Asker
+
+    asker = Asker(session, screen)
+    session.listen(asker)
+    return asker
 
 
 def _text_printer(host: Host, request: TaskRequest) -> TextPrinter:

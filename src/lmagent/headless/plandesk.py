@@ -14,13 +14,10 @@ from lmagent.tools.sanitize import visible
 QUESTION = "Approve this plan? [y = yes, e = edit, n = no, or say what should be otherwise] "
 
 
-async def settle_plans(session: Session, finished: TurnFinished | None, desk: PlanDesk | None) -> TurnFinished | None:
-    """Have every plan decided on that comes up, and go on with what follows; returns how the last turn ended.
-
-    Without a terminal it waits.
-    """
+async def settle_plans(session: Session, finished: TurnFinished | None, desk: PlanDesk) -> TurnFinished | None:
+    """Have every plan decided on that comes up, and go on with what follows; returns how the last turn ended."""
     refused = ""
-    while desk is not None and (proposal := session.state.work.proposal) is not None:
+    while (proposal := session.state.work.proposal) is not None:
         command = await desk.decide(proposal, refused)
         if command is None:
             break

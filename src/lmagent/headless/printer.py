@@ -5,25 +5,30 @@ from __future__ import annotations
 import re
 import sys
 import time
-from typing import TextIO
+from functools import cached_property
+from typing import TYPE_CHECKING, TextIO
 
-from lmagent.app.nested import NestedLines
 from lmagent.app.planwords import PlanWords
 from lmagent.core import events as ev
 from lmagent.core.messages import NO_WORDS
-from lmagent.core.view import command_end, proof_line
 from lmagent.tools.sanitize import printable, visible
+
+if TYPE_CHECKING:
+    from lmagent.app.nested import NestedLines
 
 FLUSH_EVERY = 0.04
 """Seconds between flushes of streamed text: 25 times a second looks live, and costs a fraction of a flush a token."""
 
 
-_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_UNSAFE = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]"
 """Control characters and direction marks must not reach a terminal. Most deltas have none, and cost nothing."""
 
 
 _NESTED = {"ok": "dim", "quiet": "dim", "fault": "red", "warning": "yellow"}
 """Colours of the lines about sub-agents."""
+
+
+_OF_AGENTS = (ev.SubagentStarted, ev.SubagentEvent, ev.SubagentFinished)
 
 
 class JsonPrinter:
@@ -74,8 +79,17 @@ class TextPrinter:
         self._flushed = 0.0
         self._summaries: dict[str, str] = {}
         self._question = ""
-        self._nested = NestedLines()
         self.words = PlanWords()
+
+    @cached_property
+    def _unsafe(self) -> re.Pattern[str]:
+        return re.compile(_UNSAFE)  # with the first words: the first request need not wait for it
+
+    @cached_property
+    def _nested(self) -> NestedLines:
+        from lmagent.app.nested import NestedLines  # most sessions have no sub-agent
+
+        return NestedLines()
 
     def __call__(self, event: ev.Event) -> None:
         """Print the event."""
@@ -139,7 +153,7 @@ class TextPrinter:
 
             self._text(visible(plan_text(event.plan)))
             self._message("")
-        elif (line := self._nested(event)) is not None:
+        elif isinstance(event, _OF_AGENTS) and (line := self._nested(event)) is not None:
             self._say(_NESTED[line[0]], visible(line[1]))
 
     def _message(self, text: str) -> None:
@@ -169,7 +183,7 @@ class TextPrinter:
         if not self._answer or not text:
             return
         self._shown.append(text)
-        self._out.write(printable(text) if _UNSAFE.search(text) else text)
+        self._out.write(printable(text) if self._unsafe.search(text) else text)
         self._open_line = not text.endswith("\n")
         self._streamed = True
         now = time.monotonic()
@@ -184,6 +198,8 @@ class TextPrinter:
         self._out.flush()
 
     def _tool(self, event: ev.ToolFinished) -> None:
+        from lmagent.core.view import command_end  # the view is for surfaces that show more
+
         summary = self._summaries.pop(event.call_id, event.tool)
         took = f" ({event.duration:.1f} s)" if event.duration >= 0.1 else ""
         if event.status == "ok" and (end := command_end(event)):
@@ -195,8 +211,10 @@ class TextPrinter:
             self._say("red", f"✗ {summary}: {first}")
 
     def _ending(self, event: ev.TurnFinished) -> None:
-        if proof := proof_line(event):
-            self._say("dim" if event.proof == "verified" else "yellow", proof)
+        if event.proof:
+            from lmagent.core.view import proof_line
+
+            self._say("dim" if event.proof == "verified" else "yellow", proof_line(event))
         if event.outcome == "done" and not event.cause:
             return
         color = "red" if event.outcome == "error" else "yellow"
