@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
@@ -16,11 +17,11 @@ from lmagent.core.work import Budget
 from lmagent.engine.review import Again, End, Fence
 from lmagent.engine.session import Order, Session
 from lmagent.planning import notes, proposing
-from lmagent.planning.store import Store
 from lmagent.planning.tools import planning_tools
 
 if TYPE_CHECKING:
     from lmagent.engine.endings import Ending
+    from lmagent.planning.store import Store
 
 Events = Callable[[str], Iterable[DurableEvent]]
 
@@ -59,7 +60,14 @@ class Planning:
     @property
     def tools(self) -> Iterable[Tool]:
         """The tools, all called through use_tool."""
-        return planning_tools(Store(self._session), todos=self._choices.todos)
+        return planning_tools(lambda: self._store, todos=self._choices.todos)
+
+    @cached_property
+    def _store(self) -> Store:
+        """What the tools work on; made with the first call."""
+        from lmagent.planning.store import Store
+
+        return Store(self._session)
 
     @property
     def notes(self) -> tuple[Callable[[str], str], ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from lmagent.engine import budget
 from lmagent.engine.state import SessionState
-from lmagent.engine.worktext import SHORT, SHORTEST, rows, state_lines
 
 ROUNDS = 10
 """Rounds of calls in which a model may look around before it plans."""
@@ -79,6 +78,8 @@ def tasks_note(state: SessionState) -> str:
     news = [event for event in state.work.others if event.seq > told]
     if not news:
         return ""
+    from lmagent.engine.worktext import SHORT, SHORTEST, rows, state_lines  # few people change the model's tasks
+
     touched = dict.fromkeys(task.id for event in news for task in event.items)
     tasks = [state.work.tasks[id] for id in touched if id in state.work.tasks]
     lines = next((text for width in (0, SHORT) if len(text := rows(tasks, width)) <= LONGEST), rows(tasks, SHORTEST))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
 from lmagent.core.tool import Run, Tool, ToolContext, ToolOutput
-from lmagent.planning.store import Store
+
+if TYPE_CHECKING:
+    from lmagent.planning.store import Store
 
 TodoStatus = Literal["", "pending", "in_progress", "completed", "blocked"]
 
@@ -88,14 +90,14 @@ class ManageTasks(Struct, frozen=True):
     tasks: tuple[NewTask, ...] = ()
 
 
-Does = Callable[[Store, Any, ToolContext], Awaitable[ToolOutput]]
+Does = Callable[["Store", Any, ToolContext], Awaitable[ToolOutput]]
 
 
-def planning_tools(store: Store, *, todos: bool) -> Iterator[Tool]:
+def planning_tools(store: Callable[[], Store], *, todos: bool) -> Iterator[Tool]:
     """All tools of planning.
 
     Args:
-        store: what they work on.
+        store: gives what they work on, which is made with the first call.
         todos: whether the model keeps a list of its own.
     """
     if todos:
@@ -125,16 +127,16 @@ def planning_tools(store: Store, *, todos: bool) -> Iterator[Tool]:
     )
 
 
-def _tool(store: Store, name: str, description: str, arguments: type[Struct], place: str) -> Tool:
+def _tool(store: Callable[[], Store], name: str, description: str, arguments: type[Struct], place: str) -> Tool:
     # They change nothing but the session's own record: to the gate that is reading.
     return Tool(name, description, arguments, "read", _late(store, place), deferred=True, brief=True)
 
 
-def _late(store: Store, place: str) -> Run:
+def _late(store: Callable[[], Store], place: str) -> Run:
     module, _, name = place.partition(":")
 
     async def run(arguments: Any, ctx: ToolContext) -> ToolOutput:
         does: Does = getattr(importlib.import_module(f"lmagent.planning.{module}"), name)
-        return await does(store, arguments, ctx)
+        return await does(store(), arguments, ctx)
 
     return run

@@ -18,8 +18,6 @@ from lmagent.core.ids import is_session_id
 from lmagent.core.ports import Clock
 from lmagent.store.blobs import Blobs
 from lmagent.store.failures import store_error
-from lmagent.store.follow import follow_log
-from lmagent.store.fork import fork_log
 from lmagent.store.lock import hold, is_held
 from lmagent.store.log import BLOBS, EVENTS, LOCK, JsonlLog
 from lmagent.store.scan import in_order, lines
@@ -77,6 +75,8 @@ class JsonlStore:
             SessionNotFound: there is no such source.
             StoreError: there is a session of that id, there is nothing to copy, or it could not be written.
         """
+        from lmagent.store.fork import fork_log  # rare
+
         return fork_log(self._known(source), self._folder(session), through_seq, self._clock)
 
     def delete(self, session: str) -> None:
@@ -115,6 +115,8 @@ class JsonlStore:
 
     def follow(self, session: str, after: int = 0) -> AsyncIterator[DurableEvent]:
         """History, then events as any process appends them, without a gap; the session may not exist yet."""
+        from lmagent.store.follow import follow_log  # for who watches another process
+
         return follow_log(self._folder(session) / EVENTS, after)
 
     def get_blob(self, session: str, sha256: str) -> bytes:
