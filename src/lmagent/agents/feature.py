@@ -68,8 +68,8 @@ class ReportArgs(Struct, frozen=True):
     error: str = ""
 
 
-def agent_tools(nursery: Nursery, runner: Callable[[], Runner]) -> Iterator[Tool]:
-    """delegate: one sub-agent for one task. decompose: several, in the order of their dependencies. report_result.
+def delegation_tools(nursery: Nursery, runner: Callable[[], Runner]) -> Iterator[Tool]:
+    """delegate: one sub-agent for one task. decompose: several, in the order of their dependencies.
 
     They are reading tools to the gate: they harm nothing themselves, and what the sub-agent does is asked for there.
     """
@@ -83,11 +83,6 @@ def agent_tools(nursery: Nursery, runner: Callable[[], Runner]) -> Iterator[Tool
         from lmagent.agents import tools
 
         return await tools.decompose(nursery, runner(), arguments, context)
-
-    async def report(arguments: ReportArgs, context: ToolContext) -> ToolOutput:
-        from lmagent.agents.report import report
-
-        return await report(nursery.session(context.session), arguments)
 
     yield Tool(
         name="delegate",
@@ -113,12 +108,22 @@ def agent_tools(nursery: Nursery, runner: Callable[[], Runner]) -> Iterator[Tool
         renames={"manifest_json": "manifest", "tasks": "manifest"},
         summary=lambda arguments: "decompose",
     )
-    yield Tool(
+
+
+def report_tool(nursery: Nursery) -> Tool:
+    """report_result: how a sub-agent ends."""
+
+    async def run(arguments: ReportArgs, context: ToolContext) -> ToolOutput:
+        from lmagent.agents.report import report
+
+        return await report(nursery.session(context.session), arguments)
+
+    return Tool(
         name="report_result",
         description="Report the result of your brief and end.",
         arguments=ReportArgs,
         effect="read",
-        run=report,
+        run=run,
         replay_safe=True,
         deferred=True,
         summary=lambda arguments: f"report_result {arguments.status}",

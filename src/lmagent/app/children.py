@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lmagent.agents.feature import BEGINNING, Bounds, ReportReview, agent_tools, fence, hidden
+from lmagent.agents.feature import BEGINNING, Bounds, ReportReview, delegation_tools, fence, hidden, report_tool
 from lmagent.app.host import Host, OpenRecords
 from lmagent.app.registry import Registry
 from lmagent.core.errors import ToolError
@@ -34,7 +34,7 @@ def register(registry: Registry) -> None:
     if not registry.settings.enable_sub_agents:
         return
     children = Children(registry)
-    for tool in agent_tools(children, lambda: children.runner):
+    for tool in (*delegation_tools(children, lambda: children.runner), report_tool(children)):
         registry.tool(tool)
     registry.fences.append(fence(children.bounds))
     registry.fences.append(lambda _, tool: NO_ROOM if tool.name in BEGINNING and registry.profile.name == TIGHT else "")
