@@ -11,7 +11,7 @@ import anyio
 import pytest
 from playing import RUNS, play_replies
 
-from lmagent.app.proof import own_checks
+from lmagent.engine.evidence.project import own_checks
 from lmagent.testing import ScriptedServer
 from lmagent.testing.script import call, say
 
@@ -174,3 +174,34 @@ def test_the_terminal_says_in_one_line_what_the_work_rests_on(project):
     assert "unverified: calc.py changed, nothing checked it\n" in run.stderr
     assert "error: not proven: calc.py changed, nothing checked it" in run.stderr
     assert "unverified: calc.py changed, nothing checked it" in shown.stdout
+
+
+def told_of_proof(folder, write, **flags):
+    (end,) = anyio.run(lambda: play_replies(folder, [write, say("Written.")], ["Write it."], **flags))
+    return end.proof
+
+
+LIST = call("write", path="shopping.md", content="- milk\n")
+CODE = call("write", path="calc.py", content="x = 1\n")
+
+
+def test_what_nothing_could_have_checked_is_not_called_unverified(folder):
+    assert told_of_proof(folder, LIST) == ""
+
+
+def test_what_the_projects_own_check_could_have_checked_is(project):
+    assert told_of_proof(project, LIST) == "unverified"
+
+
+def test_code_is_called_unverified_in_a_project_without_a_check_too(folder):
+    assert told_of_proof(folder, CODE) == "unverified"
+
+
+def test_who_has_named_a_check_is_told_of_everything(folder):
+    assert told_of_proof(folder, LIST, check_commands=("true",)) == "unverified"
+
+
+def test_a_list_has_to_be_proven_where_a_proof_is_demanded(folder):
+    replies = [LIST, *[say("Written.")] * 9]
+    (end,) = anyio.run(lambda: play_replies(folder, replies, ["Write it."], require_proof=True))
+    assert (end.outcome, end.cause, end.proof) == ("error", "unproven", "unverified")

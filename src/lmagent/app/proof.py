@@ -1,11 +1,9 @@
-"""Proof: --require-proof, and the check that a project has of its own."""
+"""Proof: --require-proof."""
 
 from __future__ import annotations
 
-import re
-from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lmagent.engine.review import Again, End
 
@@ -18,8 +16,6 @@ TIMES = 3
 """How often a turn is told what is missing before it ends."""
 
 NO_CHECK = "its tests; where it has none, write one first, such as for `python3 -m unittest`"
-
-_TARGET = re.compile(r"^(check|tests?|verify)\s*:(?!=)", re.MULTILINE)
 
 
 class RequireProof:
@@ -40,6 +36,7 @@ class RequireProof:
         """Refuse a done end without a proof. A sub-agent's work is proven by whom it works for."""
         if ending.kind != "done" or session.state.work.parent is not None:
             return None
+        from lmagent.engine.evidence.project import own_checks
         from lmagent.engine.evidence.verdict import judge, setting_of
 
         verdict = judge(session.state.evidence, setting_of(session))
@@ -55,41 +52,7 @@ class RequireProof:
         return Again("proof", text, TIMES, End("error", "unproven", f"not proven: {verdict.reason}", answer, fix))
 
 
-def own_checks(workspace: Path) -> tuple[str, ...]:
-    """Commands with which a project checks itself, as far as its files tell; the most likely one first."""
-    from lmagent.engine.evidence.disk import beginning  # only who asks for a proof pays for it
-
-    makefile = beginning(workspace / "Makefile") or beginning(workspace / "makefile")
-    targets = _TARGET.findall(makefile)
-    found = [f"make {min(targets, key=('check', 'test', 'tests', 'verify').index)}"] if targets else []
-    script = _script(beginning(workspace / "package.json"))
-    if script and "no test specified" not in script:
-        found.append("npm test")
-    configured = "[tool.pytest" in beginning(workspace / "pyproject.toml") or "[tool:pytest]" in beginning(
-        workspace / "setup.cfg"
-    )
-    if configured or any((workspace / name).exists() for name in ("pytest.ini", "conftest.py", "tests/conftest.py")):
-        found.append("python3 -m pytest")
-    if (workspace / "Cargo.toml").exists():
-        found.append("cargo test")
-    if (workspace / "go.mod").exists():
-        found.append("go test ./...")
-    return tuple(found)
-
-
 def register(registry: Registry) -> None:
     """Hold every turn to it where the settings say so."""
     if registry.settings.require_proof:
         registry.reviews.append(RequireProof(registry.workspace))
-
-
-def _script(text: str) -> str:
-    """The test script of a package.json."""
-    import json  # only who asks for a proof pays for it
-
-    with suppress(ValueError, RecursionError):
-        package: Any = json.loads(text)
-        scripts: Any = package.get("scripts") if isinstance(package, dict) else None  # type: ignore[reportUnknownMemberType]
-        script: Any = scripts.get("test") if isinstance(scripts, dict) else None  # type: ignore[reportUnknownMemberType]
-        return script if isinstance(script, str) else ""
-    return ""

@@ -205,6 +205,7 @@ def _agent(settings: Settings) -> Agent:
         limits=settings.limits,
         window=settings.window(None),
         checks=settings.check_commands,
+        proven=settings.require_proof,
     )
 
 

@@ -73,6 +73,7 @@ class Agent(Struct, frozen=True):
         limits: when a turn has to stop.
         window: how the context is kept.
         checks: commands that a person calls checks of the work (`CHECK_COMMANDS`).
+        proven: whatever is changed has to be checked (`REQUIRE_PROOF`).
     """
 
     name: str
@@ -84,3 +85,4 @@ class Agent(Struct, frozen=True):
     limits: Limits = Limits()
     window: Window = Window()
     checks: tuple[str, ...] = ()
+    proven: bool = False

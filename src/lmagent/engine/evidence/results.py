@@ -28,6 +28,8 @@ class Setting(Struct, frozen=True):
         paths_of: the paths of an event that are too many to stand in it; None where they are gone.
         moved: for paths that are not as they were recorded, when they were changed.
         recipe: what a target or script runs, in the words of the project's files.
+        demanded: whether all that is changed has to be checked, or the project has a check of its own; without, only
+            code does.
     """
 
     workspace: str
@@ -37,6 +39,7 @@ class Setting(Struct, frozen=True):
     paths_of: Callable[[FilesChanged], Sequence[str] | None] = lambda _: None
     moved: Callable[[Evidence], Mapping[str, float]] = lambda _: {}
     recipe: Callable[[Check], str] = lambda _: ""
+    demanded: Callable[[], bool] = lambda: True
 
 
 class Seen(Struct, frozen=True):

@@ -15,6 +15,7 @@ from lmagent.core.events import FilesChanged
 from lmagent.core.work import Proof
 from lmagent.engine.evidence import disk
 from lmagent.engine.evidence.places import NAMED, is_guard, is_leaving, named
+from lmagent.engine.evidence.project import is_code, own_checks
 from lmagent.engine.evidence.record import Evidence
 from lmagent.engine.evidence.results import Result, Seen, Setting, logs, results_of, unseen
 from lmagent.engine.evidence.table import CODE
@@ -48,6 +49,7 @@ def setting_of(session: Session) -> Setting:
         paths_of=partial(_paths_of, session),
         moved=partial(disk.moved, wiring.workspace),
         recipe=partial(disk.recipe, wiring.workspace),
+        demanded=lambda: session.agent.proven or bool(session.agent.checks or own_checks(wiring.workspace)),
     )
 
 
@@ -68,7 +70,7 @@ def judge(evidence: Evidence, setting: Setting) -> Verdict:
         return Verdict()
     results = results_of(evidence, setting, seen)
     news = last > evidence.judged or any(result.run.seq > evidence.judged for result in results)
-    if not news:
+    if not news or not (results or seen.unnamed or is_code(seen.changed) or setting.demanded()):
         return Verdict()
     verdict = _weigh(seen, results)
     plain = "".join(char if char.isprintable() else "�" for char in verdict.reason)  # a path may hold a line's end
