@@ -62,7 +62,8 @@ def cli() -> str:
     """The help of every command."""
     import click
 
-    from lmagent.cli.main import COMMANDS, root
+    from lmagent.cli.main import COMMANDS
+    from lmagent.cli.root import root
 
     lines = ["# Command line\n"]
 

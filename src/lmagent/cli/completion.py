@@ -11,7 +11,7 @@ def completion(shell: str) -> None:
     """Print the completion script: eval "$(lmagent completion bash)"."""
     from click.shell_completion import get_completion_class
 
-    from lmagent.cli.main import root
+    from lmagent.cli.root import root
 
     kind = get_completion_class(shell)
     if kind is None:

@@ -92,8 +92,6 @@ def _one_shot(
 
     async def do() -> int:
         host = await open_host(host_options, say=_say)
-        gc.freeze()  # what was loaded stays: no collection needs to look at it again
-        gc.enable()
         try:
             session = resume or (host.latest() if latest else "")
             if latest and not session:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import sys
 from pathlib import Path
@@ -57,6 +58,8 @@ async def run_task(host: Host, request: TaskRequest) -> int:
         answer_check = AnswerCheck.load(request.schema)
         task = f"{task}\n\n{answer_check.instruction}"
     session = await host.open_session(request.resume) if request.resume else await host.new_session()
+    gc.freeze()  # what was loaded stays, the HTTP client too by now: no collection needs to look at it again
+    gc.enable()
     printer = JsonPrinter() if request.json else _text_printer(host, request)
     if isinstance(printer, TextPrinter):
         printer.words.planning = session.state.work.mode == "plan"
