@@ -1,42 +1,17 @@
-"""git: status, diff, add, commit and branch, each a git that runs in the sandbox.
-
-A repository is not trusted: its configuration and hooks may be anybody's. What git runs by itself at reading is
-switched off (`research/sandbox.md` §9); the filters that remain run in the sandbox, like any command.
-"""
+"""git: status, diff, add, commit and branch. What they do stands in `git_calls.py`, imported with the first call."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
-from msgspec.structs import replace
 
-from lmagent.core.errors import ToolError
 from lmagent.core.sandbox import GetSandbox
 from lmagent.core.tool import Run, Tool, ToolContext, ToolOutput
-from lmagent.tools.git_output import Change, Status, describe, diff_text, listed, lists, name
-from lmagent.tools.git_run import LITERAL, Done, Git, failed
-from lmagent.tools.paths import guard, lexical, parse
+from lmagent.tools.paths import lexical
 from lmagent.tools.read import PATH_NAMES
-from lmagent.tools.sanitize import one_line, printable
-from lmagent.tools.walk import withheld
-
-SHOWN = 1 << 20
-"""Bytes of a diff that are kept."""
-
-LONGEST_MESSAGE = 100_000
-"""Bytes of a commit's message; one argument of a command has at most 128 KiB."""
-
-BRANCHES = 50
-
-_DIFF = ("diff", "--no-ext-diff", "--no-textconv", "--no-color", "--no-relative")
-_EXCLUDED = ":(exclude,top,literal)"
-_MOST_EXCLUDED = 100_000  # bytes, for the same reason as the message
-
-_RunGit = Callable[[Git, Any, ToolContext], Awaitable[ToolOutput]]
-_WithGit = Callable[[_RunGit], Run]
+from lmagent.tools.sanitize import one_line
 
 
 class GitStatus(Struct, frozen=True):
@@ -71,180 +46,6 @@ class GitBranch(Struct, frozen=True):
     switch: bool = False
 
 
-async def _status(git: Git, _: GitStatus, ctx: ToolContext) -> ToolOutput:
-    status = (await git.status()).without(ctx.hidden)
-    facts = {"branch": status.branch, "staged": len(status.staged), "changed": len(status.changed)}
-    return ToolOutput(describe(status), {**facts, "untracked": len(status.untracked)})
-
-
-async def _diff(git: Git, arguments: GitDiff, ctx: ToolContext) -> ToolOutput:
-    where = _pathspec(arguments.path, ctx) if arguments.path else ":(top)"
-    staged = ("--cached",) if arguments.staged else ()
-    named = await git.run(*_DIFF, *staged, "--name-only", "--no-renames", "-z", "--", where, whole=True)
-    paths = list(dict.fromkeys(filter(None, named.out.decode("utf-8", "surrogateescape").split("\0"))))
-    hidden = list(filter(ctx.hidden, paths))
-    if len(hidden) == len(paths):
-        return await _no_difference(git, arguments, ctx, len(hidden))
-    # Standard prefixes, whatever the repository is set to: what reads diffs expects them.
-    prefixes = ("--src-prefix=a/", "--dst-prefix=b/")
-    done = await git.run(*_DIFF, *staged, *prefixes, "--", where, *_excluding(hidden))
-    notes = [f"[cut after {SHOWN:,} bytes; name a path]"] if len(done.out) > SHOWN else []
-    notes += [f"[{withheld(len(hidden))}]"] if hidden else []
-    return ToolOutput(
-        "\n".join([diff_text(done.out[:SHOWN]).rstrip("\n"), *notes]), {"files": len(paths) - len(hidden)}
-    )
-
-
-async def _no_difference(git: Git, arguments: GitDiff, ctx: ToolContext, hidden: int) -> ToolOutput:
-    """Say what there is instead."""
-    where = _pathspec(arguments.path, ctx) if arguments.path else ":(top)"
-    status = (await git.status(where, every=bool(arguments.path))).without(ctx.hidden)
-    label = f" in {one_line(arguments.path, 300)}" if arguments.path else ""
-    said = f"No {'staged' if arguments.staged else 'unstaged'} changes{label}."
-    if hidden:
-        said += f" {withheld(hidden)}"
-    elif arguments.path and status.clean and not status.left_out:
-        known = await git.ask("ls-files", "--error-unmatch", "--", where)
-        if not known.ok:
-            raise ToolError(f"git knows no path {one_line(arguments.path, 300)}.", data={"code": "missing"})
-    return ToolOutput("\n".join([said, *lists(status)]), {"files": 0})
-
-
-async def _add(git: Git, arguments: GitAdd, ctx: ToolContext) -> ToolOutput:
-    if not arguments.paths:
-        raise ToolError('Name what to stage; "." is everything.', data={"code": "invalid_arguments"})
-    wanted = [_pathspec(path, ctx, write=True) for path in arguments.paths]
-    there = await git.status(*wanted, every=True)
-    hidden = sorted(there.every_path() - there.without(ctx.hidden).every_path())
-    done = await git.run("add", "--", *wanted, *_excluding([".lmagent", *hidden]), read=False)
-    notes = [f"[{withheld(len(hidden))}]"] if hidden else []
-    notes += [f"[{one_line(line, 300)}]" for line in done.errors.split("\n") if line.startswith("warning: ")][:5]
-    status = (await git.status()).without(ctx.hidden)
-    staged = list(map(str, status.staged))
-    return ToolOutput("\n".join([listed("staged", staged) if staged else "Nothing is staged.", *notes]))
-
-
-async def _commit(git: Git, arguments: GitCommit, ctx: ToolContext) -> ToolOutput:
-    if not arguments.message.strip():
-        raise ToolError("The message is empty. Nothing was committed.", data={"code": "invalid_arguments"})
-    if len(arguments.message.encode("utf-8", "replace")) > LONGEST_MESSAGE:
-        raise ToolError(f"The message is longer than {LONGEST_MESSAGE:,} bytes.", data={"code": "invalid_arguments"})
-    _require_text("message", arguments.message)
-    flags = ("--no-verify", "--no-gpg-sign", "--cleanup=whitespace", "-q")
-    empty = ("--allow-empty",) if arguments.allow_empty else ()
-    identity = await git.identity()
-    done = await git.ask("commit", *flags, *empty, "-m", arguments.message, read=False, settings=identity)
-    if not done.ok:
-        raise _uncommitted(done, (await git.status()).without(ctx.hidden))
-    shown = await git.run(
-        "log", "-1", "--no-ext-diff", "--no-textconv", "--first-parent", "-m", "--format=%h%x00%s", "--shortstat"
-    )
-    head, _, counts = printable(shown.out.decode("utf-8", "replace").replace("\0", " ")).strip().partition("\n")
-    short = head.split(" ", 1)[0]
-    return ToolOutput(f"Committed {head}\n{counts.strip() or 'no file changed'}", {"commit": short})
-
-
-def _uncommitted(done: Done, status: Status) -> ToolError:
-    rest = "\n".join(lists(status))
-    if status.conflicts:
-        said = "There are unmerged paths, so nothing was committed. Resolve and git_add them first."
-    elif status.staged:
-        return failed("commit", done)
-    elif status.clean:
-        said = "There is nothing to commit: the tree is clean. allow_empty=true makes an empty commit."
-    else:
-        said = "Nothing is staged, so nothing was committed. git_add what belongs to it first."
-    return ToolError(
-        f"{said}\n{rest}".strip(), data={"code": "nothing_to_commit" if not status.conflicts else "conflict"}
-    )
-
-
-async def _branch(git: Git, arguments: GitBranch, ctx: ToolContext) -> ToolOutput:
-    wanted = arguments.name
-    if not wanted:
-        if arguments.create or arguments.switch:
-            raise ToolError("Name the branch.", data={"code": "invalid_arguments"})
-        return await _branches(git)
-    _require_text("name", wanted)
-    if wanted.startswith("-") or not (await git.ask("check-ref-format", "--branch", wanted)).ok:
-        raise ToolError(f"{one_line(wanted)!r} cannot be a branch's name.", data={"code": "invalid_arguments"})
-    there = (await git.ask("show-ref", "--verify", "--quiet", f"refs/heads/{wanted}")).ok
-    label = name(wanted)
-    if arguments.create and there:
-        raise ToolError(f"Branch {label} exists already; leave create out.", data={"code": "exists"})
-    if not arguments.create and not there:
-        raise ToolError(f"There is no branch {label}; create=true makes it.", data={"code": "missing"})
-    if arguments.switch:
-        return await _switch(git, wanted, create=arguments.create)
-    if not arguments.create:
-        return ToolOutput(f"Branch {label} exists; switch=true switches to it.")
-    if not (await git.ask("rev-parse", "--verify", "--quiet", "HEAD")).ok:
-        raise ToolError("There is no commit yet for a branch to begin at. Commit first, or add switch=true.")
-    await git.run("branch", "--no-track", wanted, read=False)
-    return ToolOutput(f"Created branch {label}; switch=true switches to it.", {"branch": wanted})
-
-
-async def _switch(git: Git, wanted: str, *, create: bool) -> ToolOutput:
-    how = ("--no-track", "-c") if create else ("--no-guess",)
-    done = await git.ask("switch", *how, wanted, read=False)
-    if not done.ok:
-        raise _unswitched(done, (await git.status()).conflicts)
-    did = "Created and switched" if create else "Switched"
-    kept = len(done.out.splitlines())
-    carried = f" Uncommitted changes of {kept} {'path' if kept == 1 else 'paths'} came along." if kept else ""
-    return ToolOutput(f"{did} to branch {name(wanted)}.{carried}", {"branch": wanted})
-
-
-def _unswitched(done: Done, conflicts: Sequence[Change]) -> ToolError:
-    lost = [line.strip() for line in done.errors.split("\n") if line.startswith("\t")]
-    if lost:
-        said = "Not switched: these would be overwritten. Commit, move or restore them first."
-        return ToolError(f"{said}\n{listed('in the way', lost)}", data={"code": "dirty"})
-    if conflicts:
-        said = "Not switched: a merge is unfinished. Resolve, git_add and commit first."
-        return ToolError(f"{said}\n{listed('conflicts', list(map(str, conflicts)))}", data={"code": "conflict"})
-    return failed("switch", done)
-
-
-async def _branches(git: Git) -> ToolOutput:
-    current = (await git.run("branch", "--show-current")).out.decode("utf-8", "replace").strip()
-    form = "--format=%(refname:lstrip=2)%00%(objectname:short)%00%(contents:subject)"
-    listing = await git.run("for-each-ref", "--sort=-committerdate", form, "refs/heads")
-    rows = list[str]()
-    for line in listing.out.decode("utf-8", "replace").splitlines():
-        branch, commit, subject = [*line.split("\0"), "", ""][:3]
-        rows.append(f"{'* ' if branch == current else '  '}{name(branch)} {commit} {one_line(subject, 80)}".rstrip())
-    told = [f"current: {name(current)}" if current else "current: none (detached HEAD)", *rows[:BRANCHES]]
-    if len(rows) > BRANCHES:
-        told.append(f"… and {len(rows) - BRANCHES} more")
-    if not rows:
-        told.append("no commits yet")
-    return ToolOutput("\n".join(told), {"branch": current})
-
-
-def _pathspec(path: str, ctx: ToolContext, *, write: bool = False) -> str:
-    parts = parse(path, ctx.workspace)
-    if write:
-        guard(parts, write=True)
-    return f"{LITERAL}{'/'.join(parts)}" if parts else ":(top)"
-
-
-def _excluding(paths: Sequence[str]) -> list[str]:
-    if sum(len(os.fsencode(path)) for path in paths) > _MOST_EXCLUDED:
-        raise ToolError("Too many of these paths are hidden by permission rules. Name fewer.", data={"code": "hidden"})
-    return [f"{_EXCLUDED}{path}" for path in paths]
-
-
-def _require_text(what: str, text: str) -> None:
-    """Refuse what no argument of a command can hold."""
-    if "\0" in text:
-        raise ToolError(f"The {what} holds a NUL character. Write it without.", data={"code": "invalid_arguments"})
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise ToolError(f"The {what} holds half a character.", data={"code": "invalid_arguments"}) from None
-
-
 def git_tools(sandbox: GetSandbox, *, author: tuple[str, str] = ("lmagent", "lmagent@localhost")) -> tuple[Tool, ...]:
     """git_status, git_diff, git_add, git_commit and git_branch.
 
@@ -253,28 +54,26 @@ def git_tools(sandbox: GetSandbox, *, author: tuple[str, str] = ("lmagent", "lma
         author: name and address for commits in a repository that has none.
     """
 
-    def with_git(run: _RunGit) -> Run:
+    def with_git(name: str) -> Run:
         async def call(arguments: Any, ctx: ToolContext) -> ToolOutput:
-            git = Git(sandbox, author)
-            try:
-                output = await run(git, arguments, ctx)
-            except ToolError as refusal:
-                raise ToolError(_noted(refusal.message, git), data=refusal.data) from None
-            return replace(output, content=_noted(output.content, git))
+            from lmagent.tools.git_calls import CALLS, carry_out
+            from lmagent.tools.git_run import Git
+
+            return await carry_out(CALLS[name], Git(sandbox, author), arguments, ctx)
 
         return call
 
     return (*_reading(with_git), *_changing(with_git))
 
 
-def _reading(with_git: _WithGit) -> tuple[Tool, ...]:
+def _reading(with_git: Callable[[str], Run]) -> tuple[Tool, ...]:
     return (
         Tool(
             name="git_status",
             description="Branch, staged, changed and untracked files.",
             arguments=GitStatus,
             effect="read",
-            run=with_git(_status),
+            run=with_git("status"),
             replay_safe=True,
             deferred=True,
         ),
@@ -283,7 +82,7 @@ def _reading(with_git: _WithGit) -> tuple[Tool, ...]:
             description="Diff of what is not staged, or of what is.",
             arguments=GitDiff,
             effect="read",
-            run=with_git(_diff),
+            run=with_git("diff"),
             replay_safe=True,
             deferred=True,
             renames={**PATH_NAMES, "cached": "staged"},
@@ -292,14 +91,14 @@ def _reading(with_git: _WithGit) -> tuple[Tool, ...]:
     )
 
 
-def _changing(with_git: _WithGit) -> tuple[Tool, ...]:
+def _changing(with_git: Callable[[str], Run]) -> tuple[Tool, ...]:
     return (
         Tool(
             name="git_add",
             description="Stage files.",
             arguments=GitAdd,
             effect="exec",
-            run=with_git(_add),
+            run=with_git("add"),
             deferred=True,
             renames=dict.fromkeys(("path", "files", "file"), "paths"),
             summary=lambda arguments: f"git add {one_line(' '.join(arguments.paths))}",
@@ -310,7 +109,7 @@ def _changing(with_git: _WithGit) -> tuple[Tool, ...]:
             description="Commit what is staged.",
             arguments=GitCommit,
             effect="exec",
-            run=with_git(_commit),
+            run=with_git("commit"),
             deferred=True,
             renames={"msg": "message"},
             summary=lambda arguments: f"git commit {one_line(arguments.message, 100)}",
@@ -320,17 +119,12 @@ def _changing(with_git: _WithGit) -> tuple[Tool, ...]:
             description="List branches, create one, switch to one, or both.",
             arguments=GitBranch,
             effect="exec",
-            run=with_git(_branch),
+            run=with_git("branch"),
             deferred=True,
             renames={"branch": "name", "branch_name": "name"},
             summary=_branch_summary,
         ),
     )
-
-
-def _noted(text: str, git: Git) -> str:
-    """With what the sandbox had to say about the commands."""
-    return "\n".join([text, *(f"[{one_line(note, 500)}]" for note in git.notes)])
 
 
 def _branch_summary(arguments: GitBranch) -> str:
