@@ -27,6 +27,7 @@ COMMANDS = {
     "submit": ("lmagent.cli.submit:submit", "Put a task into the inbox, for a scheduler to do."),
     "scheduler": ("lmagent.cli.scheduler:scheduler", "Do what is due in a workspace, until stopped."),
     "cron": ("lmagent.cli.cron:cron", "List, add, switch, run and remove the jobs that run by the clock."),
+    "web": ("lmagent.cli.web:web", "Serve the agent to browsers, phones and programs."),
     "service": ("lmagent.cli.service:service", "Keep `lmagent web` running, from your login on."),
     "completion": ("lmagent.cli.completion:completion", "Print the shell completion script."),
 }

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from lmagent.config.field import Field as Field
 from lmagent.config.surface_fields import SURFACE_FIELDS
+from lmagent.config.webfields import WEB_FIELDS
 
 FIELDS: tuple[Field, ...] = (
     Field(
@@ -375,6 +376,7 @@ FIELDS: tuple[Field, ...] = (
         "CHECK_COMMANDS",
         folder="trusted",
     ),
+    *WEB_FIELDS,
     Field("no_color", "presence", "No colours in the terminal.", "NO_COLOR"),
     Field("plain", "switch", "Plain terminal output: no live status, no decoration.", "LMAGENT_PLAIN", "--plain"),
     *SURFACE_FIELDS,

@@ -33,7 +33,6 @@ def _streak_to_repeats(text: str) -> str:
 
 
 _LATER = "not used by this version: "
-_WEB = _LATER + "there is no web server yet"
 _CAP = "not needed: every tool result is capped by `tool_result_tokens` and kept whole as an artifact"
 _TOOLSET = "not needed: use a `permission_deny` rule"
 
@@ -66,12 +65,6 @@ SEED_NAMES: dict[str, SeedName] = {
     "MAX_GREP_RESULTS": SeedName(note=_CAP),
     "MAX_LS_ENTRIES": SeedName(note=_CAP),
     "FORCE_TRUECOLOR": SeedName(note="not needed: the terminal's own colours are used"),
-    "AGENT_TOKEN": SeedName(note=_WEB),
-    "AGENT_PIN": SeedName(note=_WEB),
-    "AGENT_HOST": SeedName(note=_WEB),
-    "AGENT_PORT": SeedName(note=_WEB),
-    "AGENT_CERT": SeedName(note=_WEB),
-    "AGENT_KEY": SeedName(note=_WEB),
     "AGENT_MODEL_PATH": SeedName(note=_LATER + "there is no built-in model server yet"),
     "AGENT_GATEWAY": SeedName(note="not needed: any OpenAI-compatible server is reached by `llm_url`"),
     "AGENT_ENABLE_SHELL": SeedName(note=_TOOLSET),

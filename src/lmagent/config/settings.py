@@ -21,7 +21,7 @@ OPENROUTER_URL = "https://openrouter.ai/api/v1"
 PLACEHOLDER_KEYS = frozenset({"", "lm-studio", "ollama", "not-needed", "no-key-required", "none", "EMPTY"})
 """Values that local servers accept as a key; they are no secrets."""
 
-SECRETS = ("llm_api_key", "openrouter_api_key")
+SECRETS = ("llm_api_key", "openrouter_api_key", "web_pin", "web_token")
 
 
 class Settings(Struct, frozen=True):
@@ -96,6 +96,13 @@ class Settings(Struct, frozen=True):
     require_proof: bool = False
     check_commands: tuple[str, ...] = ()
 
+    web_host: str = "127.0.0.1"
+    web_port: int = 7860
+    web_pin: str = ""
+    web_token: str = ""
+    web_cert: str = ""
+    web_key: str = ""
+
     no_color: bool = False
     plain: bool = False
     notify_command: str = ""
@@ -122,7 +129,7 @@ class Settings(Struct, frozen=True):
     @property
     def secrets(self) -> tuple[str, ...]:
         """Values that must reach no prompt, log or event."""
-        values = (self.llm_api_key, self.openrouter_api_key)
+        values = (self.llm_api_key, self.openrouter_api_key, self.web_token)
         return tuple(value for value in values if value not in PLACEHOLDER_KEYS)
 
     @property

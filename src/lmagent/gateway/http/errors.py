@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 from msgspec import Struct
 
@@ -31,12 +33,16 @@ class Refusal(LmagentError):
         code: what is wrong, for programs.
         message: the same in words.
         fix: what to do.
+        headers: of the answer.
     """
 
-    def __init__(self, status: int, code: str, message: str, *, fix: str = "") -> None:
+    def __init__(
+        self, status: int, code: str, message: str, *, fix: str = "", headers: Mapping[str, str] | None = None
+    ) -> None:
         super().__init__(message, fix=fix)
         self.status = status
         self.code = code
+        self.headers = headers or {}
 
 
 class Told(Struct, frozen=True):

@@ -6,6 +6,7 @@ Structs. A handler that streams, or answers something that is no JSON, returns a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,8 +14,10 @@ import msgspec
 from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.websockets import WebSocket
 
 from lmagent.core.errors import LmagentError
+from lmagent.gateway.http.access import Access, Caller
 from lmagent.gateway.http.errors import Refusal, failure_of, status_of
 
 if TYPE_CHECKING:
@@ -26,10 +29,13 @@ MAX_BODY = 1_000_000
 MAX_DEPTH = 64
 """Levels of nesting in a JSON body."""
 
+SESSION = r"[A-Za-z0-9._-]{1,64}"
+"""What a session's id looks like; `.`, `..` and `activity` are none."""
+
 Method = Literal["GET", "POST", "DELETE"]
 
-Caller = Literal["page", "token", "anyone"]
-"""Who asks: a browser that has logged in, a program with the bearer token, or anybody, where a route is open."""
+_SESSION = re.compile(SESSION)
+_NO_SESSION = frozenset({".", "..", "activity"})
 
 
 class Call(Struct, frozen=True):
@@ -42,6 +48,7 @@ class Call(Struct, frozen=True):
         query: the route's `query` Struct; None where it has none.
         body: the route's `body` Struct; None where it has none.
         caller: who asks.
+        access: PIN, token, cookies.
     """
 
     hub: Hub
@@ -50,9 +57,38 @@ class Call(Struct, frozen=True):
     query: Any
     body: Any
     caller: Caller
+    access: Access
 
 
 Handler = Callable[[Call], Awaitable[Any]]
+
+
+class Talk(Struct, frozen=True):
+    """A WebSocket whose sender may be here; it is not accepted yet.
+
+    Attributes:
+        hub: the sessions.
+        socket: the socket.
+        path: parts of the path, by name.
+        caller: who it is.
+    """
+
+    hub: Hub
+    socket: WebSocket
+    path: dict[str, str]
+    caller: Caller
+
+
+class Socket(Struct, frozen=True):
+    """One line of the table of sockets. A handler accepts the socket and returns when it is closed.
+
+    Attributes:
+        path: as in `Route`; of several that fit the first counts.
+        handler: what talks.
+    """
+
+    path: str
+    handler: Callable[[Talk], Awaitable[None]]
 
 
 class Route(Struct, frozen=True):
@@ -60,7 +96,7 @@ class Route(Struct, frozen=True):
 
     Attributes:
         method: HTTP method.
-        path: with `{name}` for its parts; `{name:path}` takes slashes.
+        path: with `{name}` for its parts; `{name:path}` takes slashes, `{session}` a session's id only.
         handler: what answers: a Struct (sent as JSON), or a response.
         summary: one line, for the description.
         query: Struct of the query; its fields are decoded from text.
@@ -71,6 +107,8 @@ class Route(Struct, frozen=True):
         errors: statuses that a well-formed request may meet beyond 400, 401, 403 and 413.
         raw: the handler reads the body itself, within limits of its own.
         is_open: needs no credentials.
+        limit: bytes of the body.
+        tell: how errors are told, where that is not in our shape.
     """
 
     method: Method
@@ -85,6 +123,8 @@ class Route(Struct, frozen=True):
     errors: Sequence[int] = ()
     raw: bool = False
     is_open: bool = False
+    limit: int = MAX_BODY
+    tell: Callable[[Exception], Response] | None = None
 
 
 def json(value: Any, status: int = 200) -> Response:
@@ -94,19 +134,36 @@ def json(value: Any, status: int = 200) -> Response:
 
 def told(error: Exception) -> Response:
     """An error as an answer."""
-    return json(failure_of(error), status_of(error))
+    answer = json(failure_of(error), status_of(error))
+    if isinstance(error, Refusal):
+        answer.headers.update(error.headers)
+    return answer
 
 
-async def carry_out(route: Route, hub: Hub, request: Request, caller: Caller) -> Response:
-    """Answer a request by its route; whatever is wrong becomes an answer."""
+async def carry_out(route: Route, hub: Hub, request: Request, caller: Caller, access: Access) -> Response:
+    """Answer a request by its route; whatever is wrong with it becomes an answer."""
     try:
-        call = Call(
-            hub, request, dict(request.path_params), _query(route, request), await _body(route, request), caller
-        )
-        answer = await route.handler(call)
+        path = path_of(request.path_params)
+        query, body = _query(route, request), await _body(route, request)
+        answer = await route.handler(Call(hub, request, path, query, body, caller, access))
     except (LmagentError, msgspec.ValidationError, msgspec.DecodeError) as error:
-        return told(error)
+        return (route.tell or told)(error)
     return answer if isinstance(answer, Response) else json(answer, route.status)
+
+
+def path_of(parts: dict[str, Any]) -> dict[str, str]:
+    """The parts of a path, looked at.
+
+    Raises:
+        Refusal: one has characters that nothing here has, or is no session's id.
+    """
+    for name, value in parts.items():
+        if not value.isprintable() and name != "path":
+            raise Refusal(400, "invalid", f"the {name} in the path has characters that no {name} has")
+        if name == "session" and (not _SESSION.fullmatch(value) or value in _NO_SESSION):
+            text = f"{value[:80]!r} is no session's id"
+            raise Refusal(400, "invalid", text, fix="1 to 64 letters, digits, dots, dashes and underscores")
+    return dict(parts)
 
 
 def _query(route: Route, request: Request) -> Any:

@@ -1,0 +1,198 @@
+"""`lmagent web`: the agent in a browser, for scripts and for other programs."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lmagent.cli.options import flags, model_options, workspace_option
+
+if TYPE_CHECKING:
+    import socket
+    import ssl
+
+    from lmagent.config.settings import Settings
+    from lmagent.gateway.http.access import Access
+    from lmagent.gateway.http.guard import Rules
+
+ANYWHERE = "0.0.0.0"
+
+
+@click.command()
+@click.argument("port", required=False, metavar="[PORT|token]")
+@click.option("--port", "port_option", type=click.IntRange(0, 65535), help="The same as PORT; 0: a free one.")
+@click.option("--bind", metavar="ADDRESS", help="Address to listen on.  [default: 127.0.0.1]")
+@click.option("--lan", is_flag=True, help="Let the devices of your network in; shows address, QR code and PIN.")
+@click.option("--name", "names", multiple=True, metavar="HOST", help="Answer to this name too, such as a proxy's.")
+@click.option("--cert", type=click.Path(path_type=Path, dir_okay=False), help="Certificate chain for TLS (PEM).")
+@click.option("--key", type=click.Path(path_type=Path, dir_okay=False), help="Its private key (PEM).")
+@click.option("--no-browser", is_flag=True, help="Open no browser.")
+@workspace_option
+@model_options
+def web(port: str | None, **given: Any) -> int:
+    """Serve the agent to browsers and programs, on this machine or in your network.
+
+    A browser logs in with the PIN that is printed, a program with the token that `lmagent web token` prints. Ctrl+C
+    and SIGTERM end it; turns that run are gone on with by the next one.
+    """
+    if port == "token":
+        return _show_token(given["workspace"])
+    return _serve(_port(port, given.pop("port_option")), given)
+
+
+def _port(argument: str | None, option: int | None) -> int | None:
+    if argument is None:
+        return option
+    if not (argument.isdecimal() and int(argument) <= 65535):
+        raise click.BadParameter(
+            f"{argument!r} is no port; lmagent web 7860 takes one, lmagent web token shows the token"
+        )
+    if option is not None and option != int(argument):
+        raise click.UsageError(f"two ports are named: {argument} and {option}")
+    return int(argument)
+
+
+def _show_token(workspace: Path | None) -> int:
+    from lmagent.app.wiring import HostOptions, load_settings
+    from lmagent.gateway.http.access import keys_in
+
+    settings = load_settings(HostOptions(workspace)).settings
+    click.echo(keys_in(settings.agent_data_dir / "web", settings.web_token).token)
+    return 0
+
+
+def _serve(port: int | None, given: dict[str, Any]) -> int:
+    """Be the gateway until a signal comes."""
+    import anyio
+
+    from lmagent.app.wiring import HostOptions, open_host
+    from lmagent.gateway.http.app import build_app
+    from lmagent.gateway.http.serving import serve
+    from lmagent.gateway.hub.hub import Hub
+    from lmagent.modelserver.listening import Signals, listen
+
+    own = {name: given.pop(name) for name in ("bind", "lan", "names", "cert", "key", "no_browser")}
+    told = {"web_port": port, "web_cert": _text(own["cert"]), "web_key": _text(own["key"])}
+    set_here = {name: value for name, value in told.items() if value is not None}
+    workspace = given.pop("workspace")
+    options = HostOptions(workspace, {**flags(**given), **set_here}, given["record"], given["replay"], attended=True)
+
+    async def main() -> None:
+        host = await open_host(options, say=_say)
+        try:
+            front = _Front(host.settings, own)
+            listener = listen(front.bind, host.settings.web_port)
+            with listener:
+                hub = Hub(host, say=_say)
+                app = build_app(hub, front.access, front.rules, say=_say)
+                gc.freeze()
+                gc.enable()
+                front.announce(listener, host.workspace)
+                await serve(app, hub, listener, tls=front.tls, started=signals.end)
+        finally:
+            await host.aclose()
+
+    signals = Signals()
+    anyio.run(main)
+    return 0
+
+
+def _text(path: Path | None) -> str | None:
+    return None if path is None else str(path)
+
+
+class _Front:
+    """How the gateway is reached, and by whom.
+
+    Args:
+        settings: what the program was told.
+        own: options of this command.
+    """
+
+    bind: str
+    access: Access
+    rules: Rules
+    tls: ssl.SSLContext | None
+
+    def __init__(self, settings: Settings, own: dict[str, Any]) -> None:
+        from lmagent.core.errors import ConfigError
+        from lmagent.gateway.http.access import WEAK, Access, keys_in, new_pin
+        from lmagent.gateway.http.guard import Rules
+        from lmagent.gateway.http.lan import names
+        from lmagent.gateway.http.serving import tls_of
+        from lmagent.modelserver.guard import is_loopback
+
+        self.bind = _bind_of(settings.web_host, own["bind"], lan=own["lan"])
+        local = is_loopback(self.bind)
+        if not local and 0 < len(settings.web_token) < WEAK:
+            text = f"AGENT_TOKEN has fewer than {WEAK} characters, and the whole network could try it"
+            raise ConfigError(text, fix="choose a longer one, or none: then one is made (lmagent web token)")
+        if settings.web_key and not settings.web_cert:
+            raise ConfigError("there is a key for TLS and no certificate", fix="name it with AGENT_CERT or --cert")
+        key = Path(settings.web_key).expanduser() if settings.web_key else None
+        self.tls = tls_of(Path(settings.web_cert).expanduser(), key) if settings.web_cert else None
+        keys = keys_in(settings.agent_data_dir / "web", settings.web_token)
+        self.access = Access(keys, settings.web_pin or new_pin(), secure=self.tls is not None)
+        self.rules = Rules(local, (*own["names"], *(() if local else (*names(), self.bind))))
+        self._lan = own["lan"]
+        self._browser = not own["no_browser"]
+
+    def announce(self, listener: socket.socket, workspace: Path) -> None:
+        """Say where it is; on a desktop, open it."""
+        from lmagent import __version__
+        from lmagent.gateway.http.lan import addresses, qr_text
+
+        port = int(listener.getsockname()[1])
+        scheme = "https" if self.tls else "http"
+        wild = self.bind in (ANYWHERE, "::")
+        here = f"{scheme}://{_host('127.0.0.1' if wild else self.bind)}:{port}"
+        click.echo(f"lmagent {__version__} serves {workspace}\n  {here}")
+        if self._lan or wild:
+            others = [f"{scheme}://{address}:{port}" for address in addresses()]
+            for other in others:
+                click.echo(f"  {other}")
+            if others and self._lan:
+                click.echo(qr_text(others[0]))
+            if self.tls is None:
+                click.echo("  without TLS, whoever listens on this network can read along")
+        click.echo(f"  PIN {self.access.pin}")
+        if self._browser and _has_desktop():
+            import webbrowser
+
+            webbrowser.open(f"{here}/open/{self.access.link()}")
+
+
+def _bind_of(host: str, bind: str | None, *, lan: bool) -> str:
+    """The address to listen on: one that others reach only where that was asked for."""
+    from lmagent.modelserver.guard import is_loopback
+
+    if bind:
+        return bind
+    if lan:
+        return ANYWHERE if is_loopback(host) else host
+    if not is_loopback(host):
+        click.echo(f"AGENT_HOST={host} is taken with --lan only: listening on this machine alone", err=True)
+        return "127.0.0.1"
+    return host
+
+
+def _host(name: str) -> str:
+    return f"[{name}]" if ":" in name else name
+
+
+def _has_desktop() -> bool:
+    """Whether somebody sits in front of this machine's screen."""
+    if not (sys.stdout.isatty() and sys.stdin.isatty()) or os.environ.get("SSH_CONNECTION"):
+        return False
+    return sys.platform in ("darwin", "win32") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+
+
+def _say(text: str) -> None:
+    from lmagent.tools.sanitize import printable  # it quotes what files and servers say
+
+    click.echo(printable(text), err=True)

@@ -1,0 +1,294 @@
+"""Access: who somebody is. A PIN opens a browser's session, a bearer token is a program's, a link works once.
+
+What is kept lies in the user's data folder, readable by its owner alone: the token, the key that cookies are signed
+with, and the cookies that were given back. A cookie holds nothing but when it was made and its own number.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import secrets
+import time
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from math import ceil
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
+
+from lmagent.core.errors import ConfigError, StoreError
+from lmagent.gateway.http.errors import Refusal
+from lmagent.store.files import FILE_MODE, OPEN_FLAGS, make_private, write_whole
+
+Caller = Literal["page", "token", "anyone"]
+"""Who asks: a browser that has logged in, a program with the bearer token, or anybody, where a route is open."""
+
+COOKIE = "lmagent"
+
+AGE = 30 * 86400
+"""Seconds that a browser stays logged in."""
+
+LINK = 60.0
+"""Seconds that a link which opens the page without the PIN lives."""
+
+BURST = 10
+"""Tries of the PIN that are judged at once, for all clients together."""
+
+EVERY = 2.0
+"""Seconds until one more is judged: of a million PINs half are tried in eleven days at the earliest."""
+
+WEAK = 16
+"""Characters below which a token can be guessed, for nothing limits how often it is tried."""
+
+
+class Budget:
+    """Tries that may be made: a few at once, then one now and again.
+
+    Args:
+        burst: at most so many at once.
+        every: seconds until there is one more.
+        clock: seconds that never go back.
+    """
+
+    def __init__(self, burst: int, every: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._burst = burst
+        self._every = every
+        self._clock = clock
+        self._left = float(burst)
+        self._seen = clock()
+
+    def take(self) -> float:
+        """Take one; returns 0, or the seconds until there will be one."""
+        now = self._clock()
+        self._left = min(self._burst, self._left + (now - self._seen) / self._every)
+        self._seen = now
+        if self._left < 1:
+            return (1 - self._left) * self._every
+        self._left -= 1
+        return 0.0
+
+    def give_back(self) -> None:
+        """One that was taken does not count."""
+        self._left = min(self._burst, self._left + 1)
+
+
+class Keys(Struct, frozen=True):
+    """What lets somebody in.
+
+    Attributes:
+        token: of programs.
+        signer: the key that cookies are signed with.
+        returned: file of the numbers of cookies that were given back.
+    """
+
+    token: str
+    signer: bytes
+    returned: Path
+
+
+class Access:
+    """Who somebody is.
+
+    Args:
+        keys: see `Keys`.
+        pin: what a person types.
+        secure: cookies are for TLS alone.
+        clock: Unix time.
+        monotonic: seconds that never go back.
+    """
+
+    def __init__(
+        self,
+        keys: Keys,
+        pin: str,
+        *,
+        secure: bool = False,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.pin = pin
+        self.token = keys.token
+        self._keys = keys
+        self._secure = secure
+        self._clock = clock
+        self._monotonic = monotonic
+        self._budget = Budget(BURST, EVERY, monotonic)
+        self._links: dict[bytes, float] = {}
+        self._returned: frozenset[str] = frozenset()
+        self._read_at: tuple[int, int] | None = None
+
+    def caller(self, authorization: bytes, cookies: Mapping[str, str]) -> Caller:
+        """Who sends these headers. Who shows a token is who the token says, whatever cookies came along.
+
+        Args:
+            authorization: the header's value; empty for none.
+            cookies: by name.
+        """
+        if authorization:
+            scheme, _, given = authorization.partition(b" ")
+            return "token" if scheme.lower() == b"bearer" and same(given.strip(), self.token.encode()) else "anyone"
+        return "page" if self._is_ours(cookies.get(COOKIE, "")) else "anyone"
+
+    def login(self, pin: str) -> str:
+        """The `Set-Cookie` of somebody who knows the PIN.
+
+        Raises:
+            Refusal: it is wrong (401), or too many tries were made (429).
+        """
+        wait = self._budget.take()
+        if wait:
+            text = "too many PINs were tried; this one was not looked at"
+            after = str(ceil(wait))
+            fix = f"try again in {after} s, or use the token"
+            raise Refusal(429, "throttled", text, fix=fix, headers={"retry-after": after})
+        if not same(pin.encode(), self.pin.encode()):
+            raise Refusal(401, "wrong_pin", "this is not the PIN", fix="lmagent web printed it when it started")
+        self._budget.give_back()
+        return self._cookie(self._signed(), AGE)
+
+    def link(self) -> str:
+        """A ticket that opens the page once, without the PIN, within `LINK` seconds."""
+        ticket = secrets.token_urlsafe(24)
+        self._links[_digest(ticket.encode())] = self._monotonic() + LINK
+        return ticket
+
+    def follow(self, ticket: str) -> str:
+        """The `Set-Cookie` of who comes with a ticket.
+
+        Raises:
+            Refusal: it was used already, or is too old, or never was one (410).
+        """
+        ends = self._links.pop(_digest(ticket.encode()), 0.0)
+        if self._monotonic() > ends:
+            text = f"this link was used before, or is older than {LINK:.0f} s"
+            raise Refusal(410, "link_gone", text, fix="open the page and enter the PIN")
+        return self._cookie(self._signed(), AGE)
+
+    def logout(self, cookies: Mapping[str, str]) -> str:
+        """The `Set-Cookie` that takes a browser's cookie; whoever kept a copy of it has nothing, either.
+
+        Raises:
+            StoreError: that cannot be recorded; the cookie still counts.
+        """
+        value = cookies.get(COOKIE, "")
+        if self._is_ours(value):
+            _append(self._keys.returned, f"{value.partition('~')[0]}\n")
+        return self._cookie("", 0)
+
+    def _signed(self) -> str:
+        body = f"{int(self._clock()):x}.{secrets.token_urlsafe(12)}"
+        return f"{body}~{self._signature(body)}"
+
+    def _signature(self, body: str) -> str:
+        return urlsafe_b64encode(hmac.digest(self._keys.signer, b"cookie " + body.encode(), "sha256")).decode()
+
+    def _is_ours(self, value: str) -> bool:
+        body, _, signature = value.partition("~")
+        if not signature or not same(signature.encode(), self._signature(body).encode()):
+            return False
+        made = int(body.partition(".")[0], 16)
+        return self._clock() - made < AGE and body not in self._given_back()
+
+    def _given_back(self) -> frozenset[str]:
+        """Numbers of cookies that were given back, at this gateway or at another one of the same user."""
+        try:
+            stat = self._keys.returned.stat()
+        except OSError:
+            return self._returned
+        if (stat.st_size, stat.st_mtime_ns) != self._read_at:
+            self._read_at = stat.st_size, stat.st_mtime_ns
+            self._returned = frozenset(self._keys.returned.read_text("utf-8", "replace").split())
+        return self._returned
+
+    def _cookie(self, value: str, age: int) -> str:
+        secure = "; Secure" if self._secure else ""
+        return f"{COOKIE}={value}; Path=/; Max-Age={age}; HttpOnly; SameSite=Strict{secure}"
+
+
+def same(given: bytes, right: bytes) -> bool:
+    """Compared in constant time, and by digests, so that not even the length is told."""
+    return hmac.compare_digest(_digest(given), _digest(right))
+
+
+def _digest(text: bytes) -> bytes:
+    return hashlib.sha256(text).digest()
+
+
+def new_pin() -> str:
+    """Six digits."""
+    return f"{secrets.randbelow(1_000_000):06d}"
+
+
+def keys_in(folder: Path, token: str = "") -> Keys:
+    """The keys that are kept in a folder; those that are missing are made.
+
+    Args:
+        folder: of the gateway, in the user's data folder.
+        token: the one that the settings name; it is not kept. Empty: one of our own.
+
+    Raises:
+        ConfigError: no request can carry the token.
+        StoreError: they cannot be read or kept.
+    """
+    if token and (not token.isascii() or not token.isprintable() or " " in token):
+        raise ConfigError("AGENT_TOKEN has characters that no request can carry", fix="use letters and digits")
+    return Keys(
+        token or _kept(folder / "token", f"lmw-{secrets.token_urlsafe(32)}"),
+        _kept(folder / "cookie.key", secrets.token_urlsafe(32)).encode(),
+        folder / "returned",
+    )
+
+
+def _kept(file: Path, fresh: str) -> str:
+    """What a file holds; where there is none, it is made. Of several processes that make it at once, one wins."""
+    try:
+        make_private(file.parent)
+        if not (known := _read(file)):
+            draft = file.with_name(f"{file.name}.{os.getpid()}.{secrets.token_hex(4)}")
+            _write(draft, fresh)
+            try:
+                if file.exists():  # it is there, and empty: a crash left it
+                    draft.replace(file)
+                else:
+                    with suppress(FileExistsError):
+                        os.link(draft, file)
+            finally:
+                draft.unlink(missing_ok=True)
+            known = _read(file)
+    except OSError as error:
+        raise StoreError(
+            f"{file} cannot be kept: {error.strerror}", fix="look at the folder's owner and mode"
+        ) from None
+    return known
+
+
+def _read(file: Path) -> str:
+    try:
+        with os.fdopen(os.open(file, os.O_RDONLY | OPEN_FLAGS), "rb") as kept:
+            if os.name == "posix" and os.fstat(kept.fileno()).st_mode & 0o077:
+                os.fchmod(kept.fileno(), FILE_MODE)
+            return kept.read(4096).decode("ascii", "replace").strip()
+    except FileNotFoundError:
+        return ""
+
+
+def _write(file: Path, text: str) -> None:
+    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | OPEN_FLAGS, FILE_MODE), "wb") as made:
+        write_whole(made.fileno(), text.encode())
+        os.fsync(made.fileno())
+
+
+def _append(file: Path, line: str) -> None:
+    try:
+        fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | OPEN_FLAGS, FILE_MODE)
+        try:
+            write_whole(fd, line.encode())
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+    except OSError as error:
+        raise StoreError(f"{file} cannot be written: {error.strerror}", fix="free some disk, then try again") from None

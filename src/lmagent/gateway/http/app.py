@@ -1,0 +1,172 @@
+"""App: the one table of routes and sockets, and the application that serves it behind the guard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from starlette.requests import Request
+from starlette.routing import compile_path
+from starlette.websockets import WebSocket
+
+from lmagent.core.errors import LmagentError
+from lmagent.gateway.api import files, uploads
+from lmagent.gateway.http import door, openapi, static
+from lmagent.gateway.http.access import Access
+from lmagent.gateway.http.bodies import PATIENCE, Patience, limited
+from lmagent.gateway.http.errors import Refusal
+from lmagent.gateway.http.guard import LOOPBACK, App, Guard, Receive, Rules, Scope, Send, Visitor, refuse
+from lmagent.gateway.http.route import Route, Socket, Talk, carry_out, path_of
+
+if TYPE_CHECKING:
+    from lmagent.gateway.hub.hub import Hub
+
+TABLE: tuple[Route, ...] = (
+    *static.ROUTES,
+    *door.ROUTES,
+    *openapi.ROUTES,
+    *files.ROUTES,
+    *uploads.ROUTES,
+)
+"""Every route. Of several that fit a path, the first counts."""
+
+SOCKETS: tuple[Socket, ...] = ()
+"""Every socket."""
+
+Say = Callable[[str], None]
+
+
+class _Line(Struct, frozen=True):
+    """What answers on one path."""
+
+    pattern: Any
+    methods: dict[str, Route]
+
+    def fits(self, path: str) -> dict[str, str] | None:
+        found = self.pattern.fullmatch(path)
+        return found.groupdict() if found else None
+
+
+class Table:
+    """Answers by the routes; what is wrong is told, and a fault of ours is said on stderr in one line.
+
+    Args:
+        hub: the sessions.
+        access: PIN, token, cookies.
+        routes: see `TABLE`.
+        sockets: see `SOCKETS`.
+        say: where faults are said.
+        patience: how long bodies may take.
+    """
+
+    def __init__(
+        self,
+        hub: Hub,
+        access: Access,
+        *,
+        routes: Sequence[Route],
+        sockets: Sequence[Socket],
+        say: Say,
+        patience: Patience,
+    ) -> None:
+        self._hub = hub
+        self._access = access
+        self._say = say
+        self._patience = patience
+        methods: dict[str, dict[str, Route]] = {}
+        for route in routes:
+            methods.setdefault(route.path, {})[route.method] = route
+        self._lines = [_Line(compile_path(path)[0], known) for path, known in methods.items()]
+        self._sockets = [(compile_path(socket.path)[0], socket) for socket in sockets]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """See ASGI."""
+        begun = False
+
+        async def sender(message: Any) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            if scope["type"] == "websocket":
+                await self._talk(scope, receive, sender)
+            else:
+                await self._answer(scope, receive, sender)
+        except LmagentError as refusal:
+            if begun:
+                raise
+            await refuse(refusal, scope, receive, send)
+        except Exception as fault:
+            self._say(f"{scope['type']} {scope['path'][:200]}: {_place(fault)}")
+            if begun:
+                raise  # the server closes the connection, so that half an answer does not look like a whole one
+            await refuse(fault, scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        visitor: Visitor = scope["lmagent"]
+        route, parts = self._find(scope["path"], scope["method"])
+        visitor.admit(route.method, is_open=route.is_open)
+        scope["path_params"] = parts
+        request = Request(scope, limited(route.limit, visitor.headers, receive, self._patience))
+        response = await carry_out(route, self._hub, request, visitor.caller, self._access)
+        await response(scope, receive, send)
+
+    def _find(self, path: str, method: str) -> tuple[Route, dict[str, str]]:
+        allowed: list[str] = []
+        for line in self._lines:
+            if (parts := line.fits(path)) is None:
+                continue
+            route = line.methods.get("GET" if method == "HEAD" else method)
+            if route is not None and not (method == "HEAD" and route.media == "text/event-stream"):
+                return route, parts
+            allowed += line.methods
+        if not allowed:
+            raise Refusal(404, "not_found", f"there is nothing at {path[:200]!r}", fix="GET /openapi.json lists it all")
+        ways = ", ".join(dict.fromkeys(allowed))
+        text = f"{path[:200]!r} takes no {method[:20]}"
+        raise Refusal(405, "method_not_allowed", text, fix=f"it takes {ways}", headers={"allow": ways})
+
+    async def _talk(self, scope: Scope, receive: Receive, send: Send) -> None:
+        visitor: Visitor = scope["lmagent"]
+        for pattern, socket in self._sockets:
+            if found := pattern.fullmatch(scope["path"]):
+                visitor.admit("GET", is_open=False)
+                parts = path_of(found.groupdict())
+                await socket.handler(Talk(self._hub, WebSocket(scope, receive, send), parts, visitor.caller))
+                return
+        raise Refusal(404, "not_found", f"there is no socket at {scope['path'][:200]!r}")
+
+
+def _place(fault: Exception) -> str:
+    """A fault in one line: what, and where in our code it was raised."""
+    at, trace = "", fault.__traceback__
+    while trace is not None:
+        at = f"{trace.tb_frame.f_code.co_filename.rpartition('lmagent/')[2]}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return f"{type(fault).__name__}: {str(fault)[:300]} (at {at})"
+
+
+def build_app(
+    hub: Hub,
+    access: Access,
+    rules: Rules = LOOPBACK,
+    *,
+    say: Say,
+    routes: Sequence[Route] = TABLE,
+    sockets: Sequence[Socket] = SOCKETS,
+    patience: Patience = PATIENCE,
+) -> App:
+    """The gateway as an ASGI application.
+
+    Args:
+        hub: the sessions.
+        access: PIN, token, cookies.
+        rules: which names are ours.
+        say: where faults of ours are said, a line each.
+        routes: what it serves.
+        sockets: the same for sockets.
+        patience: how long bodies may take.
+    """
+    return Guard(Table(hub, access, routes=routes, sockets=sockets, say=say, patience=patience), access, rules)

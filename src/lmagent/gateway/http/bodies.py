@@ -1,0 +1,61 @@
+"""Bodies: what a request carries, cut off where it is too large or comes too slowly, whatever it said of its length."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+import anyio
+from msgspec import Struct
+
+from lmagent.gateway.http.errors import Refusal
+
+
+class Patience(Struct, frozen=True):
+    """How long a body may take.
+
+    Attributes:
+        silence: seconds in which some of it has to come.
+        whole: seconds for all of it, besides what its size needs.
+        rate: bytes a second that even a slow client sends.
+    """
+
+    silence: float = 20.0
+    whole: float = 60.0
+    rate: int = 100_000
+
+
+PATIENCE = Patience()
+
+
+def limited(
+    limit: int, headers: Any, receive: Callable[[], Awaitable[MutableMapping[str, Any]]], patience: Patience
+) -> Callable[[], Awaitable[MutableMapping[str, Any]]]:
+    """A `receive` that refuses a body which is larger than `limit` bytes (413) or comes too slowly (408)."""
+    told = headers.get(b"content-length")
+    too_large = Refusal(413, "too_large", f"the body is larger than {limit:,} bytes", fix="send less")
+    taken = 0
+    ended = False
+    ends: float | None = None
+
+    async def receiver() -> MutableMapping[str, Any]:
+        nonlocal taken, ended, ends
+        if ended:  # what comes now is that the client has gone
+            return await receive()
+        if told.isdigit() and int(told) > limit:
+            raise too_large
+        now = anyio.current_time()
+        ends = now + patience.whole + limit / patience.rate if ends is None else ends
+        try:
+            with anyio.fail_after(min(patience.silence, ends - now)):
+                message = await receive()
+        except TimeoutError:
+            raise Refusal(408, "too_slow", "the body did not come in time", fix="send it again") from None
+        if message["type"] == "http.request":
+            taken += len(message.get("body", b""))
+            ended = not message.get("more_body")
+        if taken > limit:
+            raise too_large
+        return message
+
+    return receiver

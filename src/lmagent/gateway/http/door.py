@@ -1,0 +1,122 @@
+"""Door: logging in and out, and who one is."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from lmagent import __version__
+from lmagent.core.events import PermissionMode
+from lmagent.gateway.http.access import Caller
+from lmagent.gateway.http.errors import Refusal
+from lmagent.gateway.http.route import Call, Route, json
+
+
+class Login(Struct, frozen=True):
+    """What a person types.
+
+    Attributes:
+        pin: as `lmagent web` printed it.
+    """
+
+    pin: Annotated[str, Meta(max_length=256)]
+
+
+class Done(Struct, frozen=True):
+    """It is done."""
+
+    ok: bool = True
+
+
+class Me(Struct, frozen=True):
+    """Who asks, and what serves.
+
+    Attributes:
+        caller: a browser or a program.
+        version: of lmagent.
+        workspace: the folder the agent works in.
+        model: the model of new sessions; empty for what the server has loaded.
+        mode: the permission mode of new sessions.
+        endpoint: the model server.
+        models_url: whether the model server can be asked for its models.
+    """
+
+    caller: Caller
+    version: str
+    workspace: str
+    model: str
+    mode: PermissionMode
+    endpoint: str
+    models_url: bool
+
+
+async def _login(call: Call) -> Response:
+    answer = json(Done())
+    answer.headers["set-cookie"] = call.access.login(call.body.pin)
+    return answer
+
+
+async def _logout(call: Call) -> Response:
+    answer = json(Done())
+    answer.headers["set-cookie"] = call.access.logout(call.request.cookies)
+    return answer
+
+
+async def _open(call: Call) -> Response:
+    if call.request.method == "HEAD":  # a look ahead must not use the link up
+        return Response(media_type="text/html")
+    try:
+        cookie = call.access.follow(call.path["ticket"])
+    except Refusal as refusal:
+        if "text/html" not in call.request.headers.get("accept", ""):
+            raise
+        page = f"<!doctype html><title>lmagent</title><p>{refusal.message}. <a href='/'>Enter the PIN</a></p>"
+        return HTMLResponse(page, refusal.status)
+    return RedirectResponse("/", 303, {"set-cookie": cookie})
+
+
+async def _me(call: Call) -> Me:
+    host = call.hub.host
+    return Me(
+        caller=call.caller,
+        version=__version__,
+        workspace=str(host.workspace),
+        model=host.agent.model,
+        mode=host.settings.permission_mode,
+        endpoint=host.settings.endpoint,
+        models_url=host.replay is None,
+    )
+
+
+async def _health(call: Call) -> Done:
+    return Done()
+
+
+ROUTES: tuple[Route, ...] = (
+    Route(
+        "POST",
+        "/api/login",
+        _login,
+        "Log a browser in",
+        body=Login,
+        answer=Done,
+        errors=(429,),
+        is_open=True,
+        limit=10_000,
+    ),
+    Route("POST", "/api/logout", _logout, "Log the browser out", answer=Done),
+    Route(
+        "GET",
+        "/open/{ticket}",
+        _open,
+        "Log a browser in by a link that works once",
+        status=303,
+        media="text/html",
+        errors=(410,),
+        is_open=True,
+    ),
+    Route("GET", "/api/me", _me, "Say who asks, and what serves", answer=Me),
+    Route("GET", "/healthz", _health, "Say that the gateway is up", answer=Done, is_open=True),
+)

@@ -1,0 +1,131 @@
+"""OpenAPI: the table of routes as OpenAPI 3.1 tells it. The schemas are those of the Structs themselves.
+
+Source of the form: OpenAPI Specification 3.1.0, sections 4.8.9 to 4.8.24.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from lmagent import __version__
+from lmagent.gateway.http.access import COOKIE
+from lmagent.gateway.http.errors import Failure
+from lmagent.gateway.http.route import SESSION, Call, Route
+
+_REFERENCE = "#/components/schemas/{name}"
+_PART = re.compile(r"\{(\w+)(?::path)?\}")
+_ALWAYS = (400, 413)
+"""Statuses that any route may answer: what is no request, and a body that none of them takes."""
+
+_GUARDED = (401, 403)
+
+
+def describe(routes: Sequence[Route]) -> dict[str, Any]:
+    """The description of some routes."""
+    kinds = [kind for route in routes for kind in (route.query, route.body, route.answer) if kind is not None]
+    _, components = msgspec.json.schema_components([*kinds, Failure], ref_template=_REFERENCE)
+    paths: dict[str, dict[str, Any]] = {}
+    for route in routes:
+        paths.setdefault(_PART.sub(r"{\1}", route.path), {})[route.method.lower()] = _operation(route)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "lmagent", "version": __version__, "description": "A local agent, over HTTP."},
+        "servers": [{"url": "/"}],
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {
+                "token": {"type": "http", "scheme": "bearer"},
+                "page": {"type": "apiKey", "in": "cookie", "name": COOKIE},
+            },
+        },
+    }
+
+
+def _operation(route: Route) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "summary": route.summary,
+        "operationId": _id(route),
+        "parameters": [*_in_path(route), *_in_query(route)],
+        "responses": {str(route.status): _success(route)},
+        "security": [] if route.is_open else [{"token": []}, {"page": []}],
+    }
+    if route.body is not None:
+        told["requestBody"] = {"required": True, "content": {"application/json": {"schema": _schema(route.body)}}}
+    elif route.raw:
+        told["requestBody"] = {"required": True, "content": {"application/octet-stream": {}}}
+    failures = {*_ALWAYS, *route.errors, *(() if route.is_open else _GUARDED)}
+    failures |= {415} if route.body is not None else set()
+    for status in sorted(failures):
+        told["responses"][str(status)] = _failure(status)
+    return told
+
+
+def _id(route: Route) -> str:
+    """A name for clients that make methods of routes."""
+    words = re.findall(r"\w+", f"{route.method.lower()} {route.path.replace(':path', '')}")
+    return "_".join(words)
+
+
+def _in_path(route: Route) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for name in _PART.findall(route.path):
+        schema: dict[str, Any] = {"type": "string", "minLength": 1}
+        if name == "session":
+            schema = {"type": "string", "pattern": f"^{SESSION}$"}
+        found.append({"name": name, "in": "path", "required": True, "schema": schema})
+    return found
+
+
+def _in_query(route: Route) -> list[dict[str, Any]]:
+    if route.query is None:
+        return []
+    _, components = msgspec.json.schema_components([route.query], ref_template=_REFERENCE)
+    schema = components[route.query.__name__]
+    required = schema.get("required", ())
+    return [
+        {"name": name, "in": "query", "required": name in required, "schema": kind}
+        for name, kind in schema["properties"].items()
+    ]
+
+
+def _success(route: Route) -> dict[str, Any]:
+    if route.answer is not None:
+        return {"description": "Done", "content": {"application/json": {"schema": _schema(route.answer)}}}
+    if route.media:
+        return {"description": "Done", "content": {route.media: {}}}
+    return {"description": "Done"}
+
+
+def _failure(status: int) -> dict[str, Any]:
+    if status < 400:
+        return {"description": "Not changed"}
+    return {"description": "Refused", "content": {"application/json": {"schema": _schema(Failure)}}}
+
+
+def _schema(kind: Any) -> dict[str, Any]:
+    (schema,), _ = msgspec.json.schema_components([kind], ref_template=_REFERENCE)
+    return schema
+
+
+@lru_cache(maxsize=1)
+def _whole() -> bytes:
+    from lmagent.gateway.http.app import TABLE  # the table has this route in it
+
+    return msgspec.json.encode(describe(TABLE))
+
+
+async def _openapi(call: Call) -> Any:
+    from starlette.responses import Response
+
+    return Response(_whole(), media_type="application/json")
+
+
+ROUTES: tuple[Route, ...] = (
+    Route("GET", "/openapi.json", _openapi, "This description", answer=dict[str, Any], is_open=True),
+)

@@ -1,0 +1,240 @@
+"""Serving: the gateway on a port, until a signal ends it: HTTP with time limits, sockets, TLS, an orderly stop."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import anyio
+import h11
+import uvicorn
+from msgspec import Struct
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+from lmagent.core.errors import ConfigError
+from lmagent.gateway.http.connections import Caps, Connection, Connections, raise_limit
+from lmagent.gateway.http.errors import Refusal, status_of
+from lmagent.gateway.http.guard import MAX_HEAD, PROTECTION, App
+from lmagent.gateway.http.route import told
+
+if TYPE_CHECKING:
+    from lmagent.gateway.hub.hub import Hub
+
+FRAME = 4_000_000
+"""Bytes of a socket's message."""
+
+QUEUE = 512
+"""Connections that the kernel keeps until they are taken."""
+
+
+class Limits(Struct, frozen=True):
+    """What a connection may cost.
+
+    Attributes:
+        head: seconds in which a request's head has to come.
+        idle: seconds that a connection is kept for the next request.
+        linger: seconds in which a client may read why its body was not wanted.
+        ping: seconds between two questions whether a socket's client is still there, and for the answer.
+        grace: seconds that streams have to end when the gateway stops.
+        caps: how many connections there may be; None for what the system allows.
+    """
+
+    head: float = 20.0
+    idle: int = 30
+    linger: float = 2.0
+    ping: float = 20.0
+    grace: int = 5
+    caps: Caps | None = None
+
+
+LIMITS = Limits()
+
+
+class _Http(H11Protocol):
+    """HTTP that is counted, does not wait for ever, and says what is wrong in our own shape."""
+
+    limits: Limits
+    ledger: Connections
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._connection = Connection(transport, self.ledger)
+        self._timer: Any = None
+        self._refused = False
+        self.app_state = {**self.app_state, "connection": self._connection}
+        self._expect_head()
+        self.ledger.add(self._connection)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_timer()
+        self._connection.gone()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes of a client. Those of a request that was answered already are not wanted any more."""
+        if self._refused:
+            return
+        cycle = self.cycle
+        super().data_received(data)
+        if cast("object", self.cycle) is not cycle:
+            self._stop_timer()
+        elif self._timer is None and self._between_requests() and not self.transport.is_closing():
+            self._expect_head()
+
+    def on_response_complete(self) -> None:
+        """What follows an answer: the next request, or the end, where the rest of a body was never read."""
+        super().on_response_complete()
+        if self.conn.their_state is h11.SEND_BODY and not self.transport.is_closing():
+            self._refused = True
+            self._unset_keepalive_if_required()
+            self._stop_timer()
+            self.flow.resume_reading()  # else the client would not get to reading
+            self._timer = self.loop.call_later(self.limits.linger, self.transport.close)
+
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        """From here on it is a socket's protocol that is told what happens."""
+        self._stop_timer()
+        super().handle_websocket_upgrade(event)
+
+    def send_400_response(self, msg: str) -> None:
+        """What is no HTTP gets an answer all the same, and the connection is closed."""
+        import sys
+
+        hint = getattr(sys.exc_info()[1], "error_status_hint", 400)
+        if hint == 431:
+            self._tell(Refusal(431, "head_too_large", f"the head of the request has more than {MAX_HEAD // 1024} kB"))
+        else:
+            self._tell(Refusal(400, "invalid_http", "this is no HTTP request that could be read"))
+
+    def _expect_head(self) -> None:
+        self._timer = self.loop.call_later(self.limits.head, self._give_up)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _between_requests(self) -> bool:
+        return cast("object", self.cycle) is None or self.cycle.response_complete
+
+    def _give_up(self) -> None:
+        self._timer = None
+        if self._between_requests() and not self.transport.is_closing():
+            self._tell(Refusal(408, "too_slow", f"no request came in {self.limits.head:.0f} s"))
+
+    def _tell(self, refusal: Refusal) -> None:
+        """Answer past h11, which may be in any state, and close."""
+        if cast("object", self.cycle) is None or self.cycle.response_complete:
+            answer = told(refusal)
+            fields = [*answer.raw_headers, *PROTECTION, (b"connection", b"close")]
+            head = b"HTTP/1.1 %d Refused\r\n" % status_of(refusal)
+            lines = b"".join(name + b": " + value + b"\r\n" for name, value in fields)
+            self.transport.write(head + lines + b"\r\n" + bytes(answer.body))
+        self.transport.close()
+
+
+class _Talk(WebSocketsSansIOProtocol):
+    """A socket that is counted as what it was before: a connection."""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.app_state["connection"].gone()
+        super().connection_lost(exc)
+
+
+class Serving(uvicorn.Server):
+    """The server, which lets the hub leave first when it stops.
+
+    Args:
+        app: what answers.
+        hub: the sessions.
+        limits: what a connection may cost.
+        tls: certificate and key; None for none.
+    """
+
+    def __init__(self, app: App, hub: Hub, limits: Limits = LIMITS, tls: ssl.SSLContext | None = None) -> None:
+        ledger = Connections(limits.caps or Caps(total=raise_limit()))
+        http = type("Http", (_Http,), {"limits": limits, "ledger": ledger})
+        super().__init__(
+            uvicorn.Config(
+                cast("Any", app),
+                http=http,
+                ws=_Talk,
+                ws_max_size=FRAME,
+                ws_ping_interval=limits.ping,
+                ws_ping_timeout=limits.ping,
+                ws_per_message_deflate=False,
+                lifespan="off",
+                log_config=None,
+                log_level="critical",
+                access_log=False,
+                proxy_headers=False,
+                server_header=False,
+                backlog=QUEUE,
+                h11_max_incomplete_event_size=MAX_HEAD,
+                timeout_keep_alive=limits.idle,
+                timeout_graceful_shutdown=limits.grace,
+                ssl_context_factory=None if tls is None else lambda _config, _default: tls,
+            )
+        )
+        self._hub = hub
+        self.connections = ledger
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop: the sessions first, so that what streams ends by itself; then what is left."""
+        for server in self.servers:
+            server.close()
+        await self._hub.leave()
+        await super().shutdown(sockets)
+
+
+async def serve(
+    app: App,
+    hub: Hub,
+    listener: socket.socket,
+    *,
+    limits: Limits = LIMITS,
+    tls: ssl.SSLContext | None = None,
+    started: Callable[[Serving], None] | None = None,
+) -> None:
+    """Serve until SIGTERM or SIGINT, or until `should_exit` of the server is set.
+
+    Args:
+        app: what answers.
+        hub: the sessions; it runs as long.
+        listener: a bound socket; closed at the end.
+        limits: what a connection may cost.
+        tls: certificate and key; None for none.
+        started: called with the server before it begins.
+    """
+    server = Serving(app, hub, limits, tls)
+    if started is not None:
+        started(server)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(hub.run)
+        await server.serve(sockets=[listener])
+        tasks.cancel_scope.cancel()
+
+
+def tls_of(cert: Path, key: Path | None) -> ssl.SSLContext:
+    """What TLS needs.
+
+    Args:
+        cert: certificate chain, PEM.
+        key: private key, PEM; None where it stands in the same file.
+
+    Raises:
+        ConfigError: a file cannot be read, or they do not belong together.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(cert, key, password=lambda: b"")
+    except (OSError, ssl.SSLError) as error:
+        text = f"TLS cannot be served with {cert}{f' and {key}' if key else ''}: {error.strerror or error}"
+        fix = "AGENT_CERT and AGENT_KEY (--cert, --key) name PEM files that belong together, without a passphrase"
+        raise ConfigError(text, fix=fix) from None
+    return context

@@ -1,0 +1,120 @@
+"""Static: the page and its modules, as they lie in the package. Nothing else of the disk can be asked for."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import re
+from functools import lru_cache
+from pathlib import Path
+
+from msgspec import Struct
+from starlette.responses import Response
+
+from lmagent.gateway.http.errors import Refusal
+from lmagent.gateway.http.route import Call, Route
+
+WEB = Path(__file__).parents[1] / "web"
+"""The folder of the page."""
+
+TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".png": "image/png",
+    ".json": "application/json",
+    ".webmanifest": "application/manifest+json",
+    ".woff2": "font/woff2",
+    ".txt": "text/plain; charset=utf-8",
+}
+"""What is served, by the ending of its name; types of the WHATWG MIME Sniffing standard."""
+
+SMALL = 1000
+"""Bytes below which compressing gains nothing."""
+
+_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*")
+
+
+class File(Struct, frozen=True):
+    """A file as it is sent.
+
+    Attributes:
+        media: its type.
+        etag: of its content.
+        content: as it is.
+        packed: with gzip; empty where that gains nothing.
+    """
+
+    media: str
+    etag: str
+    content: bytes
+    packed: bytes
+
+
+def find(name: str) -> File:
+    """A file of the page.
+
+    Raises:
+        Refusal: there is none of that name.
+    """
+    media = TYPES.get(Path(name).suffix)
+    path = WEB / name
+    try:
+        if media is None or not _NAME.fullmatch(name) or not path.is_file():
+            raise FileNotFoundError(name)
+        stat = path.stat()
+        return _read(path, media, stat.st_mtime_ns, stat.st_size)
+    except (OSError, ValueError):
+        raise Refusal(404, "not_found", f"the page has no file {name[:200]!r}") from None
+
+
+@lru_cache(maxsize=256)
+def _read(path: Path, media: str, changed: int, size: int) -> File:
+    """A file, kept until it changes."""
+    content = path.read_bytes()
+    packed = gzip.compress(content, 9, mtime=0) if len(content) > SMALL and not media.startswith("image/p") else b""
+    etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+    return File(media, etag, content, packed if len(packed) < len(content) else b"")
+
+
+def answer(call: Call, name: str) -> Response:
+    """The file, unless the browser has it as it is: it asks each time, so that an update is whole at once."""
+    file = find(name)
+    fields = {"etag": file.etag, "cache-control": "no-cache", "vary": "Accept-Encoding"}
+    known = call.request.headers.get("if-none-match", "")
+    if file.etag in (tag.strip().removeprefix("W/") for tag in known.split(",")):
+        return Response(status_code=304, headers=fields)
+    content = file.content
+    if file.packed and _takes_gzip(call.request.headers.get("accept-encoding", "")):
+        content = file.packed
+        fields["content-encoding"] = "gzip"
+    return Response(content, media_type=file.media, headers=fields)
+
+
+def _takes_gzip(accepts: str) -> bool:
+    """RFC 9110, section 12.5.3."""
+    for item in accepts.lower().split(","):
+        coding, _, quality = item.partition(";")
+        if coding.strip() == "gzip":
+            return quality.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
+    return False
+
+
+async def _page(call: Call) -> Response:
+    return answer(call, "index.html")
+
+
+async def _file(call: Call) -> Response:
+    return answer(call, call.path["path"])
+
+
+async def _icon(call: Call) -> Response:
+    return answer(call, "icon.svg")
+
+
+ROUTES: tuple[Route, ...] = (
+    Route("GET", "/", _page, "The page", media="text/html", is_open=True),
+    Route("GET", "/static/{path:path}", _file, "A file of the page", media="*/*", errors=(304, 404), is_open=True),
+    Route("GET", "/favicon.ico", _icon, "The page's icon", media="image/svg+xml", is_open=True),
+)

@@ -1,0 +1,274 @@
+"""A real gateway for tests: the process `lmagent web` on a free port, and what talks to it.
+
+    with gateway(tmp_path, [say("hello")]) as running:
+        running.ask("POST", "/api/sessions", {})        # as a program with the token
+        page = running.page()                           # as a browser that logged in with the PIN
+        page.ask("GET", "/api/me")
+
+`running.model` is the scripted model server. `running.kill()` and `running.start()` are a crash and the next start: the
+workspace, the token and the port stay.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from http.client import HTTPConnection, HTTPResponse
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from lmagent.testing import ScriptedServer
+
+PIN = "314159"
+START = 60.0
+"""Seconds that a gateway has to come up on a busy machine."""
+
+
+class Answer(Struct):
+    """What came back; names of headers are lower-case, of several of one name the last counts."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def code(self) -> str:
+        """The code of an error."""
+        return self.json["error"]["code"]
+
+
+class Client:
+    """Somebody who asks: a program with the token, a browser, or nobody in particular."""
+
+    def __init__(self, port: int, headers: dict[str, str] | None = None) -> None:
+        self.port = port
+        self.headers = headers or {}
+
+    def ask(
+        self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None, *, timeout: float = 30
+    ) -> Answer:
+        """One request. A body that is no bytes is sent as JSON; a header of the value "" is not sent."""
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        try:
+            answer = self._send(connection, method, path, body, headers)
+            return Answer(answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read())
+        finally:
+            connection.close()
+
+    @contextmanager
+    def stream(self, path: str, headers: dict[str, str] | None = None, *, timeout: float = 30) -> Iterator[Events]:
+        """A stream of events; fails unless it is one."""
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        try:
+            answer = self._send(connection, "GET", path, None, headers)
+            assert answer.status == 200, answer.read()
+            yield Events(answer)
+        finally:
+            connection.close()
+
+    def _send(
+        self, connection: HTTPConnection, method: str, path: str, body: Any, headers: dict[str, str] | None
+    ) -> HTTPResponse:
+        fields = {**self.headers, **(headers or {})}
+        if body is not None and not isinstance(body, bytes):
+            body = json.dumps(body).encode()
+            fields = {"Content-Type": "application/json", **fields}
+        connection.request(method, path, body, {name: value for name, value in fields.items() if value})
+        return connection.getresponse()
+
+
+class Event(Struct):
+    """One event of a stream; `id` is empty for a delta."""
+
+    id: str
+    data: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.data)
+
+
+class Events:
+    """A stream of events, read as it comes."""
+
+    def __init__(self, answer: HTTPResponse) -> None:
+        self.answer = answer
+
+    def __iter__(self) -> Iterator[Event]:
+        """Events until the stream ends."""
+        id, data = "", ""
+        for raw in self.answer:
+            line = raw.decode().rstrip("\n")
+            name, _, value = line.partition(":")
+            value = value.removeprefix(" ")
+            if name == "id":
+                id = value
+            elif name == "data":
+                data += ("\n" if data else "") + value
+            elif not line:
+                if data:
+                    yield Event(id, data)
+                id, data = "", ""
+
+
+class Running(Client):
+    """A gateway process and its scripted model; asked itself, it is asked as a program with the token."""
+
+    def __init__(self, folder: Path, model: ScriptedServer, options: Sequence[str], env: dict[str, str]) -> None:
+        super().__init__(0)
+        self.folder = folder
+        self.workspace = folder / "workspace"
+        self.model = model
+        self._options = options
+        self.env = {
+            **{
+                name: value for name, value in os.environ.items() if not name.startswith(("LLM", "LM_", "XDG", "AGENT"))
+            },
+            "HOME": str(folder / "home"),
+            "AGENT_DATA_DIR": str(folder / "data"),
+            "AGENT_PIN": PIN,
+            "LLM_RETRY_DELAY": "0",
+            "NO_COLOR": "1",
+            **env,
+        }
+        self.process: subprocess.Popen[str] | None = None
+        self.said: list[str] = []
+        for name in ("workspace", "home"):
+            (folder / name).mkdir(exist_ok=True)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def anyone(self) -> Client:
+        """Somebody without credentials."""
+        return Client(self.port)
+
+    def page(self, pin: str = "") -> Client:
+        """A browser that has logged in."""
+        answer = self.anyone.ask("POST", "/api/login", {"pin": pin or self.env["AGENT_PIN"]})
+        assert answer.status == 200, answer.body
+        cookie = answer.headers["set-cookie"].partition(";")[0]
+        return Client(self.port, {"Cookie": cookie, "X-LMAgent-Request": "1", "Origin": self.url})
+
+    def start(self) -> None:
+        """Start the process, on the port that it had before, and wait until it listens."""
+        command = [sys.executable, "-m", "lmagent", "web", str(self.port), "--no-browser", "-w", str(self.workspace)]
+        command += ["--base-url", self.model.base_url, "-m", "scripted", *self._options]
+        self.process = subprocess.Popen(
+            command,
+            env=self.env,
+            cwd=self.workspace,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        lines: queue.Queue[str] = queue.Queue()
+        self._reader = threading.Thread(target=self._read, args=(self.process, lines), daemon=True)
+        self._reader.start()
+        deadline = time.monotonic() + START
+        while True:
+            try:
+                line = lines.get(timeout=max(0.0, deadline - time.monotonic()))
+            except queue.Empty:
+                raise AssertionError(f"the gateway did not come up: {self.said}") from None
+            assert line or self.process.poll() is None, f"the gateway ended: {self.said}"
+            if "://127.0.0.1:" in line:
+                self.port = int(line.strip().rpartition(":")[2])
+            if line.strip().startswith("PIN"):
+                break
+        token = self.folder / "data" / "web" / "token"
+        self.headers = {"Authorization": f"Bearer {self.env.get('AGENT_TOKEN') or token.read_text()}"}
+
+    def _read(self, process: subprocess.Popen[str], lines: queue.Queue[str]) -> None:
+        assert process.stdout is not None
+        with process.stdout:
+            for line in process.stdout:
+                self.said.append(line)
+                lines.put(line)
+        process.wait()
+        lines.put("")
+
+    def stop(self, *, timeout: float = 30) -> int:
+        """End it as a person or the system does; returns the exit code."""
+        assert self.process is not None
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        return self._ended(timeout)
+
+    def kill(self) -> None:
+        """End it with no chance to do anything more."""
+        assert self.process is not None
+        self.process.kill()
+        self._ended(30)
+
+    def _ended(self, timeout: float) -> int:
+        assert self.process is not None
+        try:
+            code = self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise AssertionError(f"the gateway does not end: {self.said}") from None
+        finally:
+            self._reader.join(10)
+        return code
+
+    def raw(self, sent: bytes, *, timeout: float = 30) -> bytes:
+        """Bytes on a fresh connection, and all that comes back until the gateway closes it or is silent so long."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=timeout) as connection:
+            connection.sendall(sent)
+            return drained(connection)
+
+    def logs(self) -> list[dict]:
+        """All recorded events."""
+        files = sorted(self.workspace.glob(".lmagent/sessions/*/events.jsonl"))
+        return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+
+def drained(connection: socket.socket) -> bytes:
+    """What comes on a connection until it ends, is reset, or is silent for its timeout."""
+    came = b""
+    try:
+        while piece := connection.recv(65536):
+            came += piece
+    except (TimeoutError, ConnectionError):
+        pass
+    return came
+
+
+@contextmanager
+def gateway(folder: Path, script: Any = (), *, options: Sequence[str] = (), **env: str) -> Iterator[Running]:
+    """A gateway with a scripted model.
+
+    Args:
+        folder: where workspace, home and data folder are made.
+        script: what the model says; see `ScriptedServer`.
+        options: more of the command line.
+        env: variables of the process.
+    """
+    with ScriptedServer(list(script) if isinstance(script, tuple) else script) as model:
+        running = Running(folder, model, options, env)
+        running.start()
+        try:
+            yield running
+        finally:
+            if running.process is not None and running.process.poll() is None:
+                running.stop()
