@@ -1,0 +1,105 @@
+// @ts-check
+// Requests to the gateway: JSON in, JSON out, its errors as `ApiError`.
+import { login, lost } from "./state.js";
+
+/** A request that was answered with an error, or not at all (`status` 0). */
+export class ApiError extends Error {
+  /**
+   * @param {number} status of HTTP; 0 when nothing answered
+   * @param {string} code for programs
+   * @param {string} message in words
+   * @param {string} fix what to do
+   */
+  constructor(status, code, message, fix) {
+    super(message);
+    this.status = status;
+    this.code = code;
+    this.fix = fix;
+  }
+}
+
+/**
+ * @param {string} method
+ * @param {string} path
+ * @param {{json?: unknown, body?: BodyInit, signal?: AbortSignal}} [options]
+ * @returns {Promise<Response>} a success
+ * @throws {ApiError}
+ */
+export async function request(method, path, { json, body, signal } = {}) {
+  /** @type {Record<string, string>} */
+  const headers = {};
+  if (method !== "GET") headers["X-LMAgent-Request"] = "1";
+  if (json !== undefined) headers["Content-Type"] = "application/json";
+  let response;
+  try {
+    const sent = json === undefined ? body : JSON.stringify(json);
+    response = await fetch(path, { method, headers, body: sent, signal, credentials: "same-origin" });
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    throw new ApiError(0, "unreachable", "the gateway does not answer", "see whether `lmagent web` still runs");
+  }
+  lost.value = "";
+  if (response.ok) return response;
+  if (response.status === 401) login.value = "out";
+  const told = await response.json().catch(() => null);
+  const { code = "", message = "", fix = "" } = told?.error ?? {};
+  throw new ApiError(response.status, code, message || `the gateway answered ${response.status}`, fix);
+}
+
+/**
+ * @param {string} path
+ * @param {AbortSignal} [signal]
+ * @returns {Promise<any>}
+ */
+export async function get(path, signal) {
+  return (await request("GET", path, { signal })).json();
+}
+
+/**
+ * @param {string} path
+ * @param {unknown} [json]
+ * @returns {Promise<any>}
+ */
+export async function post(path, json = {}) {
+  return (await request("POST", path, { json })).json();
+}
+
+/**
+ * @param {string} path
+ * @returns {Promise<any>}
+ */
+export async function remove(path) {
+  return (await request("DELETE", path)).json();
+}
+
+/** @param {string} id @param {string} [rest] */
+export function sessionPath(id, rest = "") {
+  return `/api/sessions/${encodeURIComponent(id)}${rest}`;
+}
+
+/** 128 random bits in hex; works over plain HTTP too, where `crypto.randomUUID` is not there. */
+export function randomId() {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+const PAUSES = [500, 1000, 2000, 4000, 8000];
+
+/**
+ * Send a command to a session. One that carries an id is repeated while nothing answers: the gateway takes it once.
+ * @param {string} session
+ * @param {{type: string, id?: string, [field: string]: unknown}} command
+ * @returns {Promise<{seq: number, session: string}>}
+ * @throws {ApiError}
+ */
+export async function send(session, command) {
+  for (let attempt = 0; ; attempt++) {
+    try {
+      return await post(sessionPath(session, "/commands"), command);
+    } catch (error) {
+      const again = error instanceof ApiError && (error.status === 0 || error.status === 503) && command.id;
+      if (!again || attempt >= PAUSES.length) throw error;
+      await new Promise((resolve) => setTimeout(resolve, PAUSES[attempt]));
+    }
+  }
+}

@@ -1,0 +1,53 @@
+// @ts-check
+// Approvals: what is asked for, why, and the answers. Those of sub-agents come the same way.
+import { Preview } from "./diff.js";
+import { Icon } from "./icons.js";
+import { html, useState } from "./lib.js";
+
+/** @typedef {import("./session.js").Session} Session */
+/** @typedef {import("./wire.js").Approval} Approval */
+
+/** @param {{session: Session}} props */
+export function Approvals({ session }) {
+  const asked = session.view.value.approvals;
+  if (!asked.length) return null;
+  return html`<div class="column">${asked.map((item) => html`<${Card} key=${item.id} session=${session} asked=${item} />`)}</div>`;
+}
+
+/** @param {{session: Session, asked: Approval}} props */
+function Card({ session, asked }) {
+  const [feedback, setFeedback] = useState("");
+  const [sent, setSent] = useState(false);
+  const rules = asked.grant.split("\n").filter(Boolean);
+  const answer = async (/** @type {boolean} */ approved, scope = "once") => {
+    if (sent) return;
+    setSent(true);
+    const words = feedback.trim();
+    const taken = await session.command({ type: "approve", approval: asked.id, approved, scope, feedback: words });
+    if (!taken) setSent(false);
+  };
+  const pressed = (/** @type {KeyboardEvent} */ event) => {
+    const writing = /** @type {Element} */ (event.target).matches("input, textarea");
+    if (writing || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === "a") answer(true);
+    else if (event.key === "d") answer(false);
+    else return;
+    event.preventDefault();
+  };
+  return html`<section class="block ask card" aria-label="Approval" tabindex="-1" onKeyDown=${pressed}>
+    <header class="row"><${Icon} name="shield" /><h2 class="grow">May it do this?</h2><span class="quiet small">${asked.tool}</span></header>
+    <p class="what">${asked.summary}</p>
+    ${asked.reason && html`<p class="quiet small">${asked.reason}</p>`}
+    ${asked.preview && html`<${Preview} text=${asked.preview} label="What would happen" />`}
+    <label class="small quiet">Words for the model, if there is something to say
+      <input class="field" value=${feedback} maxlength="2000" placeholder="use the test database instead"
+        onInput=${(/** @type {any} */ event) => setFeedback(event.target.value)} /></label>
+    <div class="row answers">
+      <button class="button main" disabled=${sent} onClick=${() => answer(true)}><${Icon} name="check" />Approve</button>
+      <button class="button fault" disabled=${sent} onClick=${() => answer(false)}><${Icon} name="cross" />Deny</button>
+      ${rules.length > 0 && html`<button class="button plain always" disabled=${sent} onClick=${() => answer(true, "session")}>
+        <span>Always allow <code>${rules.join(", ")}</code> in this session</span></button>`}
+      <span class="keys small quiet"><kbd>a</kbd> approves, <kbd>d</kbd> denies</span>
+    </div>
+  </section>`;
+}

@@ -1,0 +1,78 @@
+// @ts-check
+// Pictures for a message: pasted, dropped or chosen; sent up at once, shown with a way to take them away.
+import { randomId, request } from "./api.js";
+import { Icon } from "./icons.js";
+import { html, useEffect, useRef, useState } from "./lib.js";
+import { toast } from "./state.js";
+
+/** @typedef {{key: string, url: string, name: string, id: string, media_type: string, error: string}} Picture */
+
+const TYPES = "image/png,image/jpeg,image/gif,image/webp";
+
+/** The pictures of a message that is being written. */
+export function useAttachments() {
+  const [pictures, setPictures] = useState(/** @type {Picture[]} */ ([]));
+  const chooser = useRef(/** @type {HTMLInputElement | null} */ (null));
+  const shown = useRef(pictures);
+  shown.current = pictures;
+  useEffect(() => () => shown.current.forEach(({ url }) => URL.revokeObjectURL(url)), []);
+
+  const change = (/** @type {string} */ key, /** @type {Partial<Picture>} */ fields) => {
+    setPictures((all) => all.map((item) => (item.key === key ? { ...item, ...fields } : item)));
+  };
+  const add = async (/** @type {File} */ file) => {
+    const key = randomId();
+    const url = URL.createObjectURL(file);
+    const made = { key, url, name: file.name || "picture", id: "", media_type: "", error: "" };
+    setPictures((all) => [...all, made]);
+    try {
+      const { id, media_type } = await (await request("POST", "/api/uploads", { body: file })).json();
+      change(key, { id, media_type });
+    } catch (error) {
+      const { message, fix } = /** @type {import("./api.js").ApiError} */ (error);
+      change(key, { error: fix ? `${message}: ${fix}` : message });
+    }
+  };
+  const take = (/** @type {Iterable<File> | null | undefined} */ files) => {
+    const all = [...(files ?? [])];
+    const images = all.filter((file) => file.type.startsWith("image/"));
+    if (images.length < all.length) toast("only pictures can go with a message", "error", "name a file of the workspace with @ instead");
+    images.forEach(add);
+    return images.length > 0;
+  };
+  const drop = (/** @type {Picture} */ picture) => {
+    URL.revokeObjectURL(picture.url);
+    setPictures((all) => all.filter((item) => item !== picture));
+  };
+  return {
+    pictures,
+    drop,
+    ready: pictures.filter((item) => item.id),
+    busy: pictures.some((item) => !item.id && !item.error),
+    clear: () => pictures.forEach(drop),
+    pasted: (/** @type {ClipboardEvent} */ event) => {
+      const files = [...(event.clipboardData?.files ?? [])];
+      if (files.length && take(files)) event.preventDefault();
+    },
+    dragged: (/** @type {DragEvent} */ event) => event.dataTransfer?.types.includes("Files") && event.preventDefault(),
+    dropped: (/** @type {DragEvent} */ event) => {
+      if (!event.dataTransfer?.files.length) return;
+      event.preventDefault();
+      take(event.dataTransfer.files);
+    },
+    button: html`<input type="file" accept=${TYPES} multiple hidden ref=${chooser} aria-label="Pictures"
+        onChange=${(/** @type {any} */ event) => (take(event.target.files), (event.target.value = ""))} />
+      <button class="button plain square" aria-label="Add a picture" title="Add a picture"
+        onClick=${() => chooser.current?.click()}><${Icon} name="image" /></button>`,
+  };
+}
+
+/** @param {{given: ReturnType<typeof useAttachments>}} props */
+export function Attachments({ given }) {
+  if (!given.pictures.length) return null;
+  return html`<ul class="bare pictures">${given.pictures.map((picture) => html`<li key=${picture.key} class=${picture.error ? "failed" : ""}>
+    <img src=${picture.url} alt=${picture.name} />
+    <span class="small" role="status">${picture.error || (picture.id ? "" : "sending …")}</span>
+    <button class="button square" aria-label=${`Remove ${picture.name}`} onClick=${() => given.drop(picture)}><${Icon} name="close" /></button>
+  </li>`)}</ul>`;
+}

@@ -1,0 +1,91 @@
+// @ts-check
+// The blocks of a conversation, one component a kind.
+import { sessionPath } from "./api.js";
+import { Icon } from "./icons.js";
+import { html, useState } from "./lib.js";
+import { Markdown } from "./markdown.js";
+import { current } from "./session.js";
+import { ToolLine } from "./toolblock.js";
+
+/** @typedef {import("./wire.js").Block} Block */
+
+/** Nodes of blocks that have not changed: the same node again is work that nobody does twice. @type {WeakMap<Block, any>} */
+const made = new WeakMap();
+
+/** @param {Block} block @param {number} key its place in the conversation */
+export function blockNode(block, key) {
+  const known = made.get(block);
+  if (known && known.key === key) return known;
+  const node = html`<${Shown} key=${key} block=${block} />`;
+  made.set(block, node);
+  return node;
+}
+
+/** What the model is saying now, under the keys that it will have when it is said. @param {string} thinking @param {string} draft @param {number} key */
+export function draftNodes(thinking, draft, key) {
+  const nodes = [];
+  if (thinking.trim()) nodes.push(html`<${Shown} key=${key++} block=${{ kind: "thinking", text: thinking }} growing />`);
+  if (draft.trim()) nodes.push(html`<${Shown} key=${key} block=${{ kind: "text", text: draft }} growing />`);
+  return nodes;
+}
+
+/** @param {{block: Block, growing?: boolean}} props */
+function Shown({ block, growing = false }) {
+  switch (block.kind) {
+    case "user":
+      return html`<${Said} block=${block} />`;
+    case "text":
+      return html`<article class="block said" aria-label="Agent"><${Markdown} text=${block.text} growing=${growing} /></article>`;
+    case "thinking":
+      return html`<${Thought} text=${block.text} growing=${growing} />`;
+    case "tool":
+      return html`<div class="block"><${ToolLine} block=${block} /></div>`;
+    case "notice":
+      return html`<div class="block"><${NoticeLine} level=${block.level} text=${block.text} /></div>`;
+  }
+}
+
+const WAITS = /** @type {Record<string, string>} */ ({
+  queue: "queued: it follows when this is done",
+  steer: "steering: it is told with the next result",
+});
+
+/** @param {{block: import("./wire.js").UserBlock}} props */
+function Said({ block }) {
+  const session = current.value;
+  const pending = block.pending && WAITS[block.delivery];
+  return html`<article class="block user" aria-label="You">
+    <div class="bubble">${block.text}
+      ${images(block) > 0 && html`<div class="pictures">${Array.from({ length: images(block) }, (_, number) => html`
+        <img loading="lazy" alt=${`Picture ${number + 1} of your message`}
+          src=${sessionPath(session?.id ?? "", `/images/${encodeURIComponent(block.id)}/${number}`)} />`)}</div>`}
+    </div>
+    ${pending && html`<p class="small quiet row">${pending}
+      <button class="button plain" onClick=${() => session?.command({ type: "withdraw", input: block.id })}>Take it back</button></p>`}
+  </article>`;
+}
+
+/** @param {import("./wire.js").UserBlock} block */
+function images(block) {
+  return block.images ?? 0;
+}
+
+/** @param {{text: string, growing: boolean}} props */
+function Thought({ text, growing }) {
+  const [open, setOpen] = useState(false);
+  const last = text.trimEnd().split("\n").at(-1) ?? "";
+  return html`<div class="block thought">
+    <button class="tool-line" aria-expanded=${open} onClick=${() => setOpen(!open)}>
+      <span class="quiet">${growing ? "Thinking" : "Thought"}</span>
+      ${!open && html`<span class="cut grow quiet small" aria-hidden="true">${growing ? last.slice(-160) : text.trim().slice(0, 160)}</span>`}
+      ${open && html`<span class="grow"></span>`}<${Icon} name=${open ? "down" : "right"} />
+    </button>
+    ${open && html`<div class="thought-text">${text.trim()}</div>`}
+  </div>`;
+}
+
+/** @param {{level: import("./wire.js").Level, text: string}} props */
+export function NoticeLine({ level, text }) {
+  return html`<div class=${`notice ${level}`}>
+    <${Icon} name=${level === "info" ? "info" : "warning"} /><div><span class="unseen">${level}: </span>${text}</div></div>`;
+}

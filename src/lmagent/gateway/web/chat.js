@@ -1,0 +1,66 @@
+// @ts-check
+// A conversation, or the first screen where there is none yet; the composer is the same.
+import { Approvals } from "./approval.js";
+import { Composer } from "./composer.js";
+import { Header } from "./header.js";
+import { Icon } from "./icons.js";
+import { html, useEffect, useState } from "./lib.js";
+import { PlanCard } from "./plan.js";
+import { current, Session } from "./session.js";
+import { statusOf } from "./status.js";
+import { Transcript } from "./transcript.js";
+import { Welcome } from "./welcome.js";
+
+/** @param {{id: string}} props */
+export function Chat({ id }) {
+  const [example, choose] = useState({ text: "", count: 0 });
+  useEffect(() => {
+    if (!id) return;
+    const session = new Session(id);
+    current.value = session;
+    session.open();
+    return () => {
+      session.close();
+      if (current.peek() === session) current.value = null;
+    };
+  }, [id]);
+  const session = id && current.value?.id === id ? current.value : null;
+  const body = id
+    ? session && html`<${Conversation} session=${session} key=${id} />`
+    : html`<${Welcome} choose=${(/** @type {string} */ text) => choose(({ count }) => ({ text, count: count + 1 }))} />`;
+  return html`<${PageTitle} session=${session} /><${Header} session=${session} />${body}
+    ${(!id || (session && session.phase.value !== "gone")) && html`<${Composer} key=${`composer ${id}`} session=${session} example=${example} />`}`;
+}
+
+/** @param {{session: Session | null}} props */
+function PageTitle({ session }) {
+  const view = session?.view.value;
+  const kind = view ? statusOf(view, 0, null).kind : "idle";
+  const mark = { idle: "", busy: "… ", waiting: "(!) ", done: "", failed: "" }[kind];
+  const title = `${mark}${view?.title || (session ? "Untitled" : "New session")} · lmagent`;
+  useEffect(() => {
+    document.title = title;
+  }, [title]);
+  return null;
+}
+
+/** @param {{session: Session}} props */
+function Conversation({ session }) {
+  const phase = session.phase.value;
+  if (phase === "loading") return html`<div class="transcript"><p class="empty" role="status">Loading …</p></div>`;
+  if (phase === "gone") return html`<${Gone} problem=${session.problem.value} />`;
+  if (phase === "failed") {
+    return html`<div class="transcript"><div class="column"><div class="notice error" role="alert"><${Icon} name="warning" /><div>
+      The session cannot be shown: ${session.problem.value}
+      <p><button class="button" onClick=${() => location.reload()}>Load the page again</button></p></div></div></div></div>`;
+  }
+  return html`<${Transcript} session=${session}><${Approvals} session=${session} /><${PlanCard} session=${session} /></>`;
+}
+
+/** @param {{problem: string}} props */
+function Gone({ problem }) {
+  return html`<div class="transcript"><div class="column"><div class="notice warning" role="alert"><${Icon} name="warning" /><div>
+    <strong>This session is not there.</strong> It may have been deleted in another window or in a terminal.
+    <div class="small quiet">${problem}</div>
+    <p><a class="button" href="#/">Begin a new one</a></p></div></div></div></div>`;
+}

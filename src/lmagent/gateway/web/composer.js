@@ -1,0 +1,169 @@
+// @ts-check
+// Where a person writes: text, pictures, commands and files; kept in this browser until the gateway has it.
+import { post, sessionPath } from "./api.js";
+import { Attachments, useAttachments } from "./attachments.js";
+import { wanted } from "./header.js";
+import { Icon } from "./icons.js";
+import { html, signal, useEffect, useLayoutEffect, useRef, useState } from "./lib.js";
+import { Markdown } from "./markdown.js";
+import { Menu, useMenu } from "./menus.js";
+import { go, sessionHref } from "./router.js";
+import { Session } from "./session.js";
+import { complain } from "./state.js";
+import { busy } from "./status.js";
+import { store, stored } from "./theme.js";
+
+/** @typedef {import("./session.js").Part} Part */
+
+/** What a session has to say for a command of a person's: Markdown, and of which session. */
+const answered = signal({ session: "", text: "" });
+
+/** @param {string} session */
+const draftKey = (session) => `lmagent.draft.${session || "new"}`;
+
+/** @param {{session: Session | null, example: {text: string, count: number}}} props */
+export function Composer({ session, example }) {
+  const id = session?.id ?? "";
+  const field = useRef(/** @type {HTMLTextAreaElement | null} */ (null));
+  const [text, setText] = useState(() => stored(draftKey(id), ""));
+  const [sending, setSending] = useState(false);
+  const attachments = useAttachments();
+  const running = session !== null && busy(session.view.value);
+  const write = (/** @type {string} */ next) => {
+    setText(next);
+    store(draftKey(id), next);
+  };
+  const menu = useMenu(text, field, write);
+  const past = useHistory(session, text, write);
+  useGrowing(field, text);
+  useEffect(() => {
+    if (!example.count) return;
+    write(example.text);
+    field.current?.focus();
+  }, [example.count]);
+
+  const submit = async (/** @type {"submit" | "steer"} */ type) => {
+    const said = text.trim();
+    if (sending || attachments.busy || (!said && !attachments.ready.length)) return;
+    setSending(true);
+    try {
+      if (await menu.isCommand(said)) await runCommand(id, said);
+      else await say(session, parts(text, attachments.ready), type);
+      past.reset();
+      write("");
+      attachments.clear();
+    } catch (error) {
+      complain(error);
+    }
+    setSending(false);
+    field.current?.focus();
+  };
+  const pressed = (/** @type {KeyboardEvent} */ event) => {
+    if (event.isComposing || menu.pressed(event) || past.pressed(event)) return;
+    const sends = event.key === "Enter" && !event.shiftKey && !event.altKey && !matchMedia("(pointer: coarse)").matches;
+    if (!sends && !(event.key === "Enter" && (event.ctrlKey || event.metaKey))) return;
+    event.preventDefault();
+    submit(running ? "steer" : "submit");
+  };
+  const empty = !text.trim() && !attachments.ready.length;
+  return html`<section class="composer" aria-label="Write" onDragOver=${attachments.dragged} onDrop=${attachments.dropped}>
+    <div class="column">
+      <${Answer} session=${id} />
+      <${Menu} menu=${menu} />
+      <div class="box">
+        <${Attachments} given=${attachments} />
+        <textarea id="message" ref=${field} aria-label="Message" rows="1" value=${text}
+          placeholder=${running ? "Say something while it works" : "Ask for something, / for commands, @ for files"}
+          aria-autocomplete="list" aria-controls=${menu.open ? "menu" : undefined}
+          aria-activedescendant=${menu.open ? `menu-${menu.at}` : undefined}
+          onInput=${(/** @type {any} */ event) => (write(event.target.value), menu.look())}
+          onKeyDown=${pressed} onPaste=${attachments.pasted} onBlur=${menu.close}></textarea>
+        <div class="row tools">
+          ${attachments.button}
+          <span class="grow"></span>
+          ${running && html`<button class="button" onClick=${() => session.command({ type: "interrupt" })}><${Icon} name="stop" />Stop</button>`}
+          ${running && html`<button class="button" disabled=${empty || sending} title="It follows when this turn is done"
+            onClick=${() => submit("submit")}>Queue</button>`}
+          <button class="button main" disabled=${empty || sending || attachments.busy} onClick=${() => submit(running ? "steer" : "submit")}
+            title=${running ? "It is told with its next result" : "Enter"}><${Icon} name="send" />Send</button>
+        </div>
+      </div>
+    </div>
+  </section>`;
+}
+
+/** @param {string} text @param {{id: string, media_type: string}[]} pictures @returns {Part[]} */
+function parts(text, pictures) {
+  /** @type {Part[]} */
+  const made = pictures.map(({ id, media_type }) => ({ type: "image", media_type, data: `upload:${id}` }));
+  return text.trim() ? [...made, { type: "text", text: text.trim() }] : made;
+}
+
+/** Say it in the session, or in a new one. @param {Session | null} session @param {Part[]} said @param {"submit" | "steer"} type */
+async function say(session, said, type) {
+  if (session) {
+    session.say(said, type);
+    return;
+  }
+  const { mode, model } = wanted.value;
+  const { session: id } = await post("/api/sessions", { ...(mode && { mode }), ...(model && { model }) });
+  const begun = new Session(id);
+  if (!(await begun.say(said, type))) {
+    throw Object.assign(new Error(begun.outbox.peek()[0]?.error || "it was not sent"), { fix: "send it again" });
+  }
+  wanted.value = { mode: "", model: "" };
+  go(sessionHref(id));
+}
+
+/** Run a slash command. @param {string} session @param {string} line */
+async function runCommand(session, line) {
+  const { text, session: other, fresh } = await post(sessionPath(session || "-", "/slash"), { line });
+  answered.value = { session: other || session, text };
+  if (other && other !== session) go(sessionHref(other));
+  else if (fresh) go("#/");
+}
+
+/** What a command answered. @param {{session: string}} props */
+function Answer({ session }) {
+  if (!answered.value.text || answered.value.session !== session) return null;
+  return html`<div class="answer card" role="status"><div class="grow"><${Markdown} text=${answered.value.text} /></div>
+    <button class="button plain square" aria-label="Close the answer" onClick=${() => (answered.value = { session: "", text: "" })}>
+      <${Icon} name="close" /></button></div>`;
+}
+
+/** As tall as its text, up to what the styles allow. @param {{current: HTMLTextAreaElement | null}} field @param {string} text */
+function useGrowing(field, text) {
+  useLayoutEffect(() => {
+    const element = field.current;
+    if (!element) return;
+    element.style.height = "auto";
+    element.style.height = `${element.scrollHeight}px`;
+  }, [text]);
+}
+
+/**
+ * Up in an empty box brings back what was said before.
+ * @param {Session | null} session @param {string} text @param {(text: string) => void} write
+ */
+function useHistory(session, text, write) {
+  const at = useRef(-1);
+  const reset = () => {
+    at.current = -1;
+  };
+  const pressed = (/** @type {KeyboardEvent} */ event) => {
+    const step = event.key === "ArrowUp" ? 1 : event.key === "ArrowDown" ? -1 : 0;
+    if (!step || !session || (at.current < 0 && (text || step < 0))) return false;
+    const said = session.view.peek().blocks.flatMap((block) => (block.kind === "user" ? [block.text] : [])).reverse();
+    if (at.current >= 0 && text !== said[at.current]) {
+      reset();
+      return false;
+    }
+    const next = at.current + step;
+    if (next >= said.length) return false;
+    event.preventDefault();
+    at.current = next;
+    write(next < 0 ? "" : (said[next] ?? ""));
+    return true;
+  };
+  return { pressed, reset };
+}

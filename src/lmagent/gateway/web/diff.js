@@ -1,0 +1,47 @@
+// @ts-check
+// A unified diff: signs, words for a screen reader and colours; long ones are cut with their count.
+import { html, useState } from "./lib.js";
+
+const SHOWN = 200;
+
+/** @param {string} line @returns {"added" | "removed" | "place" | "same"} */
+function kindOf(line) {
+  if (line.startsWith("+++") || line.startsWith("---") || line.startsWith("@@")) return "place";
+  if (line.startsWith("+")) return "added";
+  return line.startsWith("-") ? "removed" : "same";
+}
+
+/** How many lines it adds and removes. @param {string} text @returns {{added: number, removed: number}} */
+export function countDiff(text) {
+  let added = 0;
+  let removed = 0;
+  for (const line of text.split("\n")) {
+    const kind = kindOf(line);
+    if (kind === "added") added++;
+    else if (kind === "removed") removed++;
+  }
+  return { added, removed };
+}
+
+/** @param {{text: string, label?: string}} props */
+export function Diff({ text, label = "Changes" }) {
+  const [all, setAll] = useState(false);
+  const lines = text.replace(/\n$/, "").split("\n");
+  const shown = all ? lines : lines.slice(0, SHOWN);
+  return html`<div class="diff">
+    <pre tabindex="0" role="region" aria-label=${label}>${shown.map((line) => {
+      const kind = kindOf(line);
+      const Line = kind === "added" ? "ins" : kind === "removed" ? "del" : "span";
+      return html`<${Line} class=${`line ${kind}`}>${line || " "}${"\n"}</>`;
+    })}</pre>
+    ${shown.length < lines.length && html`<button class="button plain" onClick=${() => setAll(true)}>
+      Show ${lines.length - shown.length} more lines</button>`}
+  </div>`;
+}
+
+/** A preview of what is asked for: as a diff where it is one, else as it is. @param {{text: string, label: string}} props */
+export function Preview({ text, label }) {
+  const isDiff = /^(@@ |\+\+\+ |--- )/m.test(text);
+  if (isDiff) return html`<${Diff} text=${text} label=${label} />`;
+  return html`<pre class="output" tabindex="0" role="region" aria-label=${label}>${text}</pre>`;
+}

@@ -1,0 +1,249 @@
+// @ts-check
+// The fold from events to what a person sees: the twin of core/view.py, held to it by tests/gateway/test_web_fold.py.
+import { compacted, finished, NO_PACE, started } from "./pace.js";
+
+/** @typedef {import("./wire.js").View} View */
+/** @typedef {import("./wire.js").Block} Block */
+/** @typedef {import("./wire.js").Event} Event */
+/** @typedef {import("./wire.js").Level} Level */
+
+/** What is seen of a session of which nothing is known. @type {View} */
+export const EMPTY = Object.freeze({
+  session: "",
+  title: "",
+  model: "",
+  mode: "normal",
+  state: "idle",
+  turn: 0,
+  outcome: "",
+  until: 0,
+  blocks: [],
+  draft: "",
+  thinking: "",
+  progress: null,
+  approvals: [],
+  totals: { steps: 0, prompt: 0, completion: 0, cached: 0, context: 0 },
+  pace: NO_PACE,
+  seconds_left: null,
+  work: "normal",
+  tasks: [],
+  plan: null,
+});
+
+// What Python's str.split and str.strip take for space, which is not what JavaScript does.
+const SPACE = "\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000";
+const WORDS = new RegExp(`[^${SPACE}]+`, "g");
+const EDGES = new RegExp(`^[${SPACE}]+|[${SPACE}]+$`, "g");
+
+/** @param {string} text */
+const strip = (text) => text.replace(EDGES, "");
+
+/** @param {number} number */
+const thousands = (number) => number.toLocaleString("en-US");
+
+/** @type {Record<string, (view: View, event: Event) => View>} */
+const FOLDS = {
+  "text.delta": (view, { text }) => ({ ...view, draft: view.draft + text, state: "running", progress: null }),
+  "thinking.delta": (view, { text }) => ({ ...view, thinking: view.thinking + text, state: "thinking", progress: null }),
+  progress: (view, event) => {
+    if (event.waits) return { ...view, state: "queued", progress: null, seconds_left: null };
+    const state = view.state === "queued" ? "thinking" : view.state;
+    return { ...view, state, progress: event.fraction ?? null, seconds_left: event.seconds_left ?? null };
+  },
+  retrying: (view) => ({ ...view, draft: "", thinking: "", state: "retrying" }),
+  "message.added": messageAdded,
+  "tool.started": tool,
+  "tool.finished": tool,
+  "approval.requested": approval,
+  "approval.resolved": approval,
+  "subagent.event": (view, event) => approval(view, innermost(event)),
+  "turn.started": (view, { turn }) => ({ ...view, turn: turn ?? 0, state: "thinking", outcome: "", until: 0 }),
+  "step.started": stepStarted,
+  "step.finished": stepFinished,
+  "turn.finished": turnFinished,
+  "tasks.changed": tasksChanged,
+  "plan.proposed": (view, event) => ({ ...view, plan: event }),
+  "plan.decided": (view, { decision }) => ({ ...add(view, note("info", `the plan: ${decision}`)), plan: null }),
+  "work.changed": (view, { mode }) => ({ ...view, work: mode }),
+  "session.created": (view, event) => {
+    return { ...view, session: event.session, model: event.model ?? "", mode: event.mode ?? "normal" };
+  },
+  "session.forked": (view, event) => {
+    return { ...add(view, note("info", `forked from ${event.parent}`)), session: event.session };
+  },
+  "session.renamed": (view, { title }) => ({ ...view, title }),
+  "mode.changed": (view, { mode }) => ({ ...view, mode }),
+  "model.changed": (view, { model }) => ({ ...view, model }),
+  "input.received": inputReceived,
+  "input.withdrawn": (view, { input }) => {
+    return { ...view, blocks: view.blocks.filter((block) => !(block.kind === "user" && block.id === input)) };
+  },
+  "compaction.done": compactionDone,
+  "calls.constrained": (view, { model, reason }) => {
+    const text = `${model || "the model"} is made to write valid calls from now on: ${reason}`;
+    return add(view, note("info", text));
+  },
+  notice: (view, { level, text, fix }) => add(view, note(level, strip(`${text}\n${fix ?? ""}`))),
+};
+
+/**
+ * The view after the event.
+ * @param {View} view
+ * @param {Event} event
+ * @returns {View}
+ */
+export function reduce(view, event) {
+  const fold = Object.hasOwn(FOLDS, event.type) ? FOLDS[event.type] : undefined;
+  return fold ? fold(view, event) : view;
+}
+
+/** An event of a sub-agent, at any depth. @param {Event} event @returns {Event} */
+export function innermost(event) {
+  let inner = event;
+  while (inner.type === "subagent.event") inner = inner.event;
+  return inner;
+}
+
+/** @param {Level} level @param {string} text @returns {Block} */
+function note(level, text) {
+  return { kind: "notice", level, text };
+}
+
+/** @param {View} view @param {...Block} blocks @returns {View} */
+function add(view, ...blocks) {
+  return { ...view, blocks: [...view.blocks, ...blocks] };
+}
+
+/** @param {View} view @param {Event} event @returns {View} */
+function messageAdded(view, event) {
+  const { message, origin, input } = event;
+  if (message.role === "assistant") {
+    /** @type {Block[]} */
+    const added = [];
+    for (const part of message.parts) {
+      if ((part.type === "thinking" || part.type === "text") && strip(part.text)) {
+        added.push({ kind: part.type, text: part.text });
+      }
+    }
+    for (const part of message.parts) {
+      if (part.type === "tool_call") added.push(call(part.id, part.name, part.name, "pending"));
+    }
+    return { ...add(view, ...added), draft: "", thinking: "" };
+  }
+  if (origin !== "input" && origin !== "steer") return view;
+  const delivered = (/** @type {Block} */ block) => {
+    return block.kind === "user" && block.id === input ? { ...block, pending: false } : block;
+  };
+  return { ...view, blocks: view.blocks.map(delivered) };
+}
+
+/**
+ * @param {string} call_id @param {string} name @param {string} summary @param {"pending" | "running"} status
+ * @returns {import("./wire.js").ToolBlock}
+ */
+function call(call_id, name, summary, status) {
+  return { kind: "tool", call_id, tool: name, summary, status, content: "", diff: "", duration: 0 };
+}
+
+/** @param {View} view @param {Event} event @returns {View} */
+function tool(view, event) {
+  const blocks = [...view.blocks];
+  for (let position = blocks.length - 1; position >= 0; position--) {
+    const block = blocks[position];
+    if (block?.kind !== "tool" || block.call_id !== event.call_id) continue;
+    if (event.type === "tool.started") {
+      blocks[position] = call(block.call_id, event.tool, event.summary || event.tool, "running");
+    } else {
+      const { tool: name, status, content, data = {}, duration = 0 } = event;
+      const diff = typeof data.diff === "string" ? data.diff : "";
+      blocks[position] = {
+        kind: "tool", call_id: block.call_id, tool: name, summary: block.summary, status, content, diff, duration,
+      };
+    }
+    break;
+  }
+  return { ...view, blocks, state: "running" };
+}
+
+/** @param {View} view @param {Event} event of the session or of a sub-agent of it @returns {View} */
+function approval(view, event) {
+  if (event.type === "approval.resolved") {
+    const approvals = view.approvals.filter((item) => item.id !== event.approval);
+    return { ...view, approvals, state: approvals.length ? "waiting" : "running" };
+  }
+  if (event.type !== "approval.requested" || view.approvals.some((item) => item.id === event.id)) return view;
+  const { id, call_id, tool: name, summary, preview = "", reason = "", grant = "" } = event;
+  const pending = { id, call_id, tool: name, summary, preview, reason, grant };
+  return { ...view, approvals: [...view.approvals, pending], state: "waiting" };
+}
+
+/** @param {View} view @param {Event} event @returns {View} */
+function stepStarted(view, event) {
+  return {
+    ...view,
+    state: "thinking",
+    draft: "",
+    thinking: "",
+    totals: { ...view.totals, context: event.prompt_tokens },
+    progress: null,
+    pace: started(view.pace, event.prompt_tokens),
+    model: event.model || view.model,
+  };
+}
+
+/** @param {View} view @param {Event} event @returns {View} */
+function stepFinished(view, event) {
+  const totals = count(view.totals, event.usage);
+  return { ...view, totals, pace: finished(view.pace, event), model: event.model || view.model };
+}
+
+/** @param {View} view @param {Event} event @returns {View} */
+function turnFinished(view, event) {
+  const { outcome, reason = "", until = 0 } = event;
+  /** @type {View} */
+  const ended = { ...view, state: "idle", outcome, draft: "", thinking: "", progress: null, until };
+  /** @type {Block[]} */
+  const said = [];
+  if (event.proof) {
+    said.push(note(event.proof === "verified" ? "info" : "warning", `${event.proof}: ${event.proof_reason ?? ""}`));
+  }
+  if (outcome !== "done" && reason) {
+    said.push(note(outcome === "error" ? "error" : "warning", `${outcome}: ${reason}`));
+  }
+  return said.length ? add(ended, ...said) : ended;
+}
+
+/** @param {View} view @param {Event} event @returns {View} */
+function tasksChanged(view, { items = [], removed = [] }) {
+  const tasks = new Map(view.tasks.map((task) => [task.id, task]));
+  for (const task of items) tasks.set(task.id, task);
+  for (const id of removed) tasks.delete(id);
+  return { ...view, tasks: [...tasks.values()] };
+}
+
+/** @param {View["totals"]} totals @param {any} usage @returns {View["totals"]} */
+function count(totals, usage) {
+  const { prompt_tokens = 0, completion_tokens = 0, cached_tokens = 0 } = usage;
+  return {
+    steps: totals.steps + 1,
+    prompt: totals.prompt + prompt_tokens,
+    completion: totals.completion + completion_tokens,
+    cached: totals.cached + cached_tokens,
+    context: prompt_tokens + completion_tokens || totals.context,
+  };
+}
+
+/** @param {View} view @param {Event} event @returns {View} */
+function inputReceived(view, { id, message, delivery }) {
+  const text = message.parts.map((/** @type {any} */ part) => (part.type === "text" ? part.text : "")).join("");
+  const title = view.title || (text.match(WORDS) ?? []).slice(0, 12).join(" ");
+  return { ...add(view, { kind: "user", id, text, pending: true, delivery }), title };
+}
+
+/** @param {View} view @param {Event} event @returns {View} */
+function compactionDone(view, { before_tokens, after_tokens, usage }) {
+  const text = `the conversation was shortened: ${thousands(before_tokens)} → ${thousands(after_tokens)} tokens`;
+  const counted = usage ? count(view.totals, usage) : view.totals;
+  const totals = { ...counted, context: view.totals.context };
+  return { ...add(view, note("info", text)), pace: compacted(view.pace), totals };
+}

@@ -1,0 +1,59 @@
+// @ts-check
+// Logging in with the PIN, and out.
+import { get, post } from "./api.js";
+import { html, useState } from "./lib.js";
+import { complain, login, lost, me } from "./state.js";
+
+/** Ask the gateway who we are; sets `me` and `login`. */
+export async function whoAmI() {
+  try {
+    me.value = await get("/api/me");
+    login.value = "in";
+  } catch (error) {
+    const { status, message } = /** @type {import("./api.js").ApiError} */ (error);
+    if (status !== 401) lost.value = `${message}; trying again`;
+  }
+}
+
+/** End this browser's login. */
+export async function logOut() {
+  try {
+    await post("/api/logout");
+    login.value = "out";
+  } catch (error) {
+    complain(error);
+  }
+}
+
+/** The screen of somebody who is not logged in. */
+export function Login() {
+  const [pin, setPin] = useState("");
+  const [wrong, setWrong] = useState("");
+  const [busy, setBusy] = useState(false);
+  const enter = async (/** @type {Event} */ event) => {
+    event.preventDefault();
+    setBusy(true);
+    setWrong("");
+    try {
+      await post("/api/login", { pin: pin.trim() });
+      await whoAmI();
+    } catch (error) {
+      const { message, fix } = /** @type {import("./api.js").ApiError} */ (error);
+      setWrong(fix ? `${message}: ${fix}` : message);
+    }
+    setBusy(false);
+  };
+  return html`<main class="whole">
+    <form class="card" onSubmit=${enter}>
+      <div class="brand"><img src="/static/icon.svg" alt="" />lmagent</div>
+      <h1>Log in</h1>
+      <p class="quiet">The PIN is printed in the terminal where <code>lmagent web</code> was started.</p>
+      <label>PIN
+        <input class="field" name="pin" value=${pin} onInput=${(/** @type {any} */ event) => setPin(event.target.value)}
+          inputmode="numeric" autocomplete="one-time-code" autofocus required aria-describedby="wrong" />
+      </label>
+      <div id="wrong" role="alert">${wrong && html`<span class="notice error">${wrong}</span>`}</div>
+      <button class="button main" disabled=${busy || !pin.trim()}>Log in</button>
+    </form>
+  </main>`;
+}

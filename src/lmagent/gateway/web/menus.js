@@ -1,0 +1,107 @@
+// @ts-check
+// The lists that open while one writes: commands after a slash, files after an @.
+import { get } from "./api.js";
+import { html, useEffect, useRef, useState } from "./lib.js";
+
+/** @typedef {{value: string, label: string, help: string}} Choice */
+/** @typedef {{name: string, usage: string, help: string}} Command */
+
+/** @type {Promise<Command[]> | undefined} */
+let commands;
+
+/** The commands there are; asked for once. */
+function allCommands() {
+  commands ??= get("/api/slash").then((answer) => answer.commands).catch(() => {
+    commands = undefined;
+    return [];
+  });
+  return commands;
+}
+
+/** @param {Command} command */
+const bare = (command) => command.name.replace(/^\//, "");
+
+/** What stands before the caret and opens a list. @param {string} before @returns {{kind: "command" | "file", word: string} | null} */
+function opening(before) {
+  const command = /^\/([\w-]*)$/.exec(before);
+  if (command) return { kind: "command", word: command[1] ?? "" };
+  const file = /(?:^|\s)@([^\s@]*)$/.exec(before);
+  return file ? { kind: "file", word: file[1] ?? "" } : null;
+}
+
+/** @param {{kind: "command" | "file", word: string}} wanted @param {AbortSignal} signal @returns {Promise<Choice[]>} */
+async function choicesFor({ kind, word }, signal) {
+  if (kind === "command") {
+    const fitting = (await allCommands()).filter((command) => bare(command).startsWith(word.toLowerCase()));
+    return fitting.map((command) => ({ value: `/${bare(command)} `, label: command.usage || `/${bare(command)}`, help: command.help }));
+  }
+  const { paths } = await get(`/api/find?q=${encodeURIComponent(word)}&limit=12`, signal);
+  return paths.map((/** @type {string} */ path) => ({ value: `@${path} `, label: path, help: "" }));
+}
+
+/**
+ * @param {string} text
+ * @param {{current: HTMLTextAreaElement | null}} field
+ * @param {(text: string) => void} write
+ */
+export function useMenu(text, field, write) {
+  const [choices, setChoices] = useState(/** @type {Choice[]} */ ([]));
+  const [at, setAt] = useState(0);
+  const asked = useRef(/** @type {AbortController | null} */ (null));
+  useEffect(() => () => asked.current?.abort(), []);
+
+  const close = () => {
+    asked.current?.abort();
+    setChoices([]);
+  };
+  const look = async () => {
+    asked.current?.abort();
+    const element = field.current;
+    const wanted = element && opening(element.value.slice(0, element.selectionStart));
+    if (!wanted) return setChoices([]);
+    const mine = new AbortController();
+    asked.current = mine;
+    const found = await choicesFor(wanted, mine.signal).catch(() => []);
+    if (mine.signal.aborted) return;
+    setChoices(found);
+    setAt(0);
+  };
+  const take = (/** @type {Choice} */ choice) => {
+    const element = field.current;
+    const caret = element?.selectionStart ?? text.length;
+    const before = text.slice(0, caret).replace(/(^\/[\w-]*|@[^\s@]*)$/, choice.value);
+    write(before + text.slice(caret));
+    close();
+    requestAnimationFrame(() => {
+      element?.focus();
+      element?.setSelectionRange(before.length, before.length);
+    });
+  };
+  const pressed = (/** @type {KeyboardEvent} */ event) => {
+    if (!choices.length) return false;
+    const step = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0;
+    const choice = choices[at];
+    if (step) setAt((at + step + choices.length) % choices.length);
+    else if (event.key === "Escape") close();
+    else if ((event.key === "Tab" || (event.key === "Enter" && !event.shiftKey)) && choice && choice.value.trim() !== text.trim()) take(choice);
+    else return false;
+    event.preventDefault();
+    return true;
+  };
+  const isCommand = async (/** @type {string} */ line) => {
+    if (!line.startsWith("/")) return false;
+    const name = /^\/([\w-]+)/.exec(line)?.[1];
+    return (await allCommands()).some((command) => bare(command) === name);
+  };
+  return { choices, at, open: choices.length > 0, look, close, take, pressed, isCommand };
+}
+
+/** @param {{menu: ReturnType<typeof useMenu>}} props */
+export function Menu({ menu }) {
+  if (!menu.open) return null;
+  return html`<ul class="bare suggestions card" id="menu" role="listbox" aria-label="Suggestions">
+    ${menu.choices.map((choice, index) => html`<li key=${choice.value} id=${`menu-${index}`} role="option" class="entry"
+      aria-selected=${index === menu.at} onPointerDown=${(/** @type {Event} */ event) => (event.preventDefault(), menu.take(choice))}>
+      <span class="cut">${choice.label}</span><span class="cut small quiet grow">${choice.help}</span></li>`)}
+  </ul>`;
+}

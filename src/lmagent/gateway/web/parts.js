@@ -1,0 +1,73 @@
+// @ts-check
+// Small pieces that several screens use.
+import { Icon } from "./icons.js";
+import { html, useEffect, useRef, useState } from "./lib.js";
+import { drawer } from "./state.js";
+
+/** The button that opens the drawer of a narrow window. */
+export function DrawerButton() {
+  return html`<button class="button plain square only-narrow" aria-label="Sessions and pages"
+    onClick=${() => (drawer.value = "side")}><${Icon} name="menu" /></button>`;
+}
+
+/**
+ * A button that opens what belongs to it; closed by Escape, by a click elsewhere, and by `close`.
+ * @param {{label: string, face: any, kind?: string, children: (close: () => void) => any}} props `face` is what the
+ *   button shows, `label` its accessible name and that of the popup
+ */
+export function Popup({ label, face, kind = "button plain", children }) {
+  const [open, setOpen] = useState(false);
+  const place = useRef(/** @type {HTMLElement | null} */ (null));
+  useEffect(() => {
+    if (!open) return;
+    const outside = (/** @type {Event} */ event) => {
+      if (!place.current?.contains(/** @type {Node} */ (event.target))) setOpen(false);
+    };
+    addEventListener("pointerdown", outside);
+    return () => removeEventListener("pointerdown", outside);
+  }, [open]);
+  const close = () => {
+    setOpen(false);
+    place.current?.querySelector("button")?.focus();
+  };
+  const pressed = (/** @type {KeyboardEvent} */ event) => {
+    if (event.key !== "Escape" || !open) return;
+    event.preventDefault();
+    close();
+  };
+  return html`<div class="menu" ref=${place} onKeyDown=${pressed}>
+    <button class=${kind} aria-label=${label} title=${label} aria-expanded=${open} onClick=${() => setOpen(!open)}>${face}</button>
+    ${open && html`<div class="popup" role="group" aria-label=${label}>${children(close)}</div>`}
+  </div>`;
+}
+
+/** A number with its thousands apart. @param {number} number */
+export function figure(number) {
+  return Math.round(number).toLocaleString("en-US");
+}
+
+/** Seconds as a person says them. @param {number} seconds */
+export function duration(seconds) {
+  if (seconds < 10) return `${seconds.toFixed(1)} s`;
+  if (seconds < 60) return `${Math.round(seconds)} s`;
+  const minutes = Math.floor(seconds / 60);
+  if (minutes < 60) return `${minutes} min ${Math.round(seconds % 60)} s`;
+  return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+}
+
+/** A moment on this device's clock; with the date, where that is another day. @param {number} moment Unix seconds */
+export function clock(moment) {
+  const there = new Date(moment * 1000);
+  const time = there.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+  return there.toDateString() === new Date().toDateString() ? time : `${there.toLocaleDateString()} ${time}`;
+}
+
+/** Seconds since `from` (milliseconds), counted while it is shown. @param {number} from */
+export function useElapsed(from) {
+  const [now, setNow] = useState(Date.now());
+  useEffect(() => {
+    const timer = setInterval(() => setNow(Date.now()), 1000);
+    return () => clearInterval(timer);
+  }, []);
+  return Math.max(0, (now - from) / 1000);
+}

@@ -1,0 +1,226 @@
+// @ts-check
+// The session that is shown: its view, kept up by the stream of its events, and what a person does with it.
+import { ApiError, get, randomId, send, sessionPath } from "./api.js";
+import { EMPTY, innermost, reduce } from "./fold.js";
+import { batch, signal } from "./lib.js";
+import { notify } from "./notify.js";
+import { announced, complain } from "./state.js";
+import { busy } from "./status.js";
+import { follow } from "./stream.js";
+
+/** @typedef {import("./wire.js").Event} Event */
+/** @typedef {import("./wire.js").View} View */
+/** @typedef {{type: "text", text: string} | {type: "image", media_type: string, data: string}} Part */
+/** @typedef {{id: string, parts: Part[], type: "submit" | "steer", error: string}} Outgoing */
+
+const PAGE = 60;
+const KEPT_OUTPUT = 4000;
+
+/** The session on the screen; null for none. */
+export const current = signal(/** @type {Session | null} */ (null));
+
+export class Session {
+  /** @param {string} id */
+  constructor(id) {
+    this.id = id;
+    this.view = signal(/** @type {View} */ (EMPTY));
+    /** Index of the first block that is here: the older ones are fetched when somebody scrolls up to them. */
+    this.first = signal(0);
+    this.phase = signal(/** @type {"loading" | "live" | "gone" | "failed"} */ ("loading"));
+    this.problem = signal("");
+    /** What running calls have printed, by call. */
+    this.outputs = signal(/** @type {Record<string, string>} */ ({}));
+    /** The last `retrying`, while it is one. */
+    this.retry = signal(/** @type {Event | null} */ (null));
+    /** When the state began, in milliseconds. */
+    this.since = signal(Date.now());
+    /** What was sent and is not yet seen in the log. */
+    this.outbox = signal(/** @type {Outgoing[]} */ ([]));
+    this.seq = 0;
+    /** @type {Event[]} */
+    this.arrived = [];
+    this.scheduled = false;
+    this.closed = false;
+    this.fetching = false;
+    /** @type {() => void} */
+    this.stop = () => {};
+  }
+
+  /** Load what there is, and follow what comes. */
+  async open() {
+    try {
+      const { seq, view, first } = await get(sessionPath(this.id, `/view?last=${PAGE}`));
+      if (this.closed) return;
+      batch(() => {
+        this.seq = seq;
+        this.view.value = view;
+        this.first.value = first;
+        this.phase.value = "live";
+        this.since.value = Date.now();
+      });
+    } catch (error) {
+      if (!this.closed) this.refused(/** @type {ApiError} */ (error));
+      return;
+    }
+    this.stop = follow({
+      url: () => sessionPath(this.id, `/events?after=${this.seq}`),
+      probe: sessionPath(this.id),
+      begun: () => this.begun(),
+      event: (event) => this.take(event),
+      refused: (error) => this.refused(error),
+      idle: () => !busy(this.view.peek()),
+    });
+  }
+
+  close() {
+    this.closed = true;
+    this.stop();
+  }
+
+  /** @param {ApiError} error */
+  refused(error) {
+    this.phase.value = error.status === 404 ? "gone" : "failed";
+    this.problem.value = error.fix ? `${error.message}: ${error.fix}` : error.message;
+  }
+
+  /** The server says once more what was said of the running step. */
+  begun() {
+    this.flush();
+    this.arrived = [];
+    this.view.value = { ...this.view.peek(), draft: "", thinking: "" };
+    this.outputs.value = {};
+  }
+
+  /** @param {Event} event */
+  take(event) {
+    if (event.seq) {
+      if (event.seq <= this.seq) return;
+      this.seq = event.seq;
+    }
+    this.arrived.push(event);
+    if (this.scheduled) return;
+    this.scheduled = true;
+    // A page that is not looked at gets no frames; what waits for a person must be told all the same.
+    if (document.hidden) setTimeout(() => this.flush(), 200);
+    else requestAnimationFrame(() => this.flush());
+  }
+
+  /** Fold what has arrived: once a frame, however much it is. */
+  flush() {
+    this.scheduled = false;
+    const events = this.arrived;
+    if (!events.length || this.closed) return;
+    this.arrived = [];
+    const before = this.view.peek();
+    batch(() => {
+      let view = before;
+      for (const event of events) {
+        view = reduce(view, event);
+        this.beside(event);
+      }
+      if (view.state !== before.state) this.since.value = Date.now();
+      this.view.value = view;
+    });
+    this.tell(before, this.view.peek());
+  }
+
+  /** What an event means beyond the view. @param {Event} event */
+  beside(event) {
+    if (event.type === "tool.output") this.print(event.call_id, event.text);
+    else if (event.type === "subagent.event") this.printChild(event);
+    else if (event.type === "tool.finished" && this.outputs.peek()[event.call_id]) {
+      const { [event.call_id]: _, ...rest } = this.outputs.peek();
+      this.outputs.value = rest;
+    } else if (event.type === "retrying") this.retry.value = event;
+    else if (this.retry.peek() && event.seq) this.retry.value = null;
+    if (event.type === "input.received" && event.job?.startsWith("web:")) this.sent(event.job.slice(4));
+  }
+
+  /** @param {string} call @param {string} text */
+  print(call, text) {
+    const all = (this.outputs.peek()[call] ?? "") + text;
+    this.outputs.value = { ...this.outputs.peek(), [call]: all.slice(-KEPT_OUTPUT) };
+  }
+
+  /** What a sub-agent is at, as output of the call that began it. @param {Event} event */
+  printChild(event) {
+    const inner = innermost(event);
+    if (inner.type === "tool.started") this.print(event.call_id, `${inner.summary || inner.tool}\n`);
+  }
+
+  /** Tell a person who does not look, or cannot see. @param {View} before @param {View} after */
+  tell(before, after) {
+    const title = after.title || "lmagent";
+    const asked = after.approvals.find((item) => !before.approvals.includes(item));
+    if (asked) {
+      announced.value = `Waiting for your approval: ${asked.summary}`;
+      notify(`${title}: waiting for you`, asked.summary, `${this.id}:${asked.id}`);
+    } else if (after.plan && !before.plan) {
+      announced.value = `A plan waits for you: ${after.plan["plan"].title}`;
+      notify(`${title}: a plan waits for you`, after.plan["plan"].title, `${this.id}:plan`);
+    } else if (after.outcome && !before.outcome) {
+      announced.value = after.outcome === "done" ? "Finished" : `Ended: ${after.outcome}`;
+      notify(`${title}: ${after.outcome}`, lastWords(after), `${this.id}:turn`);
+    } else if (busy(after) && !busy(before)) announced.value = "Working";
+  }
+
+  /** Fetch older blocks. @returns {Promise<void>} */
+  async older() {
+    if (this.fetching || !this.first.peek()) return;
+    this.fetching = true;
+    try {
+      const path = sessionPath(this.id, `/blocks?before=${this.first.peek()}&count=${PAGE}`);
+      const { blocks, first } = await get(path);
+      batch(() => {
+        this.view.value = { ...this.view.peek(), blocks: [...blocks, ...this.view.peek().blocks] };
+        this.first.value = first;
+      });
+    } catch (error) {
+      complain(error);
+    }
+    this.fetching = false;
+  }
+
+  /** Send a command; what goes wrong is shown. @param {{type: string, [field: string]: unknown}} command @returns {Promise<boolean>} */
+  async command(command) {
+    try {
+      await send(this.id, command);
+      return true;
+    } catch (error) {
+      complain(error);
+      return false;
+    }
+  }
+
+  /**
+   * Say something to the agent. It stands in the outbox until the log has it, and carries an id, so that it may be
+   * sent again where no answer came.
+   * @param {Part[]} parts
+   * @param {"submit" | "steer"} type
+   * @param {string} [id]
+   */
+  async say(parts, type, id = randomId()) {
+    this.outbox.value = [...this.outbox.peek().filter((item) => item.id !== id), { id, parts, type, error: "" }];
+    try {
+      await send(this.id, { type, id, message: { role: "user", parts } });
+      setTimeout(() => this.sent(id), 5000);
+      return true;
+    } catch (caught) {
+      const error = /** @type {ApiError} */ (caught);
+      const text = error.fix ? `${error.message}: ${error.fix}` : error.message;
+      this.outbox.value = this.outbox.peek().map((item) => (item.id === id ? { ...item, error: text } : item));
+      return false;
+    }
+  }
+
+  /** It is in the log, or taken back. @param {string} id */
+  sent(id) {
+    this.outbox.value = this.outbox.peek().filter((item) => item.id !== id);
+  }
+}
+
+/** The end of the answer, for a notification. @param {View} view */
+function lastWords(view) {
+  const said = view.blocks.findLast((block) => block.kind === "text" || block.kind === "notice");
+  return said ? said.text.slice(0, 160) : "";
+}

@@ -1,0 +1,160 @@
+// @ts-check
+// The frame around everything: sessions and links at the left, the conversation or a page, a panel beside it.
+import { Icon } from "./icons.js";
+import { DrawerButton } from "./parts.js";
+import { html, useEffect, useErrorBoundary, useRef, useState } from "./lib.js";
+import { NotifyButton } from "./notify.js";
+import { PANELS } from "./panels.js";
+import { go, pageHref, route, sessionHref } from "./router.js";
+import { announced, dismiss, drawer, lost, me, toasts } from "./state.js";
+import { setTheme, theme } from "./theme.js";
+import { logOut } from "./login.js";
+import { Chat } from "./chat.js";
+
+/** @typedef {import("./panels.js").PanelRow} PanelRow */
+
+/** Rows of a place that are offered now. @param {PanelRow["place"]} place @param {string} session */
+export function offered(place, session) {
+  return PANELS.filter((row) => row.place === place && (row.shown?.({ session, rest: "" }) ?? true));
+}
+
+/** Everything, once somebody is logged in. */
+export function Shell() {
+  const { session, panel, page, rest } = route.value;
+  const beside = PANELS.find((row) => row.place === "beside" && row.id === panel);
+  const whole = page ? PANELS.find((row) => row.place === "page" && row.id === page) : undefined;
+  useEscape();
+  return html`<div class=${beside ? "frame beside" : "frame"}>
+    <a class="button skip" href="#message" onClick=${focusMessage}>To the message</a>
+    <div class="banner" role="alert">
+      ${lost.value && html`<div class="lost"><${Icon} name="warning" /><span>${lost.value}</span></div>`}
+    </div>
+    <${Side} session=${session} page=${page} />
+    <button class=${drawer.value === "side" ? "scrim open" : "scrim"} aria-label="Close the list" tabindex="-1"
+      onClick=${() => (drawer.value = "")}></button>
+    <main class="place" inert=${drawer.value === "side"}>
+      ${page ? html`<${Page} key=${page} row=${whole} id=${page} rest=${rest} />` : html`<${Chat} id=${session} />`}
+    </main>
+    ${beside && html`<${Beside} key=${beside.id} row=${beside} session=${session} rest=${rest} />`}
+    <${Toasts} />
+    <div class="unseen" role="status" aria-live="polite">${announced.value}</div>
+  </div>`;
+}
+
+/** @param {Event} event */
+function focusMessage(event) {
+  event.preventDefault();
+  document.getElementById("message")?.focus();
+}
+
+/** Escape closes what lies over the conversation. */
+function useEscape() {
+  useEffect(() => {
+    const pressed = (/** @type {KeyboardEvent} */ event) => {
+      if (event.key !== "Escape" || event.defaultPrevented) return;
+      if (drawer.peek() === "side") drawer.value = "";
+      else if (route.peek().panel) go(sessionHref(route.peek().session));
+    };
+    addEventListener("keydown", pressed);
+    return () => removeEventListener("keydown", pressed);
+  }, []);
+}
+
+/** @param {{session: string, page: string}} props */
+function Side({ session, page }) {
+  const side = useRef(/** @type {HTMLElement | null} */ (null));
+  const open = drawer.value === "side";
+  useEffect(() => {
+    if (open) side.current?.querySelector("button")?.focus();
+  }, [open]);
+  return html`<div class=${open ? "side open" : "side"} ref=${side}>
+    <div class="brand"><img src="/static/icon.svg" alt="" /><span class="grow">lmagent</span>
+      <button class="button plain square only-narrow" aria-label="Close the list" onClick=${() => (drawer.value = "")}>
+        <${Icon} name="close" /></button>
+    </div>
+    <button class="button" onClick=${newSession}><${Icon} name="plus" />New session</button>
+    <div class="panels">
+      ${offered("side", session).map((row) => html`<${Loaded} key=${row.id} row=${row} session=${session} rest="" />`)}
+    </div>
+    <nav aria-label="Pages">
+      <ul class="bare">
+        ${offered("page", session).map((row) => html`<li key=${row.id}>
+          <a class="entry" href=${pageHref(row.id)} aria-current=${page === row.id ? "page" : undefined}>
+            <${Icon} name=${row.icon} />${row.title}</a></li>`)}
+      </ul>
+    </nav>
+    <div class="foot">
+      <${ThemeButton} /><${NotifyButton} /><span class="grow"></span>
+      ${me.value?.caller === "page" && html`<button class="button plain square" aria-label="Log out" title="Log out"
+        onClick=${logOut}><${Icon} name="out" /></button>`}
+    </div>
+  </div>`;
+}
+
+function newSession() {
+  go("#/");
+  drawer.value = "";
+  requestAnimationFrame(() => document.getElementById("message")?.focus());
+}
+
+const THEMES = /** @type {const} */ ({
+  system: { next: "light", icon: "system", words: "Colours: as the system" },
+  light: { next: "dark", icon: "sun", words: "Colours: light" },
+  dark: { next: "system", icon: "moon", words: "Colours: dark" },
+});
+
+function ThemeButton() {
+  const { next, icon, words } = THEMES[theme.value];
+  return html`<button class="button plain square" aria-label=${words} title=${words} onClick=${() => setTheme(next)}>
+    <${Icon} name=${icon} /></button>`;
+}
+
+/** @param {{row: PanelRow | undefined, id: string, rest: string}} props */
+function Page({ row, id, rest }) {
+  useEffect(() => {
+    document.title = `${row?.title ?? id} · lmagent`;
+  }, [row]);
+  return html`<header class="bar"><${DrawerButton} /><h1>${row?.title ?? "Not here"}</h1></header>
+    <div class="page">${row
+      ? html`<${Loaded} row=${row} session="" rest=${rest} />`
+      : html`<p class="empty">There is no page “${id}”. <a href="#/">Back to the first screen</a></p>`}</div>`;
+}
+
+/** @param {{row: PanelRow, session: string, rest: string}} props */
+function Beside({ row, session, rest }) {
+  return html`<section class="panel" aria-label=${row.title}>
+    <header class="bar"><h2 class="grow">${row.title}</h2>
+      <button class="button plain square" aria-label=${`Close ${row.title}`} onClick=${() => go(sessionHref(session))}>
+        <${Icon} name="close" /></button></header>
+    <div class="body"><${Loaded} row=${row} session=${session} rest=${rest} /></div>
+  </section>`;
+}
+
+/** A panel, fetched when it is first shown; a fault in it stays in it. @param {{row: PanelRow, session: string, rest: string}} props */
+function Loaded({ row, session, rest }) {
+  const [panel, setPanel] = useState(/** @type {{Panel: any} | null} */ (null));
+  const [failed, setFailed] = useState("");
+  const [fault, again] = useErrorBoundary((error) => console.error(error));
+  useEffect(() => {
+    let here = true;
+    row.load().then((module) => here && setPanel(module), (error) => here && setFailed(String(error)));
+    return () => {
+      here = false;
+    };
+  }, [row]);
+  if (failed || fault) {
+    return html`<div class="notice error"><${Icon} name="warning" /><div>
+      ${row.title} cannot be shown: ${failed || String(fault?.message ?? fault)}
+      <p><button class="button" onClick=${failed ? () => location.reload() : again}>Try again</button></p></div></div>`;
+  }
+  return panel && html`<${panel.Panel} session=${session} rest=${rest} />`;
+}
+
+function Toasts() {
+  return html`<div class="toasts" role="log" aria-label="Messages">
+    ${toasts.value.map((item) => html`<div key=${item.id} class=${`toast ${item.level}`}>
+      <div class="grow">${item.text}${item.fix && html`<div class="quiet small">${item.fix}</div>`}</div>
+      <button class="button plain square" aria-label="Dismiss" onClick=${() => dismiss(item.id)}><${Icon} name="close" /></button>
+    </div>`)}
+  </div>`;
+}

@@ -1,0 +1,64 @@
+// @ts-check
+// What a session is at, in words: the same as the terminal's line under the prompt.
+import { clock, duration, figure } from "./parts.js";
+import { readingSeconds } from "./pace.js";
+
+/** @typedef {import("./wire.js").View} View */
+
+const NOTICEABLE = 2;
+const LONG = 8;
+
+/** Whether a turn runs. @param {View} view */
+export function busy(view) {
+  return view.state !== "idle";
+}
+
+/** Whether it goes on only when a person says so. @param {View} view */
+export function waitsForYou(view) {
+  return view.approvals.length > 0 || view.plan !== null || (view.state === "idle" && view.outcome === "question");
+}
+
+/** @typedef {{kind: "idle" | "busy" | "waiting" | "done" | "failed", words: string, detail: string}} Status */
+
+/**
+ * @param {View} view
+ * @param {number} elapsed seconds since the state began
+ * @param {import("./wire.js").Event | null} retry the last `retrying`
+ * @returns {Status}
+ */
+export function statusOf(view, elapsed, retry) {
+  if (waitsForYou(view)) return { kind: "waiting", words: "waiting for you", detail: "" };
+  if (view.state === "idle") return resting(view);
+  if (view.state === "retrying") {
+    return { kind: "busy", words: "retrying", detail: retry ? `${retry["reason"]}; again in ${duration(retry["delay"])}` : "" };
+  }
+  if (view.state === "queued") return { kind: "busy", words: "queued", detail: "for another session's turn" };
+  if (view.progress !== null) {
+    return { kind: "busy", words: "reading", detail: `${Math.round(view.progress * 100)} % of the prompt${left(view.seconds_left)}` };
+  }
+  const detail = elapsed >= NOTICEABLE ? duration(Math.floor(elapsed)) : "";
+  if (view.state === "thinking" && !view.thinking) return { kind: "busy", words: "thinking", detail: waiting(view, elapsed) };
+  return { kind: "busy", words: view.state, detail };
+}
+
+/** @param {View} view @returns {Status} */
+function resting(view) {
+  if (view.until) return { kind: "idle", words: `waiting until ${clock(view.until)}`, detail: "" };
+  if (!view.outcome) return { kind: "idle", words: "idle", detail: "" };
+  if (view.outcome === "done") return { kind: "done", words: "done", detail: "" };
+  const failed = view.outcome === "error" || view.outcome === "limit" || view.outcome === "blocked";
+  return { kind: failed ? "failed" : "idle", words: failed ? `failed: ${view.outcome}` : view.outcome, detail: "" };
+}
+
+/** Nothing has come yet: what the server is probably at. @param {View} view @param {number} elapsed */
+function waiting(view, elapsed) {
+  const reading = readingSeconds(view.pace);
+  if (reading >= NOTICEABLE) return `reading ${figure(view.pace.fresh)} tokens${left(Math.max(0, reading - elapsed))}`;
+  if (elapsed >= LONG && !view.totals.steps) return "the model is loading, or reads the prompt";
+  return elapsed >= NOTICEABLE ? duration(Math.floor(elapsed)) : "";
+}
+
+/** @param {number | null} seconds */
+function left(seconds) {
+  return seconds === null ? "" : `, about ${Math.round(seconds)} s left`;
+}

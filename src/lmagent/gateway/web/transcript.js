@@ -1,0 +1,101 @@
+// @ts-check
+// The conversation: its end is kept in view only while a person is there; older blocks come when one scrolls up.
+import { blockNode, draftNodes } from "./blocks.js";
+import { Icon } from "./icons.js";
+import { html, useEffect, useLayoutEffect, useRef, useSignal } from "./lib.js";
+import { Outbox } from "./outbox.js";
+
+/** @typedef {import("./session.js").Session} Session */
+
+const NEAR = 60;
+
+/** @param {{session: Session, children: any}} props `children` stand at the end: what waits for a person */
+export function Transcript({ session, children }) {
+  const place = useRef(/** @type {HTMLElement | null} */ (null));
+  const following = useRef(true);
+  const away = useSignal(false);
+  useKeptPlace(session, place, following);
+  useOlder(session, place);
+
+  const scrolled = () => {
+    const element = /** @type {HTMLElement} */ (place.current);
+    following.current = element.scrollHeight - element.scrollTop - element.clientHeight < NEAR;
+    away.value = !following.current;
+  };
+  const latest = () => {
+    const element = /** @type {HTMLElement} */ (place.current);
+    element.scrollTop = element.scrollHeight;
+    following.current = true;
+  };
+  return html`<div class="transcript-frame">
+    <div class="transcript" ref=${place} onScroll=${scrolled} tabindex="0" role="region" aria-label="Conversation">
+      <${Blocks} session=${session} />
+      <${Outbox} session=${session} />
+      ${children}
+    </div>
+    ${away.value && html`<button class="button latest" onClick=${latest}><${Icon} name="latest" />Jump to latest</button>`}
+  </div>`;
+}
+
+/** @param {{session: Session}} props */
+function Blocks({ session }) {
+  const { blocks, draft, thinking } = session.view.value;
+  const first = session.first.value;
+  return html`<div class="column">
+    ${first > 0 && html`<button class="button plain older" key="older" onClick=${() => session.older()}>
+      Show older, ${first} more</button>`}
+    ${blocks.map((block, index) => blockNode(block, first + index))}
+    ${draftNodes(thinking, draft, first + blocks.length)}
+  </div>`;
+}
+
+/**
+ * Keep the end in view while a person is there, and what they read where it is when older blocks come in above.
+ * @param {Session} session
+ * @param {{current: HTMLElement | null}} place
+ * @param {{current: boolean}} following
+ */
+function useKeptPlace(session, place, following) {
+  useLayoutEffect(() => {
+    const element = /** @type {HTMLElement} */ (place.current);
+    let height = element.scrollHeight;
+    let first = session.first.peek();
+    const settle = () => {
+      const grown = element.scrollHeight - height;
+      height = element.scrollHeight;
+      if (following.current) element.scrollTop = height;
+      else if (session.first.peek() < first) element.scrollTop += grown;
+      first = session.first.peek();
+    };
+    settle();
+    const observer = new ResizeObserver(settle);
+    observer.observe(element);
+    for (const child of element.children) observer.observe(child);
+    const added = new MutationObserver(() => {
+      for (const child of element.children) observer.observe(child);
+    });
+    added.observe(element, { childList: true });
+    return () => {
+      observer.disconnect();
+      added.disconnect();
+    };
+  }, [session]);
+}
+
+/** Fetch older blocks as their button comes near. @param {Session} session @param {{current: HTMLElement | null}} place */
+function useOlder(session, place) {
+  const first = session.first.value;
+  useEffect(() => {
+    const button = place.current?.querySelector(".older");
+    if (!button) return;
+    const observer = new IntersectionObserver(
+      ([entry]) => {
+        const overflows = (place.current?.scrollHeight ?? 0) > (place.current?.clientHeight ?? 0);
+        if (entry?.isIntersecting && overflows) session.older();
+      },
+      { root: place.current, rootMargin: "600px 0px 0px 0px" },
+    );
+    observer.observe(button);
+    return () => observer.disconnect();
+  }, [session, first]);
+}
