@@ -147,7 +147,18 @@ async def _restore(context: SlashContext, command: Undo | Redo) -> SlashResult:
     ]
     if len(event.refused) > PATHS_SHOWN:
         lines.append(f"left alone: {len(event.refused) - PATHS_SHOWN} more")
-    return SlashResult("\n".join(lines))
+    return SlashResult("\n".join([*lines, *_tasks_with(_need(context), event)]))
+
+
+def _tasks_with(session: Session, event: FilesRestored) -> list[str]:
+    """What became of the tasks of a turn that was taken back, or done again."""
+    changed = session.state.work.others[-1] if session.state.work.others else None
+    if changed is None or changed.seq != event.seq - 1:
+        return []
+    parts = [f"{task.id} is {task.status} again" for task in changed.items[:PATHS_SHOWN]]
+    parts += [f"{id} is gone" for id in changed.removed[:PATHS_SHOWN]]
+    parts += ["the task state is as it was"] if changed.state is not None else []
+    return [f"tasks: {', '.join(parts)}"]
 
 
 def _listed(paths: Sequence[str]) -> str:

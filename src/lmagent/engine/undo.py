@@ -188,6 +188,9 @@ async def restore(session: Session, command: Undo | Redo) -> FilesRestored:
         raise LmagentError("there is nothing to undo" if to == "before" else "there is nothing to redo")
     changes = [change for event in events for change in changes_of(session, event)]
     restored = await snapshots.restore(changes, to)
+    turns = _whole_turns(session, events, to, {refusal.path for refusal in restored.refused})
+    if (tasks := session.state.work.put_back(turns, to)) is not None:
+        await session.record(tasks)  # first: who was killed in between says it again, and then nothing is left to do
     event = FilesRestored(
         events=tuple(event.id for event in events),
         to=to,
@@ -200,6 +203,18 @@ async def restore(session: Session, command: Undo | Redo) -> FilesRestored:
     if restored.paths:
         await session.record(MessageAdded(message=user(_told(stored)), origin="note"))
     return stored
+
+
+def _whole_turns(
+    session: Session, events: Sequence[FilesChanged], to: Literal["before", "after"], refused: set[str]
+) -> tuple[int, ...]:
+    """Turns whose changes are all taken back, or all done again, once these are."""
+    state = session.state
+    ids = {event.id for event in events}
+    others = state.changes if to == "before" else state.undone
+    partly = {event.turn for event in others if event.id not in ids}
+    partly |= {event.turn for event in events if any(change.path in refused for change in changes_of(session, event))}
+    return tuple(sorted({event.turn for event in events} - partly))
 
 
 def chosen(session: Session, command: Undo | Redo) -> list[FilesChanged]:

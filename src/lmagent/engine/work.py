@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Literal
+
 from msgspec import Struct, field
 from msgspec.structs import replace
 
@@ -20,6 +23,20 @@ from lmagent.core.workevents import (
 WorkEvent = (
     TasksChanged | PlanProposed | PlanDecided | WorkChanged | SubagentStarted | SubagentFinished | ResultReported
 )
+
+
+class TurnTasks(Struct):
+    """What the model did to its tasks in a turn: before and after; None where a task was not there.
+
+    Attributes:
+        tasks: by id.
+        state: the task state; None where it was not changed.
+    """
+
+    tasks: dict[str, tuple[Task | None, Task | None]] = field(
+        default_factory=dict[str, tuple["Task | None", "Task | None"]]
+    )
+    state: tuple[TaskState, TaskState] | None = None
 
 
 class WorkState(Struct):
@@ -44,6 +61,7 @@ class WorkState(Struct):
         calls: what the model's calls changed in the store, by the call.
         others: what others than the model changed in it, in order.
         decided: the decision on a plan that was made last.
+        turns: what the model did to its tasks, by the turn.
     """
 
     parent: Parent | None = None
@@ -66,6 +84,7 @@ class WorkState(Struct):
     calls: dict[str, TasksChanged] = field(default_factory=dict[str, TasksChanged])
     others: list[TasksChanged] = field(default_factory=list[TasksChanged])
     decided: PlanDecided | None = None
+    turns: dict[int, TurnTasks] = field(default_factory=dict[int, "TurnTasks"])
 
     def apply(self, event: WorkEvent, spent: int, steps: int) -> None:
         """Fold one event in.
@@ -93,7 +112,47 @@ class WorkState(Struct):
             case ResultReported():
                 self.reported, self.reported_in = event.result, event.turn
 
+    def put_back(self, turns: Iterable[int], to: Literal["before", "after"]) -> TasksChanged | None:
+        """What puts tasks back to how they were before the model's turns, or to what it made of them; None for nothing.
+
+        What somebody changed since then stays as it is.
+
+        Args:
+            turns: which.
+            to: the side of them.
+        """
+        back, tasks, state = to == "before", dict(self.tasks), self.state
+        for turn in sorted(turns, reverse=back):
+            done = self.turns.get(turn, TurnTasks())
+            for id, pair in reversed(done.tasks.items()) if back else done.tasks.items():
+                found, wanted = pair[::-1] if back else pair
+                if tasks.get(id) != found:
+                    continue
+                if wanted is not None:
+                    tasks[id] = wanted
+                elif not any(id in other.depends_on or id == other.parent for other in tasks.values()):
+                    tasks.pop(id, None)
+            if done.state is not None and state == done.state[1 if back else 0]:
+                state = done.state[0 if back else 1]
+        items = tuple(task for id, task in tasks.items() if self.tasks.get(id) != task)
+        removed = tuple(id for id in self.tasks if id not in tasks)
+        if not items and not removed and state == self.state:
+            return None
+        changed = state if state != self.state else None
+        return TasksChanged(items=items, removed=removed, state=changed, by="undo" if back else "redo")
+
+    def _note_turn(self, event: TasksChanged) -> None:
+        done = self.turns.setdefault(event.turn, TurnTasks())
+        after: dict[str, Task | None] = {task.id: task for task in event.items} | dict.fromkeys(event.removed)
+        for id, task in after.items():
+            before = done.tasks[id][0] if id in done.tasks else self.tasks.get(id)
+            done.tasks[id] = (before, task)
+        if event.state is not None:
+            done.state = (done.state[0] if done.state is not None else self.state, event.state)
+
     def _change(self, event: TasksChanged) -> None:
+        if event.by == "model":
+            self._note_turn(event)
         for task in event.items:
             self.tasks[task.id] = task
         for id in event.removed:
