@@ -71,6 +71,7 @@ def _serve(port: int | None, given: dict[str, Any]) -> int:
     import anyio
 
     from lmagent.app.wiring import HostOptions, open_host
+    from lmagent.gateway.chosen import restore
     from lmagent.gateway.http.app import build_app
     from lmagent.gateway.http.serving import serve
     from lmagent.gateway.hub.hub import Hub
@@ -84,6 +85,7 @@ def _serve(port: int | None, given: dict[str, Any]) -> int:
 
     async def main() -> None:
         host = await open_host(options, say=_say)
+        restore(host)
         try:
             front = _Front(host.settings, own)
             listener = listen(front.bind, host.settings.web_port)

@@ -64,29 +64,14 @@ class Upload(Struct, frozen=True):
 
 async def take_in(call: Call) -> Upload:
     """Keep an image for the message that follows."""
-    data = await _body(call)
+    try:
+        data = await call.request.body()
+    except ClientDisconnect:
+        raise Refusal(400, "cut", "the upload broke off", fix="send it again") from None
     picture = judged(data)
     id = os.urandom(16).hex()
     await to_thread.run_sync(_keep, call.hub.host.workspace, id, data)
     return Upload(id, picture.media_type, picture.width, picture.height, len(data))
-
-
-async def _body(call: Call) -> bytes:
-    too_large = Refusal(
-        413, "too_large", f"the upload is larger than {MAX_UPLOAD // 1_000_000} MB", fix="make the image smaller"
-    )
-    told = call.request.headers.get("content-length", "")
-    if told.isdecimal() and int(told) > MAX_UPLOAD:
-        raise too_large
-    data = bytearray()
-    try:
-        async for piece in call.request.stream():
-            data += piece
-            if len(data) > MAX_UPLOAD:
-                raise too_large
-    except ClientDisconnect:
-        raise Refusal(400, "cut", "the upload broke off", fix="send it again") from None
-    return bytes(data)
 
 
 def _keep(workspace: Path, id: str, data: bytes) -> None:
@@ -213,5 +198,6 @@ ROUTES = (
         status=201,
         errors=(413, 415, 507),
         raw=True,
+        limit=MAX_UPLOAD,
     ),
 )

@@ -11,7 +11,7 @@ from starlette.routing import compile_path
 from starlette.websockets import WebSocket
 
 from lmagent.core.errors import LmagentError
-from lmagent.gateway.api import files, uploads
+from lmagent.gateway.api import activity, cron, files, models, tools, uploads, usage
 from lmagent.gateway.http import door, openapi, static
 from lmagent.gateway.http.access import Access
 from lmagent.gateway.http.bodies import PATIENCE, Patience, limited
@@ -28,6 +28,11 @@ TABLE: tuple[Route, ...] = (
     *openapi.ROUTES,
     *files.ROUTES,
     *uploads.ROUTES,
+    *tools.ROUTES,
+    *models.ROUTES,
+    *cron.ROUTES,
+    *usage.ROUTES,
+    *activity.ROUTES,
 )
 """Every route. Of several that fit a path, the first counts."""
 

@@ -1,0 +1,86 @@
+"""Activity: what happened last, in one session or in all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from anyio import to_thread
+from msgspec import Meta, Struct
+
+from lmagent.gateway.http.route import Call, Route
+from lmagent.store import activity as lines
+from lmagent.store.index import SessionIndex
+
+
+class ActivityQuery(Struct, frozen=True):
+    """How much, and of which session; empty for all."""
+
+    limit: Annotated[int, Meta(ge=1, le=lines.KEPT)] = 50
+    session: Annotated[str, Meta(max_length=64)] = ""
+
+
+class ActivityRow(Struct, frozen=True):
+    """Something that happened.
+
+    Attributes:
+        session: in which session.
+        session_id: the same, as earlier clients call it.
+        seq: of the event.
+        ts: Unix seconds.
+        type: message, tool_call, tool_result, approval_request, approval_resolved or done.
+        tool: name of the tool; empty for none.
+        summary: in one line.
+        status: of a result or an approval, or how a turn ended; empty for none.
+        duration_ms: of a call, in milliseconds.
+        title: of the session.
+    """
+
+    session: str
+    session_id: str
+    seq: int
+    ts: float
+    type: str
+    tool: str
+    summary: str
+    status: str
+    duration_ms: int
+    title: str
+
+
+class ActivityList(Struct, frozen=True):
+    """What happened, the newest first."""
+
+    activity: tuple[ActivityRow, ...]
+
+
+async def show_activity(call: Call) -> ActivityList:
+    """What happened last."""
+    query: ActivityQuery = call.query
+    rows = await to_thread.run_sync(_newest, call.hub.host.store.root, query.limit, query.session)
+    return ActivityList(tuple(map(row_of, rows)))
+
+
+def row_of(line: lines.Activity) -> ActivityRow:
+    """A line as it is answered."""
+    return ActivityRow(
+        line.session,
+        line.session,
+        line.seq,
+        line.ts,
+        line.type,
+        line.tool,
+        line.summary,
+        line.status,
+        line.duration_ms,
+        line.title,
+    )
+
+
+def _newest(root: Path, limit: int, session: str) -> list[lines.Activity]:
+    with SessionIndex(root) as index:
+        index.refresh()
+        return index.activity(limit, session)
+
+
+ROUTES = (Route("GET", "/api/activity", show_activity, "What happened last", ActivityQuery, answer=ActivityList),)

@@ -1,0 +1,117 @@
+"""Usage: what was spent, by day, model and session."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import Literal
+
+from anyio import to_thread
+from msgspec import Struct
+
+from lmagent.gateway.http.route import Call, Route
+from lmagent.store.index import SessionIndex
+from lmagent.store.spent import Spending, Spent, day_of
+
+Range = Literal["today", "7d", "30d", "all"]
+
+_DAYS: dict[Range, int] = {"today": 1, "7d": 7, "30d": 30}
+"""Days of a range; today is one of them."""
+
+
+class UsageQuery(Struct, frozen=True):
+    """How far back, in days of this machine's time zone."""
+
+    range: Range = "7d"
+
+
+class Totals(Struct, frozen=True):
+    """All that was spent; tokens, and `steps` are model calls."""
+
+    steps: int
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int
+    sessions: int
+
+
+class DayUsage(Struct, frozen=True):
+    """What a day took."""
+
+    day: str
+    steps: int
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int
+
+
+class ModelUsage(Struct, frozen=True):
+    """What a model took; no name where the server gave none."""
+
+    model: str
+    steps: int
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int
+
+
+class SessionUsage(Struct, frozen=True):
+    """What a session took."""
+
+    session: str
+    session_id: str
+    title: str
+    steps: int
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int
+
+
+class Usage(Struct, frozen=True):
+    """Usage of a range. Days in their order, those without any left out; the rest from the highest down."""
+
+    range: Range
+    totals: Totals
+    by_day: tuple[DayUsage, ...]
+    by_model: tuple[ModelUsage, ...]
+    by_session: tuple[SessionUsage, ...]
+
+
+async def show_usage(call: Call) -> Usage:
+    """What was spent in a range of days. Sessions that were deleted do not count any more."""
+    wanted: Range = call.query.range
+    since = first_day(wanted, call.hub.host.clock.now())
+    found = await to_thread.run_sync(spent_since, call.hub.host.store.root, since)
+    return Usage(
+        range=wanted,
+        totals=Totals(*_counts(found.total), sessions=found.sessions),
+        by_day=tuple(DayUsage(row.key, *_counts(row)) for row in found.by_day),
+        by_model=tuple(ModelUsage(row.key, *_counts(row)) for row in found.by_model),
+        by_session=tuple(SessionUsage(row.key, row.key, row.title, *_counts(row)) for row in found.by_session),
+    )
+
+
+def first_day(wanted: Range, now: float) -> str:
+    """The first local day of a range that ends today; empty for the beginning of all times."""
+    days = _DAYS.get(wanted)
+    if days is None:
+        return ""
+    return (datetime.date.fromisoformat(day_of(now)) - datetime.timedelta(days=days - 1)).isoformat()
+
+
+def spent_since(root: Path, since: str) -> Spending:
+    """What was spent in the sessions below `root` from a local day on.
+
+    Raises:
+        StoreError: the index cannot be read.
+    """
+    with SessionIndex(root) as index:
+        index.refresh()
+        return index.spending(since)
+
+
+def _counts(row: Spent) -> tuple[int, int, int, int]:
+    return row.steps, row.prompt_tokens, row.completion_tokens, row.cached_tokens
+
+
+ROUTES = (Route("GET", "/api/usage", show_usage, "Tokens by day, model and session", UsageQuery, answer=Usage),)
