@@ -31,6 +31,9 @@ from msgspec import Struct
 from lmagent.testing import ScriptedServer
 
 PIN = "314159"
+OURS = ("LLM", "LM_", "XDG", "AGENT")
+"""How variables begin that would tell the gateway something."""
+
 START = 60.0
 """Seconds that a gateway has to come up on a busy machine."""
 

@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 
 ANYWHERE = "0.0.0.0"
 
+SHORT = 4
+"""Characters of a PIN at least."""
+
+SAFE = 6
+"""The same where a network can try it."""
+
 
 @click.command()
 @click.argument("port", required=False, metavar="[PORT|token]")
@@ -134,6 +140,9 @@ class _Front:
         if not local and 0 < len(settings.web_token) < WEAK:
             text = f"AGENT_TOKEN has fewer than {WEAK} characters, and the whole network could try it"
             raise ConfigError(text, fix="choose a longer one, or none: then one is made (lmagent web token)")
+        if 0 < len(settings.web_pin) < (SHORT if local else SAFE):
+            text = f"AGENT_PIN has {len(settings.web_pin)} characters: it would soon be guessed"
+            raise ConfigError(text, fix=f"{SAFE} or more, or none: then six digits are made at each start")
         if settings.web_key and not settings.web_cert:
             raise ConfigError("there is a key for TLS and no certificate", fix="name it with AGENT_CERT or --cert")
         key = Path(settings.web_key).expanduser() if settings.web_key else None

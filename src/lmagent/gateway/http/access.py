@@ -127,6 +127,9 @@ class Access:
         Args:
             authorization: the header's value; empty for none.
             cookies: by name.
+
+        Raises:
+            StoreError: it cannot be told which cookies count.
         """
         if authorization:
             scheme, _, given = authorization.partition(b" ")
@@ -194,14 +197,22 @@ class Access:
         return self._clock() - made < AGE and body not in self._given_back()
 
     def _given_back(self) -> frozenset[str]:
-        """Numbers of cookies that were given back, at this gateway or at another one of the same user."""
+        """Numbers of cookies that were given back, at this gateway or at another one of the same user.
+
+        Raises:
+            StoreError: that cannot be told, so that no cookie counts.
+        """
+        file = self._keys.returned
         try:
-            stat = self._keys.returned.stat()
-        except OSError:
-            return self._returned
-        if (stat.st_size, stat.st_mtime_ns) != self._read_at:
-            self._read_at = stat.st_size, stat.st_mtime_ns
-            self._returned = frozenset(self._keys.returned.read_text("utf-8", "replace").split())
+            stat = file.stat()
+            if (stat.st_size, stat.st_mtime_ns) != self._read_at:
+                self._returned = frozenset(file.read_text("utf-8", "replace").split())
+                self._read_at = stat.st_size, stat.st_mtime_ns
+        except FileNotFoundError:
+            return frozenset()
+        except OSError as error:
+            fix = "look at its owner and mode; programs with the token are let in"
+            raise StoreError(f"{file} cannot be read: {error.strerror}", fix=fix) from None
         return self._returned
 
     def _cookie(self, value: str, age: int) -> str:
@@ -251,11 +262,8 @@ def _kept(file: Path, fresh: str) -> str:
             draft = file.with_name(f"{file.name}.{os.getpid()}.{secrets.token_hex(4)}")
             _write(draft, fresh)
             try:
-                if file.exists():  # it is there, and empty: a crash left it
-                    draft.replace(file)
-                else:
-                    with suppress(FileExistsError):
-                        os.link(draft, file)
+                with suppress(FileExistsError):
+                    os.link(draft, file)
             finally:
                 draft.unlink(missing_ok=True)
             known = _read(file)
@@ -263,6 +271,8 @@ def _kept(file: Path, fresh: str) -> str:
         raise StoreError(
             f"{file} cannot be kept: {error.strerror}", fix="look at the folder's owner and mode"
         ) from None
+    if not known:
+        raise StoreError(f"{file} is empty", fix="remove it: it is made anew, and browsers have to log in again")
     return known
 
 

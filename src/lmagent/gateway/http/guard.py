@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl, urlsplit
 from msgspec import Struct
 from starlette.requests import cookie_parser
 
+from lmagent.core.errors import LmagentError
 from lmagent.gateway.http.access import Access, Caller
 from lmagent.gateway.http.errors import Refusal
 from lmagent.gateway.http.route import told
@@ -134,10 +135,10 @@ class Guard:
         sender = protected(send)
         try:
             self._inspect(scope, headers)
-        except Refusal as refusal:
+            caller = self._access.caller(headers.get(b"authorization"), headers.cookies)
+        except LmagentError as refusal:
             await refuse(refusal, scope, receive, sender)
             return
-        caller = self._access.caller(headers.get(b"authorization"), headers.cookies)
         if caller != "anyone" and (trust := scope.get("state", {}).get("connection")) is not None:
             trust.known = True
         scope["lmagent"] = Visitor(caller, headers)

@@ -15,7 +15,7 @@ from msgspec import Struct
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from lmagent.core.errors import ConfigError
+from lmagent.core.errors import ConfigError, ungrouped
 from lmagent.gateway.http.connections import Caps, Connection, Connections, raise_limit
 from lmagent.gateway.http.errors import Refusal, status_of
 from lmagent.gateway.http.guard import MAX_HEAD, PROTECTION, App
@@ -213,10 +213,11 @@ async def serve(
     server = Serving(app, hub, limits, tls)
     if started is not None:
         started(server)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(hub.run)
-        await server.serve(sockets=[listener])
-        tasks.cancel_scope.cancel()
+    with ungrouped():
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(hub.run)
+            await server.serve(sockets=[listener])
+            tasks.cancel_scope.cancel()
 
 
 def tls_of(cert: Path, key: Path | None) -> ssl.SSLContext:

@@ -1,0 +1,109 @@
+"""The gateway's server in this process, with routes and limits of the test's own."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+from gateway_kit import Client
+
+from lmagent.gateway.http.access import Access, keys_in
+from lmagent.gateway.http.app import build_app
+from lmagent.gateway.http.bodies import Patience
+from lmagent.gateway.http.connections import Caps
+from lmagent.gateway.http.door import ROUTES
+from lmagent.gateway.http.guard import Rules
+from lmagent.gateway.http.route import Route, Socket
+from lmagent.gateway.http.serving import Limits, Serving, serve
+from lmagent.modelserver.listening import listen
+
+PIN = "271828"
+TOKEN = "a-token-of-the-tests"
+
+
+NO_LIMITS = Limits(caps=Caps())
+PATIENCE = Patience()
+LOOPBACK = Rules()
+
+
+class QuietHub:
+    """A hub that has no sessions: it only runs and leaves."""
+
+    def __init__(self) -> None:
+        self.left = 0.0
+
+    async def run(self) -> None:
+        """Run until cancelled."""
+        await anyio.sleep_forever()
+
+    async def leave(self) -> None:
+        """Take note of when."""
+        self.left = time.monotonic()
+
+
+class Lab(Client):
+    """A server in a thread; asked itself, it is asked as a program with the token."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__(port, {"Authorization": f"Bearer {TOKEN}"})
+        self.hub = QuietHub()
+        self.said: list[str] = []
+        self.server: Serving
+        self.access: Access
+
+    @property
+    def anyone(self) -> Client:
+        """Somebody without credentials."""
+        return Client(self.port)
+
+
+@contextmanager
+def lab(
+    folder: Path,
+    routes: Sequence[Route] = (),
+    sockets: Sequence[Socket] = (),
+    *,
+    limits: Limits = NO_LIMITS,
+    patience: Patience = PATIENCE,
+    rules: Rules = LOOPBACK,
+    bind: str = "127.0.0.1",
+    tls: Any = None,
+) -> Iterator[Lab]:
+    """A running server; what its handlers raise that is no answer is in `said`."""
+    listener = listen(bind, 0)
+    made = Lab(int(listener.getsockname()[1]))
+    made.access = Access(keys_in(folder, TOKEN), PIN, secure=tls is not None)
+    app = build_app(
+        made.hub,  # pyright: ignore[reportArgumentType]
+        made.access,
+        rules,
+        say=made.said.append,
+        routes=(*ROUTES, *routes),
+        sockets=sockets,
+        patience=patience,
+    )
+    ready = threading.Event()
+
+    def started(server: Serving) -> None:
+        made.server = server
+        ready.set()
+
+    run = partial(serve, app, made.hub, listener, limits=limits, tls=tls, started=started)
+    thread = threading.Thread(target=anyio.run, args=(run,))
+    thread.start()
+    try:
+        assert ready.wait(10)
+        while not made.server.started:
+            time.sleep(0.005)
+        yield made
+    finally:
+        made.server.should_exit = True
+        thread.join(30)
+        listener.close()
+        assert not thread.is_alive()

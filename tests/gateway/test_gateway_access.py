@@ -1,0 +1,245 @@
+"""PIN, cookies, tokens and links: who is let in, for how long, and how often one may try."""
+
+from __future__ import annotations
+
+import stat
+import threading
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lmagent.core.errors import ConfigError, StoreError
+from lmagent.gateway.http.access import AGE, BURST, COOKIE, EVERY, LINK, Access, Budget, keys_in, new_pin
+from lmagent.gateway.http.errors import Refusal
+
+PIN = "123456"
+
+
+class Times:
+    """A clock that is set."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def times() -> Times:
+    return Times()
+
+
+@pytest.fixture
+def access(tmp_path, times) -> Access:
+    return Access(keys_in(tmp_path / "web"), PIN, clock=times, monotonic=times)
+
+
+def value(cookie: str) -> str:
+    return cookie.partition(";")[0].partition("=")[2]
+
+
+def caller(access: Access, cookie: str) -> str:
+    return access.caller(b"", {COOKIE: cookie})
+
+
+def test_the_right_pin_gives_a_cookie_that_lets_in(access):
+    cookie = access.login(PIN)
+    assert {"HttpOnly", "SameSite=Strict", "Path=/", f"Max-Age={AGE}"} <= set(cookie.split("; "))
+    assert "Secure" not in cookie
+    assert caller(access, value(cookie)) == "page"
+
+
+def test_with_tls_the_cookie_is_for_tls_alone(tmp_path):
+    assert Access(keys_in(tmp_path), PIN, secure=True).login(PIN).endswith("; Secure")
+
+
+@pytest.mark.parametrize("wrong", ["", "12345", "1234567", "654321", "123456 ", "１２３４５６", "\ud83d", "1" * 200])
+def test_a_wrong_pin_is_refused_whatever_it_looks_like(access, wrong):
+    try:
+        wrong.encode()
+    except UnicodeEncodeError:
+        wrong = "?"
+    with pytest.raises(Refusal) as refused:
+        access.login(wrong)
+    assert (refused.value.status, refused.value.code) == (401, "wrong_pin")
+
+
+def test_a_cookie_holds_for_its_time_and_no_longer(access, times):
+    cookie = value(access.login(PIN))
+    times.now += AGE - 1
+    assert caller(access, cookie) == "page"
+    times.now += 2
+    assert caller(access, cookie) == "anyone"
+
+
+def test_a_cookie_outlives_a_restart_with_another_pin(tmp_path, times):
+    cookie = value(Access(keys_in(tmp_path), PIN, clock=times).login(PIN))
+    assert caller(Access(keys_in(tmp_path), "999999", clock=times), cookie) == "page"
+
+
+def test_a_cookie_of_another_data_folder_is_none(tmp_path, times):
+    cookie = value(Access(keys_in(tmp_path / "a"), PIN, clock=times).login(PIN))
+    assert caller(Access(keys_in(tmp_path / "b"), PIN, clock=times), cookie) == "anyone"
+
+
+@settings(max_examples=200)
+@given(data=st.data())
+def test_no_changed_cookie_lets_in(tmp_path_factory, data):
+    access = Access(keys_in(tmp_path_factory.getbasetemp() / "changed"), PIN)
+    real = value(access.login(PIN))
+    at = data.draw(st.integers(0, len(real) - 1))
+    other = data.draw(st.characters(min_codepoint=33, max_codepoint=126).filter(lambda letter: letter != real[at]))
+    for changed in (real[:at] + other + real[at + 1 :], real[:at], real[:at] + other + real[at:]):
+        assert caller(access, changed) == "anyone"
+    assert caller(access, data.draw(st.text())) == "anyone"
+
+
+def test_logging_out_ends_the_cookie_for_who_kept_a_copy_too(tmp_path, times):
+    here, there = (Access(keys_in(tmp_path), PIN, clock=times) for _ in range(2))
+    first, second = value(here.login(PIN)), value(here.login(PIN))
+    assert "Max-Age=0" in here.logout({COOKIE: first})
+    for access in (here, there, Access(keys_in(tmp_path), PIN, clock=times)):
+        assert (caller(access, first), caller(access, second)) == ("anyone", "page")
+    assert "Max-Age=0" in here.logout({COOKIE: "what somebody made up"})
+    assert "made" not in (tmp_path / "returned").read_text()
+
+
+def test_a_logout_that_cannot_be_recorded_is_an_error(tmp_path):
+    access = Access(keys_in(tmp_path), PIN)
+    cookie = value(access.login(PIN))
+    (tmp_path / "returned").mkdir()
+    with pytest.raises(StoreError):
+        access.logout({COOKIE: cookie})
+
+
+def test_the_token_lets_in_and_nothing_like_it(access):
+    token = access.token.encode()
+    assert access.caller(b"Bearer " + token, {}) == "token"
+    assert access.caller(b"bearer  " + token + b" ", {}) == "token"
+    for wrong in (token, b"Basic " + token, b"Bearer", b"Bearer " + token[:-1], b"Bearer " + token + b"x", b"\xff"):
+        assert access.caller(wrong, {}) == "anyone"
+
+
+def test_a_wrong_token_is_not_made_good_by_a_cookie(access):
+    cookie = value(access.login(PIN))
+    assert access.caller(b"Bearer wrong", {COOKIE: cookie}) == "anyone"
+
+
+def test_a_link_works_once_and_dies_after_a_minute(access, times):
+    ticket = access.link()
+    assert caller(access, value(access.follow(ticket))) == "page"
+    late = access.link()
+    times.now += LINK + 0.1
+    for gone in (ticket, late, "", "guess"):
+        with pytest.raises(Refusal) as refused:
+            access.follow(gone)
+        assert refused.value.status == 410
+
+
+def test_guessing_gets_thirty_tries_in_ten_seconds_at_most_and_the_right_pin_works_soon_after(access, times):
+    judged = 0
+    for _ in range(8000):  # ten seconds at 800 a second
+        times.now += 10 / 8000
+        with pytest.raises(Refusal) as refused:
+            access.login("000000")
+        judged += refused.value.status == 401
+        assert refused.value.status == 401 or 1 <= int(refused.value.headers["retry-after"]) <= 60
+    assert judged <= BURST + 10 / EVERY + 1 <= 30
+    times.now += EVERY
+    assert access.login(PIN)
+
+
+def test_a_right_pin_costs_nothing(access):
+    for _ in range(5 * BURST):
+        access.login(PIN)
+
+
+def test_a_right_pin_is_not_told_from_a_wrong_one_while_none_is_judged(access):
+    for _ in range(BURST):
+        with pytest.raises(Refusal):
+            access.login("000000")
+    told = set()
+    for pin in (PIN, "000000"):
+        with pytest.raises(Refusal) as refused:
+            access.login(pin)
+        told.add((refused.value.status, refused.value.message, refused.value.fix))
+    assert len(told) == 1
+
+
+@given(
+    gaps=st.lists(st.floats(0, 30), max_size=60),
+    burst=st.integers(1, 12),
+    every=st.floats(0.1, 10),
+    span=st.floats(1, 60),
+)
+def test_a_budget_never_gives_more_than_its_burst_and_its_rate(gaps, burst, every, span):
+    times = Times()
+    times.now = 0.0
+    budget = Budget(burst, every, times)
+    given_at = []
+    for gap in gaps:
+        times.now += gap
+        wait = budget.take()
+        assert 0 <= wait <= every + 1e-6
+        if wait == 0:
+            given_at.append(times.now)
+    for first in given_at:
+        assert sum(first <= at <= first + span for at in given_at) <= burst + span / every + 1 + 1e-6
+
+
+def test_a_pin_is_six_digits():
+    assert all(len(pin) == 6 and pin.isdecimal() for pin in (new_pin() for _ in range(50)))
+
+
+def test_what_is_kept_is_the_owners_alone_and_stays(tmp_path):
+    first = keys_in(tmp_path / "web")
+    assert keys_in(tmp_path / "web") == first
+    assert len(first.token) > 40
+    for file in (tmp_path / "web").iterdir():
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE((tmp_path / "web").stat().st_mode) == 0o700
+    assert keys_in(tmp_path / "web", "the-settings-say").token == "the-settings-say"
+    assert keys_in(tmp_path / "web") == first
+
+
+def test_a_key_that_others_could_read_is_closed_to_them(tmp_path):
+    first = keys_in(tmp_path)
+    (tmp_path / "token").chmod(0o644)
+    assert keys_in(tmp_path) == first
+    assert stat.S_IMODE((tmp_path / "token").stat().st_mode) == 0o600
+
+
+def test_an_empty_key_is_no_key(tmp_path):
+    keys_in(tmp_path)
+    (tmp_path / "cookie.key").write_text("")
+    with pytest.raises(StoreError, match=r"cookie\.key is empty"):
+        keys_in(tmp_path)
+
+
+def test_gateways_that_start_at_once_agree(tmp_path):
+    made = []
+    threads = [threading.Thread(target=lambda: made.append(keys_in(tmp_path / "web"))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(made) == 8
+    assert len({(keys.token, keys.signer) for keys in made}) == 1
+    assert sorted(file.name for file in (tmp_path / "web").iterdir()) == ["cookie.key", "token"]
+
+
+@pytest.mark.parametrize("token", ["with space", "tab\there", "ümlaut", "line\n"])
+def test_a_token_that_no_request_can_carry_is_refused(tmp_path, token):
+    with pytest.raises(ConfigError, match="AGENT_TOKEN"):
+        keys_in(tmp_path, token)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_link_in_the_place_of_a_key_is_not_followed(tmp_path):
+    (tmp_path / "elsewhere").write_text("known to others")
+    (tmp_path / "web").mkdir()
+    (tmp_path / "web" / "token").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(StoreError):
+        keys_in(tmp_path / "web")
