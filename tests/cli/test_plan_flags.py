@@ -218,6 +218,37 @@ def test_at_a_terminal_an_edited_plan_that_does_not_fit_its_session_is_asked_abo
             assert terminal.ended(30) == 3
 
 
+def test_the_text_of_an_edited_plan_that_was_refused_is_edited_again(program, monkeypatch, tmp_path):
+    editor = tmp_path / "editor.py"
+    editor.write_text(
+        "import pathlib, sys\np = pathlib.Path(sys.argv[1])\nt = p.read_text()\n"
+        "p.write_text(t[:-3] if t.rstrip().endswith('}') else t + '}\\n')\n"
+    )
+    monkeypatch.delenv("VISUAL", raising=False)
+    monkeypatch.setenv("EDITOR", f"{sys.executable} {editor}")
+    with ScriptedServer(script(), strict=True) as server:
+        with OneShot(program, server, "--plan", "copy a.txt") as terminal:
+            terminal.wait_for(QUESTION, 30)
+            terminal.enter("e")
+            terminal.wait_for("your text is kept in", 30)
+            (draft,) = (program.workspace / ".lmagent" / "plans").iterdir()
+            assert not draft.read_text().rstrip().endswith("}")
+            terminal.wait_for(QUESTION, 30, times=2)
+            terminal.enter("e")
+            terminal.wait_for("Copied.", 30)
+            assert terminal.ended(30) == 0
+    assert not draft.exists()
+
+
+def test_a_question_about_a_plan_that_waits_is_answered_and_the_plan_waits_on(program):
+    with ScriptedServer([say(json.dumps(PLAN)), say("It copies one file."), *script()[1:]], strict=True) as server:
+        assert program.task(server, "--plan", "copy a.txt").returncode == 3
+        answered = program.task(server, "--resume", session_of(program), "what does it do?")
+        assert (answered.returncode, answered.stdout.strip()) == (0, "It copies one file.")
+        assert "the plan still waits" in answered.stderr
+        assert "approved" not in {event.get("decision") for event in program.events()}
+
+
 def test_at_a_terminal_no_ends_the_run_and_nothing_is_done(program):
     with ScriptedServer(script(), strict=True) as server:
         with OneShot(program, server, "--plan", "copy a.txt") as terminal:

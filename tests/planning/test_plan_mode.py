@@ -342,3 +342,49 @@ def test_a_plan_is_the_same_after_it_was_written_out_for_a_person():
     assert read(json.dumps({"plan": json.loads(TWO)})) == first
     assert isinstance(read(TWO.replace('"a"', '"todo1"')), Plan)
     assert isinstance(read_plan(TWO, taken={"a"}), Unusable)
+
+
+def test_a_question_is_answered_while_the_plan_waits(folder):
+    script = [
+        say(TWO),
+        call("read", path="notes.txt"),
+        call("write", path="x.txt", content="x"),
+        say("There is a note."),
+        say("Yes: b after a."),
+        done("a"),
+        done("b"),
+        say("All done."),
+    ]
+
+    async def go() -> None:
+        async with running(folder, *script) as run:
+            await proposed(run)
+            waiting = run.work.proposal
+            for question, answer in (("what is in it?", "There is a note."), ("in that order?", "Yes: b after a.")):
+                finished = await run.submit(question)
+                assert (finished.outcome, finished.cause, finished.answer) == ("done", "", answer)
+                assert run.work.proposal == waiting
+            assert not (folder / "x.txt").exists(), "it still only reads"
+            assert run.sent.count("Your plan waits for the user's decision") == 1
+            await run.session.send(DecidePlan(decision="approved", by="test"))
+            assert (await run.go()).outcome == "done"
+
+    anyio.run(go)
+
+
+def test_another_plan_in_an_answer_takes_the_place_of_the_one_that_waits(folder):
+    other = plan(("c", ()))
+    damaged = other.replace('"description"', '"what"')
+
+    async def go() -> None:
+        async with running(
+            folder, say(TWO), say(damaged), say(other), say('{"note": 1} is what I would write.')
+        ) as run:
+            await proposed(run)
+            finished = await run.submit("make it one step")
+            assert (finished.outcome, finished.cause) == ("question", "plan")
+            assert [step.id for step in run.work.proposal.plan.steps] == ["c"]
+            finished = await run.submit("how does JSON look?")
+            assert (finished.outcome, run.work.proposal.plan.steps[0].id) == ("done", "c")
+
+    anyio.run(go)

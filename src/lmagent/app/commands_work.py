@@ -127,10 +127,7 @@ async def _decide(session: Session, verb: str, words: str) -> SlashResult:
         case "edit":
             from lmagent.app.planedit import edited
 
-            proposal = session.state.work.proposal
-            if proposal is None:
-                raise ConfigError("there is no plan that waits", fix="/plan TASK makes one")
-            plan = await edited(proposal.plan)
+            plan = await edited(session)
             if plan is None:
                 return SlashResult("nothing was changed; the plan still waits")
             command = DecidePlan(decision="approved", plan=plan, by=BY)

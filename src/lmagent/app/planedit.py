@@ -5,19 +5,22 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 
 from lmagent.core.commands import DecidePlan
 from lmagent.core.errors import ConfigError
 from lmagent.core.work import Plan
-from lmagent.planning.plans import Unusable, plan_json, read_plan
+from lmagent.planning.plans import Unusable, plan_json
+
+if TYPE_CHECKING:
+    from lmagent.engine.session import Session
 
 
-async def decision(line: str, plan: Plan, *, by: str) -> DecidePlan | None:
-    """What a line means for a plan that waits: y, n, e for the editor, or words for the model; None decides nothing.
+async def decision(line: str, session: Session, *, by: str) -> DecidePlan | None:
+    """What a line means for the plan that waits: y, n, e for the editor, or words for the model; None decides nothing.
 
     Raises:
         ConfigError: what came out of the editor cannot be followed.
@@ -30,38 +33,59 @@ async def decision(line: str, plan: Plan, *, by: str) -> DecidePlan | None:
         case "n" | "no":
             return DecidePlan(decision="rejected", by=by)
         case "e" | "edit":
-            changed = await edited(plan)
+            changed = await edited(session)
             return None if changed is None else DecidePlan(decision="approved", plan=changed, by=by)
         case _:
             return DecidePlan(decision="revise", feedback=line, by=by)
 
 
-async def edited(plan: Plan) -> Plan | None:
-    """The plan as a person has changed it; None where they changed nothing, or left the file empty.
+async def edited(session: Session) -> Plan | None:
+    """The plan that waits as a person has changed it; None where they changed nothing, or left the file empty.
+
+    What cannot be followed stays in its file, and is what the editor shows the next time.
 
     Raises:
-        ConfigError: there is no terminal or no editor, or what they wrote is no plan; where it is kept is told.
+        ConfigError: there is no plan, no terminal or no editor, or what they wrote is no plan that can be followed.
     """
+    from lmagent.planning.proposing import usable
+
+    proposal = session.state.work.proposal
+    if proposal is None:
+        raise ConfigError("there is no plan that waits", fix="/plan TASK makes one")
     if not sys.stdin.isatty():
         raise ConfigError("there is no terminal for an editor", fix="lmagent plan approve ID --plan FILE")
-    before = plan_json(plan)
+    proposed = plan_json(proposal.plan)
     try:
-        with tempfile.NamedTemporaryFile("w", suffix=".json", prefix="plan-", delete=False, encoding="utf-8") as file:
-            file.write(before)
-        path = Path(file.name)
+        path = _draft(session, proposal.id)
+        if not path.exists():
+            path.write_text(proposed, encoding="utf-8")
         await _edit(path)
         text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
     except OSError as trouble:
         fix = "/plan approve takes the plan as it is"
         raise ConfigError(f"the plan cannot be put before the editor: {trouble.strerror}", fix=fix) from None
-    if not text.strip() or text == before:
+    if not text.strip() or text == proposed:
         path.unlink(missing_ok=True)
         return None
-    found = read_plan(text)
+    found = usable(session, text)
     if isinstance(found, Unusable):
-        raise ConfigError(f"the plan cannot be followed: {found.words}", fix=f"it is kept in {path}")
+        fix = f"nothing was decided; your text is kept in {path}, edit it again with e or /plan edit"
+        raise ConfigError(f"the plan cannot be followed: {found.words}", fix=fix)
     path.unlink(missing_ok=True)
     return found
+
+
+def _draft(session: Session, proposal: str) -> Path:
+    """Where the text of a plan is edited; those of earlier plans of the session are removed."""
+    from lmagent.store.files import make_private
+
+    folder, id = session.wiring.workspace / ".lmagent" / "plans", session.state.session
+    make_private(folder)
+    path = folder / f"{id}-{proposal}.json"
+    for old in folder.glob(f"{id}-*.json"):
+        if old != path:
+            old.unlink(missing_ok=True)
+    return path
 
 
 async def _edit(path: Path) -> None:

@@ -64,7 +64,7 @@ class PlanDesk:
             if not line:
                 return None
             try:
-                command = await decision(line.strip(), proposal.plan, by="cli")
+                command = await decision(line.strip(), self._session, by="cli")
             except ConfigError as wrong:
                 details = visible(str(wrong))
                 continue

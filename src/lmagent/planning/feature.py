@@ -72,7 +72,7 @@ class Planning:
     @property
     def notes(self) -> tuple[Callable[[str], str], ...]:
         """What is told at the tail, by session."""
-        return tuple(map(self._note, (notes.tasks_note, notes.work_note, notes.budget_note)))
+        return tuple(map(self._note, (notes.tasks_note, notes.work_note, notes.plan_note, notes.budget_note)))
 
     def _note(self, tell: Callable[[Any], str]) -> Callable[[str], str]:
         return lambda session: tell(self._session(session).state)

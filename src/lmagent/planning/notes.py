@@ -22,6 +22,11 @@ PLAN = (
     "At most 30 steps. The user decides on the plan before anything is done.\n</work>"
 )
 
+WAITS = (
+    "<plan>\nYour plan waits for the user's decision. Answer what they ask in words; only if they want another plan, "
+    "answer with all of it as JSON.\n</plan>"
+)
+
 BOUNDED = f"""<work>
 Short work: at most {budget.STEPS["bounded"]} model calls a turn. Do what matters most.
 </work>"""
@@ -44,6 +49,13 @@ def work_note(state: SessionState) -> str:
             f"date; the work is not over while one is open. {_budget(state)}\n</work>"
         )
     return NORMAL if "work" in state.notes else ""
+
+
+def plan_note(state: SessionState) -> str:
+    """What to answer while a plan waits that an earlier turn has proposed."""
+    proposal = state.work.proposal
+    asked = proposal is not None and proposal.turn != state.turn and state.turn_open
+    return WAITS if asked and state.work.mode == "plan" else ""
 
 
 def _budget(state: SessionState) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lmagent.core.events import PlanProposed
+from lmagent.core.events import Notice, PlanProposed
 from lmagent.core.tool import Tool
 from lmagent.engine.review import Again, End
 from lmagent.engine.session import Session
@@ -32,6 +32,8 @@ def fence(state: SessionState, tool: Tool) -> str:
         return ""
     if tool.effect != "read":
         return "this is plan mode, which only reads; what changes anything comes after the plan is approved."
+    if state.step > ROUNDS and state.work.proposal is not None:
+        return f"you have looked around for {ROUNDS} rounds; answer now."
     if state.step > ROUNDS:
         return f"you have looked around for {ROUNDS} rounds; answer with the plan as JSON now."
     return ""
@@ -41,13 +43,14 @@ def after_calls(session: Session) -> End | None:
     """End a turn that looks around for ever."""
     state = session.state
     if state.work.mode == "plan" and state.step >= ROUNDS + GRACE:
-        reason = f"the model looked around for {state.step} rounds and gave no plan"
+        wanted = "plan" if state.work.proposal is None else "answer"
+        reason = f"the model looked around for {state.step} rounds and gave no {wanted}"
         return End("error", "plan", reason, fix="try again with a smaller task, or another model")
     return None
 
 
 async def at_end(session: Session, ending: Ending, answer: str) -> End | Again | None:
-    """Take the plan out of the answer."""
+    """Take the plan out of the answer; while one waits, an answer without another is an answer."""
     from lmagent.core.work import Plan
     from lmagent.planning.plans import SCHEMA
 
@@ -60,6 +63,10 @@ async def at_end(session: Session, ending: Ending, answer: str) -> End | Again |
         session.answer_schemas.clear()
         await session.record(PlanProposed(plan=found), sync=True)
         return waits(session, answer)
+    if proposal is not None and not (found.json and '"steps"' in answer):
+        text = f"the plan still waits for your decision: lmagent plan show {state.session}; in the conversation: /plan"
+        session.emit(Notice(level="info", code="plan_waits", text=text, turn=state.turn))
+        return None
     if not found.json and ending.kind != "done":
         return None  # it asks, is blocked, or announces
     session.answer_schemas[state.turn] = SCHEMA

@@ -220,10 +220,10 @@ class Conversation:
         """Decide on the plan: y, n, e (the editor), or words for the model."""
         from lmagent.app.planedit import decision
 
-        proposal, session = self.plan, self.session
-        if proposal is None or session is None:
+        session = self.session
+        if self.plan is None or session is None:
             return
-        command = await decision(words, proposal.plan, by=BY)
+        command = await decision(words, session, by=BY)
         if command is None:
             self.renderer.say("nothing was changed; the plan still waits", "quiet")
             return
