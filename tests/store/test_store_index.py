@@ -295,7 +295,7 @@ def test_a_session_that_waits_is_listed_until_it_goes_on(tmp_path: Path) -> None
     store = store_in(tmp_path)
     wait = ev.TurnFinished(outcome="waiting", until=2e9, id="wait1")
     a_session(store, SESSION, *a_turn(), ev.TurnStarted(turn=2), wait)
-    assert _unattended(store) == [Unattended(SESSION, 2e9, "wait1", "")]
+    assert _unattended(store) == [Unattended(SESSION, 2e9, "wait1", "", "test")]
     log = store.open(SESSION)
     write_all(log, [ev.TurnStarted(turn=3)])
     log.close()

@@ -53,6 +53,7 @@ async def open_child(host: Host, parent: Session, started: SubagentStarted, boun
     try:
         session = await (Session.create if is_new else Session.resume)(log, wiring, opening)
         host.sessions[started.child] = session
+        host.opened(session)
         if not session.state.title:
             title = " ".join(started.brief.objective.split())[:TITLE]
             session.opening.append(await session.record(SessionRenamed(title=title)))
@@ -65,6 +66,7 @@ async def open_child(host: Host, parent: Session, started: SubagentStarted, boun
     except BaseException:
         host.sessions.pop(started.child, None)
         log.close()
+        host.released(started.child)
         raise
     return session
 

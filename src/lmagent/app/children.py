@@ -111,6 +111,7 @@ class Children:
         await self._registry.end_session(child.state.session)
         self._host.sessions.pop(child.state.session, None)
         child.close()
+        self._host.released(child.state.session)
 
     @property
     def _host(self) -> Host:

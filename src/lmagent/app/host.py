@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import aclosing, suppress
 from functools import partial
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -67,6 +67,20 @@ class OpenRecords(Struct):
         return self.sessions[session]
 
 
+class Left(Struct, frozen=True):
+    """What a person decided about a session while it was open here, and its place in the server's prompt caches.
+
+    Attributes:
+        lane: the number of its lane.
+        mode: its permission mode.
+        grants: what it may do without being asked.
+    """
+
+    lane: int
+    mode: PermissionMode
+    grants: tuple[str, ...]
+
+
 class Host(Struct):
     """What a surface works with; `wiring.open_host` puts it together.
 
@@ -86,6 +100,9 @@ class Host(Struct):
         attended: whether the surface can put approvals before a person.
         unattended: ids of sessions that run with nobody to ask, whatever the surface can.
         snapshots: keeps what calls change; None where the settings want none.
+        left: what holds again for a session that was released, once it is opened again in this process.
+        opened: told of every session that is opened here.
+        released: told of every session that is not open here any more, by its id.
         replay: the cassette that plays the model's side; no server is asked anything then.
     """
 
@@ -104,6 +121,9 @@ class Host(Struct):
     attended: bool = False
     unattended: set[str] = field(default_factory=set[str])
     snapshots: KeptChanges | None = None
+    left: dict[str, Left] = field(default_factory=dict[str, Left])
+    opened: Callable[[Session], None] = lambda session: None
+    released: Callable[[str], None] = lambda session: None
     replay: ReplayTransport | None = None
 
     def __post_init__(self) -> None:
@@ -238,8 +258,16 @@ class Host(Struct):
             return self.sessions[session_id]
         await self.settle()
         log = self.store.open(session_id)
-        session = self._keep(await Session.resume(log, self.wiring(session_id), self._opening(session_id)))
-        for wish in self.wishes:
+        left, opening = self.left.pop(session_id, None), self._opening(session_id)
+        if left is not None:
+            opening = replace(opening, mode=left.mode)
+        try:
+            session = self._keep(await Session.resume(log, self.wiring(session_id, left and left.lane), opening))
+        except BaseException:
+            log.close()
+            raise
+        session.state.grants += left.grants if left is not None else ()
+        for wish in self.wishes if left is None else ():
             current = session.state.mode if isinstance(wish, SetMode) else session.state.model
             if current != (wish.mode if isinstance(wish, SetMode) else wish.model):
                 await session.send(wish)
@@ -265,8 +293,10 @@ class Host(Struct):
             await self.registry.end_session(session)
             if isinstance(lane := known.wiring.provider, Lane):
                 lane.conversation.in_turn = lambda: False  # opened again, the session has another one
+                self.left[session] = Left(lane.conversation.number, known.state.mode, tuple(known.state.grants))
             known.close()
             self.sessions.pop(session, None)
+            self.released(session)
 
     def latest(self) -> str | None:
         """Id of the session that was written to last; where that is a sub-agent's, of the one that it works for."""
@@ -283,6 +313,7 @@ class Host(Struct):
 
     def _keep(self, session: Session) -> Session:
         self.sessions[session.state.session] = session
+        self.opened(session)
         if self.settings.notify_command:
             from lmagent.app.notifying import Notifier  # few people have one
 
@@ -306,16 +337,17 @@ class Host(Struct):
             lines.append(f"replay: {self.replay.remaining} recorded exchanges were not asked for")
         return "\n".join(lines)
 
-    def free_lane(self, fits: Callable[[int], bool] = lambda _: True) -> int:
-        """The lowest number of a lane that fits and that no open session has; 0 is the main one's."""
+    def free_lane(self, fits: Callable[[int], bool] = lambda _: True, *, first: int | None = None) -> int:
+        """The number of a lane that fits and that no open session has: `first`, or the lowest; 0 is the main one's."""
         lanes = [session.wiring.provider for session in self.sessions.values()]
         used = {lane.conversation.number for lane in lanes if isinstance(lane, Lane)}
-        return next(number for number in count() if number not in used and fits(number))
+        wanted = count() if first is None else chain((first,), count())
+        return next(number for number in wanted if number not in used and fits(number))
 
-    def wiring(self, session: str) -> Wiring:
-        """What a session works with."""
+    def wiring(self, session: str, lane: int | None = None) -> Wiring:
+        """What a session works with, on a lane of a certain number if that is free."""
         return Wiring(
-            provider=self.served.lane(self.free_lane(), partial(self._in_turn, session)),
+            provider=self.served.lane(self.free_lane(first=lane), partial(self._in_turn, session)),
             toolbox=self.toolbox,
             clock=self.clock,
             agent=self.agent,

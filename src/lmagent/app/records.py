@@ -97,7 +97,7 @@ class WorkspaceRecords(Struct, frozen=True):
             SessionBusy: one of them is at work; nothing was deleted.
         """
         session = self.store.resolve(name)
-        family = self._family(session, set())
+        family = self.family(session)
         for member in family:
             if self.store.is_running(member):
                 raise SessionBusy(f"session {member} is in use; nothing was deleted", fix="stop it, and delete it then")
@@ -109,6 +109,10 @@ class WorkspaceRecords(Struct, frozen=True):
 
                 shutil.rmtree(folder, ignore_errors=True)
         return session
+
+    def family(self, session: str) -> list[str]:
+        """Ids of a session and of those that worked for it, it last."""
+        return self._family(session, set())
 
     def _family(self, session: str, met: set[str]) -> list[str]:
         """A session behind those that worked for it."""

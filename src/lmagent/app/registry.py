@@ -84,6 +84,7 @@ class Registry(Struct):
         abandon: ends the sub-agents of a call that will not be gone on with; returns what the model is told.
         hides: names of tools that a session's catalogue leaves out.
         settings: what the program was told.
+        busy: tell whether something runs for a session outside its turns, by its id; releasing it would end that.
         openers: bring to its end what a crash has left of a feature's doings in a session that is opened again.
     """
 
@@ -101,6 +102,7 @@ class Registry(Struct):
     orders: dict[type, Order] = field(default_factory=dict[type, Order])
     closers: list[Callable[[], Awaitable[None]]] = field(default_factory=list[Callable[[], Awaitable[None]]])
     enders: list[Callable[[str], Awaitable[None]]] = field(default_factory=list[Callable[[str], Awaitable[None]]])
+    busy: list[Callable[[str], bool]] = field(default_factory=list[Callable[[str], bool]])
     abandon: Callable[[Session, str], Awaitable[str]] | None = None
     hides: list[Callable[[SessionState], set[str]]] = field(default_factory=list[Callable[[SessionState], set[str]]])
     settings: Settings = field(default_factory=Settings)
@@ -130,6 +132,10 @@ class Registry(Struct):
     def hidden(self, state: SessionState) -> set[str]:
         """Names of tools that a session is not told of."""
         return {name for hides in self.hides for name in hides(state)}
+
+    def is_busy(self, session: str) -> bool:
+        """Whether something runs for a session outside its turns."""
+        return any(is_busy(session) for is_busy in self.busy)
 
     async def end_session(self, session: str) -> None:
         """Release what features hold for a session that is over."""

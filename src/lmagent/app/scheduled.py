@@ -36,6 +36,9 @@ BUSY = 1.0
 OUTAGE = (2.0, 5.0, 15.0, 60.0, 300.0)
 """Seconds after which a turn is gone on with for which no model server could be reached; the last one repeats."""
 
+KINDS = ("wait", "inbox", "cron")
+"""What jobs of a scheduler begin with; others are not its own."""
+
 GIVE_UP = 86400.0
 """Seconds for which that is tried, from when the work was given on; then the turn ends as an error."""
 

@@ -17,7 +17,7 @@ import anyio.to_thread
 import msgspec
 
 from lmagent.app.host import Host
-from lmagent.app.scheduled import Say, Scheduled, Waits, occurrence_session, turn_of
+from lmagent.app.scheduled import KINDS, Say, Scheduled, Waits, occurrence_session, turn_of
 from lmagent.core.errors import LmagentError, SessionBusy, StoreError
 from lmagent.core.events import TurnFinished
 from lmagent.core.ports import Job, Postponed
@@ -186,6 +186,8 @@ class Scheduler:
         for row in await anyio.to_thread.run_sync(_unattended, self._host.store.root):
             if row.session in self._host.sessions:
                 continue  # open here: whoever has it open goes on with it
+            if not row.until and row.job.partition(":")[0] not in KINDS:
+                continue  # a gateway goes on with what came in through one
             if row.until:
                 await self._wait(Waits(row.session, row.ended, row.until))
             else:

@@ -102,6 +102,7 @@ class Settings(Struct, frozen=True):
     web_token: str = ""
     web_cert: str = ""
     web_key: str = ""
+    approval_timeout: float = 86_400.0
 
     no_color: bool = False
     plain: bool = False

@@ -46,4 +46,12 @@ WEB_FIELDS: tuple[Field, ...] = (
         "--key",
         folder="trusted",
     ),
+    Field(
+        "approval_timeout",
+        "number",
+        "Seconds for which an approval waits for somebody's answer in the gateway; then it counts as denied.",
+        "LMAGENT_APPROVAL_TIMEOUT",
+        low=1,
+        high=31_536_000,
+    ),
 )

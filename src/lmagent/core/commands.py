@@ -36,10 +36,12 @@ class Steer(_Command, frozen=True, tag="steer"):
     Attributes:
         message: what the model is told.
         to: id of the sub-agent's session that is meant; empty for this one.
+        job: as in Submit.
     """
 
     message: Message
     to: str = ""
+    job: str = ""
 
 
 class Withdraw(_Command, frozen=True, tag="withdraw"):

@@ -266,7 +266,7 @@ class Session:
                 return await self._receive(command)
             case Withdraw(input=input_id):
                 if input_id in self.state.inputs:
-                    return await self.record(InputWithdrawn(input=input_id))
+                    return await self.record(InputWithdrawn(input=input_id), sync=True)
             case Approve():
                 return await approvals.answer(self, command)
             case SetMode() | SetModel() | Rename():
@@ -300,28 +300,27 @@ class Session:
             case SetMode(mode=mode, by=by):
                 return await self._set_mode(mode, by)
             case SetModel(model=model, by=by):
-                return await self.record(ModelChanged(model=model, by=by))
+                return await self.record(ModelChanged(model=model, by=by), sync=True)
             case Rename(title=title):
-                return await self.record(SessionRenamed(title=title))
+                return await self.record(SessionRenamed(title=title), sync=True)
 
     async def _set_mode(self, mode: PermissionMode, by: str) -> DurableEvent:
         """A sub-agent may never do more than whoever it works for, so a change goes down to those at work."""
         if self.above is not None and _STRICTNESS[mode] < _STRICTNESS[self.above.state.mode]:
             mode = self.above.state.mode
-        stored = await self.record(ModeChanged(mode=mode, by=by))
+        stored = await self.record(ModeChanged(mode=mode, by=by), sync=True)
         for child in list(self.children.values()):
             await child.send(SetMode(mode=mode, by=by))
         return stored
 
     async def _receive(self, command: Submit | Steer) -> DurableEvent | None:
-        job = command.job if isinstance(command, Submit) else ""
-        if job and job in self.state.work.jobs:
+        if command.job and command.job in self.state.work.jobs:
             return None  # the log has it: whoever submitted it died before it could say so
         if isinstance(command, Steer):
             delivery = "steer" if self.running else "submit"
         else:
             delivery = "queue" if self.running else "submit"
-        event = InputReceived(message=command.message, delivery=delivery, by=command.by, job=job)
+        event = InputReceived(message=command.message, delivery=delivery, by=command.by, job=command.job)
         return await self.record(event, sync=True)
 
     async def ask(self, request: ApprovalRequested) -> ApprovalResolved:

@@ -18,6 +18,49 @@ BATCH = 256
 """Events read at a time, so that the file is not kept open while a slow watcher takes them."""
 
 
+class LogTail:
+    """Reads on in a log, each time from where it left off.
+
+    Args:
+        path: the log; it may not exist yet.
+        after: the last event that the reader has.
+        mark: `seq` and end of a line that is known to be there, where reading may begin; not above `after`.
+
+    Attributes:
+        after: the last event that was read, or that the reader had.
+        mark: where the next read begins, as above.
+    """
+
+    def __init__(self, path: Path, after: int = 0, mark: tuple[int, int] = (0, 0)) -> None:
+        self.path = path
+        self.after = after
+        self.mark = mark
+        self._seen = 0
+
+    @property
+    def has_news(self) -> bool:
+        """Whether the log is not as it was when all of it had been read."""
+        return _size(self.path) != self._seen
+
+    def read(self) -> list[DurableEvent]:
+        """The next events, `BATCH` lines of the log at most; none where it has no more."""
+        found: list[DurableEvent] = []
+        while not found:
+            size = _size(self.path)
+            if size < self.mark[1]:  # the writer took back what it could not make durable, or the file is another one
+                self.mark, self._seen = (0, 0), 0
+            batch = _read(self.path, self.mark[1], self.mark[0]) if size != self._seen else []
+            for line in batch:
+                self.mark = (line.seq, line.end)
+                if line.event is not None and line.seq > self.after:
+                    self.after = line.seq
+                    found.append(line.event)
+            if len(batch) < BATCH:
+                self._seen = size
+                break
+        return found
+
+
 async def follow_log(path: Path, after: int = 0) -> AsyncIterator[DurableEvent]:
     """The events of a log with `seq` > `after`, then those that are appended, until the consumer stops.
 
@@ -25,19 +68,11 @@ async def follow_log(path: Path, after: int = 0) -> AsyncIterator[DurableEvent]:
         path: the log; it may not exist yet.
         after: the last event that the consumer has.
     """
-    offset = last = seen = 0
+    tail = LogTail(path, after)
     while True:
-        size = _size(path)
-        if size < offset:  # the writer took back what it could not make durable, or the file is another one
-            offset = seen = 0
-            last, after = 0, max(last, after)
-        batch = _read(path, offset, last) if size != seen else []
-        for line in batch:
-            offset, last = line.end, line.seq
-            if line.event is not None and line.seq > after:
-                yield line.event
-        if len(batch) < BATCH:
-            seen = size
+        for event in tail.read():
+            yield event
+        if not tail.has_news:
             await anyio.sleep(POLL)
 
 

@@ -24,6 +24,7 @@ from lmagent.store.activity import Activity, activity, activity_of, store_activi
 from lmagent.store.database import is_damage, move_aside, open_database
 from lmagent.store.lock import is_held
 from lmagent.store.log import EVENTS, LOCK
+from lmagent.store.numbered import Numbered, Place, number, numbered, numbering, place_of
 from lmagent.store.scan import Line, in_order, lines
 from lmagent.store.spent import Account, Spending, spending
 from lmagent.store.tally import Tally, passage_of
@@ -85,6 +86,7 @@ class _Gained(Struct):
     fresh: bool = True
     passages: list[tuple[str, str, int, str]] = field(default_factory=list[tuple[str, str, int, str]])
     activity: list[Activity] = field(default_factory=list[Activity])
+    places: list[Place] = field(default_factory=list[Place])
     is_copy: bool = False
 
     def add(self, line: Line) -> None:
@@ -93,9 +95,10 @@ class _Gained(Struct):
         self.tally.apply(line.event)
         self.account.apply(line.event, self.tally.model)
         self.tally.seq, self.tally.read_to = line.seq, line.end
+        self.places.append(place_of(self.tally.id, line.event, line))
         if (said := passage_of(line.event)) is not None:
             self.passages.append((said[1], self.tally.id, line.seq, said[0]))
-        if isinstance(line.event, SessionForked):
+        if isinstance(line.event, SessionForked) and line.event.at_seq:
             self.activity.clear()  # that happened in the session it is a copy of
             self.is_copy = True
         elif (done := activity_of(self.tally.id, line.event)) is not None:
@@ -110,12 +113,14 @@ class Unattended(Struct, frozen=True):
         until: Unix seconds at which it goes on; 0 for one that was cut off.
         ended: id of the event that ended its last turn.
         job: id of the job that submitted its newest input.
+        surface: where it came from.
     """
 
     session: str
     until: float
     ended: str
     job: str
+    surface: str = ""
 
 
 class SessionIndex:
@@ -191,6 +196,22 @@ class SessionIndex:
             StoreError: the database cannot be read.
         """
         return self._run(lambda: activity(self._db, limit, session))
+
+    def numbering(self) -> tuple[str, int]:
+        """What tells this numbering of events from another index's, and the last number given. Refresh before.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        return self._run(lambda: numbering(self._db))
+
+    def numbered(self, after: int, limit: int) -> list[Numbered]:
+        """The events behind a number, in the order in which they were read. Refresh before.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        return self._run(lambda: numbered(self._db, after, limit))
 
     def refresh(self) -> None:
         """Read what the logs have gained, and forget the sessions that are gone.
@@ -287,6 +308,7 @@ class SessionIndex:
             self._db.executemany("INSERT INTO passage (text, session, seq, role) VALUES (?, ?, ?, ?)", passages)
             gained.account.store(self._db)
             store_activity(self._db, tally.id, gained.activity, fresh=gained.fresh or gained.is_copy)
+            number(self._db, gained.places)
             marks = ", ".join("?" * len(_COLUMNS))
             values = [getattr(tally, name) for name in _COLUMNS]
             self._db.execute(f"INSERT OR REPLACE INTO session ({', '.join(_COLUMNS)}) VALUES ({marks})", values)
@@ -298,7 +320,7 @@ class SessionIndex:
 
     def _forget(self, session: str) -> None:
         self._db.execute("DELETE FROM session WHERE id = ?", (session,))
-        for table in ("passage", "usage", "activity"):
+        for table in ("passage", "usage", "activity", "event"):
             self._db.execute(f"DELETE FROM {table} WHERE session = ?", (session,))
 
     def _list(self, limit: int, search: str, children: bool) -> list[SessionRow]:
@@ -333,10 +355,10 @@ class SessionIndex:
 
     def _unattended(self) -> list[Unattended]:
         query = (
-            "SELECT id, until, ended, job FROM session WHERE until > 0 AND child = 0 UNION "
-            "SELECT id, until, ended, job FROM session WHERE job <> '' AND child = 0 AND (turn_open OR waiting > 0)"
+            "SELECT id, until, ended, job, surface FROM session WHERE child = 0 "
+            "AND (until > 0 OR (job <> '' AND (turn_open OR waiting > 0))) ORDER BY until, id"
         )
-        return [Unattended(*row) for row in self._db.execute(f"{query} ORDER BY until, id")]
+        return [Unattended(*row) for row in self._db.execute(query)]
 
     def _search(self, expression: str, limit: int) -> list[Hit]:
         if not expression:

@@ -22,6 +22,9 @@ from lmagent.core.model import Usage
 
 TITLE_WORDS, TITLE_LENGTH = 12, 100
 
+PAGE = "web:"
+"""Begins the job of an input that a person sent through the gateway."""
+
 
 class Tally(Struct):
     """A session in figures. The fields are columns of the table `session`.
@@ -31,6 +34,8 @@ class Tally(Struct):
         until: Unix seconds at which a waiting session goes on; 0 for none.
         ended: id of the event that ended the last turn.
         job: id of the job that a turn is run for; empty where it is for a person.
+        surface: where the newest input came from.
+        queued: id of the job that a person's page submitted while a turn for another job was open.
         child: it is a sub-agent's session, and goes on with its parent.
         read_to: offset in bytes up to which the log has been read.
         size: size of the log when it was read, in bytes.
@@ -57,6 +62,8 @@ class Tally(Struct):
     ended: str = ""
     job: str = ""
     child: bool = False
+    surface: str = ""
+    queued: str = ""
     seq: int = 0
     read_to: int = 0
     size: int = 0
@@ -85,10 +92,11 @@ class Tally(Struct):
                 self.turn_open, self.outcome = False, event.outcome
                 self.until, self.ended = event.until, event.id
                 self.turns += 1
+                self.job, self.queued = self.queued or self.job, ""
             case InputReceived():
                 self.waiting += 1
-                if event.job or not self.turn_open:  # who adds to a job's turn does not take it over
-                    self.job = event.job
+                self.surface = event.by
+                self._give(event.job)
                 self._name(event.message.text)
             case InputWithdrawn():
                 self.waiting = max(0, self.waiting - 1)
@@ -98,6 +106,14 @@ class Tally(Struct):
                 self._describe(event)
             case _:
                 pass
+
+    def _give(self, job: str) -> None:
+        """An input is for a job, or a person. Who adds to a job's turn does not take it over."""
+        theirs = self.turn_open and self.job != "" and not self.job.startswith(PAGE)
+        if theirs and job.startswith(PAGE):
+            self.queued = job
+        elif job or not self.turn_open:
+            self.job, self.queued = job, ""
 
     def _count(self, usage: Usage) -> None:
         self.steps += 1
@@ -119,7 +135,7 @@ class Tally(Struct):
                 self.parent = event.parent.session if event.parent is not None else ""
             case SessionForked():
                 self.parent, self.waiting, self.child = event.parent, 0, False
-                self.until, self.job = 0.0, ""  # it is the other one that goes on by itself
+                self.until, self.job, self.queued = 0.0, "", ""  # it is the other one that goes on by itself
             case SessionRenamed():
                 self.title, self.renamed = event.title, True
             case ModelChanged():

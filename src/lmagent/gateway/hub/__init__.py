@@ -1,0 +1,1 @@
+"""Hub: the sessions of the workspace as a server sees them."""

@@ -1,0 +1,140 @@
+"""Desk: a session that is open here for writing, and the lane that works on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import anyio
+import anyio.abc
+
+from lmagent.app.host import Host
+from lmagent.app.waking import wake_in_time
+from lmagent.core.errors import LmagentError
+from lmagent.core.events import InputReceived, TurnFinished
+from lmagent.engine.lane import run_until_idle
+from lmagent.engine.session import Session
+
+REMEMBERED = 256
+"""Inputs of which a desk remembers the id under which they were sent."""
+
+
+class Desk:
+    """One session at work.
+
+    Args:
+        session: the session.
+        host: whose it is.
+        tasks: where it works.
+        say: shows a person what goes wrong.
+
+    Attributes:
+        opened_at: when it was opened, Unix seconds.
+        used_at: when something was last wanted of it, by the monotonic clock.
+        has_failed: its log takes nothing more, or we are at fault: it must be opened anew.
+        inputs: what was sent here, by the id that the sender gave it.
+    """
+
+    def __init__(self, session: Session, host: Host, tasks: anyio.abc.TaskGroup, say: Callable[[str], None]) -> None:
+        self.session = session
+        self.opened_at = host.clock.now()
+        self.used_at = host.clock.monotonic()
+        self.has_failed = False
+        self.inputs: dict[str, InputReceived] = {}
+        self._host = host
+        self._tasks = tasks
+        self._say = say
+        self._scope = anyio.CancelScope()
+        self._is_working = False
+        self._is_asleep = False
+        self._is_left = False
+        self._idle = anyio.Event()
+        self._last: TurnFinished | None = None
+
+    @property
+    def id(self) -> str:
+        """The session's id."""
+        return self.session.state.session
+
+    @property
+    def is_working(self) -> bool:
+        """Whether its lane runs."""
+        return self._is_working
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether something is going on that would be lost, or cut off, if it were released."""
+        session = self.session
+        return self._is_working or bool(session.state.inputs) or self._host.registry.is_busy(self.id)
+
+    def touch(self) -> None:
+        """Something is wanted of it."""
+        self.used_at = self._host.clock.monotonic()
+
+    def remember(self, id: str, event: InputReceived) -> None:
+        """Keep under which id an input was sent."""
+        self.inputs[id] = event
+        if len(self.inputs) > REMEMBERED:
+            self.inputs.pop(next(iter(self.inputs)))
+
+    # --- working ----------------------------------------------------------------------------------------------------
+
+    def work(self) -> None:
+        """Do what was submitted, if nobody is at it yet."""
+        self.touch()
+        if not (self._is_working or self._is_left):
+            self._is_working = True
+            self._idle = anyio.Event()
+            self._tasks.start_soon(self._run)
+
+    async def until_idle(self) -> TurnFinished | None:
+        """Wait until there is nothing to do; how the last turn ended that ran here."""
+        while self._is_working:
+            await self._idle.wait()
+        return self._last
+
+    async def stop(self) -> None:
+        """Leave what runs as it is in the log, for somebody to go on with."""
+        self._is_left = True
+        self._scope.cancel()
+        await self.until_idle()
+
+    async def _run(self) -> None:
+        try:
+            with self._scope:
+                await self._lane()
+        finally:
+            self._is_working = False
+            self._scope = anyio.CancelScope()
+            self.touch()
+            self._idle.set()
+        if self.session.state.waiting("submit", "queue", "steer") and not (self.has_failed or self.session.closed):
+            self.work()  # it arrived in the very moment in which the lane went idle
+        else:
+            self.sleep()
+
+    async def _lane(self) -> None:
+        try:
+            self._last = await run_until_idle(self.session, resumable=True) or self._last
+        except LmagentError as failure:
+            self.has_failed = True
+            self._say(f"session {self.id}: {failure}")
+        except Exception as fault:  # noqa: BLE001 - one session's trouble is not the others'
+            self.has_failed = True
+            self._say(f"session {self.id}: a fault in lmagent: {type(fault).__name__}: {fault}")
+
+    def sleep(self) -> None:
+        """See to it that a session that waits is woken at its time."""
+        if self.session.state.wait is not None and not (self._is_asleep or self._is_left):
+            self._is_asleep = True
+            self._tasks.start_soon(self._wake)
+
+    async def _wake(self) -> None:
+        try:
+            woken = await wake_in_time(self.session, self._host.clock)
+        except LmagentError as failure:
+            self.has_failed, woken = True, False
+            self._say(f"session {self.id}: {failure}")
+        finally:
+            self._is_asleep = False
+        if woken:
+            self.work()

@@ -1,0 +1,352 @@
+"""Hub: the sessions of a workspace as a server has them.
+
+A session is opened when something is wanted of it, and released when it has been idle, so that a terminal can go on
+with it. Watching one never opens it. What was accepted is on disk before it is answered, and the next hub goes on
+with it if this process dies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+
+import anyio
+import anyio.abc
+import anyio.to_thread
+import msgspec
+
+from lmagent.app.host import Host
+from lmagent.core.commands import Approve, Close, Command, Continue, DecidePlan, Interrupt, Steer, Submit
+from lmagent.core.errors import LmagentError, SessionBusy, SessionNotFound
+from lmagent.core.events import DurableEvent, InputReceived
+from lmagent.core.ids import is_session_id, new_id
+from lmagent.core.messages import Message
+from lmagent.engine.session import Session
+from lmagent.gateway.http.errors import Refusal
+from lmagent.gateway.hub.channel import Channel, Pulse
+from lmagent.gateway.hub.desk import Desk
+from lmagent.gateway.hub.fan import Watching
+from lmagent.gateway.hub.feed import Feed, Following
+from lmagent.gateway.hub.keeping import Keeper
+from lmagent.gateway.hub.sent import BY, find_sent, job_of
+from lmagent.store.log import EVENTS
+
+BEGINS_WORK = (Submit, Steer, Continue, DecidePlan)
+"""Commands behind which there may be something to do; `Compact` too, which `wants_compaction` tells."""
+
+
+class Hub:
+    """The sessions of one workspace, for all who ask over the network.
+
+    Args:
+        host: the sessions; its approvals are put before whoever watches.
+        say: shows the person at the server's terminal what they should know.
+    """
+
+    def __init__(self, host: Host, *, say: Callable[[str], None]) -> None:
+        self.host = host
+        self.say = say
+        self.desks: dict[str, Desk] = {}
+        self.channels: dict[str, Channel] = {}
+        self.feed = Feed(host.store.root)
+        host.attended = True
+        host.opened = self._opened_in_host
+        host.released = self._released_in_host
+        self._pulse = Pulse()
+        self._keeper = Keeper(self)
+        self._locks: dict[str, anyio.Lock] = {}
+        self._deleted: set[str] = set()
+        self._tasks: anyio.abc.TaskGroup | None = None
+        self._runs = anyio.Event()
+        self._is_left = False
+
+    # --- running ----------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Work until cancelled: go on with what an earlier hub left, do what is due, release what is idle."""
+        try:
+            async with anyio.create_task_group() as tasks:
+                self._tasks = tasks
+                tasks.start_soon(self._pulse.run)
+                tasks.start_soon(self.feed.run)
+                tasks.start_soon(self._keeper.run)
+                self._runs.set()
+                await anyio.sleep_forever()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self.leave()
+
+    async def leave(self) -> None:
+        """Stop: turns that run stay open in the log for the next hub, and every watcher's stream ends."""
+        self._is_left = True
+        await self._keeper.stop()
+        for desk in list(self.desks.values()):
+            await desk.stop()
+            await self.release(desk.id)
+        for channel in list(self.channels.values()):
+            channel.fan.end()
+        self.feed.fan.end()
+
+    # --- desks ------------------------------------------------------------------------------------------------------
+
+    async def begin(self, id: str = "") -> Desk:
+        """A new session, which is on disk already.
+
+        Args:
+            id: what it is called; empty for a name made from the time.
+
+        Raises:
+            StoreError: there is one of that name, or it cannot be written.
+        """
+        tasks = await self._running()
+        return self._desk_of(await self.host.new_session(id), tasks)
+
+    async def desk(self, session: str) -> Desk:
+        """A session, opened for writing where it is not open.
+
+        Raises:
+            SessionNotFound: there is none of that id.
+            SessionBusy: another process writes it, or a job runs in it.
+        """
+        tasks = await self._running()
+        if (known := self.opened(session)) is not None:
+            known.touch()
+            return known
+        async with self._lock(session):
+            if (known := self.opened(session)) is not None:
+                return known
+            self._must_be_there(session)
+            if session in self.desks:
+                await self._close(session)  # its log took nothing more
+            return self._desk_of(await self.host.open_session(session), tasks)
+
+    def opened(self, session: str) -> Desk | None:
+        """A session's desk, if it is open here and well."""
+        desk = self.desks.get(session)
+        return desk if desk is not None and not (desk.has_failed and not desk.is_working) else None
+
+    async def release(self, session: str) -> None:
+        """Close a session, so that other processes may go on with it; its watchers stay."""
+        async with self._lock(session):
+            if session in self.desks:
+                await self._close(session)
+
+    async def _close(self, session: str) -> None:
+        desk = self.desks[session]
+        await desk.stop()
+        await self.host.release(session)
+        self.desks.pop(session, None)
+
+    def _desk_of(self, session: Session, tasks: anyio.abc.TaskGroup) -> Desk:
+        desk = self.desks[session.state.session] = Desk(session, self.host, tasks, self.say)
+        self.channel(desk.id).listen(session)
+        desk.sleep()
+        return desk
+
+    async def _running(self) -> anyio.abc.TaskGroup:
+        await self._runs.wait()
+        if self._is_left:
+            raise Refusal(503, "leaving", "the gateway is about to end", fix="try again in a moment")
+        assert self._tasks is not None
+        return self._tasks
+
+    def _lock(self, session: str) -> anyio.Lock:
+        return self._locks.setdefault(session, anyio.Lock())
+
+    def _must_be_there(self, session: str) -> None:
+        if session in self._deleted or not is_session_id(session):
+            raise SessionNotFound(f"there is no session {session}", fix="GET /api/sessions lists them")
+        self.host.store.read(session)
+
+    # --- commands ---------------------------------------------------------------------------------------------------
+
+    async def send(self, session: str, command: Command) -> DurableEvent | None:
+        """Carry out a command; the event that records it is on disk then.
+
+        Raises:
+            SessionNotFound, SessionBusy: see `desk`.
+            LmagentError: it does not fit now.
+        """
+        if not command.by:
+            command = msgspec.structs.replace(command, by=BY)
+        if (run := self._of_a_job(session)) is not None and isinstance(command, Steer | Interrupt | Approve):
+            return await run.send(command)
+        desk = await self.desk(session)
+        event = await desk.session.send(command)
+        if isinstance(command, BEGINS_WORK) or desk.session.wants_compaction is not None:
+            desk.work()
+        if isinstance(command, Close):
+            await desk.until_idle()
+            await self.release(session)
+        return event
+
+    async def submit(
+        self, session: str, message: Message, *, id: str = "", steer: bool = False, by: str = BY, to: str = ""
+    ) -> InputReceived:
+        """Take an input in; whoever repeats it under the same id gets the event that was recorded the first time.
+
+        Args:
+            session: the session.
+            message: what the model is told.
+            id: the sender's own name for the input; empty for one that is never repeated.
+            steer: for the turn that runs; without it, for a turn of its own.
+            by: the surface.
+            to: id of the sub-agent's session that is meant by a steering input; empty for the session itself.
+
+        Raises:
+            SessionNotFound, SessionBusy: see `desk`.
+            Refusal: the id is none, or that sub-agent is not at work.
+        """
+        job = job_of(id or new_id())
+        if id and (sent := await self._sent(to or session, job)) is not None:
+            if self._of_a_job(session) is None:
+                (await self.desk(session)).work()  # it may be what an earlier process was killed over
+            return sent
+        command = Steer(message=message, by=by, job=job, to=to) if steer else Submit(message=message, by=by, job=job)
+        event = await self.send(session, command)
+        if event is None:  # the same input came twice at once
+            sent = await self._sent(to or session, job)
+            if sent is None:
+                raise Refusal(409, "not_at_work", f"no sub-agent {to} is at work", fix="leave `to` out")
+            return sent
+        assert isinstance(event, InputReceived)
+        if (desk := self.opened(to or session)) is not None:
+            desk.remember(job, event)
+        return event
+
+    async def _sent(self, session: str, job: str) -> InputReceived | None:
+        """The input that was recorded under a job's id."""
+        if (desk := self.opened(session)) is not None:
+            if job not in desk.session.state.work.jobs:
+                return None
+            if job in desk.inputs:
+                return desk.inputs[job]
+        return await anyio.to_thread.run_sync(find_sent, self.host.store, session, job)
+
+    def _of_a_job(self, session: str) -> Session | None:
+        """A session in which a job runs in this process: a person may steer or stop it, and nothing else."""
+        return self.host.sessions.get(session) if session in self.host.unattended else None
+
+    # --- watching ---------------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def watch(self, session: str, after: int = 0) -> AsyncGenerator[Watching]:
+        """What is recorded in a session after `after`, then everything that happens in it, each event once.
+
+        Raises:
+            SessionNotFound: there is none of that id.
+        """
+        tasks = await self._running()
+        self._must_be_there(session)
+        channel = self.channel(session)
+        if not channel.is_heard and (here := self.host.sessions.get(session)) is not None:
+            channel.listen(here)
+        async with channel.fan.watch(after) as watching:
+            if not channel.is_heard:
+                tasks.start_soon(channel.follow)
+            try:
+                yield watching
+            finally:
+                self._keeper.left(session)
+
+    @asynccontextmanager
+    async def watch_all(self, after: str = "") -> AsyncGenerator[Following]:
+        """What is recorded in all sessions after a cursor, or from now on.
+
+        Raises:
+            Refusal: the cursor is none of this index.
+        """
+        await self._running()
+        async with self.feed.watch(after) as following:
+            yield following
+
+    def channel(self, session: str) -> Channel:
+        """The stream of a session."""
+        if session not in self.channels:
+            self.channels[session] = Channel(session, self.host.store.root / session / EVENTS, self._pulse)
+        return self.channels[session]
+
+    def _opened_in_host(self, session: Session) -> None:
+        """Somebody has opened a session in this process: a desk, a job, a call that began a sub-agent."""
+        self.channel(session.state.session).listen(session)
+        session.listen(self.feed.notice)
+
+    def _released_in_host(self, session: str) -> None:
+        channel = self.channels.get(session)
+        if channel is not None:
+            channel.deafen()
+            if channel.fan.watchers and self._tasks is not None and not self._is_left:
+                self._tasks.start_soon(channel.follow)
+            else:
+                self.forget(session)
+
+    def forget(self, session: str) -> None:
+        """Keep nothing of a session that nobody watches and that is not open here."""
+        channel = self.channels.get(session)
+        if channel is not None and not (channel.fan.watchers or channel.is_heard):
+            self.channels.pop(session, None)
+        if session not in self.desks and (lock := self._locks.get(session)) is not None and not lock.locked():
+            self._locks.pop(session, None)
+
+    # --- deleting ---------------------------------------------------------------------------------------------------
+
+    async def delete(self, session: str) -> None:
+        """Delete a session and those that worked for it; what runs in it is interrupted for good.
+
+        Raises:
+            SessionNotFound: there is none of that id.
+            SessionBusy: another process writes it; nothing was deleted.
+        """
+        await self._running()
+        self._must_be_there(session)
+        self._deleted.add(session)
+        try:
+            await self._end(session)
+            family = await anyio.to_thread.run_sync(partial(_delete, self.host, session))
+        finally:
+            self._deleted.discard(session)
+        for member in family:
+            if (channel := self.channels.pop(member, None)) is not None:
+                channel.fan.end()
+
+    async def _end(self, session: str) -> None:
+        """Interrupt what runs here and let go of the session."""
+        if (run := self._of_a_job(session)) is not None:
+            await run.send(Close(by=BY))
+            while session in self.host.sessions:  # noqa: ASYNC110 - that its job lets go of it is nobody's event
+                await anyio.sleep(0.01)
+        async with self._lock(session):
+            if (desk := self.desks.get(session)) is not None:
+                await desk.session.send(Close(by=BY))
+                await desk.until_idle()
+                await self._close(session)
+            elif session in self.host.sessions:
+                raise SessionBusy(f"session {session} works for another one", fix="delete that, or interrupt it")
+
+    # --- what an earlier hub left -----------------------------------------------------------------------------------
+
+    async def go_on(self, session: str) -> bool:
+        """Go on with what was accepted for a session; False where somebody else has it open, to be tried again."""
+        try:
+            desk = await self.desk(session)
+            if desk.session.state.turn_open:
+                await desk.session.send(Continue(by=BY))
+        except SessionNotFound:
+            return True
+        except SessionBusy:
+            return False
+        except LmagentError as failure:
+            self.say(f"session {session} is not gone on with: {failure}")
+            return True
+        desk.work()
+        return True
+
+
+def _delete(host: Host, session: str) -> list[str]:
+    from lmagent.app.records import WorkspaceRecords  # rare, and not light
+
+    records = WorkspaceRecords(host.workspace, host.store)
+    family = records.family(session)
+    records.delete(session)
+    return family
