@@ -82,7 +82,10 @@ class SessionCreated(Envelope, frozen=True, tag="session.created"):
 
 
 class SessionForked(Envelope, frozen=True, tag="session.forked"):
-    """This log began as a copy of another one up to and including its event `at_seq`."""
+    """This log began as a copy of another one up to and including its event `at_seq`.
+
+    It is 0 where that one is gone and this has taken its place: what is before here happened in this one, then.
+    """
 
     session: str
     parent: str

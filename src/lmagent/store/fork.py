@@ -18,7 +18,9 @@ from lmagent.store.log import BLOBS, EVENTS, LOCK, stamp
 from lmagent.store.scan import in_order, lines
 
 
-def fork_log(source: Path, target: Path, through_seq: int | None, clock: Clock) -> SessionForked:
+def fork_log(
+    source: Path, target: Path, through_seq: int | None, clock: Clock, *, moved: bool = False
+) -> SessionForked:
     """Copy the events of a session, line by line as they are, and say so in a last event.
 
     The new session appears all at once: a fork that is killed half-way leaves no session.
@@ -28,6 +30,7 @@ def fork_log(source: Path, target: Path, through_seq: int | None, clock: Clock) 
         target: folder of the new session.
         through_seq: the last event to copy; None for all.
         clock: for the new event.
+        moved: the source is about to go: what happened in it counts as the copy's own.
 
     Raises:
         SessionNotFound: there is no such source.
@@ -40,7 +43,7 @@ def fork_log(source: Path, target: Path, through_seq: int | None, clock: Clock) 
             lock = hold(target / LOCK, target.name)
             try:
                 _refuse_existing(target)
-                forked = _copy(stream, source, target, through_seq, clock)
+                forked = _copy(stream, source, target, through_seq, clock, moved=moved)
                 for folder in (target, *parents):
                     sync_folder(folder)
             except BaseException:
@@ -60,7 +63,9 @@ def _refuse_existing(target: Path) -> None:
         raise StoreError(f"there is a session {target.name} already: {target}")
 
 
-def _copy(stream: BinaryIO, source: Path, target: Path, through_seq: int | None, clock: Clock) -> SessionForked:
+def _copy(
+    stream: BinaryIO, source: Path, target: Path, through_seq: int | None, clock: Clock, *, moved: bool
+) -> SessionForked:
     beside, last = target / f"{EVENTS}.new", 0
     artifacts: set[str] = set()
     fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | OPEN_FLAGS, FILE_MODE)
@@ -77,7 +82,7 @@ def _copy(stream: BinaryIO, source: Path, target: Path, through_seq: int | None,
         if not last:
             raise StoreError(f"session {source.name} has no event up to {through_seq}: there is nothing to copy")
         link_blobs(source / BLOBS, target / BLOBS, artifacts)
-        event = SessionForked(session=target.name, parent=source.name, at_seq=last)
+        event = SessionForked(session=target.name, parent=source.name, at_seq=0 if moved else last)
         forked, raw = stamp(event, last + 1, clock)
         write_whole(fd, raw)
         sync_file(fd)

@@ -66,10 +66,13 @@ class JsonlStore:
         """
         return JsonlLog.open(self._known(session), self._clock)
 
-    async def fork(self, source: str, session: str, through_seq: int | None = None) -> SessionForked:
+    async def fork(
+        self, source: str, session: str, through_seq: int | None = None, *, moved: bool = False
+    ) -> SessionForked:
         """Begin `session` as a copy of `source` up to and including event `through_seq` (all without it).
 
-        The source may be running meanwhile; it is only read.
+        The source may be running meanwhile; it is only read. `moved`: it is about to be deleted, and the copy takes
+        its place.
 
         Raises:
             SessionNotFound: there is no such source.
@@ -77,7 +80,7 @@ class JsonlStore:
         """
         from lmagent.store.fork import fork_log  # rare
 
-        return fork_log(self._known(source), self._folder(session), through_seq, self._clock)
+        return fork_log(self._known(source), self._folder(session), through_seq, self._clock, moved=moved)
 
     def delete(self, session: str) -> None:
         """Delete a session with its blobs.

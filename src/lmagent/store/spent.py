@@ -75,7 +75,7 @@ class Account:
                 usage = event.usage
                 counts = (1, usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens)
                 row[:] = [old + more for old, more in zip(row, counts, strict=True)]
-            case SessionForked():
+            case SessionForked() if event.at_seq:
                 self._rows.clear()  # that was spent by the session it is a copy of
             case _:
                 pass
