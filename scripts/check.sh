@@ -33,6 +33,12 @@ else
 fi
 step "layers" "$bin/lint-imports"
 step "sizes" "$bin/python" scripts/check_sizes.py
+scripts/check_web.sh >/dev/null 2>&1
+if [ $? -eq 3 ]; then
+    skipped+=("types of the page: $(scripts/check_web.sh)")
+else
+    step "types of the page" scripts/check_web.sh
+fi
 if [ -f scripts/generate_docs.py ]; then
     step "docs" "$bin/python" scripts/generate_docs.py --check
 fi
