@@ -132,7 +132,7 @@ class _Front:
         from lmagent.gateway.http.access import WEAK, Access, keys_in, new_pin
         from lmagent.gateway.http.guard import Rules
         from lmagent.gateway.http.lan import names
-        from lmagent.gateway.http.serving import tls_of
+        from lmagent.gateway.http.tls import tls_of
         from lmagent.modelserver.guard import is_loopback
 
         self.bind = _bind_of(settings.web_host, own["bind"], lan=own["lan"])

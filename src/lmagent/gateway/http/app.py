@@ -11,13 +11,16 @@ from starlette.routing import compile_path
 from starlette.websockets import WebSocket
 
 from lmagent.core.errors import LmagentError
-from lmagent.gateway.api import activity, cron, files, models, tools, uploads, usage
+from lmagent.gateway import facade
+from lmagent.gateway.api import activity, cron, files, metrics, models, status, tools, uploads, usage
 from lmagent.gateway.http import door, openapi, static
 from lmagent.gateway.http.access import Access
 from lmagent.gateway.http.bodies import PATIENCE, Patience, limited
 from lmagent.gateway.http.errors import Refusal
 from lmagent.gateway.http.guard import LOOPBACK, App, Guard, Receive, Rules, Scope, Send, Visitor, refuse
 from lmagent.gateway.http.route import Route, Socket, Talk, carry_out, path_of
+from lmagent.gateway.seed import http as seed
+from lmagent.gateway.seed import live
 
 if TYPE_CHECKING:
     from lmagent.gateway.hub.hub import Hub
@@ -33,10 +36,14 @@ TABLE: tuple[Route, ...] = (
     *cron.ROUTES,
     *usage.ROUTES,
     *activity.ROUTES,
+    *status.ROUTES,
+    *metrics.ROUTES,
+    *seed.ROUTES,
+    *facade.ROUTES,
 )
 """Every route. Of several that fit a path, the first counts."""
 
-SOCKETS: tuple[Socket, ...] = ()
+SOCKETS: tuple[Socket, ...] = live.SOCKETS
 """Every socket."""
 
 Say = Callable[[str], None]
@@ -174,4 +181,5 @@ def build_app(
         sockets: the same for sockets.
         patience: how long bodies may take.
     """
-    return Guard(Table(hub, access, routes=routes, sockets=sockets, say=say, patience=patience), access, rules)
+    table = Table(hub, access, routes=routes, sockets=sockets, say=say, patience=patience)
+    return metrics.counted(Guard(table, access, rules))

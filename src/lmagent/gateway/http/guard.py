@@ -64,6 +64,9 @@ _SECRET_NAMES = frozenset(
         *("pin", "password", "secret"),
     }
 )
+_LAST = {"connection": "close"}
+"""Nobody can tell where such a request ends, so that nothing behind it is one."""
+
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
 _SAFE = frozenset({"GET", "HEAD"})
 
@@ -147,8 +150,11 @@ class Guard:
     def _inspect(self, scope: Scope, headers: Headers) -> None:
         if headers.size + len(scope.get("raw_path") or b"") + len(scope["query_string"]) > MAX_HEAD:
             raise Refusal(431, "head_too_large", f"the head of the request has more than {MAX_HEAD // 1024} kB")
+        if scope["http_version"] not in ("1.0", "1.1"):
+            raise Refusal(505, "http_version", "this server speaks HTTP/1.1", headers=_LAST)
         if b"transfer-encoding" in headers and b"content-length" in headers:
-            raise Refusal(400, "ambiguous", "the request has two lengths: Content-Length and Transfer-Encoding")
+            text = "the request has two lengths: Content-Length and Transfer-Encoding"
+            raise Refusal(400, "ambiguous", text, headers=_LAST)
         self._inspect_host(scope, headers.text(b"host"))
         self._inspect_origin(scope, headers)
         if not scope["path"].startswith("/") or "\0" in scope["path"]:

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import ssl
+import sys
 from collections.abc import Callable
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import anyio
+import anyio.abc
 import h11
 import uvicorn
 from msgspec import Struct
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from lmagent.core.errors import ConfigError, ungrouped
+from lmagent.core.errors import ungrouped
 from lmagent.gateway.http.connections import Caps, Connection, Connections, raise_limit
 from lmagent.gateway.http.errors import Refusal, status_of
 from lmagent.gateway.http.guard import MAX_HEAD, PROTECTION, App
 from lmagent.gateway.http.route import told
+from lmagent.gateway.http.tls import Knock
 
 if TYPE_CHECKING:
     from lmagent.gateway.hub.hub import Hub
@@ -59,19 +63,23 @@ class _Http(H11Protocol):
 
     limits: Limits
     ledger: Connections
+    connection: Connection | None = None
+    _timer: Any = None
+    _refused = False
+    _is_socket = False
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self._connection = Connection(transport, self.ledger)
-        self._timer: Any = None
-        self._refused = False
-        self.app_state = {**self.app_state, "connection": self._connection}
+        if self.connection is None:
+            self.connection = Connection(transport, self.ledger)
+            self.ledger.add(self.connection)
+        self.app_state = {**self.app_state, "connection": self.connection}
         self._expect_head()
-        self.ledger.add(self._connection)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
-        self._connection.gone()
+        if self.connection is not None:
+            self.connection.gone()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -82,7 +90,7 @@ class _Http(H11Protocol):
         super().data_received(data)
         if cast("object", self.cycle) is not cycle:
             self._stop_timer()
-        elif self._timer is None and self._between_requests() and not self.transport.is_closing():
+        elif self._timer is None and self._between_requests() and not (self._is_socket or self.transport.is_closing()):
             self._expect_head()
 
     def on_response_complete(self) -> None:
@@ -98,12 +106,11 @@ class _Http(H11Protocol):
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
         """From here on it is a socket's protocol that is told what happens."""
         self._stop_timer()
+        self._is_socket = True
         super().handle_websocket_upgrade(event)
 
     def send_400_response(self, msg: str) -> None:
         """What is no HTTP gets an answer all the same, and the connection is closed."""
-        import sys
-
         hint = getattr(sys.exc_info()[1], "error_status_hint", 400)
         if hint == 431:
             self._tell(Refusal(431, "head_too_large", f"the head of the request has more than {MAX_HEAD // 1024} kB"))
@@ -151,11 +158,19 @@ class Serving(uvicorn.Server):
     Args:
         app: what answers.
         hub: the sessions.
+        tasks: whose tasks handshakes are.
         limits: what a connection may cost.
         tls: certificate and key; None for none.
     """
 
-    def __init__(self, app: App, hub: Hub, limits: Limits = LIMITS, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self,
+        app: App,
+        hub: Hub,
+        tasks: anyio.abc.TaskGroup,
+        limits: Limits = LIMITS,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         ledger = Connections(limits.caps or Caps(total=raise_limit()))
         http = type("Http", (_Http,), {"limits": limits, "ledger": ledger})
         super().__init__(
@@ -177,11 +192,26 @@ class Serving(uvicorn.Server):
                 h11_max_incomplete_event_size=MAX_HEAD,
                 timeout_keep_alive=limits.idle,
                 timeout_graceful_shutdown=limits.grace,
-                ssl_context_factory=None if tls is None else lambda _config, _default: tls,
             )
         )
         self._hub = hub
+        self._tls = tls
+        self._tasks = tasks
+        self._limits = limits
         self.connections = ledger
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to listen."""
+        if self._tls is None:
+            await super().startup(sockets)
+            return
+        knock = partial(Knock, self._speaker, self.connections, self._tls, self._tasks, self._limits.head)
+        loop = asyncio.get_running_loop()
+        self.servers = [await loop.create_server(knock, sock=one, backlog=QUEUE) for one in sockets or ()]
+        self.started = True
+
+    def _speaker(self) -> _Http:
+        return cast("Any", self.config.http_protocol_class)(self.config, self.server_state, {})
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop: the sessions first, so that what streams ends by itself; then what is left."""
@@ -210,32 +240,11 @@ async def serve(
         tls: certificate and key; None for none.
         started: called with the server before it begins.
     """
-    server = Serving(app, hub, limits, tls)
-    if started is not None:
-        started(server)
     with ungrouped():
         async with anyio.create_task_group() as tasks:
+            server = Serving(app, hub, tasks, limits, tls)
+            if started is not None:
+                started(server)
             tasks.start_soon(hub.run)
             await server.serve(sockets=[listener])
             tasks.cancel_scope.cancel()
-
-
-def tls_of(cert: Path, key: Path | None) -> ssl.SSLContext:
-    """What TLS needs.
-
-    Args:
-        cert: certificate chain, PEM.
-        key: private key, PEM; None where it stands in the same file.
-
-    Raises:
-        ConfigError: a file cannot be read, or they do not belong together.
-    """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    try:
-        context.load_cert_chain(cert, key, password=lambda: b"")
-    except (OSError, ssl.SSLError) as error:
-        text = f"TLS cannot be served with {cert}{f' and {key}' if key else ''}: {error.strerror or error}"
-        fix = "AGENT_CERT and AGENT_KEY (--cert, --key) name PEM files that belong together, without a passphrase"
-        raise ConfigError(text, fix=fix) from None
-    return context

@@ -1,0 +1,428 @@
+"""Serving: limits in time and size, connections in number, TLS, and the end."""
+
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+import subprocess
+import threading
+import time
+from contextlib import ExitStack, suppress
+from http.client import HTTPSConnection, IncompleteRead
+
+import anyio
+import pytest
+from gateway_kit import drained
+from hypothesis import given
+from hypothesis import strategies as st
+from serving_kit import TOKEN, Lab, lab
+from starlette.responses import Response, StreamingResponse
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
+
+from lmagent.core.errors import ConfigError
+from lmagent.gateway.http.bodies import Patience
+from lmagent.gateway.http.connections import Caps, Connection, Connections
+from lmagent.gateway.http.door import Done
+from lmagent.gateway.http.route import Call, Route, Socket, Talk
+from lmagent.gateway.http.serving import FRAME, Limits
+from lmagent.gateway.http.tls import tls_of
+
+AUTH = f"Host: localhost\r\nAuthorization: Bearer {TOKEN}\r\n".encode()
+
+
+async def size(call: Call) -> dict[str, int]:
+    return {"size": len(call.body if call.body is not None else await call.request.body())}
+
+
+async def wait(call: Call) -> Done:
+    await anyio.sleep(0.5)
+    return Done()
+
+
+async def stream(call: Call) -> Response:
+    async def events():
+        yield b": hello\n\n"
+        await anyio.sleep_forever()
+
+    return StreamingResponse(events(), media_type="text/event-stream")
+
+
+async def half(call: Call) -> Response:
+    async def pieces():
+        yield b"half"
+        raise RuntimeError("then nothing")
+
+    return StreamingResponse(pieces(), media_type="text/plain")
+
+
+async def echo(talk: Talk) -> None:
+    await talk.socket.accept()
+    async for text in talk.socket.iter_text():
+        await talk.socket.send_text(str(len(text)))
+
+
+ROUTES = (
+    Route("POST", "/api/size", size, "Size of a JSON text", body=str, answer=dict[str, int]),
+    Route("POST", "/api/raw", size, "Size", answer=dict[str, int], raw=True, limit=5_000_000),
+    Route("GET", "/api/wait", wait, "Wait", answer=Done),
+    Route("GET", "/api/stream", stream, "Stream", media="text/event-stream"),
+    Route("GET", "/api/half", half, "Half", media="text/plain"),
+)
+SOCKETS = (Socket("/ws/{session}", echo),)
+QUICK = Limits(head=0.5, idle=1, linger=0.5, ping=0.3, grace=1, caps=Caps(client=20, total=30))
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory):
+    patience = Patience(silence=0.4, whole=0.5, rate=10_000_000)
+    with lab(tmp_path_factory.mktemp("serving"), ROUTES, SOCKETS, limits=QUICK, patience=patience) as made:
+        yield made
+
+
+def opened(running: Lab, sent: bytes = b"", timeout: float = 10) -> socket.socket:
+    connection = socket.create_connection(("127.0.0.1", running.port), timeout=timeout)
+    connection.sendall(sent)
+    return connection
+
+
+def answer_to(running: Lab, *pieces: bytes, gap: float = 0.0) -> bytes:
+    """What comes back for what is sent piece by piece, as far as it is taken."""
+    with opened(running) as connection:
+        try:
+            for piece in pieces:
+                connection.sendall(piece)
+                time.sleep(gap)
+        except OSError:
+            pass
+        return drained(connection)
+
+
+class TestHeads:
+    def test_a_head_that_does_not_come_is_not_waited_for(self, running):
+        for sent in (b"", b"G", b"GET / HTTP/1.1\r\nHost: localhost\r\n"):
+            assert answer_to(running, sent).startswith(b"HTTP/1.1 408 ")
+
+    def test_a_head_that_drips_is_cut_off_too(self, running):
+        drips = [b"GET /healthz HTTP/1.1\r\n"] + [b"X-%d: 1\r\n" % n for n in range(30)]
+        assert b" 408 " in answer_to(running, *drips, gap=0.1)
+
+    def test_the_second_request_of_a_connection_may_not_drip_either(self, running):
+        first = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        came = answer_to(running, first, *[b"G"] + [b"E"] * 30, gap=0.1)
+        assert came.startswith(b"HTTP/1.1 200 ")
+        assert b"HTTP/1.1 408 " in came
+
+    def test_an_idle_connection_ends_and_an_answer_that_takes_longer_does_not(self, running):
+        slow = b"GET /api/wait HTTP/1.1\r\n" + AUTH + b"\r\n"
+        began = time.monotonic()
+        came = answer_to(running, slow)
+        assert came.startswith(b"HTTP/1.1 200 ")
+        assert b" 408 " not in came
+        assert time.monotonic() - began < 9
+
+    @pytest.mark.parametrize("large", [70_000, 300_000, 5_000_000])
+    def test_a_head_of_more_than_64_kb_is_refused(self, running, large):
+        for head in (b"X-Long: " + b"a" * large, b"\r\n".join(b"X-%d: %d" % (n, n) for n in range(large // 10))):
+            came = answer_to(running, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n" + head + b"\r\n\r\n")
+            assert came.startswith(b"HTTP/1.1 431 ")
+        came = answer_to(running, b"GET /" + b"a" * large + b" HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert came.startswith(b"HTTP/1.1 431 ")
+
+    def test_a_head_of_60_kb_is_read(self, running):
+        came = answer_to(running, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 60_000 + b"\r\n\r\n")
+        assert came.startswith(b"HTTP/1.1 200 ")
+
+    @pytest.mark.parametrize(
+        "sent",
+        [
+            b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+            b"HELLO\r\n\r\n",
+            b"GET / HTTP/1.1\r\n\r\n",
+            b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+            b"GET / HTTP/9.9\r\nHost: localhost\r\n\r\n",
+            b"GET / HTTP/1.1\r\nHost : localhost\r\n\r\n",
+            b"GET \0 HTTP/1.1\r\nHost: localhost\r\n\r\n",
+            b"GET /\xff HTTP/1.1\r\nHost: localhost\r\n\r\n",
+            b"GET http://localhost/ HTTP/1.1\r\nHost: localhost\r\n\r\n",
+            b"OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n",
+            b"CONNECT evil.example:443 HTTP/1.1\r\nHost: localhost\r\n\r\n",
+            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        ],
+    )
+    def test_what_is_no_request_gets_an_answer_that_says_so(self, running, sent):
+        came = answer_to(running, sent)
+        assert came.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 421 ", b"HTTP/1.1 505 "))
+        head, _, body = came.partition(b"\r\n\r\n")
+        assert b"content-security-policy" in head
+        assert json.loads(body[: body.rindex(b"}") + 1])["error"]["message"]
+
+
+class TestBodies:
+    def test_json_of_a_megabyte_fits_and_more_does_not(self, running):
+        fits = b'"' + b"a" * 999_998 + b'"'
+        assert running.ask("POST", "/api/size", fits).json == {"size": 999_998}
+        refused = running.ask("POST", "/api/size", fits + b" ")
+        assert (refused.status, refused.code) == (413, "too_large")
+
+    def test_a_route_may_take_more(self, running):
+        assert running.ask("POST", "/api/raw", b"a" * 5_000_000).json == {"size": 5_000_000}
+        assert running.ask("POST", "/api/raw", b"a" * 5_000_001).status == 413
+
+    def test_what_says_that_it_is_too_large_is_not_read_at_all(self, running):
+        head = b"POST /api/size HTTP/1.1\r\n" + AUTH + b"Content-Length: 2000000000\r\n\r\n"
+        assert answer_to(running, head).startswith(b"HTTP/1.1 413 ")
+
+    def test_an_endless_chunked_body_is_cut_off(self, running):
+        head = b"POST /api/size HTTP/1.1\r\n" + AUTH + b"Transfer-Encoding: chunked\r\n\r\n"
+        chunk = b"10000\r\n" + b"a" * 0x10000 + b"\r\n"
+        began = time.monotonic()
+        came = answer_to(running, head, *[chunk] * 5000)
+        assert came.startswith(b"HTTP/1.1 413 ") or not came  # what was not read may be lost with the connection
+        assert time.monotonic() - began < 15
+
+    def test_who_is_refused_may_read_why_while_still_sending(self, running):
+        answer = running.anyone.ask("POST", "/api/raw", b"a" * 4_000_000)
+        assert (answer.status, answer.code) == (401, "no_credentials")
+
+    def test_a_body_that_stops_and_one_that_drips_are_given_up(self, running):
+        for gap, pieces in ((0.0, [b'"a']), (0.1, [b'"'] + [b"a"] * 40)):
+            head = b"POST /api/size HTTP/1.1\r\n" + AUTH + b"Content-Length: 1000\r\n\r\n"
+            assert answer_to(running, head, *pieces, gap=gap).startswith(b"HTTP/1.1 408 ")
+
+    def test_a_body_with_two_lengths_is_refused_and_what_follows_is_no_request(self, running):
+        smuggled = b"GET /api/wait HTTP/1.1\r\n" + AUTH + b"\r\n"
+        for lengths in (
+            b"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n",
+            b"Transfer-Encoding: chunked\r\nContent-Length: %d\r\n" % (len(smuggled) + 5),
+            b"Content-Length: 5\r\nContent-Length: 6\r\n",
+            b"Content-Length: 5, 6\r\n",
+            b"Content-Length: +5\r\n",
+            b"Content-Length: -1\r\n",
+            b"Content-Length: 0x5\r\n",
+            b"Transfer-Encoding: chunked, identity\r\n",
+            b"Transfer-Encoding: gzip\r\n",
+            b"Transfer-Encoding: xchunked\r\n",
+            b"Transfer-Encoding:\x0bchunked\r\n",
+            b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+        ):
+            sent = b"POST /healthz HTTP/1.1\r\n" + AUTH + lengths + b"\r\n0\r\n\r\n" + smuggled
+            came = answer_to(running, sent)
+            assert came.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 501 ")), (lengths, came)
+            assert came.count(b"HTTP/1.1 ") == 1, (lengths, came)
+
+    @pytest.mark.parametrize(
+        "chunk", [b"zz\r\n", b"5\r\nhelloX", b"-1\r\n\r\n", b"f" * 40 + b"\r\n", b"5;" + b"a" * 100_000]
+    )
+    def test_a_chunk_that_is_none_is_refused(self, running, chunk):
+        head = b"POST /api/size HTTP/1.1\r\n" + AUTH + b"Transfer-Encoding: chunked\r\n\r\n"
+        assert answer_to(running, head + chunk)[:11] in (b"HTTP/1.1 40", b"HTTP/1.1 43", b"")
+
+    def test_half_an_answer_does_not_look_like_a_whole_one(self, running):
+        running.said.clear()
+        came = answer_to(running, b"GET /api/half HTTP/1.1\r\n" + AUTH + b"\r\n")
+        assert b"half" in came
+        assert not came.endswith(b"0\r\n\r\n")
+        assert len(running.said) == 1
+
+
+class TestNumbers:
+    def test_idle_sockets_of_one_address_do_not_keep_others_of_it_out(self, running):
+        with ExitStack() as stack:
+            for _ in range(60):
+                stack.enter_context(opened(running))
+            for _ in range(5):
+                assert running.anyone.ask("GET", "/healthz").status == 200
+        assert running.server.connections.dropped >= 40
+
+    def test_who_has_shown_credentials_is_not_sent_away(self, running):
+        with running.stream("/api/stream") as events:
+            with ExitStack() as stack:
+                for _ in range(60):
+                    stack.enter_context(opened(running, b"GET / HT"))
+                assert running.ask("GET", "/healthz").status == 200
+            assert events.answer.readline() == b": hello\n"
+
+    def test_what_is_closed_is_not_counted_any_more(self, running):
+        deadline = time.monotonic() + 10
+        while len(running.server.connections):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+    @given(
+        st.lists(
+            st.tuples(st.sampled_from(["come", "show", "go"]), st.integers(0, 3), st.integers(0, 30)), max_size=200
+        )
+    )
+    def test_there_are_never_more_than_allowed_unless_all_have_shown_credentials(self, steps):
+        ledger = Connections(Caps(client=4, total=9))
+        alive: list[Connection] = []
+
+        class Transport:
+            def __init__(self, address: str) -> None:
+                self.address = address
+
+            def get_extra_info(self, name: str) -> tuple[str, int]:
+                return self.address, 1
+
+            def abort(self) -> None:
+                gone = next(one for one in alive if one._transport is self)
+                alive.remove(gone)
+                gone.gone()
+
+        for what, who, which in steps:
+            if what == "come":
+                connection = Connection(Transport(f"10.0.0.{who}"), ledger)
+                alive.append(connection)
+                ledger.add(connection)
+            elif alive and what == "show":
+                alive[which % len(alive)].known = True
+            elif alive:
+                alive.pop(which % len(alive)).gone()
+            strangers = [one for one in alive if not one.known]
+            assert len(ledger) == len(alive)
+            assert len(alive) <= 9 or not strangers or all(one.known for one in alive)
+            for address in {one.address for one in strangers}:
+                assert sum(one.address == address for one in strangers) <= 4
+
+
+class TestSockets:
+    def test_a_message_of_4_mb_fits_and_more_closes_the_socket(self, running):
+        with connect(f"ws://127.0.0.1:{running.port}/ws/a", additional_headers=running.headers, proxy=None) as one:
+            one.send("a" * FRAME)
+            assert one.recv() == str(FRAME)
+            with suppress(ConnectionClosed):  # it may be closed before all was sent
+                one.send("a" * (FRAME + 1))
+            with pytest.raises(ConnectionClosed) as closed:
+                one.recv()
+            assert closed.value.rcvd is not None
+            assert closed.value.rcvd.code == 1009
+
+    @pytest.mark.parametrize(
+        "frame",
+        [
+            b"\xf1\x80\0\0\0\0",
+            b"\x81\x05hello",
+            b"\x83\x80\0\0\0\0",
+            b"\x89\xfe\xff\xff",
+            b"\x80\x80\0\0\0\0",
+            b"\x81\xff" + b"\xff" * 8,
+        ],
+    )
+    def test_a_malformed_frame_closes_that_socket_and_no_other(self, running, frame):
+        hello = (
+            b"GET /ws/a HTTP/1.1\r\n" + AUTH + b"Connection: Upgrade\r\nUpgrade: websocket\r\n"
+            b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+        )
+        with connect(f"ws://127.0.0.1:{running.port}/ws/b", additional_headers=running.headers, proxy=None) as other:
+            came = answer_to(running, hello, frame, gap=0.1)
+            assert came.startswith(b"HTTP/1.1 101 ")
+            assert b"\x88" in came  # a close frame
+            other.send("hello")
+            assert other.recv() == "5"
+
+    def test_a_socket_that_has_nothing_to_say_stays(self, running):
+        with connect(f"ws://127.0.0.1:{running.port}/ws/a", additional_headers=running.headers, proxy=None) as one:
+            time.sleep(1.5)  # three times as long as a head may take, and several pings
+            one.send("hello")
+            assert one.recv() == "5"
+
+    def test_a_client_that_answers_no_ping_is_let_go(self, running):
+        hello = (
+            b"GET /ws/a HTTP/1.1\r\n" + AUTH + b"Connection: Upgrade\r\nUpgrade: websocket\r\n"
+            b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+        )
+        assert b"\x89" in answer_to(running, hello)
+
+    @pytest.mark.parametrize(
+        "lines", [b"", b"Sec-WebSocket-Version: 12\r\n", b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: x\r\n"]
+    )
+    def test_a_handshake_that_is_none_is_refused(self, running, lines):
+        head = b"GET /ws/a HTTP/1.1\r\n" + AUTH + b"Connection: Upgrade\r\nUpgrade: websocket\r\n" + lines + b"\r\n"
+        assert answer_to(running, head).startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 426 "))
+
+
+class TestTheEnd:
+    def test_the_hub_leaves_first_and_streams_end_within_the_grace(self, tmp_path):
+        with lab(tmp_path, ROUTES, SOCKETS, limits=Limits(grace=1, caps=Caps())) as stopping:
+            with stopping.stream("/api/stream") as events:
+                assert events.answer.readline() == b": hello\n"
+                began = time.monotonic()
+                stopping.server.should_exit = True
+                with pytest.raises(IncompleteRead):  # it never ends by itself
+                    events.answer.read()
+                assert time.monotonic() - began < 6
+            assert stopping.hub.left >= began
+
+    def test_a_request_that_is_being_answered_is_answered(self, tmp_path):
+        with lab(tmp_path, ROUTES, limits=Limits(grace=5, caps=Caps())) as stopping:
+            answers = []
+            asking = threading.Thread(target=lambda: answers.append(stopping.ask("GET", "/api/wait").status))
+            asking.start()
+            time.sleep(0.2)
+            stopping.server.should_exit = True
+            asking.join(10)
+            assert answers == [200]
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tls")
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    command += ["-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+    try:
+        subprocess.run(
+            [*command, "-keyout", "key.pem", "-out", "cert.pem"], cwd=folder, check=True, capture_output=True
+        )
+    except FileNotFoundError:
+        pytest.skip("TLS was NOT tested: there is no openssl to make a certificate with")
+    return folder
+
+
+class TestTls:
+    def test_pages_and_sockets_go_by_tls_and_plain_http_does_not(self, certificate, tmp_path):
+        context = tls_of(certificate / "cert.pem", certificate / "key.pem")
+        trust = ssl.create_default_context(cafile=str(certificate / "cert.pem"))
+        limits = Limits(head=0.5, caps=Caps(client=20, total=30))
+        with lab(tmp_path, ROUTES, SOCKETS, limits=limits, tls=context) as secure:
+
+            def ask(method: str, path: str, body: bytes | None = None):
+                connection = HTTPSConnection("127.0.0.1", secure.port, context=trust, timeout=10)
+                try:
+                    connection.request(method, path, body, secure.headers)
+                    answer = connection.getresponse()
+                    return answer.status, answer.headers, answer.read()
+                finally:
+                    connection.close()
+
+            assert ask("GET", "/healthz")[0] == 200
+            status, headers, _ = ask("POST", "/api/login", json.dumps({"pin": secure.access.pin}).encode())
+            assert status == 200
+            assert "; Secure" in headers["set-cookie"]
+            url = f"wss://127.0.0.1:{secure.port}/ws/a"
+            with connect(url, additional_headers=secure.headers, ssl=trust, proxy=None) as one:
+                one.send("hello")
+                assert one.recv() == "5"
+            assert b"HTTP/1.1 2" not in answer_to(secure, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            with ExitStack() as stack:
+                for _ in range(60):  # they never say hello
+                    stack.enter_context(opened(secure))
+                for _ in range(3):
+                    assert ask("GET", "/healthz")[0] == 200
+            deadline = time.monotonic() + 10
+            while len(secure.server.connections):
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+
+    def test_files_that_are_no_certificate_are_told(self, certificate, tmp_path):
+        (tmp_path / "text.pem").write_text("hello")
+        for cert, key in (
+            (tmp_path / "none.pem", None),
+            (tmp_path / "text.pem", None),
+            (certificate / "cert.pem", tmp_path / "text.pem"),
+            (certificate / "cert.pem", None),
+            (tmp_path, None),
+        ):
+            with pytest.raises(ConfigError, match="TLS cannot be served"):
+                tls_of(cert, key)
