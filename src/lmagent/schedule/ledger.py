@@ -1,28 +1,28 @@
-"""The ledger: what became of each time at which a job was due. Append-only; all schedulers of a workspace share it.
+"""The ledger: what became of each time at which a job was due. All schedulers of a workspace share it.
 
 A time is decided on under the lock of the file and written down before anything is done about it; so it runs at most
-once, whatever becomes of the table of jobs, and what was decided and did not end is found again.
+once, whatever becomes of the table of jobs, and what was decided and did not end is found again. The file only grows
+until it is large; then a shorter one that says the same takes its place, under the same lock.
 """
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Literal
 
 import msgspec
-from msgspec import Struct, field
 
 from lmagent.core.errors import StoreError
+from lmagent.schedule.entries import Entry as Entry
+from lmagent.schedule.entries import JobHistory as JobHistory
+from lmagent.schedule.entries import Run as Run
+from lmagent.schedule.entries import What as What
 from lmagent.schedule.locks import locked
 from lmagent.store.failures import store_error
 from lmagent.store.files import FILE_MODE, OPEN_FLAGS, make_private, sync_file, sync_folder, write_whole
-
-HISTORY = 500
-"""Times of a job that are remembered; older ones are known by the horizon."""
 
 WRONG_CLOCK = 600.0
 """Seconds by which a horizon may lie in the future before a clock that was wrong is what explains it."""
@@ -30,104 +30,11 @@ WRONG_CLOCK = 600.0
 LATEST = 253402300799
 """The last second of the year 9999; what lies behind is no time that anybody wrote here."""
 
-What = Literal["on", "off", "claimed", "ran", "missed", "delivering", "delivered"]
+LARGE = 2 << 20
+"""Bytes of the file from which it is made shorter, where that at least halves it."""
 
-
-class Entry(Struct, frozen=True, omit_defaults=True):
-    """One fact.
-
-    Attributes:
-        ts: Unix seconds at which it was written.
-        job: id of the job.
-        what: `on`: its times count from here, by this schedule. `off`: they do not. `claimed`: it is going to run.
-            `ran`: it ended. `missed`: times that nobody will run. `delivering`, `delivered`: its result.
-        at: the time it was due, Unix seconds; the first one, where several were missed.
-        until: the last one, where several were missed.
-        count: how many were missed.
-        schedule: of `on`.
-        session: in which it ran.
-        outcome: how the turn ended, or the delivery.
-        by: who wanted it, where it was not the schedule.
-    """
-
-    ts: float
-    job: str
-    what: What
-    at: int = 0
-    until: int = 0
-    count: int = 0
-    schedule: str = ""
-    session: str = ""
-    outcome: str = ""
-    by: str = ""
-
-
-class Run(Struct):
-    """One time of a job and what became of it."""
-
-    at: int
-    stage: What
-    session: str = ""
-    outcome: str = ""
-    delivery: str = ""
-    by: str = ""
-    count: int = 1
-    until: int = 0
-
-
-class JobHistory(Struct):
-    """What is known about a job: a fold of its entries.
-
-    Attributes:
-        on: its times count.
-        schedule: by which they do.
-        horizon: up to here, Unix seconds, every time has been decided on.
-        runs: by the time they were due, the last ones.
-    """
-
-    on: bool = False
-    schedule: str = ""
-    horizon: float = 0.0
-    runs: dict[int, Run] = field(default_factory=dict[int, Run])
-
-    def unfinished(self, *, delivers: bool) -> list[Run]:
-        """What was decided and has not ended; where a result is delivered, that counts as well."""
-        stages = ("claimed", "ran", "delivering") if delivers else ("claimed",)
-        return [run for run in self.runs.values() if run.stage in stages]
-
-    @property
-    def busy(self) -> bool:
-        """A turn of it has not ended."""
-        return any(run.stage == "claimed" for run in self.runs.values())
-
-    def apply(self, entry: Entry) -> None:
-        """Fold one entry in."""
-        match entry.what:
-            case "on":
-                self.on, self.schedule, self.horizon = True, entry.schedule, entry.ts
-            case "off":
-                self.on = False
-            case "claimed":
-                self.runs[entry.at] = Run(entry.at, "claimed", entry.session, by=entry.by)
-                if not entry.by:
-                    self.horizon = max(self.horizon, entry.at)
-            case "missed":
-                self.runs[entry.at] = Run(entry.at, "missed", count=entry.count, until=entry.until)
-                self.horizon = max(self.horizon, entry.until)
-            case _:
-                self._settle(entry)
-        while len(self.runs) > HISTORY:
-            del self.runs[next(iter(self.runs))]
-
-    def _settle(self, entry: Entry) -> None:
-        run = self.runs.get(entry.at)
-        if run is None:
-            return
-        run.stage = entry.what
-        if entry.what == "ran":
-            run.session, run.outcome = entry.session or run.session, entry.outcome
-        else:
-            run.delivery = entry.outcome
+HEAD = 64
+"""Bytes of the beginning by which a file is told from another in its place."""
 
 
 class Ledger:
@@ -144,8 +51,12 @@ class Ledger:
         """Lines that could not be read."""
         self._lock = home / "cron-history.lock"
         self._now = now
+        self._held = False
         self._jobs: dict[str, JobHistory] = {}
+        self._unread: list[bytes] = []
         self._read_to = 0
+        self._head = b""
+        self._large = LARGE
         self._file: tuple[int, int] | None = None
 
     def history(self, job: str) -> JobHistory:
@@ -174,13 +85,16 @@ class Ledger:
             raise StoreError(f"{self.path} is no regular file", fix="move it away")
         with os.fdopen(fd, "rb") as file:
             found = os.fstat(file.fileno())
-            if self._file != (found.st_dev, found.st_ino) or found.st_size < self._read_to:
+            same = self._file == (found.st_dev, found.st_ino) and found.st_size >= self._read_to
+            if not same or file.read(len(self._head)) != self._head:
                 self._begin_anew((found.st_dev, found.st_ino))
             file.seek(self._read_to)
             for line in file:
                 if line.endswith(b"\n"):
                     self._fold(line)
                     self._read_to += len(line)
+            file.seek(0)
+            self._head = file.read(min(HEAD, self._read_to))
 
     @contextmanager
     def locked(self) -> Generator[None]:
@@ -190,8 +104,12 @@ class Ledger:
             StoreError: the lock cannot be had, or the ledger cannot be read.
         """
         with locked(self._lock, "the history of the jobs"):
-            self.read()
-            yield
+            self._held = True
+            try:
+                self.read()
+                yield
+            finally:
+                self._held = False
 
     def append(self, *entries: Entry) -> None:
         """Write facts down, on disk when this returns. Those that decide something: inside `locked`.
@@ -199,6 +117,13 @@ class Ledger:
         Raises:
             StoreError: they could not be written.
         """
+        if self._held:
+            self._write(entries)
+        else:
+            with self.locked():  # else the file could be replaced between opening it and writing to it
+                self._write(entries)
+
+    def _write(self, entries: Sequence[Entry]) -> None:
         lines = b"".join(msgspec.json.encode(entry) + b"\n" for entry in entries)
         try:
             made = make_private(self.path.parent)
@@ -216,6 +141,20 @@ class Ledger:
         except OSError as error:
             raise store_error(error, "the history of the jobs could not be written", self.path) from error
         self.read()
+        if self._read_to > self._large:
+            self._shorten()
+
+    def _shorten(self) -> None:
+        """Put a file in its place that says the same in less; where that fails, it stays as it is."""
+        from lmagent.schedule.shorter import facts_of, replace  # hardly ever needed
+
+        facts = facts_of(self._jobs)
+        size = sum(len(msgspec.json.encode(entry)) + 1 for entry in facts or ()) + sum(map(len, self._unread))
+        self._large = max(LARGE, 2 * size)
+        if facts and self._read_to > self._large:
+            with suppress(OSError):
+                replace(self.path, facts, self._unread)
+            self.read()
 
     def note(self, job: str, what: What, at: int, *, session: str = "", outcome: str = "") -> None:
         """Write down what became of a time that was claimed.
@@ -227,7 +166,8 @@ class Ledger:
 
     def _begin_anew(self, file: tuple[int, int] | None) -> None:
         self._jobs.clear()
-        self._read_to, self._file = 0, file
+        self._unread.clear()
+        self._read_to, self._file, self._head, self.damaged = 0, file, b"", 0
 
     def _fold(self, line: bytes) -> None:
         if not line.strip():
@@ -235,9 +175,9 @@ class Ledger:
         try:
             entry = msgspec.json.decode(line, type=Entry)
         except ValueError:
+            entry = None
+        if entry is None or not all(0 <= moment <= LATEST for moment in (entry.ts, entry.at, entry.until)):
             self.damaged += 1
-            return
-        if not all(0 <= moment <= LATEST for moment in (entry.ts, entry.at, entry.until)):
-            self.damaged += 1
+            self._unread.append(line)
             return
         self.history(entry.job).apply(entry)

@@ -1,0 +1,109 @@
+"""Entries: the facts of the ledger, and what is known of a job by them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct, field
+
+HISTORY = 500
+"""Times of a job that are remembered; older ones are known by the horizon."""
+
+What = Literal["on", "off", "claimed", "ran", "missed", "delivering", "delivered"]
+
+
+class Entry(Struct, frozen=True, omit_defaults=True):
+    """One fact.
+
+    Attributes:
+        ts: Unix seconds at which it was written.
+        job: id of the job.
+        what: `on`: its times count from here, by this schedule. `off`: they do not. `claimed`: it is going to run.
+            `ran`: it ended. `missed`: times that nobody will run. `delivering`, `delivered`: its result.
+        at: the time it was due, Unix seconds; the first one, where several were missed.
+        until: the last one, where several were missed.
+        count: how many were missed.
+        schedule: of `on`.
+        session: in which it ran.
+        outcome: how the turn ended, or the delivery.
+        by: who wanted it, where it was not the schedule.
+    """
+
+    ts: float
+    job: str
+    what: What
+    at: int = 0
+    until: int = 0
+    count: int = 0
+    schedule: str = ""
+    session: str = ""
+    outcome: str = ""
+    by: str = ""
+
+
+class Run(Struct):
+    """One time of a job and what became of it."""
+
+    at: int
+    stage: What
+    session: str = ""
+    outcome: str = ""
+    delivery: str = ""
+    by: str = ""
+    count: int = 1
+    until: int = 0
+
+
+class JobHistory(Struct):
+    """What is known about a job: a fold of its entries.
+
+    Attributes:
+        on: its times count.
+        schedule: by which they do.
+        horizon: up to here, Unix seconds, every time has been decided on.
+        runs: by the time they were due, the last ones.
+    """
+
+    on: bool = False
+    schedule: str = ""
+    horizon: float = 0.0
+    runs: dict[int, Run] = field(default_factory=dict[int, Run])
+
+    def unfinished(self, *, delivers: bool) -> list[Run]:
+        """What was decided and has not ended; where a result is delivered, that counts as well."""
+        stages = ("claimed", "ran", "delivering") if delivers else ("claimed",)
+        return [run for run in self.runs.values() if run.stage in stages]
+
+    @property
+    def busy(self) -> bool:
+        """A turn of it has not ended."""
+        return any(run.stage == "claimed" for run in self.runs.values())
+
+    def apply(self, entry: Entry) -> None:
+        """Fold one entry in."""
+        match entry.what:
+            case "on":
+                self.on, self.schedule, self.horizon = True, entry.schedule, entry.ts
+            case "off":
+                self.on = False
+            case "claimed":
+                self.runs[entry.at] = Run(entry.at, "claimed", entry.session, by=entry.by)
+                if not entry.by:
+                    self.horizon = max(self.horizon, entry.at)
+            case "missed":
+                self.runs[entry.at] = Run(entry.at, "missed", count=entry.count, until=entry.until)
+                self.horizon = max(self.horizon, entry.until)
+            case _:
+                self._settle(entry)
+        while len(self.runs) > HISTORY:
+            del self.runs[next(iter(self.runs))]
+
+    def _settle(self, entry: Entry) -> None:
+        run = self.runs.get(entry.at)
+        if run is None:
+            return
+        run.stage = entry.what
+        if entry.what == "ran":
+            run.session, run.outcome = entry.session or run.session, entry.outcome
+        else:
+            run.delivery = entry.outcome

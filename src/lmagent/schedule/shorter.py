@@ -1,0 +1,71 @@
+"""Shorter: the facts that a ledger can begin with instead of all that were ever written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from lmagent.schedule.entries import Entry, JobHistory, Run
+from lmagent.store.files import FILE_MODE, OPEN_FLAGS, sync_file, sync_folder, write_whole
+
+
+def facts_of(jobs: Mapping[str, JobHistory]) -> list[Entry] | None:
+    """Entries from which the same is known again; None where that cannot be said, and nothing may be left out."""
+    facts = [entry for job, history in jobs.items() for entry in _facts(job, history)]
+    again = dict[str, JobHistory]()
+    for entry in facts:
+        again.setdefault(entry.job, JobHistory()).apply(entry)
+    known = {job: history for job, history in jobs.items() if history != JobHistory()}
+    return facts if again == known else None
+
+
+def _facts(job: str, history: JobHistory) -> Iterator[Entry]:
+    if history == JobHistory():
+        return
+    ts = history.horizon
+    for run in history.runs.values():
+        yield from _run(job, run, ts)
+    yield Entry(ts, job, "on", schedule=history.schedule)  # behind the runs: it says up to where all is decided
+    if not history.on:
+        yield Entry(ts, job, "off")
+
+
+def _run(job: str, run: Run, ts: float) -> Iterator[Entry]:
+    if run.stage == "missed":
+        yield Entry(ts, job, "missed", run.at, run.until, run.count)
+        return
+    yield Entry(ts, job, "claimed", run.at, session=run.session, by=run.by)
+    if run.stage == "claimed":
+        return
+    yield Entry(ts, job, "ran", run.at, session=run.session, outcome=run.outcome)
+    if run.stage != "ran":
+        yield Entry(ts, job, run.stage, run.at, outcome=run.delivery)
+
+
+def replace(path: Path, facts: list[Entry], unread: list[bytes]) -> None:
+    """Put a ledger of these facts in the place of the one that is there; at every moment one of them is there, whole.
+
+    Args:
+        path: the ledger; its lock is held.
+        facts: what it says.
+        unread: lines that nobody here can read, kept as they are.
+
+    Raises:
+        OSError: the ledger is as it was.
+    """
+    lines = [msgspec.json.encode(entry) + b"\n" for entry in facts] + unread
+    # Its beginning is one that no ledger had before: a number of a file may be given a second time.
+    lines[0] = b'{"of":"' + os.urandom(12).hex().encode() + b'",' + lines[0][1:]
+    made = path.with_suffix(".new")
+    made.unlink(missing_ok=True)  # of somebody who was killed in the middle of this
+    fd = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | OPEN_FLAGS, FILE_MODE)
+    try:
+        write_whole(fd, b"".join(lines))
+        sync_file(fd)
+    finally:
+        os.close(fd)
+    os.replace(made, path)
+    sync_folder(path.parent)
