@@ -165,3 +165,24 @@ def test_readers_at_the_same_time_count_nothing_twice(tmp_path: Path) -> None:
     anyio.run(go)
     log.close()
     assert _spent(store).total.steps == 200
+
+
+def test_a_session_that_moved_takes_what_it_spent_along(tmp_path: Path) -> None:
+    store = store_in(tmp_path)
+    a_session(store)
+    before = _spent(store).total
+
+    async def move() -> None:
+        await store.fork(SESSION, "elsewhere", moved=True)
+        store.delete(SESSION)
+
+    run(move)
+    found = _spent(store)
+    assert found.total == before
+    assert [row.key for row in found.by_session] == ["elsewhere"]
+    assert [row.type for row in _activity(store, session="elsewhere")] == [
+        "done",
+        "tool_result",
+        "tool_call",
+        "message",
+    ]

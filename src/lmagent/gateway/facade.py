@@ -1,0 +1,310 @@
+"""OpenAI's API, where a model is an agent: any client of it drives ours. Reference: OpenAI's "Chat completions".
+
+A request is one turn. `X-Session` names the session that it goes on in, and comes back with every answer; without it,
+each request begins a session. A session that begins is given the whole conversation that the client sends; one that
+goes on only the last message, because it has the others. What the agent does on the way comes as `reasoning_content`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing, suppress
+from typing import Annotated, Any
+
+import anyio
+import msgspec
+from msgspec import Meta, Struct
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from lmagent.core import events as ev
+from lmagent.core.commands import Interrupt, Rename, SetModel
+from lmagent.core.errors import LmagentError, ProviderError, SessionNotFound
+from lmagent.core.ids import is_session_id, new_id
+from lmagent.core.messages import Message, Part, Text
+from lmagent.gateway.api.uploads import taken
+from lmagent.gateway.facade_text import Answering, begun_with, last_of, title_of
+from lmagent.gateway.http.errors import Refusal, failure_of, status_of
+from lmagent.gateway.http.route import Call, Route, json
+from lmagent.gateway.hub.hub import Hub
+from lmagent.gateway.turns import Spent, failure, followed, named, while_there
+
+AGENT = "agent/lmagent"
+"""The agent, with the model of new sessions; `agent/lmagent:NAME` has it use the model NAME."""
+
+MAX_BODY = 30_000_000
+"""Bytes of a request: images come in it, in base64."""
+
+APPROVALS = 300.0
+"""Seconds for which an approval waits for another surface: clients of this API give up after some minutes."""
+
+
+class Said(Struct, frozen=True):
+    """A message of the client: `content` is a text, or parts."""
+
+    role: str
+    content: Any = None
+
+
+class StreamOptions(Struct, frozen=True):
+    """`include_usage`: the last chunk has the tokens."""
+
+    include_usage: bool = False
+
+
+class Completion(Struct, frozen=True):
+    """A chat completion. How to sample is the agent's own business: `temperature` and its like are not taken over."""
+
+    model: str
+    messages: Annotated[list[Said], Meta(min_length=1)]
+    stream: bool = False
+    stream_options: StreamOptions | None = None
+    n: int | None = None
+    tools: list[Any] | None = None
+    functions: list[Any] | None = None
+    tool_choice: Any = None
+    response_format: dict[str, Any] | None = None
+    logprobs: bool | None = None
+    modalities: list[str] | None = None
+
+
+class Wish(Struct, frozen=True):
+    """What the headers say.
+
+    Attributes:
+        session: `X-Session`; empty for a new one.
+        interrupts: `X-Session-Interrupt: 1`: who goes away interrupts the turn.
+        patience: `X-Approval-Timeout`, seconds.
+    """
+
+    session: str
+    interrupts: bool
+    patience: float
+
+
+# --- models -----------------------------------------------------------------------------------------------------------
+
+
+async def list_agents(call: Call) -> Response:
+    """The agents: ours, and ours with each model that the server lists."""
+    names = [AGENT]
+    with suppress(ProviderError):  # a server that is down takes the agent itself from nobody's list
+        names += [f"{AGENT}:{model}" for model in await call.hub.host.models()]
+    rows = [{"id": name, "object": "model", "created": 0, "owned_by": "lmagent"} for name in names]
+    return json({"object": "list", "data": rows})
+
+
+async def _model_of(hub: Hub, name: str) -> str:
+    """The model that an agent's name asks for; empty for the one of new sessions."""
+    if name == AGENT:
+        return ""
+    model = name.removeprefix(f"{AGENT}:")
+    known = await hub.host.models() if model != name else ()
+    if model not in known:
+        raise Refusal(404, "model_not_found", f"there is no agent {name[:200]!r}", fix="GET /v1/models lists them")
+    return model
+
+
+# --- one completion ---------------------------------------------------------------------------------------------------
+
+
+async def complete(call: Call) -> Response:
+    """One turn, as a chat completion."""
+    body: Completion = call.body
+    _refuse_what_cannot_be(body)
+    wish = _wish(call)
+    model = await _model_of(call.hub, body.model)
+    last, before = last_of(body.messages), begun_with(body.messages)
+    known = bool(wish.session) and _is_there(call.hub, wish.session)
+    message = await _message(call.hub, last if known else (*before, *last))
+    desk = await (named(call.hub, wish.session) if wish.session else call.hub.begin())
+    if model and desk.session.state.model != model:
+        await call.hub.send(desk.id, SetModel(model=model))
+    if before and not known:  # the first message begins with what was said elsewhere, which is no title
+        await call.hub.send(desk.id, Rename(title=title_of(last)))
+    input = await call.hub.submit(desk.id, message, by="openai")
+    turn = _Turn(call.hub, desk.id, input, body, wish)
+    if body.stream:
+        return _Stream(turn, {"X-Session": desk.id, "Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+    answer = await while_there(call.request, turn.whole)
+    if answer is None:
+        await turn.left()
+        return Response(status_code=499)
+    return Response(msgspec.json.encode(answer), media_type="application/json", headers={"X-Session": desk.id})
+
+
+async def _message(hub: Hub, parts: Sequence[Part]) -> Message:
+    """Parts as a message, with every image judged; texts that touch are joined."""
+    message = await taken(hub.host.workspace, Message("user", tuple(parts)))
+    joined: list[Part] = []
+    for part in message.parts:
+        if joined and isinstance(part, Text) and isinstance(before := joined[-1], Text):
+            joined[-1] = Text(before.text + part.text)
+        else:
+            joined.append(part)
+    return Message("user", tuple(joined))
+
+
+def _wish(call: Call) -> Wish:
+    headers = call.request.headers
+    session = headers.get("x-session", "")
+    if session and not is_session_id(session):
+        raise Refusal(400, "invalid", "X-Session is no session's id", fix="leave it out for a new session")
+    try:
+        patience = float(headers.get("x-approval-timeout", APPROVALS))
+    except ValueError:
+        patience = 0.0
+    if not 0 < patience <= 86_400:
+        raise Refusal(400, "invalid", "X-Approval-Timeout takes seconds, up to 86400")
+    return Wish(session, headers.get("x-session-interrupt", "") in ("1", "true"), patience)
+
+
+def _is_there(hub: Hub, session: str) -> bool:
+    try:
+        hub.host.store.read(session)
+    except SessionNotFound:
+        return False
+    return True
+
+
+def _refuse_what_cannot_be(body: Completion) -> None:
+    """An agent calls its own tools and answers in words; a client that needs otherwise is told so at once."""
+    format = (body.response_format or {}).get("type", "text")
+    wrong = {
+        "tools": bool(body.tools or body.functions),
+        "tool_choice": body.tool_choice not in (None, "none", "auto"),
+        "response_format": format != "text",
+        "n": (body.n or 1) != 1,
+        "logprobs": bool(body.logprobs),
+        "modalities": any(kind != "text" for kind in body.modalities or ()),
+    }
+    for name, is_wrong in wrong.items():
+        if is_wrong:
+            text = f"'{name}' cannot be honoured here: an agent calls tools of its own and answers once, in words"
+            raise Refusal(400, "unsupported", text, fix=f"leave '{name}' out, or ask the model server itself")
+
+
+class _Turn:
+    """A turn that is told as a completion."""
+
+    def __init__(self, hub: Hub, session: str, input: ev.InputReceived, body: Completion, wish: Wish) -> None:
+        self._hub, self._session, self._input, self._body, self._wish = hub, session, input, body, wish
+        self._answering = Answering()
+        self._spent = Spent()
+        self._ended = False
+        self._base = {"id": f"chatcmpl-{new_id()}{new_id()}", "created": int(time.time()), "model": body.model}
+
+    async def left(self) -> None:
+        """The client has gone: interrupt the turn, if it wanted that."""
+        if self._wish.interrupts and not self._ended:
+            with anyio.CancelScope(shield=True), suppress(LmagentError):
+                await self._hub.send(self._session, Interrupt())
+
+    async def whole(self) -> dict[str, Any]:
+        """The completion, once the turn has ended.
+
+        Raises:
+            LmagentError: it ended with an error.
+        """
+        async with aclosing(self._events()) as events:
+            async for event in events:
+                if event is not None:
+                    self._answering.take(event)
+        answering = self._answering
+        message = {"role": "assistant", "content": answering.answer, "reasoning_content": answering.done or None}
+        choice = {"index": 0, "message": message, "finish_reason": answering.finish, "logprobs": None}
+        return {**self._base, "object": "chat.completion", "choices": [choice], "usage": self._usage()}
+
+    async def chunks(self) -> AsyncGenerator[bytes]:
+        """The completion in pieces, as they come."""
+        try:
+            yield self._chunk({"role": "assistant", "content": ""})
+            async with aclosing(self._events()) as events:
+                async for event in events:
+                    if event is None:
+                        yield b": waiting\n\n"
+                        continue
+                    for name, text in self._answering.take(event):
+                        yield self._chunk({name: text})
+            yield self._chunk({}, self._answering.finish)
+            if self._body.stream_options is not None and self._body.stream_options.include_usage:
+                yield _data({**self._base, "object": "chat.completion.chunk", "choices": [], "usage": self._usage()})
+            yield b"data: [DONE]\n\n"
+        except LmagentError as error:
+            self._ended = True
+            yield _data(error_of(error))
+        finally:
+            await self.left()
+
+    async def _events(self) -> AsyncGenerator[ev.Event | None]:
+        events = followed(self._hub, self._session, self._input, patience=self._wish.patience)
+        async with aclosing(events):
+            async for event in events:
+                self._spent.take(event)
+                if isinstance(event, ev.TurnFinished):
+                    self._ended = True
+                    if event.outcome == "error":
+                        raise failure(event)
+                yield event
+
+    def _chunk(self, delta: dict[str, Any], finish: str | None = None) -> bytes:
+        choice = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}
+        return _data({**self._base, "object": "chat.completion.chunk", "choices": [choice]})
+
+    def _usage(self) -> dict[str, Any]:
+        spent = self._spent
+        return {
+            "prompt_tokens": spent.prompt,
+            "completion_tokens": spent.completion,
+            "total_tokens": spent.prompt + spent.completion,
+            "prompt_tokens_details": {"cached_tokens": spent.cached},
+        }
+
+
+class _Stream(StreamingResponse):
+    """The chunks of a turn; what follows the turn is closed when the client goes, not some time later."""
+
+    def __init__(self, turn: _Turn, headers: dict[str, str]) -> None:
+        self._chunks = turn.chunks()
+        super().__init__(self._chunks, media_type="text/event-stream", headers=headers)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with aclosing(self._chunks):
+            await super().__call__(scope, receive, send)
+
+
+def _data(value: Any) -> bytes:
+    return b"data: " + msgspec.json.encode(value) + b"\n\n"
+
+
+# --- errors -----------------------------------------------------------------------------------------------------------
+
+
+def error_of(error: Exception) -> dict[str, Any]:
+    """An error in OpenAI's shape."""
+    told, status = failure_of(error).error, status_of(error)
+    text = f"{told.message}. {told.fix}" if told.fix else told.message
+    kind = "invalid_request_error" if status < 500 else "server_error"
+    return {"error": {"message": text, "type": kind, "param": None, "code": told.code}}
+
+
+def told(error: Exception) -> Response:
+    """An error as an answer."""
+    return json(error_of(error), status_of(error))
+
+
+ROUTES = (
+    Route("GET", "/v1/models", list_agents, "Agents, as OpenAI lists models", answer=dict[str, Any], tell=told),
+    Route(
+        "POST",
+        "/v1/chat/completions",
+        complete,
+        "One turn of an agent, as OpenAI's chat completion",
+        body=Completion,
+        answer=dict[str, Any],
+        errors=(404, 409, 413, 415, 502, 503),
+        limit=MAX_BODY,
+        tell=told,
+    ),
+)

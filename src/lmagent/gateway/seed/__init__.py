@@ -1,0 +1,1 @@
+"""The HTTP and socket protocol of earlier clients, as translations of commands and events."""

@@ -1,0 +1,251 @@
+"""The routes of earlier clients that ours do not cover: a chat that blocks, history and tasks of a session."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from typing import Annotated, Any
+
+from anyio import to_thread
+from msgspec import Meta, Struct
+from starlette.responses import Response
+
+from lmagent.core import events as ev
+from lmagent.core.messages import Text, user
+from lmagent.core.work import Plan
+from lmagent.engine.state import SessionState
+from lmagent.engine.worktext import counted
+from lmagent.gateway.http.errors import Refusal
+from lmagent.gateway.http.route import Call, Route, json
+from lmagent.gateway.hub.hub import Hub
+from lmagent.gateway.seed.words import Mode, change_of, input_of, mode_of, tasks_of, usage_of
+from lmagent.gateway.turns import Spent, failure, followed, named, while_there
+from lmagent.store.jsonl import JsonlStore
+
+
+class Chat(Struct, frozen=True):
+    """A message, and how the session is to work from here on; None leaves that.
+
+    Attributes:
+        message: what the agent is told.
+        mode: `bounded` for a chat, `deep_work` for long work that begins with a plan.
+        id: the client's own id of the message: the same one is taken only once.
+        approval_timeout: seconds for which an approval waits for another surface, then it is denied.
+    """
+
+    message: Annotated[str, Meta(min_length=1)]
+    mode: Mode | None = None
+    id: str = ""
+    approval_timeout: Annotated[float, Meta(gt=0, le=86_400)] | None = None
+
+
+class ChatUsage(Struct, frozen=True):
+    """Tokens that a turn took."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    cached_tokens: int
+
+
+class ChatAnswer(Struct, frozen=True):
+    """What came of a message.
+
+    Attributes:
+        response: the answer.
+        session_id: in which session.
+        mode: how it works.
+        iterations: model calls.
+        usage: tokens.
+        model: which model answered.
+        outcome: how the turn ended: done, question, blocked, limit, waiting or interrupted.
+        plan: the plan that waits for a decision: `approve_plan` on the socket, or the command `decide_plan`.
+    """
+
+    response: str
+    session_id: str
+    mode: Mode
+    iterations: int
+    usage: ChatUsage
+    model: str
+    outcome: str
+    plan: Plan | None = None
+
+
+class HistoryQuery(Struct, frozen=True):
+    """How many messages, the newest."""
+
+    limit: Annotated[int, Meta(ge=1, le=5000)] = 500
+
+
+class HistoryMessage(Struct, frozen=True, omit_defaults=True):
+    """A message of a conversation.
+
+    Attributes:
+        role: user, assistant or tool.
+        content: its text.
+        timestamp: Unix seconds.
+        tool_calls: what the model called.
+        tool_call_id: of which call this is the result.
+        tool: whose result it is.
+        success: whether the call went well.
+    """
+
+    role: str
+    content: str
+    timestamp: float
+    tool_calls: tuple[dict[str, Any], ...] = ()
+    tool_call_id: str = ""
+    tool: str = ""
+    success: bool | None = None
+
+
+class History(Struct, frozen=True):
+    """A conversation; `more` for older messages that are left out."""
+
+    session_id: str
+    messages: tuple[HistoryMessage, ...]
+    more: bool
+
+
+class TaskList(Struct, frozen=True):
+    """Tasks of a session."""
+
+    session_id: str
+    mode: Mode
+    tasks: list[dict[str, Any]]
+    summary: str
+
+
+# --- chat -----------------------------------------------------------------------------------------------------------
+
+
+async def chat(call: Call) -> Response:
+    """Send a message and wait for the end of its turn. Who goes away stops waiting; the turn goes on."""
+    answer = await while_there(call.request, lambda: _chat(call.hub, call.path["session"], call.body))
+    return Response(status_code=499) if answer is None else json(answer)
+
+
+async def _chat(hub: Hub, session: str, body: Chat) -> ChatAnswer:
+    if not body.message.strip():
+        raise Refusal(400, "invalid", "the message is empty")
+    desk = await named(hub, session)
+    planning = hub.host.settings.deep_planning
+    if body.mode is not None and (change := change_of(desk.session, body.mode, planning=planning)) is not None:
+        await hub.send(session, change)
+    input = await hub.submit(session, user(body.message), id=body.id)
+    spent, plan = Spent(), None
+    async with aclosing(followed(hub, session, input, patience=body.approval_timeout)) as events:
+        async for event in events:
+            spent.take(event)
+            if isinstance(event, ev.PlanProposed):
+                plan = event.plan
+            if isinstance(event, ev.TurnFinished):
+                return _answer(hub, session, event, spent, plan)
+    raise AssertionError("a turn that is followed ends")
+
+
+def _answer(hub: Hub, session: str, end: ev.TurnFinished, spent: Spent, plan: Plan | None) -> ChatAnswer:
+    if end.outcome == "error":
+        raise failure(end)
+    desk = hub.opened(session)
+    return ChatAnswer(
+        response=end.answer or end.reason,
+        session_id=session,
+        mode=mode_of(desk.session.state.work) if desk is not None else "bounded",
+        iterations=end.steps,
+        usage=ChatUsage(**usage_of(spent)),
+        model=spent.model,
+        outcome=end.outcome,
+        plan=plan,
+    )
+
+
+# --- history and tasks ------------------------------------------------------------------------------------------------
+
+
+async def show_history(call: Call) -> History:
+    """What was said in a session, tool results included, the whole of it however often it was shortened."""
+    session, limit = call.path["session"], call.query.limit
+    messages = await to_thread.run_sync(_history, call.hub.host.store, session)
+    return History(session, tuple(messages[-limit:]), len(messages) > limit)
+
+
+def _history(store: JsonlStore, session: str) -> list[HistoryMessage]:
+    found: list[HistoryMessage] = []
+    inputs: dict[str, float] = {}
+    for event in store.read(session):
+        match event:
+            case ev.InputReceived():
+                inputs[event.id] = event.ts
+            case ev.MessageAdded() if event.origin in ("input", "steer", "model"):
+                found.append(_message(event, inputs.get(event.input or "", event.ts)))
+            case ev.ToolFinished():
+                found.append(
+                    HistoryMessage(
+                        "tool",
+                        event.content,
+                        event.ts,
+                        tool_call_id=event.call_id,
+                        tool=event.tool,
+                        success=event.status == "ok",
+                    )
+                )
+            case _:
+                pass
+    return found
+
+
+def _message(event: ev.MessageAdded, at: float) -> HistoryMessage:
+    calls = [(call.id, *input_of(call)) for call in event.message.tool_calls]
+    told = tuple({"id": id, "tool": tool, "input": arguments} for id, tool, arguments in calls)
+    text = "".join(part.text for part in event.message.parts if isinstance(part, Text))
+    return HistoryMessage(event.message.role, text, at, tool_calls=told)
+
+
+async def show_tasks(call: Call) -> TaskList:
+    """The tasks of a session: of deep work, of a plan, and the model's own list."""
+    session = call.path["session"]
+    state = await state_of(call.hub, session)
+    tasks = list(state.work.tasks.values())
+    return TaskList(session, mode_of(state.work), tasks_of(tasks), counted(tasks))
+
+
+async def state_of(hub: Hub, session: str) -> SessionState:
+    """What is known of a session; folded from its log, where it is not open here.
+
+    Raises:
+        SessionNotFound: there is none of that id.
+    """
+    if (desk := hub.opened(session)) is not None:
+        return desk.session.state
+    return await to_thread.run_sync(_folded, hub.host.store, session)
+
+
+def _folded(store: JsonlStore, session: str) -> SessionState:
+    state = SessionState(session=session)
+    for event in store.read(session):
+        state.apply(event)
+    return state
+
+
+ROUTES = (
+    Route(
+        "POST",
+        "/api/chat/{session}",
+        chat,
+        "Send a message and wait for the answer",
+        body=Chat,
+        answer=ChatAnswer,
+        errors=(409, 502, 503),
+    ),
+    Route(
+        "GET",
+        "/api/sessions/{session}/history",
+        show_history,
+        "What was said in a session",
+        HistoryQuery,
+        answer=History,
+        errors=(404,),
+    ),
+    Route("GET", "/api/sessions/{session}/tasks", show_tasks, "Tasks of a session", answer=TaskList, errors=(404,)),
+)

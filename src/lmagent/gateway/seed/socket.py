@@ -1,0 +1,268 @@
+"""`/ws/{session}`: one conversation over a socket, in the words of earlier clients.
+
+What is read and what is told go on side by side, so approvals, plans and `stop` are taken while a turn runs. Closing
+the socket ends nothing but the socket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Annotated
+
+import anyio
+import msgspec
+from anyio.streams.memory import MemoryObjectSendStream
+from msgspec import Meta, Struct
+from starlette.websockets import WebSocketDisconnect
+
+from lmagent.core.commands import Approve, DecidePlan, Interrupt
+from lmagent.core.errors import ConfigError, LmagentError, SessionNotFound, ungrouped
+from lmagent.core.ids import is_session_id
+from lmagent.core.messages import user
+from lmagent.engine.session import Session
+from lmagent.gateway.http.errors import Refusal
+from lmagent.gateway.http.route import Talk, decode
+from lmagent.gateway.hub.hub import Hub
+from lmagent.gateway.seed.anew import begin_anew
+from lmagent.gateway.seed.http import state_of
+from lmagent.gateway.seed.words import Mode, Telling, Told, change_of, mode_of
+from lmagent.gateway.turns import event_of, named
+
+LOOK = 1.0
+"""Seconds between two looks for a session that is not there."""
+
+GONE = 3
+"""Looks after which a session that was there counts as deleted: one that is begun anew is back at once."""
+
+WAITING = 256
+"""Messages that may wait for a client; the session's own stream cuts off who does not read at all."""
+
+BY = "web"
+
+
+class _Said(Struct, frozen=True, tag_field="type", forbid_unknown_fields=False):
+    """What a client says."""
+
+
+class SaidMessage(_Said, frozen=True, tag="message"):
+    """A message for the agent; `id` as in `/api/chat`."""
+
+    content: Annotated[str, Meta(min_length=1)]
+    id: str = ""
+
+
+class SaidMode(_Said, frozen=True, tag="set_mode"):
+    """Work otherwise from here on."""
+
+    mode: Mode
+
+
+class SaidClear(_Said, frozen=True, tag="clear"):
+    """Begin a new conversation."""
+
+
+class SaidPing(_Said, frozen=True, tag="ping"):
+    """Is anybody there?"""
+
+
+class SaidStop(_Said, frozen=True, tag="stop"):
+    """Interrupt the turn."""
+
+
+class SaidApproval(_Said, frozen=True, tag="approval_response"):
+    """The answer to an approval."""
+
+    tool_call_id: str
+    approved: bool
+
+
+class SaidYes(_Said, frozen=True, tag="approve_plan"):
+    """The plan is approved."""
+
+    feedback: str = ""
+
+
+class SaidOtherwise(_Said, frozen=True, tag="revise_plan"):
+    """The plan is to be revised."""
+
+    feedback: Annotated[str, Meta(min_length=1)]
+
+
+Said = SaidMessage | SaidMode | SaidClear | SaidPing | SaidStop | SaidApproval | SaidYes | SaidOtherwise
+
+
+async def converse(talk: Talk) -> None:
+    """Talk with one client until it goes."""
+    if not is_session_id(talk.path["session"]):
+        text = f"{talk.path['session'][:80]!r} is no session's id"
+        raise Refusal(400, "invalid", text, fix="a letter or digit comes first")
+    await talk.socket.accept()
+    await run_socket(talk, _Conversation(talk.hub, talk.path["session"]).run)
+
+
+async def run_socket(
+    talk: Talk, work: Callable[[MemoryObjectSendStream[Told], Callable[[], Awaitable[bytes]]], Awaitable[None]]
+) -> None:
+    """Run what talks on an accepted socket, with a queue for what is told; ends when the client goes."""
+    telling, told = anyio.create_memory_object_stream[Told](WAITING)
+
+    async def write() -> None:
+        async with told:
+            async for message in told:
+                await talk.socket.send_text(msgspec.json.encode(message).decode())
+
+    async def read() -> bytes:
+        message = await talk.socket.receive()
+        if message["type"] == "websocket.disconnect":
+            raise WebSocketDisconnect(message.get("code", 1000))
+        text = message.get("text")
+        return text.encode("utf-8", "replace") if text is not None else (message.get("bytes") or b"")
+
+    try:
+        with ungrouped():
+            async with anyio.create_task_group() as tasks, telling:
+                tasks.start_soon(write)
+                await work(telling, read)
+                tasks.cancel_scope.cancel()
+    except (WebSocketDisconnect, anyio.BrokenResourceError):
+        return
+    except RuntimeError as closed:  # Starlette's word for a send after the end
+        if "close" not in str(closed):
+            raise
+
+
+class _Conversation:
+    """One socket's side of a session.
+
+    Args:
+        hub: the sessions.
+        session: the id that the client chose.
+    """
+
+    def __init__(self, hub: Hub, session: str) -> None:
+        self._hub = hub
+        self._session = session
+        self._news = anyio.Event()
+
+    async def run(self, telling: MemoryObjectSendStream[Told], read: Callable[[], Awaitable[bytes]]) -> None:
+        """Take what the client says, and tell what happens, until it goes."""
+        self._telling = telling
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._tell)
+            while True:
+                text = await read()
+                try:
+                    await self._take(_said(text))
+                except LmagentError as error:
+                    await self._error(error)
+                except msgspec.DecodeError as error:
+                    await self._telling.send({"type": "error", "message": f"this is no message: {error}"})
+
+    async def _error(self, error: LmagentError) -> None:
+        await self._telling.send({"type": "error", "message": f"{error.message}\n{error.fix}".strip()})
+
+    # --- what happens -----------------------------------------------------------------------------------------------
+
+    async def _tell(self) -> None:
+        """Tell what happens in the session, from now on; of one that is not there yet, from its beginning."""
+        late, watched, missed = True, False, 0
+        while True:
+            self._news = anyio.Event()
+            try:
+                await self._watch(late=late, again=watched)
+                watched, missed = True, 0
+                continue
+            except SessionNotFound:
+                missed += 1
+                if watched and missed == GONE:
+                    await self._error(SessionNotFound("the session was deleted", fix="a message begins it anew"))
+            except LmagentError as error:
+                await self._error(error)
+            late = False
+            with anyio.move_on_after(LOOK):
+                await self._news.wait()
+
+    async def _watch(self, *, late: bool, again: bool) -> None:
+        """Tell what happens until the stream ends: the session was deleted, or its conversation begun anew."""
+        state = await state_of(self._hub, self._session)
+        after, telling = state.seq if late else 0, Telling(state)
+        async with self._hub.watch(self._session, after) as watching:
+            for message in [{"type": "cleared"}] if again else telling.pending(state) if late else ():
+                await self._telling.send(message)
+            while frames := await watching.take():
+                for frame in frames:
+                    event = event_of(frame.data)
+                    for message in telling.tell(event, self._open()):
+                        await self._telling.send(message)
+        if watching.lagged:
+            raise ConfigError("you did not read for too long; some messages are lost", fix="connect again")
+
+    def _open(self) -> Session | None:
+        desk = self._hub.opened(self._session)
+        return desk.session if desk is not None else None
+
+    # --- what the client says -----------------------------------------------------------------------------------------
+
+    async def _take(self, said: Said) -> None:
+        match said:
+            case SaidMessage():
+                await self._message(said)
+            case SaidMode():
+                await self._mode(said.mode)
+            case SaidClear():
+                if not await begin_anew(self._hub, self._session):
+                    await self._telling.send({"type": "cleared"})  # there was nothing: no stream ends with it
+                self._news.set()
+            case SaidPing():
+                await self._telling.send({"type": "pong"})
+            case SaidStop():
+                if (session := self._open()) is None or not session.running:
+                    raise ConfigError("nothing is running")
+                await self._hub.send(self._session, Interrupt())
+            case SaidApproval():
+                await self._approve(said)
+            case SaidYes():
+                await self._hub.send(self._session, DecidePlan(decision="approved", feedback=said.feedback))
+            case SaidOtherwise():
+                await self._hub.send(self._session, DecidePlan(decision="revise", feedback=said.feedback))
+
+    async def _message(self, said: SaidMessage) -> None:
+        if not said.content.strip():
+            raise ConfigError("the message is empty")
+        await named(self._hub, self._session)
+        self._news.set()
+        await self._hub.submit(self._session, user(said.content), id=said.id)
+
+    async def _mode(self, mode: Mode) -> None:
+        session = (await named(self._hub, self._session)).session
+        self._news.set()
+        before = mode_of(session.state.work)
+        if (change := change_of(session, mode, planning=self._hub.host.settings.deep_planning)) is not None:
+            await self._hub.send(self._session, change)
+        if before == mode:  # no event says so
+            await self._telling.send({"type": "mode_changed", "mode": mode})
+
+    async def _approve(self, said: SaidApproval) -> None:
+        session = (await self._hub.desk(self._session)).session
+        approval = _approval(session, said.tool_call_id)
+        if approval is None:
+            raise ConfigError(f"no approval waits for the call {said.tool_call_id[:80]!r}")
+        await self._hub.send(self._session, Approve(approval=approval, approved=said.approved))
+
+
+def _approval(session: Session, call: str) -> str | None:
+    """The id of the approval that waits for a call, in the session or in a sub-agent at work below it."""
+    for id, asked in session.state.approvals.items():
+        if asked.call_id == call:
+            return id
+    return next((id for child in session.children.values() if (id := _approval(child, call)) is not None), None)
+
+
+def _said(text: bytes) -> Said:
+    """What a client says.
+
+    Raises:
+        msgspec.DecodeError: it is no message.
+        Refusal: it is nested too deep.
+    """
+    return decode(text, Said)

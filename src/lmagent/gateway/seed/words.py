@@ -1,0 +1,190 @@
+"""Words: events in the vocabulary of earlier clients (thinking, tool_call, tool_result, text, done …)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Literal, cast
+
+import msgspec
+
+from lmagent.core import events as ev
+from lmagent.core.commands import SetWork
+from lmagent.core.messages import ToolCall
+from lmagent.core.work import Task
+from lmagent.engine.budget import limits, used
+from lmagent.engine.session import Session
+from lmagent.engine.state import SessionState
+from lmagent.engine.toolbox import USE_TOOL
+from lmagent.engine.work import WorkState
+from lmagent.engine.worktext import counted
+from lmagent.gateway.turns import Spent
+
+Mode = Literal["bounded", "deep_work"]
+"""How earlier clients have a session work: as in a chat, or long, within a budget."""
+
+PREVIEW = 500
+"""Characters of a result that are shown."""
+
+Told = dict[str, Any]
+
+
+def mode_of(work: WorkState) -> Mode:
+    """How a session works."""
+    return "deep_work" if "deep" in (work.mode, work.then if work.mode == "plan" else "") else "bounded"
+
+
+def change_of(session: Session, mode: Mode, *, planning: bool) -> SetWork | None:
+    """What makes a session work so; None where it does already.
+
+    Args:
+        session: the session.
+        mode: how it is to work.
+        planning: deep work begins with a plan.
+    """
+    work = session.state.work
+    if mode == "bounded":
+        return None if work.mode == "bounded" else SetWork(mode="bounded")
+    if mode_of(work) == "deep_work":
+        return None
+    return SetWork(mode="plan", then="deep") if planning else SetWork(mode="deep")
+
+
+def input_of(call: ToolCall) -> tuple[str, dict[str, Any]]:
+    """The tool that a call is for, and its arguments; what is no JSON object is shown as it is."""
+    try:
+        arguments = msgspec.json.decode(call.arguments or "{}")
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        arguments = None
+    if not isinstance(arguments, dict):
+        return call.name, {"arguments": call.arguments}
+    fields = cast("dict[str, Any]", arguments)
+    inner = fields.get("arguments")
+    if call.name == USE_TOOL.name and isinstance(fields.get("name"), str) and isinstance(inner, dict):
+        return str(fields["name"]), cast("dict[str, Any]", inner)
+    return call.name, fields
+
+
+def tasks_of(tasks: Iterable[Task]) -> list[Told]:
+    """Tasks as they are shown."""
+    return [
+        {"id": task.id, "title": task.title, "status": task.status, "kind": task.kind, "parent_id": task.parent or None}
+        | {"notes": task.notes, "result": task.result, "depends_on": list(task.depends_on)}
+        for task in tasks
+    ]
+
+
+def usage_of(spent: Spent) -> Told:
+    """Tokens of a turn."""
+    total = spent.prompt + spent.completion
+    return {
+        "prompt_tokens": spent.prompt,
+        "completion_tokens": spent.completion,
+        "total_tokens": total,
+        "cached_tokens": spent.cached,
+    }
+
+
+class Telling:
+    """Translates the events of one session, from a state on.
+
+    Args:
+        state: what was known of the session then.
+    """
+
+    def __init__(self, state: SessionState) -> None:
+        self._tasks = dict(state.work.tasks)
+        self._mode = mode_of(state.work)
+        self._model = state.model
+        self._spent = Spent()
+        self._calls: dict[str, tuple[str, dict[str, Any]]] = {}
+        for message in state.messages:
+            self._note(message.tool_calls)
+
+    def pending(self, state: SessionState) -> list[Told]:
+        """What waits for somebody, for a client that joins late."""
+        told = [self._approval(asked) for asked in state.approvals.values()]
+        if state.work.proposal is not None:
+            told.append({"type": "plan_ready", "plan": msgspec.to_builtins(state.work.proposal.plan)})
+        return told
+
+    def tell(self, event: ev.Event, session: Session | None) -> list[Told]:
+        """The messages for an event.
+
+        Args:
+            event: the event.
+            session: the session, where it is open here: it knows the budget.
+        """
+        self._spent.take(event)
+        _, inner = ev.innermost(event)
+        match inner:
+            case ev.ApprovalRequested():
+                return [self._approval(inner)]
+            case ev.ApprovalResolved(approval=approval) if approval:
+                told = {"tool_call_id": inner.call_id, "approved": inner.approved, "by": inner.by}
+                return [{"type": "approval_resolved", **told}]
+            case _:
+                return self._work(event, session) if inner is event and event.seq else []
+
+    def _work(self, event: ev.Event, session: Session | None) -> list[Told]:
+        match event:
+            case ev.TurnStarted():
+                self._spent = Spent()
+            case ev.StepStarted():
+                return [{"type": "thinking", "iteration": event.step, **self._budget(session)}]
+            case ev.MessageAdded() if event.message.role == "assistant":
+                self._note(event.message.tool_calls)
+                text = [{"type": "text", "text": event.message.text}] if event.message.text.strip() else []
+                return text + [self._call(call.id) for call in event.message.tool_calls]
+            case ev.ToolFinished():
+                return [self._result(event)]
+            case ev.TasksChanged():
+                self._tasks.update((task.id, task) for task in event.items)
+                for id in event.removed:
+                    self._tasks.pop(id, None)
+                tasks = list(self._tasks.values())
+                return [{"type": "task_update", "tasks": tasks_of(tasks), "summary": counted(tasks)}]
+            case ev.WorkChanged():
+                before, self._mode = self._mode, mode_of(WorkState(mode=event.mode, then=event.then))
+                return [{"type": "mode_changed", "mode": self._mode}] if self._mode != before else []
+            case ev.PlanProposed():
+                return [{"type": "plan_ready", "plan": msgspec.to_builtins(event.plan)}]
+            case ev.TurnFinished():
+                return self._end(event)
+            case _:
+                pass
+        return []
+
+    def _end(self, event: ev.TurnFinished) -> list[Told]:
+        if event.outcome == "error":
+            return [{"type": "error", "message": f"{event.reason}\n{event.fix}".strip()}]
+        if event.cause == "plan":
+            return []  # the run goes on with the decision
+        text = event.answer or event.reason
+        done = {"type": "done", "text": text, "iterations": event.steps, "model": self._spent.model or self._model}
+        return [{**done, "usage": usage_of(self._spent), "mode": self._mode, "outcome": event.outcome}]
+
+    def _budget(self, session: Session | None) -> Told:
+        if session is None or self._mode != "deep_work":
+            return {}
+        work, spent = session.state.work, used(session.state)
+        told = {"max_iterations": limits(session).steps, "tokens_used": spent.tokens}
+        return {**told, "token_budget": work.budget.tokens, "task_summary": counted(list(self._tasks.values()))}
+
+    # --- calls ------------------------------------------------------------------------------------------------------
+
+    def _note(self, calls: Iterable[ToolCall]) -> None:
+        self._calls.update((call.id, input_of(call)) for call in calls)
+
+    def _call(self, id: str) -> Told:
+        tool, arguments = self._calls[id]
+        return {"type": "tool_call", "tool": tool, "input": arguments, "tool_call_id": id}
+
+    def _result(self, event: ev.ToolFinished) -> Told:
+        told = {"type": "tool_result", "tool": event.tool, "result_preview": event.content[:PREVIEW]}
+        told |= {"duration_ms": round(event.duration * 1000), "success": event.status == "ok"}
+        return {**told, "tool_call_id": event.call_id}
+
+    def _approval(self, asked: ev.ApprovalRequested) -> Told:
+        _, arguments = self._calls.get(asked.call_id.partition("/")[0], ("", {"summary": asked.summary}))
+        told = {"type": "approval_request", "tool_call_id": asked.call_id, "tool": asked.tool, "input": arguments}
+        return {**told, "reason": asked.reason, "summary": asked.summary, "preview": asked.preview}

@@ -1,0 +1,192 @@
+"""Turns: an input that somebody waits for, followed to the end of the turn that answers it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import anyio
+import msgspec
+from starlette.requests import Request
+
+from lmagent.core import events as ev
+from lmagent.core.commands import Approve
+from lmagent.core.errors import LmagentError, SessionNotFound, StoreError, ungrouped
+from lmagent.core.ids import is_session_id
+from lmagent.gateway.http.errors import Refusal
+
+if TYPE_CHECKING:
+    from lmagent.gateway.hub.desk import Desk
+    from lmagent.gateway.hub.hub import Hub
+
+T = TypeVar("T")
+
+BEAT = 15.0
+"""Seconds of silence after which who follows is told that nothing happened."""
+
+ATTEMPTS = 5
+
+
+def event_of(data: bytes) -> ev.Event:
+    """The event of a frame, that of a sub-agent included."""
+    return _read(_decoder().decode(data))
+
+
+@cache
+def _decoder() -> msgspec.json.Decoder[ev.Event]:
+    return msgspec.json.Decoder(ev.Event)
+
+
+def _read(event: ev.Event) -> ev.Event:
+    if isinstance(event, ev.SubagentEvent):
+        return msgspec.structs.replace(event, event=_read(msgspec.convert(event.event, ev.Event)))
+    return event
+
+
+async def named(hub: Hub, session: str) -> Desk:
+    """A session under the name that its client chose, begun where there is none yet.
+
+    Raises:
+        Refusal: the name cannot be one.
+        SessionBusy: another process writes it.
+        StoreError: it cannot be written.
+    """
+    if not is_session_id(session):
+        text = f"{session[:80]!r} is no session's id"
+        raise Refusal(400, "invalid", text, fix="1 to 64 letters, digits, . _ and -, a letter or digit first")
+    for attempt in range(ATTEMPTS):
+        try:
+            return await hub.desk(session)
+        except SessionNotFound:
+            try:
+                return await hub.begin(session)
+            except StoreError:  # somebody else began it in this moment
+                if attempt == ATTEMPTS - 1:
+                    raise
+                await anyio.sleep(0.05)
+    raise AssertionError("unreachable")
+
+
+async def followed(
+    hub: Hub, session: str, input: ev.InputReceived, *, patience: float | None = None
+) -> AsyncGenerator[ev.Event | None]:
+    """The events of the turn that answers an input; its end is the last one. None after each `BEAT` of silence.
+
+    Args:
+        hub: the sessions.
+        session: the session.
+        input: the input, as it was recorded.
+        patience: seconds for which an approval waits in this turn, then it is denied; None for as long as the hub has.
+
+    Raises:
+        Refusal: the input was taken back, or the session's stream ended before the turn did.
+    """
+    turn, waiting = 0, _Waiting(patience)
+    async with hub.watch(session, input.seq) as watching:
+        while True:
+            frames: list[Any] | None = None
+            with anyio.move_on_after(min(BEAT, waiting.left())):
+                frames = await watching.take()
+            for denial in waiting.over():
+                await hub.send(session, denial)
+            if frames is None:
+                yield None
+                continue
+            if not frames:
+                text = "the session was deleted, or the gateway is about to end"
+                raise Refusal(503, "ended", text, fix="look for the session: GET /api/sessions")
+            for frame in frames:
+                event = event_of(frame.data)
+                turn = _turn_of(event, input, turn)
+                if not turn or (event.turn and event.turn != turn):
+                    continue
+                waiting.take(event)
+                yield event
+                if isinstance(event, ev.TurnFinished):
+                    return
+
+
+def _turn_of(event: ev.Event, input: ev.InputReceived, turn: int) -> int:
+    """The turn that the input is answered in; 0 as long as it has not reached the model."""
+    match event:
+        case ev.MessageAdded(input=given) if given == input.id:
+            return event.turn
+        case ev.InputWithdrawn(input=given) if given == input.id:
+            raise Refusal(409, "withdrawn", "the message was taken back before the model saw it")
+        case _:
+            return turn
+
+
+class _Waiting:
+    """Approvals that wait in a turn, and until when."""
+
+    def __init__(self, patience: float | None) -> None:
+        self._patience = patience
+        self._asked: dict[str, float] = {}
+
+    def take(self, event: ev.Event) -> None:
+        """Take note of an event."""
+        _, inner = ev.innermost(event)
+        if isinstance(inner, ev.ApprovalRequested) and self._patience is not None:
+            self._asked.setdefault(inner.id, time.monotonic() + self._patience)
+        elif isinstance(inner, ev.ApprovalResolved):
+            self._asked.pop(inner.approval, None)
+
+    def left(self) -> float:
+        """Seconds until the first of them is over."""
+        return max(0.0, min(self._asked.values(), default=float("inf")) - time.monotonic())
+
+    def over(self) -> list[Approve]:
+        """Denials for those whose time is over."""
+        now = time.monotonic()
+        found = [id for id, until in self._asked.items() if until <= now]
+        for id in found:
+            del self._asked[id]
+        words = f"nobody answered within {self._patience or 0:g} seconds"
+        return [Approve(approval=id, approved=False, feedback=words, by="web:timeout") for id in found]
+
+
+async def while_there(request: Request, work: Callable[[], Awaitable[T]]) -> T | None:
+    """What comes of some work; None where the client went away before it was done. The body must have been read.
+
+    Raises:
+        LmagentError: the work's own.
+    """
+    result: T | None = None
+
+    async def gone() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        tasks.cancel_scope.cancel()
+
+    with ungrouped():
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(gone)
+            result = await work()
+            tasks.cancel_scope.cancel()
+    return result
+
+
+class Spent:
+    """Tokens of a turn, and the model that it ran on."""
+
+    def __init__(self) -> None:
+        self.prompt = self.completion = self.cached = 0
+        self.model = ""
+
+    def take(self, event: ev.Event | None) -> None:
+        """Count an event."""
+        usage = event.usage if isinstance(event, ev.StepFinished | ev.CompactionDone) else None
+        if usage is not None:
+            self.prompt += usage.prompt_tokens
+            self.completion += usage.completion_tokens
+            self.cached += usage.cached_tokens
+        if isinstance(event, ev.StepFinished | ev.StepStarted):
+            self.model = event.model or self.model
+
+
+def failure(end: ev.TurnFinished) -> LmagentError:
+    """A turn that ended with an error, as an error."""
+    return Refusal(502, end.cause or "failed", end.reason or "the turn failed", fix=end.fix)
