@@ -135,7 +135,7 @@ def test_a_link_works_once_and_dies_after_a_minute(access, times):
     for gone in (ticket, late, "", "guess"):
         with pytest.raises(Refusal) as refused:
             access.follow(gone)
-        assert refused.value.status == 410
+        assert (refused.value.status, refused.value.code) == (404, "link_gone")
 
 
 def test_guessing_gets_thirty_tries_in_ten_seconds_at_most_and_the_right_pin_works_soon_after(access, times):

@@ -163,12 +163,12 @@ class Access:
         """The `Set-Cookie` of who comes with a ticket.
 
         Raises:
-            Refusal: it was used already, or is too old, or never was one (410).
+            Refusal: it was used already, or is too old, or never was one (404).
         """
         ends = self._links.pop(_digest(ticket.encode()), 0.0)
         if self._monotonic() > ends:
             text = f"this link was used before, or is older than {LINK:.0f} s"
-            raise Refusal(410, "link_gone", text, fix="open the page and enter the PIN")
+            raise Refusal(404, "link_gone", text, fix="open the page and enter the PIN")
         return self._cookie(self._signed(), AGE)
 
     def logout(self, cookies: Mapping[str, str]) -> str:

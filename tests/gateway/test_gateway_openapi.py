@@ -1,0 +1,63 @@
+"""The description of the API, and whether the gateway keeps to it: requests made from it, judged by it.
+
+`LMAGENT_EXAMPLES=200` makes more of them than the few that every check makes.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import schemathesis
+from gateway_kit import Running, gateway
+from hypothesis import HealthCheck, settings
+from schemathesis.checks import load_all_checks, not_a_server_error
+from schemathesis.specs.openapi.checks import positive_data_acceptance
+
+from lmagent.gateway.http.app import TABLE
+from lmagent.gateway.http.openapi import describe
+from lmagent.testing.script import say
+
+load_all_checks()
+EXAMPLES = int(os.environ.get("LMAGENT_EXAMPLES", "4"))
+ENDLESS = {route.path for route in TABLE if route.media == "text/event-stream"}
+"""Streams that end when the client goes; the tests of the events are about them."""
+
+DESCRIPTION = describe([route for route in TABLE if route.path not in ENDLESS])
+pytestmark = pytest.mark.filterwarnings("default")  # of the tool's own libraries
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory):
+    with gateway(tmp_path_factory.mktemp("openapi"), lambda _: say("Hello.")) as made:
+        yield made
+
+
+def test_every_route_is_described_with_what_it_takes_and_answers(running: Running):
+    told = running.anyone.ask("GET", "/openapi.json").json
+    assert told["openapi"].startswith("3.1")
+    for route in TABLE:
+        operation = told["paths"][route.path.replace(":path", "")][route.method.lower()]
+        assert operation["summary"]
+        assert str(route.status) in operation["responses"]
+        assert (operation["security"] == []) == route.is_open
+        assert ("requestBody" in operation) == (route.body is not None or route.raw)
+        for status, answer in operation["responses"].items():
+            if int(status) >= 400 and route.tell is None:
+                assert answer["content"]["application/json"]["schema"] == {"$ref": "#/components/schemas/Failure"}
+    names = [operation["operationId"] for methods in told["paths"].values() for operation in methods.values()]
+    assert len(names) == len(set(names)) == len(TABLE)
+    assert set(told["components"]["securitySchemes"]) == {"token", "page"}
+
+
+@schemathesis.openapi.from_dict(DESCRIPTION).parametrize()
+@settings(max_examples=EXAMPLES, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+def test_answers_are_as_described_and_never_a_fault(case, running: Running):
+    answer = case.call(base_url=running.url, headers=running.headers, timeout=20)
+    assert answer.status_code < 500 or answer.status_code == 502  # 502: what the scripted model says is no plan
+    # What a schema cannot say, such as whether bytes are an image, may refuse a request that fits it.
+    case.validate_response(answer, excluded_checks=[positive_data_acceptance, not_a_server_error])
+
+
+def test_the_gateway_said_nothing_of_faults(running: Running):
+    assert not [line for line in running.said if "Error" in line]
