@@ -7,6 +7,7 @@ from contextlib import aclosing
 from typing import Any, cast
 
 import anyio
+from msgspec import Struct
 
 from lmagent.core.errors import SessionNotFound, ungrouped
 from lmagent.core.events import DurableEvent, SubagentStarted
@@ -25,6 +26,30 @@ TASKS = 12
 """Tasks that are shown; the rest is counted."""
 
 _MARKS = {"completed": "✓", "in_progress": "▸", "failed": "✗", "blocked": "!", "skipped": "-"}
+
+
+class Node(Struct, frozen=True):
+    """A session in a tree.
+
+    Attributes:
+        session: its id.
+        parent: the session that it works for; empty for the first.
+        task: id of the task that it was begun for; empty for none.
+        objective: what it is to do; empty for a person's session.
+        status: running, interrupted, idle, or how its last turn ended.
+        step: model calls, those of its sub-agents included.
+        tokens: tokens spent, likewise.
+        title: its title; empty for none.
+    """
+
+    session: str
+    parent: str
+    task: str
+    objective: str
+    status: str
+    step: int
+    tokens: int
+    title: str
 
 
 class Tree:
@@ -91,6 +116,33 @@ class Tree:
         self._states.clear()
         self._above.clear()
         self._load(self.root)  # with what was written while the followers were told to stop
+
+    def nodes(self) -> Iterator[Node]:
+        """The session and its sub-agents, each behind the one that it works for."""
+        yield self._node(self.root, "", None)
+        yield from self._nodes_below(self.root)
+
+    def _nodes_below(self, session: str) -> Iterator[Node]:
+        for started in self._states[session].work.children.values():
+            if self._above.get(started.child) == session:
+                yield self._node(started.child, session, started)
+                yield from self._nodes_below(started.child)
+
+    def _node(self, session: str, parent: str, started: SubagentStarted | None) -> Node:
+        state = self._states[session]
+        doing = "running" if self._store.is_running(session) else "interrupted"
+        if not (state.turn_open or state.inputs):
+            doing = state.last_outcome or "idle"
+        return Node(
+            session=session,
+            parent=parent,
+            task=started.task if started is not None else "",
+            objective=started.brief.objective if started is not None else "",
+            status=doing,
+            step=steps_made(state),
+            tokens=tokens_spent(state),
+            title=state.title,
+        )
 
     def lines(self) -> list[str]:
         """The tree, a line each."""

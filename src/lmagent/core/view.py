@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from lmagent.core import events as ev
-from lmagent.core.messages import Text, Thinking, ToolStatus
+from lmagent.core.messages import Image, Text, Thinking, ToolStatus
 from lmagent.core.model import Usage
 from lmagent.core.pace import Pace
 from lmagent.core.work import Task
@@ -21,12 +21,13 @@ State = Literal["idle", "queued", "thinking", "running", "waiting", "retrying"]
 
 
 class UserBlock(Struct, frozen=True, tag_field="kind", tag="user"):
-    """What the user said; `pending` until it has reached the model."""
+    """What the user said, with so many images; `pending` until it has reached the model."""
 
     id: str
     text: str
     pending: bool
     delivery: str
+    images: int = 0
 
 
 class TextBlock(Struct, frozen=True, tag_field="kind", tag="text"):
@@ -160,7 +161,7 @@ def _message(view: View, event: ev.MessageAdded) -> View:
     if event.origin not in ("input", "steer"):
         return view
     blocks = tuple(
-        UserBlock(block.id, block.text, False, block.delivery)
+        msgspec.structs.replace(block, pending=False)
         if isinstance(block, UserBlock) and block.id == event.input
         else block
         for block in view.blocks
@@ -264,7 +265,8 @@ def _session(view: View, event: ev.Event) -> View:
             return _with(view, model=event.model)
         case ev.InputReceived():
             title = view.title or " ".join(event.message.text.split()[:12])
-            return _add(view, UserBlock(event.id, event.message.text, True, event.delivery), title=title)
+            images = sum(isinstance(part, Image) for part in event.message.parts)
+            return _add(view, UserBlock(event.id, event.message.text, True, event.delivery, images), title=title)
         case ev.InputWithdrawn():
             left = tuple(b for b in view.blocks if not (isinstance(b, UserBlock) and b.id == event.input))
             return _with(view, blocks=left)

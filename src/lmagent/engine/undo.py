@@ -7,7 +7,7 @@ whose process died: `is_shared` says so.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 import anyio
@@ -230,9 +230,12 @@ def chosen(session: Session, command: Undo | Redo) -> list[FilesChanged]:
 
 def changes_of(session: Session, event: FilesChanged) -> tuple[Change, ...]:
     """The changes of an event, wherever they stand."""
-    if not event.blob:
-        return event.changes
-    return msgspec.json.decode(session.log.get_blob(event.blob), type=tuple[Change, ...])
+    return changes_in(event, session.log.get_blob)
+
+
+def changes_in(event: FilesChanged, get_blob: Callable[[str], bytes]) -> tuple[Change, ...]:
+    """The same, of a session that may not be open."""
+    return msgspec.json.decode(get_blob(event.blob), type=tuple[Change, ...]) if event.blob else event.changes
 
 
 def kept_contents(session: Session) -> set[str]:
@@ -246,21 +249,22 @@ def kept_contents(session: Session) -> set[str]:
 
 async def diff(session: Session) -> str:
     """Everything that calls of the session changed and that stands, as one unified diff."""
-    first: dict[str, PathState | None] = {}
-    last: dict[str, PathState | None] = {}
-    for event in session.state.changes:
-        for change in changes_of(session, event):
-            first.setdefault(change.path, change.before)
-            last[change.path] = change.after
     snapshots = session.wiring.snapshots
     if snapshots is None:
         return ""
+    changes = [change for event in session.state.changes for change in changes_of(session, event)]
+    return await anyio.to_thread.run_sync(difference, snapshots, changes)
+
+
+def difference(snapshots: Snapshots, changes: Iterable[Change]) -> str:
+    """Changes, the oldest first, as one unified diff."""
+    first: dict[str, PathState | None] = {}
+    last: dict[str, PathState | None] = {}
+    for change in changes:
+        first.setdefault(change.path, change.before)
+        last[change.path] = change.after
     paths = [path for path in sorted(last) if first[path] != last[path]]
-
-    def show() -> list[str]:
-        return [_difference(snapshots, path, first[path], last[path]) for path in paths]
-
-    return "".join(await anyio.to_thread.run_sync(show))
+    return "".join(_difference(snapshots, path, first[path], last[path]) for path in paths)
 
 
 def _told(event: FilesRestored) -> str:

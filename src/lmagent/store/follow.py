@@ -18,6 +18,10 @@ BATCH = 256
 """Events read at a time, so that the file is not kept open while a slow watcher takes them."""
 
 
+END = 65_536
+"""Bytes at the end of a log that hold its last event, mostly."""
+
+
 class LogTail:
     """Reads on in a log, each time from where it left off.
 
@@ -59,6 +63,24 @@ class LogTail:
                 self._seen = size
                 break
         return found
+
+
+def last_seq(path: Path) -> int:
+    """The last event of a log, read from its end; 0 where it has none."""
+    reach, size = END, _size(path)
+    while True:
+        start = max(0, size - reach)
+        try:
+            with path.open("rb") as stream:
+                stream.seek(start)
+                if start:
+                    stream.readline()  # the rest of a line
+                found = [line.seq for line in lines(stream) if line.event is not None and line.whole]
+        except FileNotFoundError:
+            return 0
+        if found or not start:
+            return found[-1] if found else 0
+        reach *= 16
 
 
 async def follow_log(path: Path, after: int = 0) -> AsyncIterator[DurableEvent]:

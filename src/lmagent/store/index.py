@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
@@ -33,6 +33,7 @@ T = TypeVar("T")
 
 _WORD = re.compile(r"\w+")
 _COLUMNS = Tally.__struct_fields__
+_ROW = f"SELECT {', '.join(_COLUMNS)} FROM session WHERE id = ?"
 
 
 class SessionRow(Struct, frozen=True):
@@ -52,6 +53,7 @@ class SessionRow(Struct, frozen=True):
         cached_tokens: prompt tokens that came from the server's cache.
         parent: the session that it was forked from, or works for as a sub-agent; empty for none.
         child: it is a sub-agent's.
+        waiting_for: approval, plan, question or time; empty where it waits for nothing.
     """
 
     id: str
@@ -67,6 +69,7 @@ class SessionRow(Struct, frozen=True):
     cached_tokens: int
     parent: str
     child: bool = False
+    waiting_for: str = ""
 
 
 class Hit(Struct, frozen=True):
@@ -124,7 +127,7 @@ class Unattended(Struct, frozen=True):
 
 
 class SessionIndex:
-    """The index over the sessions in `root`.
+    """The index over the sessions in `root`. What reads it raises StoreError where the database cannot be read.
 
     Args:
         root: the folder of the sessions; the database is beside it.
@@ -162,12 +165,16 @@ class SessionIndex:
         """
         return self._run(lambda: self._list(limit, search.strip(), children or bool(search.strip())))
 
-    def search(self, query: str, limit: int = 20) -> list[Hit]:
-        """Texts of people and models with all words of the query; with any of them, where none has all. Best first.
+    def row(self, session: str) -> SessionRow | None:
+        """One session; None where the index has none of that id. Refresh before.
 
         Raises:
             StoreError: the database cannot be read.
         """
+        return self._run(lambda: self._one(session))
+
+    def search(self, query: str, limit: int = 20) -> list[Hit]:
+        """Texts of people and models with all words of the query; with any of them, where none has all. Best first."""
         words = _WORD.findall(query)
         return self._run(lambda: self._search(" ".join(map(_term, words)), limit)) or (
             self._run(lambda: self._search(" OR ".join(map(_term, words)), limit)) if len(words) > 1 else []
@@ -198,19 +205,11 @@ class SessionIndex:
         return self._run(lambda: activity(self._db, limit, session))
 
     def numbering(self) -> tuple[str, int]:
-        """What tells this numbering of events from another index's, and the last number given. Refresh before.
-
-        Raises:
-            StoreError: the database cannot be read.
-        """
+        """What tells this numbering of events from another index's, and the last number given. Refresh before."""
         return self._run(lambda: numbering(self._db))
 
     def numbered(self, after: int, limit: int) -> list[Numbered]:
-        """The events behind a number, in the order in which they were read. Refresh before.
-
-        Raises:
-            StoreError: the database cannot be read.
-        """
+        """The events behind a number, in the order in which they were read. Refresh before."""
         return self._run(lambda: numbered(self._db, after, limit))
 
     def refresh(self) -> None:
@@ -287,10 +286,10 @@ class SessionIndex:
         """What is known of a session, read at one moment: another reader may be about to write it."""
         self._db.execute("BEGIN")
         try:
-            row = self._db.execute(f"SELECT {', '.join(_COLUMNS)} FROM session WHERE id = ?", (session,)).fetchone()
+            row = self._db.execute(_ROW, (session,)).fetchone()
             if row is None:
                 return _Gained(Tally(session), Account(session))
-            tally = msgspec.convert(dict(zip(_COLUMNS, row, strict=True)), Tally, strict=False)
+            tally = _tally(row)
             account = Account(session)
             account.load(self._db)
             return _Gained(tally, account)
@@ -323,13 +322,17 @@ class SessionIndex:
         for table in ("passage", "usage", "activity", "event"):
             self._db.execute(f"DELETE FROM {table} WHERE session = ?", (session,))
 
+    def _one(self, session: str) -> SessionRow | None:
+        row = self._db.execute(_ROW, (session,)).fetchone()
+        return None if row is None else self._row(_tally(row))
+
     def _list(self, limit: int, search: str, children: bool) -> list[SessionRow]:
         rows: list[SessionRow] = []
         found = 0
         fitting = self._fitting(search) if search else None
         query = f"SELECT {', '.join(_COLUMNS)} FROM session ORDER BY updated DESC, id DESC"
         for row in self._db.execute(query):
-            tally = msgspec.convert(dict(zip(_COLUMNS, row, strict=True)), Tally, strict=False)
+            tally = _tally(row)
             named = search.lower() in f"{tally.id}\n{tally.title}".lower()
             if (fitting is None or named or tally.id in fitting) and (children if tally.child else found < limit):
                 rows.append(self._row(tally))
@@ -341,8 +344,8 @@ class SessionIndex:
     def _row(self, tally: Tally) -> SessionRow:
         open_work = bool(tally.turn_open or tally.waiting)
         status = tally.status(held=open_work and is_held(self.root / tally.id / LOCK))
-        shared = {name: getattr(tally, name) for name in SessionRow.__struct_fields__ if name != "status"}
-        return SessionRow(status=status, **shared)
+        shared = {name: getattr(tally, name) for name in SessionRow.__struct_fields__ if name in _COLUMNS}
+        return SessionRow(status=status, waiting_for=tally.waiting_for(status), **shared)
 
     def _fitting(self, search: str) -> set[str]:
         """Sessions in which every word of `search` is said, in whichever message."""
@@ -369,6 +372,10 @@ class SessionIndex:
             (expression, limit),
         )
         return [Hit(str(session), int(seq), str(role), str(text)) for session, seq, role, text in cursor]
+
+
+def _tally(row: Sequence[object]) -> Tally:
+    return msgspec.convert(dict(zip(_COLUMNS, row, strict=True)), Tally, strict=False)
 
 
 def _term(word: str) -> str:

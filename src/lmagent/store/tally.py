@@ -5,12 +5,16 @@ from __future__ import annotations
 from msgspec import Struct
 
 from lmagent.core.events import (
+    ApprovalRequested,
+    ApprovalResolved,
     CompactionDone,
     DurableEvent,
     InputReceived,
     InputWithdrawn,
     MessageAdded,
     ModelChanged,
+    PlanDecided,
+    PlanProposed,
     SessionCreated,
     SessionForked,
     SessionRenamed,
@@ -36,6 +40,8 @@ class Tally(Struct):
         job: id of the job that a turn is run for; empty where it is for a person.
         surface: where the newest input came from.
         queued: id of the job that a person's page submitted while a turn for another job was open.
+        asks: approvals that wait for a person.
+        planned: a plan waits for a person.
         child: it is a sub-agent's session, and goes on with its parent.
         read_to: offset in bytes up to which the log has been read.
         size: size of the log when it was read, in bytes.
@@ -64,6 +70,8 @@ class Tally(Struct):
     child: bool = False
     surface: str = ""
     queued: str = ""
+    asks: int = 0
+    planned: bool = False
     seq: int = 0
     read_to: int = 0
     size: int = 0
@@ -75,6 +83,16 @@ class Tally(Struct):
         if self.turn_open or self.waiting:
             return "running" if held else "interrupted"
         return self.outcome or "idle"
+
+    def waiting_for(self, status: str) -> str:
+        """What it waits for from outside: approval, plan, question or time; empty for nothing."""
+        if status == "running":
+            return "approval" if self.asks else ""
+        if status == "interrupted":
+            return ""
+        if self.planned:
+            return "plan"
+        return {"question": "question", "waiting": "time"}.get(self.outcome, "")
 
     def apply(self, event: DurableEvent) -> None:
         """Fold one event in."""
@@ -89,7 +107,7 @@ class Tally(Struct):
             case TurnStarted():
                 self.turn_open, self.until = True, 0.0
             case TurnFinished():
-                self.turn_open, self.outcome = False, event.outcome
+                self.turn_open, self.outcome, self.asks = False, event.outcome, 0
                 self.until, self.ended = event.until, event.id
                 self.turns += 1
                 self.job, self.queued = self.queued or self.job, ""
@@ -104,6 +122,19 @@ class Tally(Struct):
                 self._add(event)
             case SessionCreated() | SessionForked() | SessionRenamed() | ModelChanged():
                 self._describe(event)
+            case _:
+                self._ask(event)
+
+    def _ask(self, event: DurableEvent) -> None:
+        match event:
+            case ApprovalRequested():
+                self.asks += 1
+            case ApprovalResolved() if event.approval:
+                self.asks = max(0, self.asks - 1)
+            case PlanProposed():
+                self.planned = True
+            case PlanDecided():
+                self.planned = False
             case _:
                 pass
 

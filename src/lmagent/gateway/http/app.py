@@ -12,7 +12,22 @@ from starlette.websockets import WebSocket
 
 from lmagent.core.errors import LmagentError
 from lmagent.gateway import facade
-from lmagent.gateway.api import activity, cron, files, metrics, models, status, tools, uploads, usage
+from lmagent.gateway.api import (
+    activity,
+    commands,
+    cron,
+    events,
+    files,
+    metrics,
+    models,
+    sessions,
+    slash,
+    status,
+    tools,
+    uploads,
+    usage,
+    views,
+)
 from lmagent.gateway.http import door, openapi, static
 from lmagent.gateway.http.access import Access
 from lmagent.gateway.http.bodies import PATIENCE, Patience, limited
@@ -29,6 +44,11 @@ TABLE: tuple[Route, ...] = (
     *static.ROUTES,
     *door.ROUTES,
     *openapi.ROUTES,
+    *sessions.ROUTES,
+    *commands.ROUTES,
+    *events.ROUTES,
+    *views.ROUTES,
+    *slash.ROUTES,
     *files.ROUTES,
     *uploads.ROUTES,
     *tools.ROUTES,

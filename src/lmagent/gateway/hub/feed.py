@@ -118,6 +118,16 @@ class Feed:
             self._news.set()
             yield Following(watching, mark)
 
+    async def check(self, cursor: str) -> None:
+        """Refuse a cursor that is none of this index.
+
+        Raises:
+            Refusal: it is not.
+        """
+        mark, last, _ = await anyio.to_thread.run_sync(self._gained, None)
+        self._take_mark(mark, last)
+        self._number(cursor, last)
+
     def _number(self, cursor: str, last: int) -> int:
         if not cursor:
             return last

@@ -30,6 +30,8 @@ from lmagent.gateway.hub.fan import Watching
 from lmagent.gateway.hub.feed import Feed, Following
 from lmagent.gateway.hub.keeping import Keeper
 from lmagent.gateway.hub.sent import BY, find_sent, job_of
+from lmagent.gateway.hub.views import Views
+from lmagent.store.follow import last_seq
 from lmagent.store.log import EVENTS
 
 BEGINS_WORK = (Submit, Steer, Continue, DecidePlan)
@@ -50,6 +52,7 @@ class Hub:
         self.desks: dict[str, Desk] = {}
         self.channels: dict[str, Channel] = {}
         self.feed = Feed(host.store.root)
+        self.views = Views(host.store.root)
         host.attended = True
         host.opened = self._opened_in_host
         host.released = self._released_in_host
@@ -116,7 +119,7 @@ class Hub:
         async with self._lock(session):
             if (known := self.opened(session)) is not None:
                 return known
-            self._must_be_there(session)
+            self.must_be_there(session)
             if session in self.desks:
                 await self._close(session)  # its log took nothing more
             return self._desk_of(await self.host.open_session(session), tasks)
@@ -154,7 +157,12 @@ class Hub:
     def _lock(self, session: str) -> anyio.Lock:
         return self._locks.setdefault(session, anyio.Lock())
 
-    def _must_be_there(self, session: str) -> None:
+    def must_be_there(self, session: str) -> None:
+        """Refuse what is no session.
+
+        Raises:
+            SessionNotFound: there is none of that id.
+        """
         if session in self._deleted or not is_session_id(session):
             raise SessionNotFound(f"there is no session {session}", fix="GET /api/sessions lists them")
         self.host.store.read(session)
@@ -199,14 +207,14 @@ class Hub:
             Refusal: the id is none, or that sub-agent is not at work.
         """
         job = job_of(id or new_id())
-        if id and (sent := await self._sent(to or session, job)) is not None:
+        if id and (sent := await self.sent(to or session, job)) is not None:
             if self._of_a_job(session) is None:
                 (await self.desk(session)).work()  # it may be what an earlier process was killed over
             return sent
         command = Steer(message=message, by=by, job=job, to=to) if steer else Submit(message=message, by=by, job=job)
         event = await self.send(session, command)
         if event is None:  # the same input came twice at once
-            sent = await self._sent(to or session, job)
+            sent = await self.sent(to or session, job)
             if sent is None:
                 raise Refusal(409, "not_at_work", f"no sub-agent {to} is at work", fix="leave `to` out")
             return sent
@@ -215,8 +223,12 @@ class Hub:
             desk.remember(job, event)
         return event
 
-    async def _sent(self, session: str, job: str) -> InputReceived | None:
-        """The input that was recorded under a job's id."""
+    async def sent(self, session: str, job: str) -> InputReceived | None:
+        """The input that was recorded under a job's id, see `job_of`; None where there is none.
+
+        Raises:
+            SessionNotFound: there is no such session.
+        """
         if (desk := self.opened(session)) is not None:
             if job not in desk.session.state.work.jobs:
                 return None
@@ -238,7 +250,7 @@ class Hub:
             SessionNotFound: there is none of that id.
         """
         tasks = await self._running()
-        self._must_be_there(session)
+        self.must_be_there(session)
         channel = self.channel(session)
         if not channel.is_heard and (here := self.host.sessions.get(session)) is not None:
             channel.listen(here)
@@ -249,6 +261,12 @@ class Hub:
                 yield watching
             finally:
                 self._keeper.left(session)
+
+    async def last_seq(self, session: str) -> int:
+        """The last event that is recorded in a session; 0 where it has none."""
+        if (here := self.host.sessions.get(session)) is not None:
+            return here.state.seq
+        return await anyio.to_thread.run_sync(last_seq, self.host.store.root / session / EVENTS)
 
     @asynccontextmanager
     async def watch_all(self, after: str = "") -> AsyncGenerator[Following]:
@@ -299,7 +317,7 @@ class Hub:
             SessionBusy: another process writes it; nothing was deleted.
         """
         await self._running()
-        self._must_be_there(session)
+        self.must_be_there(session)
         self._deleted.add(session)
         try:
             await self._end(session)
@@ -307,6 +325,7 @@ class Hub:
         finally:
             self._deleted.discard(session)
         for member in family:
+            self.views.forget(member)
             if (channel := self.channels.pop(member, None)) is not None:
                 channel.fan.end()
 

@@ -237,7 +237,8 @@ function count(totals, usage) {
 function inputReceived(view, { id, message, delivery }) {
   const text = message.parts.map((/** @type {any} */ part) => (part.type === "text" ? part.text : "")).join("");
   const title = view.title || (text.match(WORDS) ?? []).slice(0, 12).join(" ");
-  return { ...add(view, { kind: "user", id, text, pending: true, delivery }), title };
+  const images = message.parts.filter((/** @type {any} */ part) => part.type === "image").length;
+  return { ...add(view, { kind: "user", id, text, pending: true, delivery, images }), title };
 }
 
 /** @param {View} view @param {Event} event @returns {View} */

@@ -7,7 +7,7 @@ export type UserBlock = {
   text: string;
   pending: boolean;
   delivery: string;
-  images?: number;
+  images: number;
 };
 export type TextBlock = { kind: "text"; text: string };
 export type ThinkingBlock = { kind: "thinking"; text: string };

@@ -19,6 +19,10 @@ INSERT INTO numbering (mark) VALUES (lower(hex(randomblob(6))));
 ALTER TABLE session ADD COLUMN surface TEXT NOT NULL DEFAULT '';
 ALTER TABLE session ADD COLUMN queued TEXT NOT NULL DEFAULT '';
 
+-- What waits for a person: approvals, and a plan.
+ALTER TABLE session ADD COLUMN asks INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE session ADD COLUMN planned INTEGER NOT NULL DEFAULT 0;
+
 -- The rows there are know nothing of these: their logs are read again.
 DELETE FROM session;
 DELETE FROM passage;

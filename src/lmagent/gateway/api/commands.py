@@ -1,0 +1,175 @@
+"""Commands: everything that can be wished of a session, by `type`. What is accepted is on disk when it is answered."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated
+
+from anyio import to_thread
+from msgspec import Meta, Struct
+from msgspec.structs import replace
+
+from lmagent.core import commands as wishes
+from lmagent.core.errors import ConfigError, LmagentError, StoreError
+from lmagent.core.messages import Image, Message, Text, user
+from lmagent.engine.approvals import holder
+from lmagent.gateway.api.uploads import taken
+from lmagent.gateway.http.errors import Refusal
+from lmagent.gateway.http.route import Call, Route
+from lmagent.gateway.hub.hub import Hub
+from lmagent.gateway.hub.sent import BY, job_of
+
+Id = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._:-]{0,64}\Z")]
+"""The sender's own name for an input: what is sent again under the same one is taken in once."""
+
+
+class SubmitBody(Struct, frozen=True, tag_field="type", tag="submit"):
+    """Start a turn; while one runs, the input waits for its end."""
+
+    message: Message
+    id: Id = ""
+
+
+class SteerBody(Struct, frozen=True, tag_field="type", tag="steer"):
+    """Deliver to the running turn; `to`: to that of a sub-agent's session."""
+
+    message: Message
+    id: Id = ""
+    to: str = ""
+
+
+class AnswerBody(Struct, frozen=True, tag_field="type", tag="answer"):
+    """Answer the question with which the last turn ended."""
+
+    text: str
+    id: Id = ""
+
+
+class ForkBody(Struct, frozen=True, tag_field="type", tag="fork"):
+    """Copy the session up to and including an event; all of it without one."""
+
+    through_seq: Annotated[int, Meta(ge=1)] | None = None
+
+
+Plain = (
+    wishes.Withdraw
+    | wishes.Continue
+    | wishes.Interrupt
+    | wishes.Approve
+    | wishes.SetMode
+    | wishes.SetModel
+    | wishes.SetWork
+    | wishes.DecidePlan
+    | wishes.ChangeTasks
+    | wishes.Compact
+    | wishes.Undo
+    | wishes.Redo
+    | wishes.Rename
+    | wishes.Close
+)
+Body = SubmitBody | SteerBody | AnswerBody | ForkBody | Plain
+
+
+class Accepted(Struct, frozen=True):
+    """It is on disk.
+
+    Attributes:
+        seq: the event that records it; of a command that none records, the last event.
+        session: the session whose event that is: of a fork, the copy.
+    """
+
+    seq: int
+    session: str
+
+
+async def command(call: Call) -> Accepted:
+    """Carry out a command."""
+    hub, session, body = call.hub, call.path["session"], call.body
+    match body:
+        case SubmitBody():
+            event = await hub.submit(session, await _said(hub, body.message), id=body.id)
+            return Accepted(event.seq, session)
+        case SteerBody():
+            message = await _said(hub, body.message)
+            event = await hub.submit(session, message, id=body.id, steer=True, to=body.to)
+            return Accepted(event.seq, body.to or session)
+        case AnswerBody():
+            return await _answer(hub, session, body)
+        case ForkBody():
+            return await _fork(hub, session, body.through_seq)
+        case _:
+            return await _plain(hub, session, body)
+
+
+async def _said(hub: Hub, message: Message) -> Message:
+    """A message of a person, with its uploads in their places.
+
+    Raises:
+        Refusal: it is none.
+    """
+    if message.role != "user" or not all(isinstance(part, Text | Image) for part in message.parts):
+        fix = '{"role": "user", "parts": [{"type": "text", "text": "…"}]}'
+        raise Refusal(400, "invalid", "a message of a person has the role user, and parts of text and images", fix=fix)
+    if not message.text.strip() and not any(isinstance(part, Image) for part in message.parts):
+        raise Refusal(400, "empty", "the message says nothing", fix="send a text or an image")
+    return await taken(hub.host.workspace, message)
+
+
+async def _answer(hub: Hub, session: str, body: AnswerBody) -> Accepted:
+    if not (body.id and await hub.sent(session, job_of(body.id))):
+        state = (await hub.desk(session)).session.state
+        if state.turn_open or state.inputs or state.last_outcome != "question":
+            raise Refusal(409, "no_question", "no question waits in this session", fix='send it as "submit"')
+    event = await hub.submit(session, await _said(hub, user(body.text)), id=body.id)
+    return Accepted(event.seq, session)
+
+
+async def _fork(hub: Hub, session: str, through: int | None) -> Accepted:
+    from lmagent.app.records import WorkspaceRecords  # rare, and not light
+
+    hub.must_be_there(session)
+    last = await hub.last_seq(session)
+    if through is not None and through > last:
+        raise Refusal(400, "beyond", f"the session has no event {through}: its last is {last}", fix="leave it out")
+    records = WorkspaceRecords(hub.host.workspace, hub.host.store)
+    copy = await to_thread.run_sync(partial(records.fork, session, through))
+    return Accepted(await hub.last_seq(copy), copy)
+
+
+async def _plain(hub: Hub, session: str, command: Plain) -> Accepted:
+    where = session
+    if isinstance(command, wishes.Approve):
+        where = _asker(hub, session, command.approval)
+    elif isinstance(command, wishes.DecidePlan) and (await hub.desk(session)).session.state.work.proposal is None:
+        raise Refusal(409, "no_plan", "no plan waits in this session", fix="look at its events")
+    try:
+        event = await hub.send(session, replace(command, by=BY))
+    except (Refusal, StoreError, ConfigError):
+        raise
+    except LmagentError as unfit:  # nothing to undo, or not while the agent works
+        raise Refusal(409, "conflict", unfit.message, fix=unfit.fix) from unfit
+    if event is None and isinstance(command, wishes.Approve | wishes.Withdraw):
+        what = "approval" if isinstance(command, wishes.Approve) else "input"
+        raise Refusal(409, "resolved", f"that {what} does not wait any more", fix="look at the events of the session")
+    return Accepted(event.seq if event is not None else await hub.last_seq(session), where)
+
+
+def _asker(hub: Hub, session: str, approval: str) -> str:
+    """The session in whose log an approval stands: a sub-agent's has its own."""
+    here = hub.host.sessions.get(session)
+    owner = holder(here, approval) if here is not None else None
+    return owner.state.session if owner is not None else session
+
+
+ROUTES = (
+    Route(
+        "POST",
+        "/api/sessions/{session}/commands",
+        command,
+        "Carry out a command; accepted means on disk",
+        body=Body,
+        answer=Accepted,
+        status=202,
+        errors=(404, 409, 413, 415),
+    ),
+)

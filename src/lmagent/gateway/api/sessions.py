@@ -1,0 +1,165 @@
+"""Sessions: listed, begun, deleted, exported; who works for whom."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated, Literal
+
+from anyio import to_thread
+from msgspec import Meta, Struct
+from starlette.responses import Response
+
+from lmagent.app.watching import Node, Tree
+from lmagent.core.commands import Rename, SetMode, SetModel
+from lmagent.core.errors import SessionNotFound
+from lmagent.core.events import PermissionMode
+from lmagent.gateway.http.route import Call, Route
+from lmagent.gateway.hub.hub import Hub
+from lmagent.store.index import SessionIndex, SessionRow
+
+MEDIA = {"md": "text/markdown", "html": "text/html", "jsonl": "application/x-ndjson"}
+"""Content types of the forms of an export."""
+
+
+class SessionsQuery(Struct, frozen=True):
+    """Which sessions: those that say all these words; sub-agents' too, where they are wanted."""
+
+    search: Annotated[str, Meta(max_length=200)] = ""
+    limit: Annotated[int, Meta(ge=1, le=500)] = 50
+    children: bool = False
+
+
+class Row(SessionRow, frozen=True):
+    """A session in a list; `session_id` is its id once more, as earlier clients call it."""
+
+    session_id: str = ""
+
+
+class SessionList(Struct, frozen=True):
+    """Sessions, the one that was written to last first."""
+
+    sessions: tuple[Row, ...]
+
+
+class NewSession(Struct, frozen=True):
+    """How a session begins; what is left out is as the settings say."""
+
+    title: Annotated[str, Meta(max_length=200)] = ""
+    model: Annotated[str, Meta(max_length=200)] = ""
+    mode: PermissionMode | None = None
+
+
+class Begun(Struct, frozen=True):
+    """The session that was begun."""
+
+    session: str
+
+
+class Deleted(Struct, frozen=True):
+    """The session that is gone."""
+
+    deleted: str
+
+
+class Nodes(Struct, frozen=True):
+    """A session and its sub-agents, each behind the one that it works for."""
+
+    nodes: tuple[Node, ...]
+
+
+class ExportQuery(Struct, frozen=True):
+    """In which form."""
+
+    format: Literal["md", "html", "jsonl"] = "md"
+
+
+async def list_sessions(call: Call) -> SessionList:
+    """Sessions, newest first."""
+    from lmagent.app.records import session_rows  # opens the index
+
+    query: SessionsQuery = call.query
+    wanted = partial(session_rows, call.hub.host.store.root, query.limit, query.search, children=query.children)
+    return SessionList(tuple(_row(call.hub, row) for row in await to_thread.run_sync(wanted)))
+
+
+async def begin_session(call: Call) -> Begun:
+    """Begin a session; it is on disk when this answers."""
+    body: NewSession = call.body
+    desk = await call.hub.begin()
+    if body.mode is not None and body.mode != desk.session.state.mode:
+        await call.hub.send(desk.id, SetMode(mode=body.mode))
+    if body.model and body.model != desk.session.state.model:
+        await call.hub.send(desk.id, SetModel(model=body.model))
+    if title := " ".join(body.title.split()):
+        await call.hub.send(desk.id, Rename(title=title))
+    return Begun(desk.id)
+
+
+async def show_session(call: Call) -> Row:
+    """One session."""
+    session = call.path["session"]
+    call.hub.must_be_there(session)
+    row = await to_thread.run_sync(_one, call.hub, session)
+    if row is None:
+        raise SessionNotFound(f"there is no session {session}", fix="GET /api/sessions lists them")
+    return _row(call.hub, row)
+
+
+async def delete_session(call: Call) -> Deleted:
+    """Delete a session; what runs in it is interrupted for good."""
+    await call.hub.delete(call.path["session"])
+    return Deleted(call.path["session"])
+
+
+async def show_tree(call: Call) -> Nodes:
+    """Who works for a session, at any depth."""
+    session = call.path["session"]
+    call.hub.must_be_there(session)
+    return Nodes(await to_thread.run_sync(lambda: tuple(Tree(call.hub.host.store, session).nodes())))
+
+
+async def export(call: Call) -> Response:
+    """A session as a file."""
+    from lmagent.app.records import export_session  # rare, and not light
+
+    session, form = call.path["session"], call.query.format
+    call.hub.must_be_there(session)
+    text = await to_thread.run_sync(export_session, call.hub.host.store, session, form)
+    headers = {
+        "Content-Disposition": f'attachment; filename="{session}.{form}"',
+        "Content-Security-Policy": "default-src 'none'; sandbox",
+    }
+    return Response(text, media_type=MEDIA[form], headers=headers)
+
+
+def _one(hub: Hub, session: str) -> SessionRow | None:
+    with SessionIndex(hub.host.store.root) as index:
+        index.refresh()
+        return index.row(session)
+
+
+def _row(hub: Hub, row: SessionRow) -> Row:
+    """What a sub-agent asks, its parent's log does not say."""
+    facts = {name: getattr(row, name) for name in SessionRow.__struct_fields__}
+    here = hub.host.sessions.get(row.id)
+    if here is not None and here.descendant(lambda child: bool(child.state.approvals)) is not None:
+        facts["waiting_for"] = "approval"
+    return Row(**facts, session_id=row.id)
+
+
+ROUTES = (
+    Route("GET", "/api/sessions", list_sessions, "Sessions, newest first", query=SessionsQuery, answer=SessionList),
+    Route("POST", "/api/sessions", begin_session, "Begin a session", body=NewSession, answer=Begun, status=201),
+    Route("GET", "/api/sessions/{session}", show_session, "One session", answer=Row, errors=(404,)),
+    Route("DELETE", "/api/sessions/{session}", delete_session, "Delete a session", answer=Deleted, errors=(404, 409)),
+    Route("GET", "/api/sessions/{session}/tree", show_tree, "Who works for a session", answer=Nodes, errors=(404,)),
+    Route(
+        "GET",
+        "/api/sessions/{session}/export",
+        export,
+        "A session as a file",
+        query=ExportQuery,
+        media="application/octet-stream",
+        errors=(404,),
+    ),
+)

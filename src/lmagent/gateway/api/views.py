@@ -1,0 +1,325 @@
+"""Views: what a person sees of a session, and the parts that are fetched when somebody looks at them."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Annotated, Any, TypeVar
+
+from anyio import to_thread
+from msgspec import Meta, Struct
+from msgspec.structs import replace
+from starlette.responses import Response
+
+from lmagent.core import events as ev
+from lmagent.core.errors import SessionNotFound, StoreError
+from lmagent.core.messages import Image
+from lmagent.core.view import Block, NoticeBlock, Pending, TextBlock, ThinkingBlock, ToolBlock, UserBlock, View
+from lmagent.engine.session import Session
+from lmagent.engine.state import SessionState
+from lmagent.engine.undo import changes_in, difference
+from lmagent.gateway.api.pictures import SANDBOX, judged
+from lmagent.gateway.http.errors import Refusal
+from lmagent.gateway.http.route import Call, Route
+from lmagent.gateway.hub.hub import Hub
+from lmagent.store.jsonl import JsonlStore
+
+T = TypeVar("T")
+
+SHOWN = 8_000
+"""Characters of a result that a view has; the whole one is fetched by its call."""
+
+PIECE = 1_000_000
+"""Bytes of an artifact that are given at a time."""
+
+
+class ViewQuery(Struct, frozen=True):
+    """How many blocks, from the end."""
+
+    last: Annotated[int, Meta(ge=1, le=500)] = 60
+
+
+class BlocksQuery(Struct, frozen=True):
+    """Blocks in front of one."""
+
+    before: Annotated[int, Meta(ge=0)]
+    count: Annotated[int, Meta(ge=1, le=500)] = 60
+
+
+class ArtifactQuery(Struct, frozen=True):
+    """Which part of it, in bytes."""
+
+    offset: Annotated[int, Meta(ge=0)] = 0
+    limit: Annotated[int, Meta(ge=1, le=PIECE)] = PIECE
+
+
+class ShownTool(ToolBlock, frozen=True, tag_field="kind", tag="tool"):
+    """A call, as `ToolBlock`; `cut`: its result is longer than what is given here."""
+
+    cut: bool = False
+
+
+ShownBlock = UserBlock | TextBlock | ThinkingBlock | ShownTool | NoticeBlock
+
+
+class ShownView(View, frozen=True):
+    """As `View`, with the last of its blocks."""
+
+    blocks: tuple[ShownBlock, ...] = ()
+
+
+class Page(Struct, frozen=True):
+    """What is seen of a session.
+
+    Attributes:
+        seq: the last event that is in it; the stream of events goes on after it.
+        view: what is seen, with the last blocks.
+        first: index of the first block that is given.
+        total: blocks in all.
+    """
+
+    seq: int
+    view: ShownView
+    first: int
+    total: int
+
+
+class Blocks(Struct, frozen=True):
+    """Blocks, and the index of the first of them."""
+
+    blocks: tuple[ShownBlock, ...]
+    first: int
+
+
+class WholeCall(Struct, frozen=True):
+    """A call with all that is kept of it.
+
+    Attributes:
+        tool: the tool.
+        arguments: as the model wrote them.
+        summary: the call in one line.
+        status: how it ended; pending or running before.
+        content: what the model was told.
+        artifact: blob of the whole output, where `content` is a part of it; empty for none.
+        size: bytes of the whole output.
+        diff: what it changed.
+        duration: seconds.
+    """
+
+    tool: str
+    arguments: str
+    summary: str
+    status: str
+    content: str
+    artifact: str
+    size: int
+    diff: str
+    duration: float
+
+
+class Changes(Struct, frozen=True):
+    """What a session changed, as a unified diff."""
+
+    text: str
+
+
+async def show_view(call: Call) -> Page:
+    """What is seen of a session now."""
+    hub, session = call.hub, call.path["session"]
+    hub.must_be_there(session)
+    seq, view, blocks = await hub.views.look(session)
+    first = max(0, len(blocks) - call.query.last)
+    facts = {name: getattr(view, name) for name in View.__struct_fields__}
+    facts["approvals"] = (*view.approvals, *_asked_below(hub.host.sessions.get(session)))
+    if facts["approvals"]:
+        facts["state"] = "waiting"
+    facts["blocks"] = _shown(blocks[first:])
+    return Page(seq, ShownView(**facts), first, len(blocks))
+
+
+async def show_blocks(call: Call) -> Blocks:
+    """Earlier blocks."""
+    hub, session = call.hub, call.path["session"]
+    hub.must_be_there(session)
+    query: BlocksQuery = call.query
+    _, _, blocks = await hub.views.look(session)
+    before = min(query.before, len(blocks))
+    first = max(0, before - query.count)
+    return Blocks(_shown(blocks[first:before]), first)
+
+
+def _shown(blocks: Sequence[Block]) -> tuple[ShownBlock, ...]:
+    return tuple(_cut(block) if isinstance(block, ToolBlock) else block for block in blocks)
+
+
+def _cut(block: ToolBlock) -> ShownTool:
+    facts: dict[str, Any] = {name: getattr(block, name) for name in ToolBlock.__struct_fields__}
+    facts["content"] = block.content[:SHOWN]
+    return ShownTool(**facts, cut=len(block.content) > SHOWN)
+
+
+def _asked_below(session: Session | None) -> Iterator[Pending]:
+    """What sub-agents at work ask, which the log of the session that they work for does not have."""
+    for child in session.children.values() if session is not None else ():
+        for asked in child.state.approvals.values():
+            yield Pending(asked.id, asked.call_id, asked.tool, asked.summary, asked.preview, asked.reason, asked.grant)
+        yield from _asked_below(child)
+
+
+# --- parts ----------------------------------------------------------------------------------------------------------
+
+
+async def show_call(call: Call) -> WholeCall:
+    """A call with all of its result."""
+    found = await _in_thread(call, _call, call.path["call_id"])
+    if found is None:
+        raise _missing("call", call.path["call_id"])
+    return found
+
+
+def _call(store: JsonlStore, session: str, call_id: str) -> WholeCall | None:
+    found: WholeCall | None = None
+    for event in store.read(session):
+        match event:
+            case ev.MessageAdded():
+                for made in event.message.tool_calls:
+                    if made.id == call_id:
+                        found = WholeCall(made.name, made.arguments, made.name, "pending", "", "", 0, "", 0.0)
+            case ev.ToolStarted() if event.call_id == call_id and found is not None:
+                found = replace(found, tool=event.tool, summary=event.summary or event.tool, status="running")
+            case ev.ToolFinished() if event.call_id == call_id and found is not None:
+                diff = event.data.get("diff", "")
+                found = replace(
+                    found,
+                    tool=event.tool,
+                    status=event.status,
+                    content=event.content,
+                    artifact=event.artifact or "",
+                    size=event.size,
+                    diff=diff if isinstance(diff, str) else "",
+                    duration=event.duration,
+                )
+            case _:
+                pass
+    return found
+
+
+async def show_artifact(call: Call) -> Response:
+    """A part of an output that was too long for the model."""
+    query: ArtifactQuery = call.query
+    content = await _in_thread(call, _artifact, call.path["sha"])
+    piece = content[query.offset : query.offset + query.limit]
+    headers = {**SANDBOX, "X-Size": str(len(content))}
+    return Response(piece, media_type="text/plain; charset=utf-8", headers=headers)
+
+
+def _artifact(store: JsonlStore, session: str, sha: str) -> bytes:
+    if len(sha) != 64 or not set(sha) <= set("0123456789abcdef"):
+        raise _missing("artifact", sha)
+    try:
+        return store.get_blob(session, sha)
+    except SessionNotFound:
+        raise
+    except StoreError as gone:
+        raise Refusal(404, "not_found", gone.message) from gone
+
+
+async def show_image(call: Call) -> Response:
+    """An image of an input."""
+    number = call.path["number"]
+    data = await _in_thread(call, _image, call.path["input"], int(number) if number.isdecimal() else -1)
+    if data is None:
+        raise _missing("image", number)
+    return Response(data, media_type=judged(data).media_type, headers=SANDBOX)
+
+
+def _image(store: JsonlStore, session: str, input: str, number: int) -> bytes | None:
+    for event in store.read(session):
+        if isinstance(event, ev.InputReceived) and event.id == input:
+            images = [part for part in event.message.parts if isinstance(part, Image)]
+            return base64.b64decode(images[number].data) if 0 <= number < len(images) else None
+    return None
+
+
+async def show_diff(call: Call) -> Changes:
+    """What a session changed, as a unified diff."""
+    return Changes(await _in_thread(call, _diff, call.hub))
+
+
+def _diff(store: JsonlStore, session: str, hub: Hub) -> str:
+    snapshots = hub.host.snapshots
+    if snapshots is None:
+        return ""
+    state = SessionState(session=session)
+    for event in store.read(session):
+        if isinstance(event, ev.FilesChanged | ev.FilesRestored):
+            state.apply(event)
+    changes = [change for event in state.changes for change in changes_in(event, partial(store.get_blob, session))]
+    return difference(snapshots, changes)
+
+
+async def _in_thread(call: Call, work: Callable[..., T], *arguments: Any) -> T:
+    """Read in a session's records; they may be long."""
+    session = call.path["session"]
+    call.hub.must_be_there(session)
+    return await to_thread.run_sync(partial(work, call.hub.host.store, session, *arguments))
+
+
+def _missing(what: str, name: str) -> Refusal:
+    return Refusal(404, "not_found", f"the session has no {what} {name[:80]!r}")
+
+
+ROUTES = (
+    Route(
+        "GET",
+        "/api/sessions/{session}/view",
+        show_view,
+        "What is seen of a session, with its last blocks",
+        query=ViewQuery,
+        answer=Page,
+        errors=(404,),
+    ),
+    Route(
+        "GET",
+        "/api/sessions/{session}/blocks",
+        show_blocks,
+        "Earlier blocks of what is seen",
+        query=BlocksQuery,
+        answer=Blocks,
+        errors=(404,),
+    ),
+    Route(
+        "GET",
+        "/api/sessions/{session}/calls/{call_id}",
+        show_call,
+        "A call with all of its result",
+        answer=WholeCall,
+        errors=(404,),
+    ),
+    Route(
+        "GET",
+        "/api/sessions/{session}/artifacts/{sha}",
+        show_artifact,
+        "A part of an output that was too long for the model",
+        query=ArtifactQuery,
+        media="text/plain",
+        errors=(404,),
+    ),
+    Route(
+        "GET",
+        "/api/sessions/{session}/images/{input}/{number}",
+        show_image,
+        "An image of an input, the first is 0",
+        media="image/*",
+        errors=(404, 415),
+    ),
+    Route(
+        "GET",
+        "/api/sessions/{session}/diff",
+        show_diff,
+        "What a session changed, as a unified diff",
+        answer=Changes,
+        errors=(404,),
+    ),
+)

@@ -1,0 +1,80 @@
+"""Views: what a person sees of a session, folded from its log and kept, so that the next look folds what is new."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from pathlib import Path
+
+import anyio.to_thread
+import msgspec
+
+from lmagent.core import events as ev
+from lmagent.core.view import Block, UserBlock, View, reduce
+from lmagent.store.follow import LogTail
+from lmagent.store.log import EVENTS
+
+KEPT = 8
+"""Sessions whose view is kept."""
+
+
+class Folded:
+    """The view of one session, as far as its log has been read.
+
+    Blocks of turns that are over stand apart: folding the next event then costs the same, however long the session is.
+
+    Args:
+        log: the session's log.
+
+    Attributes:
+        seq: the last event that is folded in.
+    """
+
+    def __init__(self, log: Path) -> None:
+        self.seq = 0
+        self._tail = LogTail(log)
+        self._view = View()
+        self._over: list[Block] = []
+        self._lock = threading.Lock()
+
+    def look(self) -> tuple[int, View, tuple[Block, ...]]:
+        """The last event that is folded in, the view without its blocks, and all its blocks."""
+        with self._lock:
+            while events := self._tail.read():
+                for event in events:
+                    self._take(event)
+            return self.seq, msgspec.structs.replace(self._view, blocks=()), (*self._over, *self._view.blocks)
+
+    def _take(self, event: ev.DurableEvent) -> None:
+        self.seq = event.seq
+        self._view = reduce(self._view, event)
+        if isinstance(event, ev.TurnFinished):
+            blocks = self._view.blocks
+            pending = (at for at, block in enumerate(blocks) if isinstance(block, UserBlock) and block.pending)
+            over = next(pending, len(blocks))
+            self._over += blocks[:over]
+            self._view = msgspec.structs.replace(self._view, blocks=blocks[over:])
+
+
+class Views:
+    """The views of the sessions that were looked at last.
+
+    Args:
+        root: the folder of the sessions.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._kept: OrderedDict[str, Folded] = OrderedDict()
+
+    async def look(self, session: str) -> tuple[int, View, tuple[Block, ...]]:
+        """See `Folded.look`; of a session that is there."""
+        folded = self._kept.setdefault(session, Folded(self._root / session / EVENTS))
+        self._kept.move_to_end(session)
+        if len(self._kept) > KEPT:
+            self._kept.popitem(last=False)
+        return await anyio.to_thread.run_sync(folded.look)
+
+    def forget(self, session: str) -> None:
+        """Another session may have this name from now on."""
+        self._kept.pop(session, None)
