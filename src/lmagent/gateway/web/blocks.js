@@ -56,18 +56,13 @@ function Said({ block }) {
   const pending = block.pending && WAITS[block.delivery];
   return html`<article class="block user" aria-label="You">
     <div class="bubble">${block.text}
-      ${images(block) > 0 && html`<div class="pictures">${Array.from({ length: images(block) }, (_, number) => html`
+      ${block.images > 0 && html`<div class="pictures">${Array.from({ length: block.images }, (_, number) => html`
         <img loading="lazy" alt=${`Picture ${number + 1} of your message`}
           src=${sessionPath(session?.id ?? "", `/images/${encodeURIComponent(block.id)}/${number}`)} />`)}</div>`}
     </div>
     ${pending && html`<p class="small quiet row">${pending}
       <button class="button plain" onClick=${() => session?.command({ type: "withdraw", input: block.id })}>Take it back</button></p>`}
   </article>`;
-}
-
-/** @param {import("./wire.js").UserBlock} block */
-function images(block) {
-  return block.images ?? 0;
 }
 
 /** @param {{text: string, growing: boolean}} props */

@@ -1,15 +1,17 @@
 // @ts-check
 // A conversation, or the first screen where there is none yet; the composer is the same.
-import { Approvals } from "./approval.js";
 import { Composer } from "./composer.js";
 import { Header } from "./header.js";
 import { Icon } from "./icons.js";
+import { late } from "./late.js";
 import { html, useEffect, useState } from "./lib.js";
-import { PlanCard } from "./plan.js";
 import { current, Session } from "./session.js";
 import { statusOf } from "./status.js";
 import { Transcript } from "./transcript.js";
 import { Welcome } from "./welcome.js";
+
+const Approvals = late(() => import("./approval.js").then((module) => module.Approvals));
+const PlanCard = late(() => import("./plan.js").then((module) => module.PlanCard));
 
 /** @param {{id: string}} props */
 export function Chat({ id }) {
@@ -54,7 +56,10 @@ function Conversation({ session }) {
       The session cannot be shown: ${session.problem.value}
       <p><button class="button" onClick=${() => location.reload()}>Load the page again</button></p></div></div></div></div>`;
   }
-  return html`<${Transcript} session=${session}><${Approvals} session=${session} /><${PlanCard} session=${session} /></>`;
+  const { approvals, plan } = session.view.value;
+  return html`<${Transcript} session=${session}>
+    ${approvals.length > 0 && html`<${Approvals} session=${session} />`}${plan && html`<${PlanCard} session=${session} />`}
+  </>`;
 }
 
 /** @param {{problem: string}} props */

@@ -85,7 +85,7 @@ export function Composer({ session, example }) {
           ${running && html`<button class="button" disabled=${empty || sending} title="It follows when this turn is done"
             onClick=${() => submit("submit")}>Queue</button>`}
           <button class="button main" disabled=${empty || sending || attachments.busy} onClick=${() => submit(running ? "steer" : "submit")}
-            title=${running ? "It is told with its next result" : "Enter"}><${Icon} name="send" />Send</button>
+            title=${running ? "It is told with its next result" : "Enter"}><${Icon} name="send" /><span class="roomy">Send</span></button>
         </div>
       </div>
     </div>

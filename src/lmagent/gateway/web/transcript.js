@@ -50,7 +50,8 @@ function Blocks({ session }) {
 }
 
 /**
- * Keep the end in view while a person is there, and what they read where it is when older blocks come in above.
+ * Keep the end in view while a person is there, and else what they read where it is: older blocks come in above, and
+ * blocks get their true height only when they come near.
  * @param {Session} session
  * @param {{current: HTMLElement | null}} place
  * @param {{current: boolean}} following
@@ -58,14 +59,17 @@ function Blocks({ session }) {
 function useKeptPlace(session, place, following) {
   useLayoutEffect(() => {
     const element = /** @type {HTMLElement} */ (place.current);
-    let height = element.scrollHeight;
-    let first = session.first.peek();
+    /** @type {{block: Element, top: number} | null} */
+    let read = null;
+    const look = () => {
+      const { left, top, width } = element.getBoundingClientRect();
+      const there = document.elementFromPoint(left + width / 2, top + 40)?.closest(".block");
+      const block = there && element.contains(there) ? there : element.querySelector(".block");
+      read = block ? { block, top: block.getBoundingClientRect().top } : null;
+    };
     const settle = () => {
-      const grown = element.scrollHeight - height;
-      height = element.scrollHeight;
-      if (following.current) element.scrollTop = height;
-      else if (session.first.peek() < first) element.scrollTop += grown;
-      first = session.first.peek();
+      if (following.current) element.scrollTop = element.scrollHeight;
+      else if (read?.block.isConnected) element.scrollTop += read.block.getBoundingClientRect().top - read.top;
     };
     settle();
     const observer = new ResizeObserver(settle);
@@ -75,9 +79,11 @@ function useKeptPlace(session, place, following) {
       for (const child of element.children) observer.observe(child);
     });
     added.observe(element, { childList: true });
+    element.addEventListener("scroll", look, { passive: true });
     return () => {
       observer.disconnect();
       added.disconnect();
+      element.removeEventListener("scroll", look);
     };
   }, [session]);
 }

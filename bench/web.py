@@ -1,0 +1,295 @@
+"""The page in Chromium: what it weighs, a long answer streamed, a long conversation shown and scrolled back.
+
+    python bench/web.py [--quick]
+
+The page's files are served as the gateway serves them; the view, the older blocks and the stream of one long answer
+come from here, at a pace that no model has, so that what is measured is the page alone. Script and task time are
+Chromium's own (Performance.getMetrics), frames are counted in the page. The last line is the figures as JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gzip
+import json
+import statistics
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from lmagent.core import events as ev
+from lmagent.core.messages import Message, Text, ToolCall, user
+from lmagent.core.view import View, reduce
+from lmagent.gateway.http.static import WEB, find
+
+JS_KB, SCRIPT_S, FRAME_MS, HISTORY_S = 80.0, 3.0, 100.0, 0.5
+"""Bars: gzip of what a conversation loads, without the highlighter; 5,000 chunks; 95th percentile; CPU until 1,000
+messages can be read."""
+
+RATE = 300
+CHROMIUM = "/usr/bin/chromium"
+
+PARAGRAPH = """## Part {n}
+
+The answer goes on with **part {n}**, which has `code`, a [link](https://example.org/{n}) and words enough to fill a
+line or two of a usual window, as answers do.
+
+- first of {n}
+- second, with *stress*
+
+| file | lines |
+|---|---:|
+| `src/part_{n}.py` | {n} |
+
+```python
+def part_{n}(values):
+    return sum(value * {n} for value in values)
+```
+
+"""
+
+
+def answer(length: int) -> str:
+    """A long answer in Markdown, of about so many characters."""
+    text = ""
+    number = 0
+    while len(text) < length:
+        number += 1
+        text += PARAGRAPH.format(n=number)
+    return text + "The very end."
+
+
+def history() -> View:
+    """A conversation of 1,000 messages: 250 questions, 500 answers, 250 calls and their results."""
+    view = View()
+    for number in range(250):
+        said = Message("assistant", (Text(f"Looking at **{number}**."), ToolCall(f"c{number}", "read", "{}")))
+        for event in (
+            ev.InputReceived(id=f"i{number}", message=user(f"Question {number}?"), delivery="submit"),
+            ev.MessageAdded(message=user(f"Question {number}?"), origin="input", input=f"i{number}"),
+            ev.MessageAdded(message=said, origin="model"),
+            ev.ToolFinished(call_id=f"c{number}", tool="read", status="ok", content="x = 1\n" * 150, duration=0.2),
+            ev.MessageAdded(message=Message("assistant", (Text(PARAGRAPH.format(n=number)),)), origin="model"),
+        ):
+            view = reduce(view, event)
+    return view
+
+
+class Gateway:
+    """What the page asks of a gateway, for two sessions: `stream` is empty and is told much, `history` is long."""
+
+    def __init__(self, chunks: int) -> None:
+        self.text = answer(chunks * 4)
+        size = len(self.text) / chunks
+        self.chunks = [self.text[round(at * size) : round((at + 1) * size)] for at in range(chunks)]
+        self.history = history()
+
+    def app(self) -> Starlette:
+        """The application."""
+        empty = {"caller": "page", "version": "", "workspace": "", "model": "m", "mode": "normal", "endpoint": ""}
+        fixed: dict[str, Any] = {
+            "/api/me": {**empty, "models_url": False},
+            "/api/models": {"models": [], "current": "m", "provider": "", "endpoint": ""},
+            "/api/slash": {"commands": []},
+            "/api/sessions": {"sessions": []},
+        }
+        routes = [Route(path, _always(value)) for path, value in fixed.items()]
+        routes += [
+            Route("/", self.file),
+            Route("/static/{name:path}", self.file),
+            Route("/api/sessions/{id}/view", self.view),
+            Route("/api/sessions/{id}/blocks", self.blocks),
+            Route("/api/sessions/{id}/events", self.events),
+        ]
+        return Starlette(routes=routes)
+
+    async def file(self, request: Request) -> Response:
+        file = find(request.path_params.get("name", "index.html"))
+        if not file.packed:
+            return Response(file.content, media_type=file.media)
+        return Response(file.packed, media_type=file.media, headers={"content-encoding": "gzip"})
+
+    async def view(self, request: Request) -> Response:
+        view = self.history if request.path_params["id"] == "history" else View()
+        first = max(0, len(view.blocks) - int(request.query_params["last"]))
+        cut = msgspec.structs.replace(view, blocks=view.blocks[first:])
+        body = {"seq": 1, "view": cut, "first": first, "total": len(view.blocks)}
+        return Response(msgspec.json.encode(body), media_type="application/json")
+
+    async def blocks(self, request: Request) -> Response:
+        before = int(request.query_params["before"])
+        first = max(0, before - int(request.query_params["count"]))
+        body = {"blocks": self.history.blocks[first:before], "first": first}
+        return Response(msgspec.json.encode(body), media_type="application/json")
+
+    async def events(self, request: Request) -> StreamingResponse:
+        return StreamingResponse(self.streamed(request.path_params["id"]), media_type="text/event-stream")
+
+    async def streamed(self, session: str) -> AsyncIterator[bytes]:
+        yield b"retry: 1000\n\n"
+        if session == "stream":
+            yield _frame(ev.StepStarted(seq=2, step=1, model="m", prompt_bytes=0, prompt_tokens=10))
+            begun = time.monotonic()
+            for number, chunk in enumerate(self.chunks):
+                await asyncio.sleep(max(0.0, begun + number / RATE - time.monotonic()))
+                yield _frame(ev.TextDelta(text=chunk))
+            said = Message("assistant", (Text(self.text),))
+            yield _frame(ev.MessageAdded(seq=3, message=said, origin="model"))
+            yield _frame(ev.TurnFinished(seq=4, outcome="done"))
+        await asyncio.sleep(3600)
+
+
+def _always(value: object) -> Any:
+    async def handler(_: Request) -> JSONResponse:
+        return JSONResponse(value)
+
+    return handler
+
+
+def _frame(event: ev.Event) -> bytes:
+    return (f"id: {event.seq}\n".encode() if event.seq else b"") + b"data: " + ev.encode(event) + b"\n\n"
+
+
+@contextmanager
+def serving(app: Starlette) -> Iterator[str]:
+    """The application on a free port; its address."""
+    config = uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=1)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.02)
+    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    server.should_exit = True
+    thread.join(10)
+
+
+def weight(asked: list[str]) -> dict[str, float]:
+    """Kilobytes (1,000 bytes) as they go over the wire: what a conversation takes, and with every panel opened."""
+    modules = {path for path in WEB.rglob("*.js") if path.name != "highlight.js"}
+    loaded = {WEB / url.partition("/static/")[2] for url in asked if "/static/" in url}
+    sheets = {*WEB.glob("styles/*.css"), WEB / "index.html"}
+
+    def packed(paths: set[Path]) -> float:
+        return round(sum(len(gzip.compress(path.read_bytes(), 9)) for path in paths) / 1000, 1)
+
+    return {
+        "js_gzip_kb": packed(modules & loaded),
+        "js_gzip_kb_with_every_panel": packed(modules),
+        "css_html_gzip_kb": packed(sheets),
+        "modules": len(modules & loaded),
+    }
+
+
+FRAMES = """() => {
+  window.gaps = [];
+  let last = performance.now();
+  const tick = (now) => { window.gaps.push(now - last); last = now; requestAnimationFrame(tick); };
+  requestAnimationFrame(tick);
+}"""
+
+
+def cpu(cdp: Any) -> dict[str, float]:
+    """Seconds of script and of the main thread so far."""
+    metrics = {row["name"]: row["value"] for row in cdp.send("Performance.getMetrics")["metrics"]}
+    return {"script": metrics["ScriptDuration"], "task": metrics["TaskDuration"]}
+
+
+def stream(page: Any, cdp: Any, url: str, text: str) -> dict[str, Any]:
+    """Stream the long answer and count."""
+    page.goto(url)
+    page.get_by_role("textbox", name="Message").wait_for()
+    page.evaluate(FRAMES)
+    before = cpu(cdp)
+    page.evaluate("location.hash = '#/s/stream'")
+    page.get_by_text("The very end.").wait_for(timeout=180_000)
+    page.locator("[data-state=done]").wait_for(timeout=60_000)
+    after = cpu(cdp)
+    gaps = sorted(page.evaluate("window.gaps"))
+    shown = page.locator(".markdown").inner_text()
+    lost = [number for number in range(1, text.count("## Part ") + 1) if f"def part_{number}(" not in shown]
+    return {
+        "stream_script_s": round(after["script"] - before["script"], 2),
+        "stream_main_thread_s": round(after["task"] - before["task"], 2),
+        "stream_frames": len(gaps),
+        "frame_p50_ms": round(statistics.median(gaps), 1),
+        "frame_p95_ms": round(gaps[int(len(gaps) * 0.95)], 1),
+        "parts_lost": len(lost),
+    }
+
+
+def long_history(page: Any, cdp: Any, url: str) -> dict[str, Any]:
+    """Show the long conversation, then go back to its first word."""
+    page.goto(url)
+    page.get_by_role("textbox", name="Message").wait_for()
+    before = cpu(cdp)
+    page.evaluate("location.hash = '#/s/history'")
+    page.get_by_text("Part 249").first.wait_for()
+    page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    shown = cpu(cdp)
+    steps = 0
+    first = page.locator(".bubble").get_by_text("Question 0?", exact=True)
+    while not first.count() and steps < 200:
+        page.locator(".transcript").evaluate("(place) => { place.scrollTop = 0; }")
+        page.wait_for_timeout(30)
+        steps += 1
+    return {
+        "history_cpu_s": round(shown["task"] - before["task"], 3),
+        "history_back_cpu_s": round(cpu(cdp)["task"] - shown["task"], 2),
+        "history_back": first.count() == 1 and page.locator(".bubble").count() == 250,
+    }
+
+
+def main() -> int:
+    """Measure; returns the exit code."""
+    parser = argparse.ArgumentParser(description="Measure the page.")
+    parser.add_argument("--quick", action="store_true", help="1,500 chunks instead of 5,000")
+    quick = parser.parse_args().quick
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        print("playwright is not installed", file=sys.stderr)
+        return 3
+    gateway = Gateway(1500 if quick else 5000)
+    figures: dict[str, Any] = {"chunks": len(gateway.chunks)}
+    asked: list[str] = []
+    with serving(gateway.app()) as url, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage", "--enable-precise-memory-info"]
+        )
+        page = browser.new_page()
+        page.on("request", lambda request: asked.append(request.url))
+        cdp = page.context.new_cdp_session(page)
+        cdp.send("Performance.enable")
+        figures |= stream(page, cdp, url, gateway.text)
+        figures |= long_history(page, cdp, url)
+        browser.close()
+    figures |= weight(asked)
+    figures["requests_elsewhere"] = sum(not one.startswith((url, "blob:", "data:")) for one in asked)
+    figures["ok"] = (
+        figures["js_gzip_kb"] <= JS_KB
+        and not figures["requests_elsewhere"]
+        and figures["stream_script_s"] <= SCRIPT_S
+        and figures["frame_p95_ms"] <= FRAME_MS
+        and not figures["parts_lost"]
+        and figures["history_cpu_s"] <= HISTORY_S
+        and figures["history_back"]
+    )
+    print(json.dumps(figures))
+    return 0 if figures["ok"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
