@@ -173,9 +173,11 @@ class _Front:
                 click.echo("  without TLS, whoever listens on this network can read along")
         click.echo(f"  PIN {self.access.pin}")
         if self._browser and _has_desktop():
+            import threading
             import webbrowser
 
-            webbrowser.open(f"{here}/open/{self.access.link()}")
+            link = f"{here}/open/{self.access.link()}"
+            threading.Thread(target=webbrowser.open, args=(link,), daemon=True).start()  # some do not return at once
 
 
 def _bind_of(host: str, bind: str | None, *, lan: bool) -> str:
