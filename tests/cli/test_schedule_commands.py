@@ -184,6 +184,50 @@ def test_a_job_is_run_by_hand_and_its_run_is_in_the_history(program):
     assert row["session"] in program.run("-w", str(program.workspace), "sessions", "list").stdout
 
 
+def test_a_job_that_is_stopped_by_hand_does_not_count_as_running(program):
+    in_workspace(program, "cron", "add", "nightly", "daily 02:30", "Write the report.")
+    with ScriptedServer([hang(), say("The report is written.")]) as server:
+        line = program.command("cron", "-w", str(program.workspace), "run", "nightly", "--base-url", server.base_url)
+        running = subprocess.Popen(line, env=program.env, cwd=program.workspace, start_new_session=True)
+        deadline = time.monotonic() + 30
+        while not server.chats and time.monotonic() < deadline:
+            time.sleep(0.02)
+        running.send_signal(signal.SIGINT)
+        assert running.wait(30) == 130
+        (row,) = map(json.loads, in_workspace(program, "cron", "history", "--json").stdout.splitlines())
+        assert (row["what"], row["outcome"], row["by"]) == ("ran", "interrupted", "person")
+        ends = [event for event in program.events() if event["type"] == "turn.finished"]
+        assert [end["outcome"] for end in ends] == ["interrupted"], "and no scheduler goes on with it"
+        given = program.run("cron", "-w", str(program.workspace), "run", "nightly", "--base-url", server.base_url)
+        assert (given.returncode, given.stdout) == (0, "The report is written.\n"), given.stderr
+
+
+def test_a_job_that_is_stopped_before_it_began_is_never_run(program):
+    from lmagent.store.lock import hold
+
+    add = ("cron", "add", "mine", "daily 02:30", "Write it.", "--session-id", "20260101_000000_abcdef")
+    in_workspace(program, *add)
+    folder = program.workspace / ".lmagent" / "sessions" / "20260101_000000_abcdef"
+    with ScriptedServer([say("First."), say("Second.")]) as server:
+        base = ("--base-url", server.base_url)
+        assert program.run("cron", "-w", str(program.workspace), "run", "mine", *base).returncode == 0
+        lock = hold(folder / "lock", "the session")
+        try:
+            line = program.command("cron", "-w", str(program.workspace), "run", "mine", *base)
+            running = subprocess.Popen(
+                line, env=program.env, cwd=program.workspace, start_new_session=True, stderr=subprocess.PIPE, text=True
+            )
+            assert "waits until session" in next(line for line in running.stderr if "waits" in line)
+            running.send_signal(signal.SIGINT)
+            assert running.wait(30) == 130
+            running.stderr.close()
+        finally:
+            lock.release()
+        rows = [json.loads(row) for row in in_workspace(program, "cron", "history", "--json").stdout.splitlines()]
+        assert [(row["what"], row["outcome"]) for row in rows] == [("ran", "withdrawn"), ("ran", "done")]
+        assert len(server.chats) == 1
+
+
 def test_nothing_to_submit_is_refused(program):
     given = in_workspace(program, "submit", " ")
     assert given.returncode == 1

@@ -70,7 +70,8 @@ class Scheduled:
         note: writes into the ledger.
         waits: told of a session that a turn has left waiting.
         say: shows a person what happens.
-        patient: work that cannot be done now, for want of a model server or while a file is being rewritten, waits.
+        patient: work that cannot be done now, for want of a model server or while a file is being rewritten, waits,
+            and what the end of this program cuts off is gone on with; a person who stops it means it.
     """
 
     def __init__(
@@ -134,7 +135,7 @@ class Scheduled:
         if claimed is None:
             self._say(f"{job.id}: no task of the inbox; left alone")
             return
-        if not self._has(claimed.session, job.id):
+        if not self.has(claimed.session, job.id):
             try:
                 text = self._inbox.read(claimed)
             except StoreError as refusal:
@@ -159,12 +160,14 @@ class Scheduled:
         if run is None or run.stage in ("missed", "delivered"):
             return
         target = run.session or occurrence_session(name, run.at)
-        if cron is None and not self._has(target, job.id):
+        if cron is None and not self.has(target, job.id):
             if self._patient and history.on:
                 raise Postponed(BUSY)  # its file may just be written anew; where it is gone for good, it is put off
             self._say(f"cron {name}: is in no file any more, so it does not run")
             await self._note(name, "ran", run.at, "", "removed")
             return
+        if run.stage == "ran" and not self.has(target, job.id):
+            return  # it was taken back before it began
         async with self._opened(target, f"cron {name}") as session:
             finished = await self._cron_turn(session, job, cron, run)
             if run.stage == "claimed":
@@ -217,7 +220,7 @@ class Scheduled:
         now = self._host.clock.now()
         session.outlasts_outages = self._patient and now - self._given(session, job) < GIVE_UP
         try:
-            await run_until_idle(session, resumable=True)
+            await run_until_idle(session, resumable=self._patient)
         except ProviderError as failure:
             tried = self._outages.get(job, 0)
             self._outages[job] = tried + 1
@@ -273,7 +276,7 @@ class Scheduled:
             return False
         return True
 
-    def _has(self, session: str, job: str) -> bool:
+    def has(self, session: str, job: str) -> bool:
         """Whether a session's log has the input of a job."""
         return self._exists(session) and any(
             isinstance(event, ev.InputReceived) and event.job == job for event in self._host.store.read(session)

@@ -142,14 +142,20 @@ class Scheduler:
         Raises:
             ConfigError: there is no such job.
         """
+        job, session = None, ""
         try:
-            job, session = await self.run_now(id, "person"), ""
+            job = await self.run_now(id, "person")
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self.dispatcher.serve, self._do)
                 while (run := await self._over(id, job)) is None:
                     await self._host.clock.sleep(TICK / 5)
                 session = run.session
                 tasks.cancel_scope.cancel()
+        except anyio.get_cancelled_exc_class():
+            if job is not None:
+                with anyio.CancelScope(shield=True):
+                    await self._let_go(id, job)
+            raise
         finally:
             self.table.close()
         found = turn_of(self._host.store, session, job.id) if session else None
@@ -161,6 +167,20 @@ class Scheduler:
         known = read_jobs(self._host.workspace).jobs.get(id)
         delivers = known is not None and bool(known.command or known.webhook)
         return run if run.stage == "delivered" or (run.stage == "ran" and not delivers) else None
+
+    async def _let_go(self, id: str, job: Job) -> None:
+        """Write down that a person has stopped a time, else it would count as running and hold up those behind it.
+
+        What another scheduler has taken up meanwhile is left to it.
+        """
+        if not self.table.remove(job.id):
+            return
+        at = int(job.id.rpartition(":")[2])
+        run = (await self.history(id)).runs[at]
+        begun = self._work.has(run.session, job.id)
+        found = turn_of(self._host.store, run.session, job.id) if begun else None
+        if run.stage == "claimed" and not isinstance(found, str):
+            await self.note(id, "ran", at, run.session, found.outcome if found else "withdrawn")
 
     async def history(self, job: str) -> JobHistory:
         """What is known about a cron job now."""
