@@ -90,3 +90,10 @@ async def watcher(hub: Hub, session: str, after: int = 0) -> AsyncIterator[Seen]
 def recorded(hub: Hub, session: str) -> list[DurableEvent]:
     """The log."""
     return list(hub.host.store.read(session))
+
+
+async def until(done: Callable[[], bool], *, seconds: float = 20) -> None:
+    """Wait for something that tells nobody."""
+    with anyio.fail_after(seconds):
+        while not done():  # noqa: ASYNC110 - see above
+            await anyio.sleep(0.02)

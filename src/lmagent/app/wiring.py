@@ -157,6 +157,7 @@ def commands_in_a_sandbox(registry: Registry) -> None:
     memory = registry.confined.memory_mb
     registry.tool(python_tool(registry.confined.get, kernels, memory_mb=memory))
     registry.closers.append(kernels.aclose)
+    registry.busy.append(jobs.runs)
     registry.enders += [jobs.end, kernels.close]
     for tool in git_tools(registry.confined.get):
         registry.tool(tool)

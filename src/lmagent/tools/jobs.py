@@ -77,6 +77,11 @@ class Job:
         """Whether it has ended."""
         return self.end is not None or bool(self.failure)
 
+    @property
+    def facts(self) -> dict[str, object]:
+        """What the log has of it with each result that is about it."""
+        return {"job": self.id, "state": self.state if self.over else "running"}
+
     def feed(self, stream: Stream, piece: bytes) -> None:
         """Take output; the channel, which reports the shell's state, is of no use here."""
         if stream != "channel":
@@ -125,7 +130,7 @@ class Jobs:
             told = f"{told}\n{output}"
         if job.over:
             self._told.add(_key(job))
-        return ToolOutput(told, {"job": job.id})
+        return ToolOutput(told, job.facts)
 
     async def run(self, arguments: JobsArgs, ctx: ToolContext) -> ToolOutput:
         """The tool."""
@@ -149,6 +154,10 @@ class Jobs:
             return ""
         self._told.update(map(_key, ended))
         return "<jobs>" + "\n".join(f"{job.id} ended: {job.state}" for job in ended) + "</jobs>"
+
+    def runs(self, session: str) -> bool:
+        """Whether a job of the session runs."""
+        return any(not job.over for job in self._jobs.get(session, ()))
 
     async def ended(self, session: str) -> None:
         """Wait until none of a session's jobs runs any more."""
@@ -207,7 +216,7 @@ async def _run(job: Job, running: Running) -> None:
 
 
 def _seen(job: Job) -> ToolOutput:
-    return ToolOutput(f"{job.id}: {job.state}\n{job.collector.tail(TAIL)}", {"job": job.id})
+    return ToolOutput(f"{job.id}: {job.state}\n{job.collector.tail(TAIL)}", job.facts)
 
 
 async def _wait(job: Job, arguments: JobsArgs) -> ToolOutput:
@@ -220,7 +229,7 @@ async def _wait(job: Job, arguments: JobsArgs) -> ToolOutput:
         head = met or f"waited {seconds} s in vain"
     else:
         met, head = await _line(job, arguments.until, seconds)
-    facts = {"job": job.id, "met": bool(met), "ended": job.over}
+    facts = {**job.facts, "met": bool(met), "ended": job.over}
     return ToolOutput(f"{job.id}: {job.state} ({head})\n{job.collector.tail(TAIL)}", facts)
 
 
