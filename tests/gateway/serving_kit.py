@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -11,15 +12,17 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-from gateway_kit import Client
+from gateway_kit import Client, drained
+from starlette.responses import Response, StreamingResponse
 
 from lmagent.gateway.http.access import Access, keys_in
 from lmagent.gateway.http.app import build_app
 from lmagent.gateway.http.bodies import Patience
 from lmagent.gateway.http.connections import Caps
-from lmagent.gateway.http.door import ROUTES
+from lmagent.gateway.http.door import ROUTES as DOOR
+from lmagent.gateway.http.door import Done
 from lmagent.gateway.http.guard import Rules
-from lmagent.gateway.http.route import Route, Socket
+from lmagent.gateway.http.route import Call, Route, Socket, Talk
 from lmagent.gateway.http.serving import Limits, Serving, serve
 from lmagent.modelserver.listening import listen
 
@@ -84,7 +87,7 @@ def lab(
         made.access,
         rules,
         say=made.said.append,
-        routes=(*ROUTES, *routes),
+        routes=(*DOOR, *routes),
         sockets=sockets,
         patience=patience,
     )
@@ -107,3 +110,65 @@ def lab(
         thread.join(30)
         listener.close()
         assert not thread.is_alive()
+
+
+AUTH = f"Host: localhost\r\nAuthorization: Bearer {TOKEN}\r\n".encode()
+
+
+async def size(call: Call) -> dict[str, int]:
+    return {"size": len(call.body if call.body is not None else await call.request.body())}
+
+
+async def wait(call: Call) -> Done:
+    await anyio.sleep(0.5)
+    return Done()
+
+
+async def stream(call: Call) -> Response:
+    async def events():
+        yield b": hello\n\n"
+        await anyio.sleep_forever()
+
+    return StreamingResponse(events(), media_type="text/event-stream")
+
+
+async def half(call: Call) -> Response:
+    async def pieces():
+        yield b"half"
+        raise RuntimeError("then nothing")
+
+    return StreamingResponse(pieces(), media_type="text/plain")
+
+
+async def echo(talk: Talk) -> None:
+    await talk.socket.accept()
+    async for text in talk.socket.iter_text():
+        await talk.socket.send_text(str(len(text)))
+
+
+ROUTES = (
+    Route("POST", "/api/size", size, "Size of a JSON text", body=str, answer=dict[str, int]),
+    Route("POST", "/api/raw", size, "Size", answer=dict[str, int], raw=True, limit=5_000_000),
+    Route("GET", "/api/wait", wait, "Wait", answer=Done),
+    Route("GET", "/api/stream", stream, "Stream", media="text/event-stream"),
+    Route("GET", "/api/half", half, "Half", media="text/plain"),
+)
+SOCKETS = (Socket("/ws/{session}", echo),)
+
+
+def opened(running: Lab, sent: bytes = b"", timeout: float = 10) -> socket.socket:
+    connection = socket.create_connection(("127.0.0.1", running.port), timeout=timeout)
+    connection.sendall(sent)
+    return connection
+
+
+def answer_to(running: Lab, *pieces: bytes, gap: float = 0.0) -> bytes:
+    """What comes back for what is sent piece by piece, as far as it is taken."""
+    with opened(running) as connection:
+        try:
+            for piece in pieces:
+                connection.sendall(piece)
+                time.sleep(gap)
+        except OSError:
+            pass
+        return drained(connection)

@@ -145,7 +145,24 @@ class _Http(H11Protocol):
 
 
 class _Talk(WebSocketsSansIOProtocol):
-    """A socket that is counted as what it was before: a connection."""
+    """A socket that is counted as what it was before: a connection. Who breaks the protocol may read that."""
+
+    limits: Limits
+    _is_over = False
+
+    def data_received(self, data: bytes) -> None:
+        if not self._is_over:
+            super().data_received(data)
+
+    def handle_parser_exception(self) -> None:
+        """Say why it ends, and read on for a moment: closed at once, the client would be told nothing."""
+        self._is_over = True
+        if (closing := self.conn.close_sent) is not None:
+            self.queue.put_nowait({"type": "websocket.disconnect", "code": closing.code, "reason": closing.reason})
+        self.transport.write(b"".join(self.conn.data_to_send()))
+        self.close_sent = True
+        self.transport.resume_reading()
+        self.close_timer = self.loop.call_later(self.limits.linger, self.transport.close)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.app_state["connection"].gone()
@@ -177,7 +194,7 @@ class Serving(uvicorn.Server):
             uvicorn.Config(
                 cast("Any", app),
                 http=http,
-                ws=_Talk,
+                ws=type("Talk", (_Talk,), {"limits": limits}),
                 ws_max_size=FRAME,
                 ws_ping_interval=limits.ping,
                 ws_ping_timeout=limits.ping,
