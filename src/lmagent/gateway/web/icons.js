@@ -36,6 +36,8 @@ const PATHS = {
   search: "M11 4a7 7 0 1 0 0 14 7 7 0 0 0 0-14zM16 16l5 5",
   trash: "M5 7h14M10 4h4M7 7l1 13h8l1-13M10 11v6M14 11v6",
   refresh: "M20 12a8 8 0 1 1-2.5-5.8M20 4v4h-4",
+  undo: "M9 14L4 9l5-5M4 9h10a6 6 0 0 1 0 12h-3",
+  sliders: "M4 7h9M17 7h3M15 4.5v5M4 17h3M11 17h9M9 14.5v5",
   out: "M10 4H5v16h5M14 8l4 4-4 4M18 12H9",
 };
 

@@ -10,6 +10,7 @@ import { announced, dismiss, drawer, lost, me, toasts } from "./state.js";
 import { setTheme, theme } from "./theme.js";
 import { logOut } from "./login.js";
 import { Chat } from "./chat.js";
+import "./panels/keys.js";
 
 /** @typedef {import("./panels.js").PanelRow} PanelRow */
 

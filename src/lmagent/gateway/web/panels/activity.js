@@ -1,0 +1,77 @@
+// @ts-check
+// What happens in all sessions, the newest first, while it happens.
+import { Icon } from "../icons.js";
+import { html, useState } from "../lib.js";
+import { duration } from "../parts.js";
+import { go, pageHref, sessionHref } from "../router.js";
+import { useFeed } from "./feed.js";
+import { Nothing, Pending, useData, useTicking, When } from "./kit.js";
+
+/** @typedef {import("../icons.js").IconName} IconName */
+/** @typedef {{session: string, seq: number, ts: number, type: string, tool: string, summary: string, status: string, duration_ms: number, title: string}} Line */
+
+const FIRST = 100;
+const MOST = 1000;
+const NOTICEABLE = 100;
+
+/** @type {Record<string, {icon: IconName, words: string}>} */
+const KINDS = {
+  message: { icon: "send", words: "message" },
+  tool_call: { icon: "tool", words: "calls" },
+  tool_result: { icon: "check", words: "gave" },
+  approval_request: { icon: "shield", words: "asks for" },
+  approval_resolved: { icon: "shield", words: "answered" },
+  done: { icon: "stop", words: "turn ended" },
+};
+
+const GROUPS = /** @type {const} */ ([
+  { value: "all", label: "Everything", types: null },
+  { value: "messages", label: "Messages", types: ["message"] },
+  { value: "tools", label: "Tools", types: ["tool_call", "tool_result"] },
+  { value: "approvals", label: "Approvals", types: ["approval_request", "approval_resolved"] },
+  { value: "turns", label: "Turns", types: ["done"] },
+]);
+
+/** Events that make a line. */
+const TELLING = new Set(["input.received", "tool.started", "tool.finished", "approval.requested", "approval.resolved", "turn.finished"]);
+
+/** @param {import("../panels.js").PanelProps} props `rest` is the session that is shown alone */
+export function Panel({ rest }) {
+  const [kind, setKind] = useState("all");
+  const [limit, setLimit] = useState(FIRST);
+  const given = useData(`/api/activity?limit=${limit}${rest ? `&session=${encodeURIComponent(rest)}` : ""}`);
+  const sessions = useData("/api/sessions?limit=100");
+  useFeed((event) => {
+    if (TELLING.has(event.type) && (!rest || event.session === rest)) given.reload();
+    if (event.type === "session.created") sessions.reload();
+  }, given.reload);
+  useTicking();
+  const lines = /** @type {Line[]} */ (given.data?.activity ?? []);
+  const types = /** @type {readonly string[] | null} */ (GROUPS.find((group) => group.value === kind)?.types ?? null);
+  const fitting = types ? lines.filter((line) => types.includes(line.type)) : lines;
+  const rows = /** @type {import("../wire.js").Row[]} */ (sessions.data?.sessions ?? []);
+  return html`<div class="row filters">
+      <div class="segments" role="group" aria-label="Kind">${GROUPS.map(({ value, label }) => html`<button key=${value} class="button" aria-pressed=${value === kind}
+        onClick=${() => setKind(value)}>${label}</button>`)}</div>
+      <select class="field" aria-label="Session" value=${rest} onChange=${(/** @type {any} */ event) => go(pageHref("activity", event.target.value))}>
+        <option value="">All sessions</option>
+        ${rest && !rows.some((row) => row.id === rest) && html`<option value=${rest}>${rest}</option>`}
+        ${rows.map((row) => html`<option key=${row.id} value=${row.id}>${row.title || row.id}</option>`)}</select></div>
+    <${Pending} given=${given} what="what happened" />
+    ${given.data && !fitting.length && html`<${Nothing} icon="pulse" title="Nothing yet">${lines.length ? "Nothing of this kind is among the newest." : "What the agent does in any session is told here, while it does it."}</>`}
+    <ol class="bare activity">${fitting.map((line) => html`<${Shown} key=${`${line.session} ${line.seq}`} line=${line} alone=${rest !== ""} />`)}</ol>
+    ${lines.length >= limit && limit < MOST && html`<button class="button" onClick=${() => setLimit(Math.min(MOST, limit + 3 * FIRST))}>Show older</button>`}`;
+}
+
+const BAD = new Set(["error", "denied", "failed"]);
+
+/** @param {{line: Line, alone: boolean}} props */
+function Shown({ line, alone }) {
+  const { icon, words } = KINDS[line.type] ?? { icon: "info", words: line.type };
+  const bad = BAD.has(line.status);
+  return html`<li class=${bad ? "bad" : ""}>
+    <${Icon} name=${bad ? "warning" : icon} />
+    <div class="grow"><p class="what"><span class="quiet">${line.type === "tool_result" ? `${line.tool} ${words}` : words}</span> <span class="wrap">${line.summary}</span></p>
+      <p class="small quiet about">${[line.status, line.duration_ms >= NOTICEABLE ? duration(line.duration_ms / 1000) : ""].filter(Boolean).map((text) => html`<span>${text}</span> · `)}
+        <${When} moment=${line.ts} />${!alone && html` · <a href=${sessionHref(line.session)}>${line.title || line.session}</a>`}</p></div></li>`;
+}

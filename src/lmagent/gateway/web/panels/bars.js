@@ -1,0 +1,53 @@
+// @ts-check
+// Tokens by day as bars. The table below says the same in figures, so to a screen reader this is one picture.
+import { html } from "../lib.js";
+import { figure } from "../parts.js";
+
+/** @typedef {{day: string, prompt_tokens: number, completion_tokens: number, cached_tokens: number}} Day */
+
+const HEIGHT = 140;
+const WIDTH = 640;
+const MOST = 62;
+const DAY = 86_400_000;
+
+/** Every day from the first to the last, those without use as well, but not more than fit. @param {Day[]} days @returns {Day[]} */
+export function filled(days) {
+  const first = days[0];
+  const last = days.at(-1);
+  if (!first || !last) return [];
+  const known = new Map(days.map((day) => [day.day, day]));
+  const to = Date.parse(last.day);
+  /** @type {Day[]} */
+  const all = [];
+  for (let at = Math.max(Date.parse(first.day), to - (MOST - 1) * DAY); at <= to; at += DAY) {
+    const day = new Date(at).toISOString().slice(0, 10);
+    all.push(known.get(day) ?? { day, prompt_tokens: 0, completion_tokens: 0, cached_tokens: 0 });
+  }
+  return all;
+}
+
+/** @param {{days: Day[]}} props */
+export function Bars({ days }) {
+  const all = filled(days);
+  const sum = (/** @type {Day} */ day) => day.prompt_tokens + day.completion_tokens;
+  const highest = Math.max(1, ...all.map(sum));
+  const step = WIDTH / all.length;
+  const wide = Math.min(48, step * 0.72);
+  const tall = (/** @type {number} */ tokens) => (tokens / highest) * HEIGHT;
+  const peak = all.find((day) => sum(day) === highest);
+  const words = `Tokens by day, from ${all[0]?.day} to ${all.at(-1)?.day}. The highest is ${figure(highest)} on ${peak?.day}.`;
+  return html`<figure class="chart"><svg viewBox=${`0 0 ${WIDTH} ${HEIGHT + 24}`} role="img" aria-label=${words} preserveAspectRatio="none">
+      <line class="rule" x1="0" x2=${WIDTH} y1=${HEIGHT + 0.5} y2=${HEIGHT + 0.5} />
+      ${all.map((day, index) => {
+        const x = index * step + (step - wide) / 2;
+        const fresh = tall(day.prompt_tokens - day.cached_tokens);
+        const cached = tall(day.cached_tokens);
+        const written = tall(day.completion_tokens);
+        return html`<g key=${day.day}><title>${`${day.day}: ${figure(sum(day))} tokens`}</title>
+          <rect class="cached" x=${x} width=${wide} y=${HEIGHT - cached} height=${cached} />
+          <rect class="fresh" x=${x} width=${wide} y=${HEIGHT - cached - fresh} height=${fresh} />
+          <rect class="written" x=${x} width=${wide} y=${HEIGHT - cached - fresh - written} height=${written} /></g>`;
+      })}</svg>
+    <div class="ends small quiet" aria-hidden="true"><span>${all[0]?.day}</span><span>highest: ${figure(highest)}</span><span>${all.at(-1)?.day}</span></div>
+    <figcaption class="row small quiet"><span class="key cached">read from the cache</span><span class="key fresh">read</span><span class="key written">written</span></figcaption></figure>`;
+}

@@ -1,0 +1,46 @@
+// @ts-check
+// What happens in all sessions, by one stream for every panel that wants to know.
+import { useEffect, useRef } from "../lib.js";
+import { follow } from "../stream.js";
+
+/** @typedef {import("../wire.js").Event & {session: string}} Happened */
+/** @typedef {{event: (event: Happened) => void, begun: () => void}} Listener */
+
+/** @type {Set<Listener>} */
+const listeners = new Set();
+/** @type {(() => void) | null} */
+let stop = null;
+
+/**
+ * Be told of every recorded event of every session, and (`begun`) when the stream begins, also anew: what happened
+ * while it was away has to be asked for.
+ * @param {(event: Happened) => void} event
+ * @param {() => void} begun
+ */
+export function useFeed(event, begun) {
+  const latest = useRef({ event, begun });
+  latest.current = { event, begun };
+  useEffect(() => {
+    /** @type {Listener} */
+    const listener = { event: (happened) => latest.current.event(happened), begun: () => latest.current.begun() };
+    listeners.add(listener);
+    stop ??= follow({
+      url: () => "/api/events",
+      probe: "/api/me",
+      begun: () => listeners.forEach((one) => one.begun()),
+      event: (happened) => listeners.forEach((one) => one.event(happened)),
+      refused: end,
+      // A page that nobody looks at gives the connection back: browsers keep only six to one address.
+      idle: () => true,
+    });
+    return () => {
+      listeners.delete(listener);
+      if (!listeners.size) end();
+    };
+  }, []);
+}
+
+function end() {
+  stop?.();
+  stop = null;
+}

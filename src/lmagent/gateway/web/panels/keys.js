@@ -1,0 +1,50 @@
+// @ts-check
+// Keys for the whole page. They are single letters, so they can be switched off, and do nothing where one writes.
+import { signal } from "../lib.js";
+import { go, route, sessionHref } from "../router.js";
+import { drawer, login } from "../state.js";
+import { store, stored } from "../theme.js";
+
+const KEY = "lmagent.keys";
+
+/** Whether single letters do something. */
+export const lettersOn = signal(stored(KEY, "on") !== "off");
+
+/** @param {boolean} on */
+export function setLetters(on) {
+  lettersOn.value = on;
+  store(KEY, on ? "" : "off");
+}
+
+/** @param {string} selector */
+function focus(selector) {
+  /** @type {HTMLElement | null} */ (document.querySelector(selector))?.focus();
+}
+
+/** @type {Record<string, () => void>} */
+const LETTERS = {
+  m: () => focus("#message"),
+  n: () => {
+    go("#/");
+    requestAnimationFrame(() => focus("#message"));
+  },
+  s: () => {
+    if (matchMedia("(max-width: 820px)").matches) drawer.value = "side";
+    requestAnimationFrame(() => focus(".sessions input[type=search]"));
+  },
+  f: () => {
+    const { session, panel, page } = route.peek();
+    if (!page) go(sessionHref(session, panel === "files" ? "" : "files"));
+  },
+  "?": () => import("./help.js").then(({ openHelp }) => openHelp()),
+};
+
+addEventListener("keydown", (event) => {
+  const act = Object.hasOwn(LETTERS, event.key) ? LETTERS[event.key] : undefined;
+  const target = /** @type {Element | null} */ (event.target);
+  if (!act || !lettersOn.peek() || login.peek() !== "in" || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
+  // A list of files goes to the name that is typed; an approval has letters of its own.
+  if (target?.closest?.("input, textarea, select, dialog, [contenteditable], [role=tree]")) return;
+  event.preventDefault();
+  act();
+});

@@ -1,0 +1,145 @@
+// @ts-check
+// The sessions there are: found, opened, renamed and deleted; kept up by what happens in them.
+import { post, remove, sessionPath } from "../api.js";
+import { Icon } from "../icons.js";
+import { html, useEffect, useRef, useState } from "../lib.js";
+import { go, route, sessionHref } from "../router.js";
+import { complain, drawer, toast } from "../state.js";
+import { useFeed } from "./feed.js";
+import { Search, Pending, useData, useSettled, useTicking, When } from "./kit.js";
+import { standing } from "./standing.js";
+
+/** @typedef {import("../wire.js").Row} Row */
+
+const FIRST = 50;
+const MOST = 500;
+
+/** What changes a line of the list. */
+const TELLING = new Set([
+  "session.created", "session.forked", "session.renamed", "input.received", "input.withdrawn", "turn.started", "turn.finished",
+  "approval.requested", "approval.resolved", "plan.proposed", "plan.decided", "subagent.started", "subagent.finished",
+]);
+
+/** @param {import("../panels.js").PanelProps} props */
+export function Panel({ session }) {
+  const [search, setSearch] = useState("");
+  const [limit, setLimit] = useState(FIRST);
+  const words = useSettled(search.trim(), 200);
+  const list = useData(`/api/sessions?limit=${limit}&children=true${words ? `&search=${encodeURIComponent(words)}` : ""}`);
+  useFeed((event) => TELLING.has(event.type) && list.reload(), list.reload);
+  useTicking();
+  useEffect(() => {
+    // What another window deletes is no event: its log is gone.
+    const timer = setInterval(() => document.hidden || list.reload(), 30_000);
+    return () => clearInterval(timer);
+  }, []);
+  const rows = /** @type {Row[]} */ (list.data?.sessions ?? []);
+  const { tops, below } = nested(rows);
+  return html`<section class="sessions" aria-label="Sessions">
+    <${Search} label="Search sessions" value=${search} change=${setSearch} placeholder="Search" />
+    <${Pending} given=${list} what="the sessions" />
+    ${list.data && !rows.length && html`<p class="empty small">${words ? `Nothing has “${words}”.` : "No sessions yet: what you send begins one."}</p>`}
+    <ul class="bare list" onKeyDown=${arrows}>
+      ${tops.map((row) => html`<${Line} key=${row.id} row=${row} below=${below} session=${session} changed=${list.reload} />`)}
+    </ul>
+    ${tops.length >= limit && limit < MOST && html`<button class="button plain" onClick=${() => setLimit(limit + FIRST)}>Older sessions</button>`}
+  </section>`;
+}
+
+/** Sub-agents below who asked them; one whose parent is not in the list stands for itself. @param {Row[]} rows */
+function nested(rows) {
+  const known = new Set(rows.map((row) => row.id));
+  /** @type {Map<string, Row[]>} */
+  const below = new Map();
+  const tops = rows.filter((row) => {
+    if (!row["child"] || !known.has(row["parent"])) return true;
+    below.set(row["parent"], [...(below.get(row["parent"]) ?? []), row]);
+    return false;
+  });
+  return { tops, below };
+}
+
+/** Up and down go through the list. @param {KeyboardEvent} event */
+function arrows(event) {
+  const step = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0;
+  const target = /** @type {Element} */ (event.target);
+  if (!step || !target.matches("a")) return;
+  const links = [.../** @type {Element} */ (event.currentTarget).querySelectorAll("a")];
+  event.preventDefault();
+  links[links.indexOf(/** @type {HTMLAnchorElement} */ (target)) + step]?.focus();
+}
+
+/** @param {{row: Row, below: Map<string, Row[]>, session: string, changed: () => void}} props */
+function Line({ row, below, session, changed }) {
+  const [open, setOpen] = useState(false);
+  const [shown, setShown] = useState(false);
+  const menu = useRef(/** @type {HTMLButtonElement | null} */ (null));
+  const children = below.get(row.id) ?? [];
+  const title = row.title || "Untitled";
+  const { icon, kind, words } = standing(row);
+  const closed = () => {
+    setOpen(false);
+    menu.current?.focus();
+  };
+  return html`<li>
+    <div class="session" data-kind=${kind}>
+      <a class="entry" href=${sessionHref(row.id)} aria-current=${row.id === session ? "page" : undefined} onClick=${() => (drawer.value = "")}>
+        <${Icon} name=${icon} />
+        <span class="grow"><span class="title cut">${title}</span>
+          <span class="about cut"><span class="words">${words}</span> · <${When} moment=${row["updated"]} /></span></span></a>
+      <button class="button plain square" ref=${menu} aria-label=${`More about ${title}`} aria-expanded=${open} onClick=${() => setOpen(!open)}>
+        <${Icon} name="dots" /></button>
+    </div>
+    ${open && html`<${Actions} row=${row} closed=${closed} changed=${changed} />`}
+    ${children.length > 0 && html`<button class="entry small quiet nest" aria-expanded=${shown} onClick=${() => setShown(!shown)}>
+      <${Icon} name=${shown ? "down" : "right"} />${children.length} sub-agent${children.length > 1 ? "s" : ""}</button>`}
+    ${shown && html`<ul class="bare list children">${children.map((child) => html`<${Line} key=${child.id} row=${child} below=${below}
+      session=${session} changed=${changed} />`)}</ul>`}
+  </li>`;
+}
+
+/** @param {{row: Row, closed: () => void, changed: () => void}} props */
+function Actions({ row, closed, changed }) {
+  const [doing, setDoing] = useState(/** @type {"" | "rename" | "delete"} */ (""));
+  const place = useRef(/** @type {HTMLElement | null} */ (null));
+  useEffect(() => {
+    /** @type {HTMLElement | null | undefined} */ (place.current?.querySelector("input, button"))?.focus();
+  }, [doing]);
+  const pressed = (/** @type {KeyboardEvent} */ event) => {
+    if (event.key !== "Escape") return;
+    event.preventDefault();
+    closed();
+  };
+  const rename = async (/** @type {any} */ event) => {
+    event.preventDefault();
+    const title = new FormData(event.target).get("title")?.toString().trim() ?? "";
+    if (title && title !== row.title && !(await tried(() => post(sessionPath(row.id, "/commands"), { type: "rename", title })))) return;
+    closed();
+    changed();
+  };
+  const discard = async () => {
+    if (!(await tried(() => remove(sessionPath(row.id))))) return;
+    toast(`“${row.title || row.id}” is deleted`);
+    if (route.peek().session === row.id) go("#/");
+    changed();
+  };
+  return html`<div class="actions" ref=${place} onKeyDown=${pressed}>
+    ${doing === "rename" && html`<form class="row" onSubmit=${rename}>
+      <input class="field grow" name="title" aria-label="New title" value=${row.title} maxlength="200" /><button class="button">Rename</button></form>`}
+    ${doing === "delete" && html`<div class="row" role="group" aria-label="Delete"><span class="small">Delete it for good${row.status === "running" ? "? It is working: that stops" : "?"}</span>
+      <button class="button fault" onClick=${discard}>Delete for good</button><button class="button plain" onClick=${closed}>Keep it</button></div>`}
+    ${!doing && html`<div class="row"><button class="button plain" onClick=${() => setDoing("rename")}><${Icon} name="edit" />Rename</button>
+      <button class="button plain fault" onClick=${() => setDoing("delete")}><${Icon} name="trash" />Delete</button></div>`}
+  </div>`;
+}
+
+/** Do it; what goes wrong is told. @param {() => Promise<unknown>} act @returns {Promise<boolean>} */
+async function tried(act) {
+  try {
+    await act();
+    return true;
+  } catch (error) {
+    complain(error);
+    return false;
+  }
+}

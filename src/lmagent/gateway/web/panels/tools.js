@@ -1,0 +1,84 @@
+// @ts-check
+// What the agent can call: each tool with what it does to the world and what it takes.
+import { Icon } from "../icons.js";
+import { html, useState } from "../lib.js";
+import { Nothing, Pending, Search, useData } from "./kit.js";
+
+/** @typedef {{[key: string]: any}} Schema */
+/** @typedef {{name: string, description: string, effect: "read" | "write" | "exec" | "net", parameters: Schema, aliases: string[], deferred: boolean}} Tool */
+
+const EFFECTS = /** @type {const} */ ({
+  read: { words: "only reads", icon: "search" },
+  write: { words: "changes files", icon: "edit" },
+  exec: { words: "runs programs", icon: "tool" },
+  net: { words: "uses the network", icon: "pulse" },
+});
+
+export function Panel() {
+  const [search, setSearch] = useState("");
+  const given = useData("/api/tools");
+  const tools = /** @type {Tool[]} */ (given.data?.tools ?? []);
+  const words = search.toLowerCase().split(/\s+/).filter(Boolean);
+  const fitting = tools.filter((tool) => words.every((word) => `${tool.name} ${tool.aliases.join(" ")} ${tool.description} ${tool.effect}`.toLowerCase().includes(word)));
+  return html`<p class="quiet lead">The model chooses among these. What changes files, runs programs or uses the network asks you first, as
+      the permissions of the session say.</p>
+    <${Search} label="Search tools" value=${search} change=${setSearch} />
+    <${Pending} given=${given} what="the tools" />
+    ${given.data && !tools.length && html`<${Nothing} icon="tool" title="No tools">This gateway was started without any: the agent can only talk.</>`}
+    ${tools.length > 0 && !fitting.length && html`<p class="empty">No tool has “${search}”.</p>`}
+    ${fitting.length > 0 && html`<p class="small quiet" role="status">${fitting.length} of ${tools.length} tools</p>`}
+    <ul class="bare cards">${fitting.map((tool) => html`<${Card} key=${tool.name} tool=${tool} />`)}</ul>`;
+}
+
+/** @param {{tool: Tool}} props */
+function Card({ tool }) {
+  const [open, setOpen] = useState(false);
+  const effect = EFFECTS[tool.effect] ?? { words: tool.effect, icon: "tool" };
+  const [first, ...more] = tool.description.split("\n");
+  return html`<li class="card tool-card">
+    <button class="entry" aria-expanded=${open} onClick=${() => setOpen(!open)}>
+      <${Icon} name=${open ? "down" : "right"} /><code class="name">${tool.name}</code><span class="grow cut quiet small only-wide">${open ? "" : first}</span>
+      <span class=${`chip effect ${tool.effect}`}><${Icon} name=${effect.icon} />${effect.words}</span></button>
+    ${open && html`<div class="inside">
+      <p class="text">${[first, ...more].join("\n")}</p>
+      ${tool.aliases.length > 0 && html`<p class="small quiet">Also called ${tool.aliases.map((name, index) => html`${index > 0 && ", "}<code>${name}</code>`)}</p>`}
+      ${tool.deferred && html`<p class="small quiet">It is not in every prompt: the model finds it in a catalogue.</p>`}
+      <${Parameters} schema=${tool.parameters} /></div>`}
+  </li>`;
+}
+
+/** @param {{schema: Schema}} props */
+function Parameters({ schema }) {
+  const whole = resolved(schema, schema);
+  const required = new Set(whole["required"] ?? []);
+  const rows = Object.entries(/** @type {Record<string, Schema>} */ (whole["properties"] ?? {}));
+  if (!rows.length) return html`<p class="small quiet">It takes nothing.</p>`;
+  const told = rows.some(([, raw]) => resolved(raw, schema)["description"] || raw["default"] != null);
+  return html`<div class="table-wrap" tabindex="0" role="region" aria-label="Parameters"><table class="table"><thead><tr><th scope="col">Parameter</th><th scope="col">Type</th>${told && html`<th scope="col">Meaning</th>`}</tr></thead>
+    <tbody>${rows.map(([name, raw]) => {
+      const property = resolved(raw, schema);
+      return html`<tr key=${name}><th scope="row"><code>${name}</code>${required.has(name) && html`<span class="needed"> required</span>`}</th>
+        <td class="small">${typeOf(raw, schema)}</td>${told && html`<td>${property["description"] ?? ""}${property["default"] != null && html` <span class="small quiet">Else ${JSON.stringify(property["default"])}.</span>`}</td>`}</tr>`;
+    })}</tbody></table></div>`;
+}
+
+/** What a reference stands for. @param {Schema} schema @param {Schema} root @returns {Schema} */
+function resolved(schema, root) {
+  const name = /^#\/\$defs\/(.+)$/.exec(schema["$ref"] ?? "")?.[1];
+  const found = name && root["$defs"]?.[name.replaceAll("~1", "/").replaceAll("~0", "~")];
+  return found ? { ...found, ...schema } : schema;
+}
+
+const DEEP = 4;
+
+/** A type in words: "list of {path, text}". @param {Schema} raw @param {Schema} root @param {number} [depth] @returns {string} */
+function typeOf(raw, root, depth = 0) {
+  const schema = resolved(raw, root);
+  const several = schema["anyOf"] ?? schema["oneOf"];
+  if (several) return several.map((/** @type {Schema} */ one) => typeOf(one, root, depth)).filter((/** @type {string} */ one) => one !== "null").join(" or ");
+  if (schema["enum"]) return schema["enum"].map((/** @type {unknown} */ value) => JSON.stringify(value)).join(" or ");
+  if ("const" in schema) return JSON.stringify(schema["const"]);
+  if (schema["type"] === "array") return `list of ${depth < DEEP && schema["items"] ? typeOf(schema["items"], root, depth + 1) : "anything"}`;
+  if (schema["type"] === "object" && schema["properties"] && depth < DEEP) return `{${Object.keys(schema["properties"]).join(", ")}}`;
+  return [schema["type"] ?? "anything"].flat().join(" or ");
+}

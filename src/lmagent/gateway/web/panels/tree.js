@@ -1,0 +1,127 @@
+// @ts-check
+// The folders of the workspace as a tree, each read when it is opened.
+import { get } from "../api.js";
+import { Icon } from "../icons.js";
+import { html, signal, useEffect, useRef } from "../lib.js";
+import { size } from "./kit.js";
+
+/** @typedef {{name: string, kind: "file" | "folder" | "link" | "other", size: number, modified: number}} Entry */
+/** @typedef {{entries: Entry[], more: boolean, error: string}} Folder */
+
+/** The folders that were read, by path; the workspace itself is "". */
+export const folders = signal(/** @type {Record<string, Folder>} */ ({}));
+/** The folders that are open. */
+const opened = signal(/** @type {ReadonlySet<string>} */ (new Set()));
+/** The line that the keyboard is at. */
+const at = signal("");
+
+/** @param {string} path */
+async function read(path) {
+  /** @type {Folder} */
+  let folder;
+  try {
+    const { entries, more } = await get(`/api/files?path=${encodeURIComponent(path)}`);
+    folder = { entries, more, error: "" };
+  } catch (error) {
+    folder = { entries: [], more: false, error: /** @type {Error} */ (error).message };
+  }
+  folders.value = { ...folders.peek(), [path]: folder };
+}
+
+/** Read the open folders again; a folder that is gone, is gone from the tree as well. */
+export async function refresh() {
+  await read("");
+  for (const path of [...opened.peek()].sort()) {
+    if (linesOf().some((line) => line.path === path)) await read(path);
+    else opened.value = new Set([...opened.peek()].filter((other) => other !== path));
+  }
+}
+
+/** @param {string} path @param {boolean} open */
+function setOpen(path, open) {
+  const next = new Set(opened.peek());
+  if (open) next.add(path);
+  else next.delete(path);
+  opened.value = next;
+  if (open && !folders.peek()[path]) read(path);
+}
+
+/**
+ * @typedef {Object} Line
+ * @property {string} path
+ * @property {Entry} entry
+ * @property {number} level
+ * @property {number} place in its folder, from 1
+ * @property {number} of how many
+ * @property {boolean} open
+ */
+
+/** What is to be seen, from top to bottom. @param {string} [path] @param {number} [level] @returns {Line[]} */
+function linesOf(path = "", level = 1) {
+  const entries = folders.value[path]?.entries ?? [];
+  return entries.flatMap((entry, index) => {
+    const own = path ? `${path}/${entry.name}` : entry.name;
+    const open = entry.kind === "folder" && opened.value.has(own);
+    return [{ path: own, entry, level, place: index + 1, of: entries.length, open }, ...(open ? linesOf(own, level + 1) : [])];
+  });
+}
+
+const LETTERS_APART = 700;
+
+/** @param {{choose: (path: string) => void}} props `choose` opens a file */
+export function Tree({ choose }) {
+  const place = useRef(/** @type {HTMLElement | null} */ (null));
+  const typed = useRef({ text: "", when: 0 });
+  useEffect(() => {
+    refresh();
+  }, []);
+  const lines = linesOf();
+  const current = lines.find((line) => line.path === at.value) ?? lines[0];
+  const move = (/** @type {Line | undefined} */ line) => {
+    if (!line) return;
+    at.value = line.path;
+    requestAnimationFrame(() => place.current?.querySelector(`[tabindex="0"]`)?.scrollIntoView({ block: "nearest" }));
+    requestAnimationFrame(() => /** @type {HTMLElement | null | undefined} */ (place.current?.querySelector(`[tabindex="0"]`))?.focus());
+  };
+  const take = (/** @type {Line} */ line) => {
+    at.value = line.path;
+    if (line.entry.kind === "folder") setOpen(line.path, !line.open);
+    else if (line.entry.kind !== "other") choose(line.path);
+  };
+  const pressed = (/** @type {KeyboardEvent} */ event) => {
+    if (!current || event.ctrlKey || event.metaKey || event.altKey) return;
+    const index = lines.indexOf(current);
+    const isFolder = current.entry.kind === "folder";
+    const to = { ArrowDown: lines[index + 1], ArrowUp: lines[index - 1], Home: lines[0], End: lines.at(-1) };
+    if (event.key in to) move(to[/** @type {keyof typeof to} */ (event.key)]);
+    else if (event.key === "Enter" || event.key === " ") take(current);
+    else if (event.key === "ArrowRight" && isFolder) current.open ? move(lines[index + 1]) : setOpen(current.path, true);
+    else if (event.key === "ArrowLeft" && current.open) setOpen(current.path, false);
+    else if (event.key === "ArrowLeft") move(lines.slice(0, index).findLast((line) => line.level < current.level));
+    else if (event.key.length === 1) move(byLetters(lines, index, event));
+    else return;
+    event.preventDefault();
+  };
+  /** @param {Line[]} all @param {number} index @param {KeyboardEvent} event */
+  const byLetters = (all, index, event) => {
+    const { text, when } = typed.current;
+    typed.current = { text: (event.timeStamp - when < LETTERS_APART ? text : "") + event.key.toLowerCase(), when: event.timeStamp };
+    const from = typed.current.text.length > 1 ? index : index + 1;
+    return [...all.slice(from), ...all.slice(0, from)].find((line) => line.entry.name.toLowerCase().startsWith(typed.current.text));
+  };
+  return html`<ul class="bare tree" role="tree" aria-label="Files of the workspace" ref=${place} onKeyDown=${pressed}>
+    ${lines.map((line) => html`<${Row} key=${line.path} line=${line} isCurrent=${line === current} take=${take} />`)}
+  </ul>`;
+}
+
+/** @param {{line: Line, isCurrent: boolean, take: (line: Line) => void}} props */
+function Row({ line, isCurrent, take }) {
+  const { entry, level, open, path } = line;
+  const isFolder = entry.kind === "folder";
+  const folder = open ? folders.value[path] : undefined;
+  const words = folder?.error || (open && !folder ? "…" : folder?.more ? "the first ones" : folder && !folder.entries.length ? "empty" : "");
+  return html`<li class=${`entry level-${Math.min(level, 12)}`} role="treeitem" aria-level=${level} aria-posinset=${line.place} aria-setsize=${line.of}
+    aria-expanded=${isFolder ? open : undefined} aria-selected=${isCurrent} tabindex=${isCurrent ? 0 : -1} onClick=${() => take(line)}>
+    <${Icon} name=${isFolder ? (open ? "down" : "right") : "file"} /><span class="cut grow">${entry.name}</span>
+    <span class="small quiet">${words || (entry.kind === "file" ? size(entry.size) : entry.kind === "folder" ? "" : entry.kind)}</span></li>`;
+}

@@ -1,0 +1,82 @@
+// @ts-check
+// What the session has set itself to do, and who works for it: tasks, the plan and its steps, sub-agents.
+import { sessionPath } from "../api.js";
+import { Icon } from "../icons.js";
+import { html, useEffect } from "../lib.js";
+import { current } from "../session.js";
+import { Agents } from "./agents.js";
+import { useFeed } from "./feed.js";
+import { Nothing, Pending, useData } from "./kit.js";
+
+/** @typedef {import("../wire.js").Task} Task */
+/** @typedef {import("../icons.js").IconName} IconName */
+
+/** @type {Record<NonNullable<Task["status"]>, {icon: IconName, words: string}>} */
+const STATES = {
+  pending: { icon: "dots", words: "to do" },
+  in_progress: { icon: "pulse", words: "at work" },
+  completed: { icon: "check", words: "done" },
+  blocked: { icon: "warning", words: "blocked" },
+  failed: { icon: "cross", words: "failed" },
+  skipped: { icon: "right", words: "skipped" },
+};
+
+const KINDS = /** @type {const} */ ([["step", "Plan"], ["todo", "To do"], ["task", "Tasks"]]);
+
+const MODES = /** @type {Record<string, string>} */ ({
+  plan: "Planning: it only reads, and proposes a plan.",
+  deep: "Deep work: it goes on within a budget until its tasks are done.",
+  bounded: "Bounded: few steps a turn.",
+});
+
+/** @param {import("../panels.js").PanelProps} props */
+export function Panel({ session }) {
+  const tree = useData(session ? sessionPath(session, "/tree") : "");
+  useFeed((event) => event.type.startsWith("subagent.") && tree.reload(), tree.reload);
+  const view = current.value?.id === session ? current.value.view.value : null;
+  const working = view !== null && view.state !== "idle";
+  const agents = /** @type {import("./agents.js").Node[]} */ ((tree.data?.nodes ?? []).filter((/** @type {any} */ node) => node.session !== session));
+  useEffect(() => {
+    if (!working || !agents.length) return;
+    const timer = setInterval(() => document.hidden || tree.reload(), 2000);
+    return () => clearInterval(timer);
+  }, [working, agents.length > 0]);
+  const tasks = view?.tasks ?? [];
+  const proposed = view?.plan?.["plan"] ?? null;
+  return html`<div class="work">
+    ${view && MODES[view.work] && html`<p class="notice"><${Icon} name="info" /><span>${MODES[view.work]}</span></p>`}
+    ${proposed && html`<p class="notice warning"><${Icon} name="tasks" /><span>The plan “${proposed.title}” waits for you in the conversation.</span></p>`}
+    ${KINDS.map(([kind, title]) => html`<${List} key=${kind} title=${title} tasks=${tasks.filter((task) => task.kind === kind)} />`)}
+    ${agents.length > 0 && html`<${Agents} nodes=${agents} root=${session} changed=${tree.reload} />`}
+    <${Pending} given=${tree} what="the sub-agents" />
+    ${view && tree.data && !tasks.length && !agents.length && !proposed && html`<${Nothing} icon="tasks" title="Nothing is planned">
+      For longer work the agent keeps a list here. <code>/plan</code> before a task makes it propose a plan first, <code>/todo add</code> puts something on the list.</>`}
+  </div>`;
+}
+
+/** @param {{title: string, tasks: Task[]}} props */
+function List({ title, tasks }) {
+  if (!tasks.length) return null;
+  const over = tasks.filter((task) => task.status === "completed" || task.status === "skipped").length;
+  const known = new Set(tasks.map((task) => task.id));
+  const tops = tasks.filter((task) => !task.parent || !known.has(task.parent));
+  return html`<section class="section" aria-label=${title}>
+    <h3>${title} <span class="small quiet">${over} of ${tasks.length}</span></h3>
+    <progress max=${tasks.length} value=${over} aria-label=${`${title}: ${over} of ${tasks.length} are over`}></progress>
+    <ul class="bare tasks">${tops.map((task) => html`<${Item} key=${task.id} task=${task} tasks=${tasks} />`)}</ul></section>`;
+}
+
+/** @param {{task: Task, tasks: Task[]}} props */
+function Item({ task, tasks }) {
+  const status = task.status ?? "pending";
+  const { icon, words } = STATES[status];
+  const parts = tasks.filter((other) => other.parent === task.id);
+  const details = [["Verify", task.verification], ["Risk", task.risk], ["Notes", task.notes], ["Result", task.result],
+    ["After", task.depends_on?.join(", ")]].filter(([, text]) => text);
+  return html`<li class="task" data-status=${status}>
+    <div class="headline"><${Icon} name=${icon} /><span class="grow wrap">${task.title}</span><span class="chip">${words}</span></div>
+    ${details.length > 0 && html`<details><summary class="small quiet">${task.id}: details</summary>
+      <dl class="facts small">${details.map(([name, text]) => html`<dt>${name}</dt><dd>${text}</dd>`)}</dl></details>`}
+    ${parts.length > 0 && html`<ul class="bare tasks">${parts.map((part) => html`<${Item} key=${part.id} task=${part} tasks=${tasks} />`)}</ul>`}
+  </li>`;
+}
