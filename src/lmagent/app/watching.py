@@ -9,6 +9,7 @@ from typing import Any, cast
 import anyio
 from msgspec import Struct
 
+from lmagent.app.watchedjobs import WatchedJobs
 from lmagent.core.errors import SessionNotFound, ungrouped
 from lmagent.core.events import DurableEvent, SubagentStarted
 from lmagent.core.work import Task
@@ -64,6 +65,7 @@ class Tree:
         self.root = root
         self._store = store
         self._states: dict[str, SessionState] = {}
+        self._jobs: dict[str, WatchedJobs] = {}
         self._above: dict[str, str] = {}
         """Below which session each sub-agent stands: one, whatever the logs say of each other."""
         self._load(root)
@@ -75,7 +77,7 @@ class Tree:
         return not (state.turn_open or state.inputs) or not self._store.is_running(self.root)
 
     def _load(self, session: str) -> None:
-        self._states[session] = SessionState(session=session)
+        self._states[session], self._jobs[session] = SessionState(session=session), WatchedJobs()
         try:
             events = self._store.read(session)
         except SessionNotFound:
@@ -85,6 +87,7 @@ class Tree:
 
     def _take(self, session: str, event: DurableEvent) -> None:
         self._states[session].apply(event)
+        self._jobs[session].apply(event)
         if isinstance(event, SubagentStarted) and event.child not in self._states:
             self._above[event.child] = session
             self._load(event.child)
@@ -159,6 +162,8 @@ class Tree:
             yield f"{pad}{_task(task)}"
         if len(tasks) > TASKS:
             yield f"{pad}… {len(tasks) - TASKS} more tasks"
+        for line in self._jobs[session].lines(alive=self._store.is_running(session)):
+            yield f"{pad}{line}"
         for key, started in state.work.children.items():
             result = state.work.results.get(key)
             name = f"{started.task}: " if started.task else ""
