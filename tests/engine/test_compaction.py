@@ -1,11 +1,13 @@
 import anyio
+import pytest
 from kit import bench, call, faults, say
 
 from lmagent.core import events as ev
 from lmagent.core.agent import Window
 from lmagent.core.commands import Compact
-from lmagent.core.errors import ContextOverflow, ServerFailure
+from lmagent.core.errors import ContextOverflow, ServerFailure, Unreachable
 from lmagent.engine import compaction
+from lmagent.engine.budget import tokens_spent
 from lmagent.engine.lane import run_until_idle
 
 SMALL = Window(tokens=8000, keep_recent=2000, keep_user=500)
@@ -68,6 +70,22 @@ def test_a_failed_summary_leaves_the_ledger_and_a_notice():
         assert finished.outcome == "done"
         assert all(event.summary == "" for event in made.of(ev.CompactionDone))
         assert made.of(ev.Notice)[0].code == "summary_failed"
+
+    anyio.run(check)
+
+
+@pytest.mark.parametrize(("failure", "counted"), [(ServerFailure("no"), True), (Unreachable("gone"), False)])
+def test_a_summary_that_failed_counts_as_far_as_the_server_had_its_prompt(failure, counted):
+    async def check():
+        made = await bench(*[big(n) for n in range(8)], say("All read."), window=SMALL)
+        made.model.summary = failure
+        await made.submit("read every file")
+        cuts, state = made.of(ev.CompactionDone), made.session.state
+        assert cuts
+        assert all((cut.usage is not None) == counted for cut in cuts)
+        assert state.steps_total == len(made.of(ev.StepFinished)) + counted * len(cuts)
+        steps = sum(event.usage.prompt_tokens + event.usage.completion_tokens for event in made.of(ev.StepFinished))
+        assert (tokens_spent(state) > steps) == counted
 
     anyio.run(check)
 

@@ -9,15 +9,19 @@ from pathlib import Path
 
 import anyio
 import pytest
+from msgspec import to_builtins
+from msgspec.structs import replace
 
 from lmagent.app.wiring import HostOptions, open_host
 from lmagent.core import events as ev
 from lmagent.core.commands import SetModel, Submit
-from lmagent.core.errors import ServerFailure, ToolError
+from lmagent.core.errors import ServerFailure, ToolError, Unreachable
 from lmagent.core.messages import Image, Message, Text, user
 from lmagent.core.model import Reply, Usage
 from lmagent.core.tool import ToolContext
+from lmagent.engine.budget import tokens_spent
 from lmagent.engine.lane import run_until_idle
+from lmagent.engine.state import SessionState
 from lmagent.testing.script import call, say
 from lmagent.testing.servers.llamacpp import LlamaCppServer
 from lmagent.tools.vision import LARGEST, Vision, vision_tool
@@ -135,3 +139,28 @@ def test_a_session_with_a_model_of_its_own_asks_that_one(tmp_path):
             assert [chat.body["model"] for chat in server.chats] == ["second"] * 3
 
     anyio.run(main)
+
+
+def finished(**data: object) -> ev.ToolFinished:
+    event = ev.ToolFinished(call_id="c", tool="vision", status="ok", content="a dot", data=data)
+    decoded = ev.decode(ev.encode(event))
+    assert isinstance(decoded, ev.ToolFinished)
+    return decoded
+
+
+def test_a_look_counts_for_the_budgets_of_its_session():
+    state = SessionState(session="s")
+    state.apply(finished(usage=to_builtins(Usage(1200, 30))))
+    assert (state.steps_total, tokens_spent(state)) == (1, 1230)
+    for odd in ({}, {"usage": "many"}, {"usage": {"prompt_tokens": "x"}}):
+        state.apply(finished(**odd))
+    state.apply(replace(finished(usage=to_builtins(Usage(1200, 30))), tool="mcp_look"))
+    assert (state.steps_total, tokens_spent(state)) == (1, 1230)
+
+
+def test_a_look_that_failed_counts_as_far_as_the_server_had_its_prompt(tmp_path):
+    (tmp_path / "dot.png").write_bytes(PNG)
+    for answer, counts in ((ServerFailure("no"), True), ("", True), (Unreachable("gone"), False)):
+        with pytest.raises(ToolError) as refused:
+            look(tmp_path, "dot.png", answer)
+        assert ("usage" in refused.value.data) == counts

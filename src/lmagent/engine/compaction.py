@@ -13,7 +13,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from lmagent.core.errors import ProviderError
+from lmagent.core.errors import ProviderError, Unreachable
 from lmagent.core.events import CompactionDone, Notice
 from lmagent.core.messages import Message, Text, ToolResult, user
 from lmagent.core.model import Reply, Usage
@@ -65,9 +65,8 @@ async def compact(session: Session, trigger: Trigger) -> None:
     wanted = wanted and before <= SURELY * (session.stated_window or session.window.tokens)
     summary, usage = await _summary(session, focus, budget.summary) if wanted else ("", None)
     messages = cut(state, summary, budget)
-    if not _gains(state, messages):
-        await _tell_too_short(session, trigger)
-        return
+    if not _gains(state, messages):  # the summary takes more than it is worth; the facts alone do not
+        summary, messages = "", cut(state, "", budget)
     after = state.tokens(state.fixed_bytes + sum(map(message_bytes, messages)))
     event = CompactionDone(
         messages=messages,
@@ -224,7 +223,12 @@ async def _summary(session: Session, focus: str, tokens: int) -> tuple[str, Usag
     except ProviderError as failure:
         text = f"the model could not summarise ({failure.message}); the facts on record were kept instead"
         await session.record(Notice(level="warning", code="summary_failed", text=text))
-        return "", None
+        return "", None if isinstance(failure, Unreachable) else _prompt_read(session)
     if reply is None:
-        return "", None
+        return "", _prompt_read(session)
     return "" if reply.message.tool_calls else reply.message.text.strip(), reply.usage
+
+
+def _prompt_read(session: Session) -> Usage:
+    """What a call took at least of which no figures came back: the server had the prompt, as far as anybody knows."""
+    return Usage(session.state.estimate_tokens(), 0, estimated=True)

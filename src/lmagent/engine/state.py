@@ -42,7 +42,7 @@ from lmagent.core.messages import Image, Message, Part, Text, Thinking, ToolCall
 from lmagent.core.model import ToolSpec, Usage
 from lmagent.core.tool import FileMark
 from lmagent.engine.evidence.record import Evidence
-from lmagent.engine.work import WorkEvent, WorkState, summed
+from lmagent.engine.work import WorkEvent, WorkState, summed, usage_beside
 
 BYTES_PER_TOKEN = 4
 """The rule of thumb used until the server has reported real counts."""
@@ -303,6 +303,8 @@ class SessionState(Struct):
         self.approvals = {
             id: asked for id, asked in self.approvals.items() if asked.call_id.partition("/")[0] != event.call_id
         }
+        if (usage := usage_beside(event)) is not None:
+            self.steps_total, self.usage = self.steps_total + 1, summed(self.usage, usage)
         if event.status == "ok":
             self._mark_file(event)
             self.unattended_denials.discard((event.tool, started.summary if started else ""))

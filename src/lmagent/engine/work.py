@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
-from msgspec import Struct, field
+from msgspec import Struct, ValidationError, convert, field
 from msgspec.structs import replace
 
+from lmagent.core.events import ToolFinished
 from lmagent.core.model import Usage
 from lmagent.core.work import Budget, ChildResult, Parent, Plan, Task, TaskState, WorkMode
 from lmagent.core.workevents import (
@@ -189,3 +190,13 @@ def summed(first: Usage, second: Usage) -> Usage:
         cached_tokens=first.cached_tokens + second.cached_tokens,
         estimated=first.estimated or second.estimated,
     )
+
+
+def usage_beside(event: ToolFinished) -> Usage | None:
+    """What a tool's own call of the model took; None for a tool that makes none."""
+    if event.tool != "vision":
+        return None
+    try:
+        return convert(event.data.get("usage"), Usage | None)
+    except ValidationError:  # a log may say anything
+        return None

@@ -10,11 +10,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from typing import Annotated, Any, cast
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, to_builtins
 
-from lmagent.core.errors import ProviderError, ToolError
+from lmagent.core.errors import ProviderError, ToolError, Unreachable
 from lmagent.core.messages import Image, Message, Text
-from lmagent.core.model import ModelEvent, ModelRequest, Reply
+from lmagent.core.model import ModelEvent, ModelRequest, Reply, Usage
 from lmagent.core.tool import Tool, ToolContext, ToolOutput
 from lmagent.tools.beneath import Beneath
 from lmagent.tools.paths import lexical
@@ -22,6 +22,9 @@ from lmagent.tools.sanitize import one_line
 
 LARGEST = 20 << 20
 """Bytes of an image; servers take about as much in one request."""
+
+IMAGE_TOKENS = 1000
+"""About what an image takes in a prompt, where nobody counted."""
 
 _KINDS = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -67,11 +70,14 @@ def vision_tool(stream: Stream, model: Callable[[str], str]) -> Tool:
                     if isinstance(event, Reply):
                         reply = event
         except ProviderError as failure:
-            raise ToolError(f"The model could not look at it: {failure.message}", data={"code": "vision"}) from failure
-        answer = reply.message.text.strip() if reply else ""
+            data: dict[str, object] = {"code": "vision"}
+            if not isinstance(failure, Unreachable):
+                data["usage"] = _taken(arguments.prompt, None)
+            raise ToolError(f"The model could not look at it: {failure.message}", data=data) from failure
+        answer, usage = reply.message.text.strip() if reply else "", _taken(arguments.prompt, reply)
         if not answer:
-            raise ToolError("The model said nothing about the image.", data={"code": "vision"})
-        return ToolOutput(answer)
+            raise ToolError("The model said nothing about the image.", data={"code": "vision", "usage": usage})
+        return ToolOutput(answer, {"usage": usage})
 
     return Tool(
         name="vision",
@@ -84,6 +90,12 @@ def vision_tool(stream: Stream, model: Callable[[str], str]) -> Tool:
         summary=lambda arguments: f"vision {one_line(lexical(arguments.path))}",
         targets=lambda arguments: (arguments.path,),
     )
+
+
+def _taken(prompt: str, reply: Reply | None) -> dict[str, object]:
+    """The tokens of the call, which count for the session's budgets; estimated where the server gave no figures."""
+    usage = reply.usage if reply is not None else Usage(IMAGE_TOKENS + len(prompt.encode()) // 4, 0, estimated=True)
+    return to_builtins(usage)
 
 
 def load_image(context: ToolContext, path: str) -> Image:
