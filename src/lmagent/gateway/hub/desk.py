@@ -9,10 +9,14 @@ import anyio.abc
 
 from lmagent.app.host import Host
 from lmagent.app.waking import wake_in_time
+from lmagent.core.commands import Interrupt
 from lmagent.core.errors import LmagentError
-from lmagent.core.events import InputReceived, TurnFinished
+from lmagent.core.events import Event, InputReceived, TurnFinished
 from lmagent.engine.lane import run_until_idle
 from lmagent.engine.session import Session
+
+PATIENCE = 20.0
+"""Seconds within which a turn that is interrupted has ended, if its tools let go."""
 
 REMEMBERED = 256
 """Inputs of which a desk remembers the id under which they were sent."""
@@ -91,6 +95,25 @@ class Desk:
         while self._is_working:
             await self._idle.wait()
         return self._last
+
+    async def interrupt(self, command: Interrupt) -> TurnFinished | None:
+        """Stop the running turn; how it ended, on disk, so that nobody goes on with it. None where none runs."""
+        ended: list[TurnFinished] = []
+        news = anyio.Event()
+
+        def listen(event: Event) -> None:
+            if isinstance(event, TurnFinished):
+                ended.append(event)
+                news.set()
+
+        unlisten = self.session.listen(listen)
+        try:
+            await self.session.send(command)
+            with anyio.move_on_after(PATIENCE if self.session.running else 0):
+                await news.wait()
+        finally:
+            unlisten()
+        return ended[0] if ended else None
 
     async def stop(self) -> None:
         """Leave what runs as it is in the log, for somebody to go on with."""

@@ -181,6 +181,8 @@ class Hub:
         if (run := self._of_a_job(session)) is not None and isinstance(command, Steer | Interrupt | Approve):
             return await run.send(command)
         desk = await self.desk(session)
+        if isinstance(command, Interrupt) and not command.to:
+            return await desk.interrupt(command)
         event = await desk.session.send(command)
         if isinstance(command, BEGINS_WORK) or desk.session.wants_compaction is not None:
             desk.work()
