@@ -90,6 +90,7 @@ def _listed(session: Session | None) -> str:
     lines = [f"{worktext.counted(tasks)} done", worktext.rows(tasks)] if tasks else []
     if state := worktext.state_lines(work.state):
         lines += ["Task state:", *state]
+    lines += worktext.delegated_lines(work)
     return "\n".join(lines) or "there are no tasks yet"
 
 

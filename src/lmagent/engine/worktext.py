@@ -13,6 +13,10 @@ SHORT, SHORTEST = 160, 60
 """Characters of a task's title where the record of it has to be short, and very short."""
 
 
+DELEGATED = 20
+"""Tasks of sub-agents that are shown."""
+
+
 def row(task: Task, width: int = 0) -> str:
     """A task in one line.
 
@@ -51,6 +55,21 @@ def state_lines(state: TaskState) -> list[str]:
         "next_action": state.next_action,
     }
     return [f"- {name}: {_line(text)}" for name, text in words.items() if text]
+
+
+def delegated_lines(work: WorkState) -> list[str]:
+    """What was given to sub-agents, the latest: to be seen with the other tasks, and settled by their reports alone."""
+    if not work.children:
+        return []
+    lines = [f"Given to sub-agents ({len(work.results)} of {len(work.children)} reported; their reports settle them):"]
+    for key, started in list(work.children.items())[-DELEGATED:]:
+        result = work.results.get(key)
+        said = f"; {_cut(result.summary, SHORT)}" if result is not None and result.summary else ""
+        head = f"- {started.task or started.child} [{result.status if result is not None else 'in_progress'}]"
+        lines.append(f"{head} {_cut(started.brief.objective, SHORT)} (sub-agent {started.child}{said})")
+    if len(work.children) > DELEGATED:
+        lines.append(f"- and {len(work.children) - DELEGATED} before them")
+    return lines
 
 
 def plan_lines(plan: Plan) -> list[str]:

@@ -165,14 +165,14 @@ def _faults(tasks: Mapping[str, Task]) -> list[str]:
 
 
 def _listed(work: WorkState) -> str:
-    tasks = _tree(work)
+    tasks, delegated = _tree(work), worktext.delegated_lines(work)
     if not tasks:
-        return "There are no tasks."
+        return "\n".join(["There are no tasks of this list.", *delegated] if delegated else ["There are no tasks."])
     lines = [f"{worktext.counted(list(tasks.values()))} done. In the order in which they can be done:"]
     for task in _in_order(tasks):
         ready = " ready" if task.is_open and not waits_for(work, task) else ""
         lines.append(f"{worktext.row(task)}{ready}")
-    return "\n".join(lines)
+    return "\n".join([*lines, *delegated])
 
 
 def _in_order(tasks: Mapping[str, Task]) -> Sequence[Task]:
