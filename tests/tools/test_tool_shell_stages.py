@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from shell_kit import Bench, play
 
-from lmagent.engine.evidence.stages import marked
+from lmagent.engine.evidence.stages import marked, read
 from lmagent.tools.shell_script import command_line
 from lmagent.tools.shell_state import ShellState, learn
 
@@ -38,7 +38,9 @@ COMMANDS = [
 SILENT = ("true", "false", "sh -c 'exit 3'", "(exit 0)", "cat nothing", "nosuch", "test -d sub", "(cd sub && false)")
 
 
-def ran(folder: Path, command: str, *, mark: bool) -> tuple[tuple[int, bytes, bytes, ShellState], object]:
+def ran(
+    folder: Path, command: str, *, mark: bool, path: str = ""
+) -> tuple[tuple[int, bytes, bytes, ShellState], object]:
     """What came of a line: code, output, messages and state; and the exit codes that it reported."""
     (folder / "sub").mkdir(parents=True)
     report, channel = os.pipe()
@@ -46,7 +48,7 @@ def ran(folder: Path, command: str, *, mark: bool) -> tuple[tuple[int, bytes, by
         done = subprocess.run(
             command_line(marked(command) if mark else command),
             cwd=folder,
-            env={"PATH": os.environ["PATH"], "LMAGENT_CHANNEL": str(channel)},
+            env={"PATH": path or os.environ["PATH"], "LMAGENT_CHANNEL": str(channel)},
             pass_fds=[channel],
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -72,7 +74,7 @@ def test_a_marked_line_does_and_prints_what_it_did_before(parts):
         same, _ = ran(Path(second) / "w", command, mark=True)
     shown = [text.replace(second.encode(), first.encode()) for text in same[1:3]]
     assert (same[0], shown[0], same[3]) == (plain[0], plain[1], plain[3])
-    assert sorted(shown[1].splitlines()) == sorted(plain[2].splitlines())  # members of a pipeline speak at once
+    assert sorted(shown[1]) == sorted(plain[2])  # members of a pipeline speak at once, and in pieces
     assert none == ()
 
 
@@ -108,6 +110,37 @@ def test_a_shell_that_is_no_bash_reports_none_and_does_the_same(tmp_path):
     plain, same = (subprocess.run(line, env=env, cwd=tmp_path, capture_output=True, check=False) for line in lines)
     assert (plain.returncode, plain.stdout, plain.stderr) == (same.returncode, same.stdout, same.stderr)
     assert plain.stdout == b"0\nno\n"
+
+
+AROUND = [
+    *("pytest", "pytest -q", "(pytest)", "(pytest; true)", "(pytest || true)", "(true && pytest)", "pytest 2>&1"),
+    *("true", "false", "cd sub", "cd ..", "(cd sub && pytest)", "exit 0", "exit", "set -e", "set -o pipefail"),
+    *("tail -3", "cat", "tee out.txt", "grep x", "sed s/a/b/", "echo $?", "echo ${PIPESTATUS[0]}", "! pytest"),
+    *("pytest() { true; }", "trap 'exit 0' EXIT", "PIPESTATUS=(0 0)", "__lmagent_codes='0 0'", "__lmagent_mark 0"),
+    *("unset -f __lmagent_mark", "alias pytest=true", "hash -p /bin/true pytest", "exec true", "eval true"),
+    *(
+        "(true; __lmagent_mark 0)",
+        "__lmagent_mark() { true; }",
+        "if pytest; then true; fi",
+        "PATH=/bin:$PATH",
+        "true &",
+    ),
+]
+
+
+@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(st.tuples(st.sampled_from(AROUND), st.sampled_from([" | ", " && ", " || ", "; ", "\n"])), min_size=2))
+def test_no_part_that_failed_is_ever_said_to_have_passed(parts):
+    command = "".join(part for pair in parts for part in pair).rstrip(" |&;\n")
+    with tempfile.TemporaryDirectory() as folder:
+        tools = Path(folder) / "tools"
+        tools.mkdir()
+        (tools / "pytest").write_text("#!/bin/sh\nexit 1\n")
+        (tools / "pytest").chmod(0o755)
+        _, codes = ran(Path(folder) / "w", command, mark=True, path=f"{tools}:{os.environ['PATH']}")
+    assert isinstance(codes, tuple)
+    for one in read(command, ".", "/w", codes).ran:
+        assert one.argv[:1] != ("pytest",) or one.code == 1, (command, codes)
 
 
 def report(*codes: str) -> bytes:
