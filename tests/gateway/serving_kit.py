@@ -132,6 +132,14 @@ async def stream(call: Call) -> Response:
     return StreamingResponse(events(), media_type="text/event-stream")
 
 
+async def large(call: Call) -> Response:
+    async def pieces():
+        for _ in range(100):
+            yield b"a" * 100_000
+
+    return StreamingResponse(pieces(), media_type="text/plain")
+
+
 async def half(call: Call) -> Response:
     async def pieces():
         yield b"half"
@@ -149,6 +157,7 @@ async def echo(talk: Talk) -> None:
 ROUTES = (
     Route("POST", "/api/size", size, "Size of a JSON text", body=str, answer=dict[str, int]),
     Route("POST", "/api/raw", size, "Size", answer=dict[str, int], raw=True, limit=5_000_000),
+    Route("GET", "/api/open", large, "Much", media="text/plain", is_open=True),
     Route("GET", "/api/wait", wait, "Wait", answer=Done),
     Route("GET", "/api/stream", stream, "Stream", media="text/event-stream"),
     Route("GET", "/api/half", half, "Half", media="text/plain"),

@@ -144,12 +144,19 @@ def test_cookies_and_token_outlive_a_restart(tmp_path):
         assert page.ask("GET", "/api/me").status == 200
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_it_in_order_with_a_stream_open(tmp_path, number):
     with gateway(tmp_path, [say("hi")]) as running:
         assert running.process is not None
-        with socket.create_connection(("127.0.0.1", running.port)):
+        session = running.ask("POST", "/api/sessions", {}).json["session"]
+        with (
+            socket.create_connection(("127.0.0.1", running.port)),
+            running.stream("/api/events") as all_of_them,
+            running.stream(f"/api/sessions/{session}/events") as one,
+        ):
+            assert next(iter(one)).json["type"] == "session.created"
             running.process.send_signal(number)
+            assert list(one) == list(all_of_them) == []  # they end, and are not cut
             began = time.monotonic()
             assert running.process.wait(20) == 0
             assert time.monotonic() - began < 15

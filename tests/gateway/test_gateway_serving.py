@@ -7,6 +7,7 @@ import time
 from contextlib import ExitStack
 
 import pytest
+from gateway_kit import drained
 from hypothesis import given
 from hypothesis import strategies as st
 from serving_kit import AUTH, ROUTES, SOCKETS, answer_to, lab, opened
@@ -15,7 +16,7 @@ from lmagent.gateway.http.bodies import Patience
 from lmagent.gateway.http.connections import Caps, Connection, Connections
 from lmagent.gateway.http.serving import Limits
 
-QUICK = Limits(head=0.5, idle=1, linger=0.5, ping=0.3, grace=1, caps=Caps(client=20, total=30))
+QUICK = Limits(head=0.5, stall=1, idle=1, linger=0.5, ping=0.3, grace=1, caps=Caps(client=20, total=30))
 
 
 @pytest.fixture(scope="module")
@@ -151,6 +152,23 @@ class TestBodies:
         assert b"half" in came
         assert not came.endswith(b"0\r\n\r\n")
         assert len(running.said) == 1
+
+
+class TestAnswers:
+    def test_a_stranger_who_does_not_take_an_answer_is_not_waited_for(self, running):
+        ask = b"GET /api/open HTTP/1.1\r\nHost: localhost\r\n"
+        with opened(running, ask + b"\r\n") as stranger, opened(running, ask + AUTH[17:] + b"\r\n") as known:
+            time.sleep(1.8)
+            assert len(drained(stranger)) < 10_000_000
+            assert known.recv(12) == b"HTTP/1.1 200"
+            known.settimeout(1)
+            assert len(drained(known)) > 9_999_000
+
+    def test_requests_that_are_sent_ahead_are_answered_in_order(self, running):
+        first = b"POST /api/size HTTP/1.1\r\n" + AUTH + b"Content-Length: 3\r\n\r\n"
+        came = answer_to(running, (first + b'"a"') * 3 + first, b'"b', b'"', gap=0.2)
+        assert came.count(b"HTTP/1.1 200") == 4
+        assert came.count(b'{"size":1}') == 4
 
 
 class TestNumbers:

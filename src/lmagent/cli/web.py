@@ -76,6 +76,7 @@ def _serve(port: int | None, given: dict[str, Any]) -> int:
     """Be the gateway until a signal comes."""
     import anyio
 
+    from lmagent.app.signals import ending
     from lmagent.app.wiring import HostOptions, open_host
     from lmagent.gateway.chosen import restore
     from lmagent.gateway.http.app import build_app
@@ -105,7 +106,7 @@ def _serve(port: int | None, given: dict[str, Any]) -> int:
         finally:
             await host.aclose()
 
-    signals = Signals()
+    signals = Signals(ending())
     anyio.run(main)
     return 0
 

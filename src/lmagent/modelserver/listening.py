@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
 
@@ -25,12 +26,16 @@ class Ending(Protocol):
 
 class Signals:
     """SIGTERM and SIGINT outside of uvicorn's own watch: before it looks, and once more when it is done, for it raises
-    the signal again behind a shutdown that went well, and that must not end us with an error."""
+    the signal again behind a shutdown that went well, and that must not end us with an error.
 
-    def __init__(self) -> None:
+    Args:
+        more: other signals that end the server.
+    """
+
+    def __init__(self, more: Iterable[signal.Signals] = ()) -> None:
         self._server: Ending | None = None
         self._came = False
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in (signal.SIGTERM, signal.SIGINT, *more):
             signal.signal(number, self._note)
 
     def end(self, server: Ending) -> None:

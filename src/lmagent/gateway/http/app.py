@@ -33,7 +33,7 @@ from lmagent.gateway.http.access import Access
 from lmagent.gateway.http.bodies import PATIENCE, Patience, limited
 from lmagent.gateway.http.errors import Refusal
 from lmagent.gateway.http.guard import LOOPBACK, App, Guard, Receive, Rules, Scope, Send, Visitor, refuse
-from lmagent.gateway.http.route import Route, Socket, Talk, carry_out, path_of
+from lmagent.gateway.http.route import Route, Socket, Talk, carry_out, path_of, told
 from lmagent.gateway.seed import http as seed
 from lmagent.gateway.seed import live
 
@@ -139,10 +139,14 @@ class Table:
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         visitor: Visitor = scope["lmagent"]
         route, parts = self._find(scope["path"], scope["method"])
-        visitor.admit(route.method, is_open=route.is_open)
         scope["path_params"] = parts
-        request = Request(scope, limited(route.limit, visitor.headers, receive, self._patience))
-        response = await carry_out(route, self._hub, request, visitor.caller, self._access)
+        try:
+            visitor.admit(route.method, is_open=route.is_open)
+        except Refusal as refusal:
+            response = (route.tell or told)(refusal)
+        else:
+            request = Request(scope, limited(route.limit, visitor.headers, receive, self._patience))
+            response = await carry_out(route, self._hub, request, visitor.caller, self._access)
         await response(scope, receive, send)
 
     def _find(self, path: str, method: str) -> tuple[Route, dict[str, str]]:

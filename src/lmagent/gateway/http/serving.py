@@ -40,6 +40,7 @@ class Limits(Struct, frozen=True):
 
     Attributes:
         head: seconds in which a request's head has to come.
+        stall: seconds in which who has shown no credentials has to take what was sent; others have ten times as long.
         idle: seconds that a connection is kept for the next request.
         linger: seconds in which a client may read why its body was not wanted.
         ping: seconds between two questions whether a socket's client is still there, and for the answer.
@@ -48,6 +49,7 @@ class Limits(Struct, frozen=True):
     """
 
     head: float = 20.0
+    stall: float = 60.0
     idle: int = 30
     linger: float = 2.0
     ping: float = 20.0
@@ -65,6 +67,7 @@ class _Http(H11Protocol):
     ledger: Connections
     connection: Connection | None = None
     _timer: Any = None
+    _stall: Any = None
     _refused = False
     _is_socket = False
 
@@ -78,6 +81,7 @@ class _Http(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
+        self._end_stall()
         if self.connection is not None:
             self.connection.gone()
         super().connection_lost(exc)
@@ -95,11 +99,12 @@ class _Http(H11Protocol):
 
     def on_response_complete(self) -> None:
         """What follows an answer: the next request, or the end, where the rest of a body was never read."""
-        super().on_response_complete()
-        if self.conn.their_state is h11.SEND_BODY and not self.transport.is_closing():
+        self._stop_timer()
+        super().on_response_complete()  # which may have begun the next one
+        unread = self.conn.their_state is h11.SEND_BODY and self.cycle.response_complete
+        if unread and not self.transport.is_closing():
             self._refused = True
             self._unset_keepalive_if_required()
-            self._stop_timer()
             self.flow.resume_reading()  # else the client would not get to reading
             self._timer = self.loop.call_later(self.limits.linger, self.transport.close)
 
@@ -132,6 +137,28 @@ class _Http(H11Protocol):
         self._timer = None
         if self._between_requests() and not self.transport.is_closing():
             self._tell(Refusal(408, "too_slow", f"no request came in {self.limits.head:.0f} s"))
+
+    def pause_writing(self) -> None:
+        """The client takes less than is sent: what it leaves lies in our memory."""
+        super().pause_writing()
+        known = self.connection is not None and self.connection.known
+        self._stall = self.loop.call_later(self.limits.stall * (10 if known else 1), self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """The client has taken it."""
+        self._end_stall()
+        super().resume_writing()
+
+    def _end_stall(self) -> None:
+        if self._stall is not None:
+            self._stall.cancel()
+            self._stall = None
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Nothing came for a while; who has not even taken the last answer is not waited for."""
+        if self.transport.get_write_buffer_size():
+            self.transport.abort()
+        super().timeout_keep_alive_handler()
 
     def _tell(self, refusal: Refusal) -> None:
         """Answer past h11, which may be in any state, and close."""
