@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
 
 import anyio
 import msgspec
+from anyio import to_thread
 from anyio.streams.memory import MemoryObjectSendStream
 from msgspec import Struct
 
 from lmagent.core.events import decode
+from lmagent.gateway.http.errors import Refusal
 from lmagent.gateway.http.route import Socket, Talk
+from lmagent.gateway.hub.feed import Following
 from lmagent.gateway.hub.hub import Hub
 from lmagent.gateway.seed.socket import converse, run_socket
 from lmagent.gateway.seed.words import Told
 from lmagent.store.activity import Activity, activity_of
+from lmagent.store.index import SessionIndex
 
 REMEMBERED = 4096
 """Events of which it is known that they were told."""
@@ -29,32 +35,56 @@ class _Any(Struct, frozen=True):
 
 
 async def show(talk: Talk) -> None:
-    """Tell what happens in all sessions, from now on, until the client goes."""
-    await talk.socket.accept()
+    """Tell what happens in all sessions, from the moment in which the socket opens, until the client goes."""
+    feed = _Feed(talk.hub)
+    async with AsyncExitStack() as watching:
+        following = await watching.enter_async_context(talk.hub.watch_all())
+        await talk.socket.accept()
 
-    async def work(telling: MemoryObjectSendStream[Told], read: Callable[[], Awaitable[bytes]]) -> None:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_tell, talk.hub, telling)
-            while True:
-                await telling.send(_answer(await read()))
+        async def work(telling: MemoryObjectSendStream[Told], read: Callable[[], Awaitable[bytes]]) -> None:
+            async def tell() -> None:
+                nonlocal following
+                with suppress(Refusal):  # the gateway is about to end
+                    while True:
+                        await feed.tell(following, telling)
+                        cursor = await to_thread.run_sync(_beginning, talk.hub.host.store.root)
+                        following = await watching.enter_async_context(talk.hub.watch_all(cursor))
+                tasks.cancel_scope.cancel()
 
-    await run_socket(talk, work)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(tell)
+                while True:
+                    await telling.send(_answer(await read()))
+
+        await run_socket(talk, work)
 
 
-async def _tell(hub: Hub, telling: MemoryObjectSendStream[Told]) -> None:
-    """A session that is copied, or put aside, brings its old events along: they are not told, or not again."""
-    since, told = hub.host.clock.now(), dict[tuple[str, float], None]()
-    async with hub.watch_all() as following:
+def _beginning(root: Path) -> str:
+    """The cursor before all events of an index: one that was made anew has numbered them anew."""
+    with SessionIndex(root) as index:
+        return f"{index.numbering()[0]}-0"
+
+
+class _Feed:
+    """What one client is told, each event once: a session that is copied or put aside brings its old ones along, and
+    so does an index that is made anew."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._since = hub.host.clock.now()
+        self._known: dict[tuple[str, float], None] = {}
+
+    async def tell(self, following: Following, telling: MemoryObjectSendStream[Told]) -> None:
+        """Tell what happens until the stream ends."""
         while numbered := await following.take():
             for one in numbered:
                 event, session = decode(one.data), msgspec.json.decode(one.data, type=_Named).session
-                line = activity_of(session, event) if event.ts >= since else None
+                line = activity_of(session, event) if event.ts >= self._since else None
                 key = (event.id, event.ts)
-                if line is None or line.type not in ("tool_call", "tool_result") or key in told:
+                if line is None or line.type not in ("tool_call", "tool_result") or key in self._known:
                     continue
-                told[key] = None
-                if len(told) > REMEMBERED:
-                    told.pop(next(iter(told)))
+                self._known[key] = None
+                if len(self._known) > REMEMBERED:
+                    self._known.pop(next(iter(self._known)))
                 await telling.send(_told(line))
 
 

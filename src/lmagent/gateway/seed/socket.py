@@ -34,6 +34,9 @@ LOOK = 1.0
 GONE = 3
 """Looks after which a session that was there counts as deleted: one that is begun anew is back at once."""
 
+AGAIN = 1012
+"""Code with which a socket is closed whose client should come back (RFC 6455's registry: Service Restart)."""
+
 WAITING = 256
 """Messages that may wait for a client; the session's own stream cuts off who does not read at all."""
 
@@ -103,7 +106,7 @@ async def converse(talk: Talk) -> None:
 async def run_socket(
     talk: Talk, work: Callable[[MemoryObjectSendStream[Told], Callable[[], Awaitable[bytes]]], Awaitable[None]]
 ) -> None:
-    """Run what talks on an accepted socket, with a queue for what is told; ends when the client goes."""
+    """Run what talks on an accepted socket, with a queue for what is told; ends with it, or when the client goes."""
     telling, told = anyio.create_memory_object_stream[Told](WAITING)
 
     async def write() -> None:
@@ -124,6 +127,7 @@ async def run_socket(
                 tasks.start_soon(write)
                 await work(telling, read)
                 tasks.cancel_scope.cancel()
+        await talk.socket.close(AGAIN)
     except (WebSocketDisconnect, anyio.BrokenResourceError):
         return
     except RuntimeError as closed:  # Starlette's word for a send after the end
@@ -143,12 +147,14 @@ class _Conversation:
         self._hub = hub
         self._session = session
         self._news = anyio.Event()
+        self._ready = anyio.Event()
 
     async def run(self, telling: MemoryObjectSendStream[Told], read: Callable[[], Awaitable[bytes]]) -> None:
         """Take what the client says, and tell what happens, until it goes."""
         self._telling = telling
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._tell)
+            await self._ready.wait()  # what comes of the first message is told, too
             while True:
                 text = await read()
                 try:
@@ -179,6 +185,7 @@ class _Conversation:
             except LmagentError as error:
                 await self._error(error)
             late = False
+            self._ready.set()
             with anyio.move_on_after(LOOK):
                 await self._news.wait()
 
@@ -187,6 +194,7 @@ class _Conversation:
         state = await state_of(self._hub, self._session)
         after, telling = state.seq if late else 0, Telling(state)
         async with self._hub.watch(self._session, after) as watching:
+            self._ready.set()
             for message in [{"type": "cleared"}] if again else telling.pending(state) if late else ():
                 await self._telling.send(message)
             while frames := await watching.take():

@@ -1,0 +1,363 @@
+"""Earlier clients: what was written for an older agent's gateway works with this one."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from gateway_kit import Answer, Running, gateway
+from seed_client import chatting
+from websockets.exceptions import InvalidStatus
+
+from lmagent.testing.script import call, calls, hang, say, slow, status, tool
+
+PLAN = json.dumps(
+    {
+        "title": "Report",
+        "goal": "a.txt says hello",
+        "risk_areas": [],
+        "steps": [{"id": "one", "description": "write a.txt", "verification": "read it"}],
+    }
+)
+
+
+def in_background(running: Running, path: str, body: dict, answers: list[Answer]) -> threading.Thread:
+    thread = threading.Thread(target=lambda: answers.append(running.ask("POST", path, body, timeout=60)))
+    thread.start()
+    return thread
+
+
+# --- HTTP -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_chat_answers_when_its_turn_has_ended(tmp_path: Path) -> None:
+    with gateway(tmp_path, [call("ls"), say("One file."), say("Again.")]) as running:
+        answer = running.ask("POST", "/api/chat/my-session", {"message": "List the files in my workspace"})
+        assert answer.status == 200
+        told = answer.json
+        assert (told["response"], told["session_id"], told["mode"]) == ("One file.", "my-session", "bounded")
+        assert told["iterations"] == 2
+        assert told["usage"]["total_tokens"] == told["usage"]["prompt_tokens"] + told["usage"]["completion_tokens"] > 0
+        assert running.ask("POST", "/api/chat/my-session", {"message": "Again?"}).json["response"] == "Again."
+        assert len([log for log in running.logs() if log["type"] == "session.created"]) == 1
+
+
+def test_history_and_tasks_of_a_session_are_told(tmp_path: Path) -> None:
+    todo = call("use_tool", name="todo_add", arguments={"items": ["look", "write"]})
+    with gateway(tmp_path, [call("ls"), todo, say("Done.")]) as running:
+        running.ask("POST", "/api/chat/s1", {"message": "go"})
+        history = running.ask("GET", "/api/sessions/s1/history").json
+        assert history["session_id"] == "s1"
+        assert [message["role"] for message in history["messages"]][:4] == ["user", "assistant", "tool", "assistant"]
+        assert history["messages"][0]["content"] == "go"
+        assert history["messages"][1]["tool_calls"][0]["tool"] == "ls"
+        assert history["messages"][2]["success"] is True
+        assert running.ask("GET", "/api/sessions/s1/history?limit=1").json["more"] is True
+        tasks = running.ask("GET", "/api/sessions/s1/tasks").json
+        assert {"tasks", "summary", "session_id", "mode"} <= tasks.keys()
+        for route in ("history", "tasks"):
+            assert running.ask("GET", f"/api/sessions/nobody/{route}").status == 404
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/api/chat/ok", {}),
+        ("/api/chat/ok", {"message": ""}),
+        ("/api/chat/ok", {"message": "  \n"}),
+        ("/api/chat/ok", {"message": 5}),
+        ("/api/chat/ok", {"message": "x", "mode": "wild"}),
+        ("/api/chat/ok", {"message": "x", "approval_timeout": 0}),
+        ("/api/chat/ok", b"{"),
+        ("/api/chat/ok", b"[]"),
+        ("/api/chat/activity", {"message": "x"}),
+        ("/api/chat/..", {"message": "x"}),
+        ("/api/chat/%2e%2e", {"message": "x"}),
+        ("/api/chat/-x", {"message": "x"}),
+        ("/api/chat/" + "x" * 65, {"message": "x"}),
+        ("/api/chat/a%20b", {"message": "x"}),
+    ],
+)
+def test_a_chat_that_is_none_is_refused_and_begins_nothing(running: Running, path: str, body: object) -> None:
+    answer = running.ask("POST", path, body)
+    assert 400 <= answer.status < 500, answer.body
+    assert answer.json["error"]["message"]
+    assert running.logs() == []
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory):
+    with gateway(tmp_path_factory.mktemp("seed"), [say("never asked")]) as started:
+        yield started
+
+
+def test_a_model_that_fails_is_told_as_an_error(tmp_path: Path) -> None:
+    with gateway(tmp_path, [status(401)]) as running:
+        answer = running.ask("POST", "/api/chat/s", {"message": "hi"}, timeout=60)
+        assert answer.status == 502
+        assert answer.json["error"]["message"]
+
+
+def test_who_goes_away_ends_only_the_waiting(tmp_path: Path) -> None:
+    with gateway(tmp_path, [slow(say("Finished."), first=1.0)]) as running:
+        with pytest.raises(TimeoutError):
+            running.ask("POST", "/api/chat/s", {"message": "long"}, timeout=0.3)
+        deadline = time.monotonic() + 20
+        while not any(event["type"] == "turn.finished" for event in running.logs()):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert running.logs()[-1]["answer"] == "Finished."
+
+
+def test_deep_work_comes_back_with_its_plan_and_goes_on_when_it_is_approved(tmp_path: Path) -> None:
+    script = [say(PLAN), call("write", path="a.txt", content="hello"), say("All done.")]
+    with gateway(tmp_path, script, options=("--permission", "auto")) as running:
+        answer = running.ask("POST", "/api/chat/deep", {"message": "Write the report", "mode": "deep_work"}).json
+        assert (answer["mode"], answer["outcome"]) == ("deep_work", "question")
+        assert answer["plan"]["steps"][0]["id"] == "one"
+        assert not (running.workspace / "a.txt").exists()
+        with chatting(running, "deep") as client:
+            assert client.until("plan_ready")["plan"]["title"] == "Report"  # for who joins late
+            client.say("approve_plan")
+            client.until("tool_result")
+        assert (running.workspace / "a.txt").read_text() == "hello"
+
+
+def test_an_approval_that_nobody_gives_in_time_counts_as_denied(tmp_path: Path) -> None:
+    with gateway(tmp_path, [call("shell", command="touch x"), say("I was not allowed to.")]) as running:
+        body = {"message": "touch x", "approval_timeout": 0.3}
+        answer = running.ask("POST", "/api/chat/s", body).json
+        assert answer["response"] == "I was not allowed to."
+        (resolved,) = [event for event in running.logs() if event["type"] == "approval.resolved"]
+        assert (resolved["approved"], resolved["by"]) == (False, "web:timeout")
+        assert not (running.workspace / "x").exists()
+
+
+def test_an_approval_of_a_waiting_chat_is_given_on_the_socket(tmp_path: Path) -> None:
+    with gateway(tmp_path, [call("shell", command="touch x"), say("Done.")]) as running:
+        answers: list[Answer] = []
+        with chatting(running, "s") as client:
+            thread = in_background(running, "/api/chat/s", {"message": "touch x"}, answers)
+            asked = client.until("approval_request")
+            client.say("approval_response", tool_call_id=asked["tool_call_id"], approved=True)
+            client.until("done")
+            thread.join(20)
+        assert answers[0].json["response"] == "Done."
+        assert (running.workspace / "x").exists()
+
+
+def test_the_same_message_sent_twice_is_answered_once(tmp_path: Path) -> None:
+    with gateway(tmp_path, [say("First.")]) as running:
+        body = {"message": "hi", "id": "mine-1"}
+        first, second = (running.ask("POST", "/api/chat/s", body).json for _ in range(2))
+        assert first["response"] == second["response"] == "First."
+        assert [request.method for request in running.model.requests].count("POST") == 1
+
+
+# --- the socket -------------------------------------------------------------------------------------------------------
+
+
+def test_a_conversation_over_the_socket(tmp_path: Path) -> None:
+    with gateway(tmp_path, [call("ls"), say("Here are your files.")]) as running, chatting(running, "ws-1") as client:
+        client.say("ping")
+        assert client.hear() == {"type": "pong"}
+        done = client.ask("List them")
+        assert client.types()[1:] == ["thinking", "tool_call", "tool_result", "thinking", "text", "done"]
+        heard = {message["type"]: message for message in client.heard}
+        assert heard["tool_call"].keys() >= {"tool", "input", "tool_call_id"}
+        assert heard["tool_result"].keys() >= {"tool", "result_preview", "duration_ms", "success"}
+        assert heard["text"]["text"] == done["text"] == "Here are your files."
+        assert (done["iterations"], done["mode"]) == (2, "bounded")
+        assert done.keys() >= {"model", "usage"}
+        assert running.ask("GET", "/api/sessions/ws-1/history").status == 200
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        *(
+            "",
+            "nonsense",
+            "[]",
+            "{}",
+            "{",
+            '{"type": "dance"}',
+            "[" * 100 + "]" * 100,
+            b"\xff\xfe",
+            b'{"type": "dance"}',
+        ),
+        *('{"type": "message"}', '{"type": "message", "content": " "}', '{"type": "message", "content": 5}'),
+        *('{"type": "set_mode", "mode": "wild"}', '{"type": "stop"}', '{"type": "approve_plan"}'),
+        *('{"type": "approval_response"}', '{"type": "approval_response", "tool_call_id": "x", "approved": true}'),
+    ],
+)
+def test_what_is_no_message_is_answered_and_the_socket_stays(running: Running, sent: str | bytes) -> None:
+    with chatting(running, "never-begun") as client:
+        client.socket.send(sent)
+        error = client.hear()
+        assert error["type"] == "error"
+        assert error["message"]
+        client.say("ping")
+        assert client.hear() == {"type": "pong"}
+    assert running.logs() == []
+
+
+def test_messages_are_read_while_a_turn_runs(tmp_path: Path) -> None:
+    with gateway(tmp_path, [hang(say("never ending"), chunks=1), say("Next.")]) as running:
+        with chatting(running, "s") as client:
+            client.say("message", content="go")
+            client.until("thinking")
+            client.say("ping")
+            client.until("pong")
+            client.say("stop")
+            assert client.until("done")["outcome"] == "interrupted"
+            assert client.ask("and now?")["text"] == "Next."
+
+
+def test_a_call_that_is_denied_is_not_run(tmp_path: Path) -> None:
+    with gateway(tmp_path, [call("shell", command="touch x"), say("As you wish.")]) as running:
+        with chatting(running, "s") as client:
+            client.say("message", content="touch x")
+            asked = client.until("approval_request")
+            assert asked["tool"] == "shell"
+            assert asked["input"]["command"] == "touch x"
+            assert asked["reason"]
+            client.say("approval_response", tool_call_id=asked["tool_call_id"], approved=False)
+            resolved = client.until("approval_resolved")
+            assert (resolved["tool_call_id"], resolved["approved"]) == (asked["tool_call_id"], False)
+            assert client.until("done")["text"] == "As you wish."
+        assert not (running.workspace / "x").exists()
+
+
+def test_who_joins_late_is_told_what_waits_and_both_hear_the_rest(tmp_path: Path) -> None:
+    with gateway(tmp_path, [call("shell", command="touch x"), say("Done.")]) as running:
+        with chatting(running, "s") as first:
+            first.say("message", content="touch x")
+            asked = first.until("approval_request")
+            with chatting(running, "s") as second:
+                assert second.hear() == asked
+                second.say("approval_response", tool_call_id=asked["tool_call_id"], approved=True)
+                for client in (first, second):
+                    assert client.until("approval_resolved")["approved"] is True
+                    assert client.until("done")["text"] == "Done."
+                second.say("approval_response", tool_call_id=asked["tool_call_id"], approved=True)
+                assert second.hear()["type"] == "error"  # it is answered already
+
+
+def test_closing_the_page_ends_no_run(tmp_path: Path) -> None:
+    with gateway(tmp_path, [slow(say("Finished."), first=1.0)]) as running:
+        with chatting(running, "s") as client:
+            client.say("message", content="go")
+            client.until("thinking")
+        with chatting(running, "s") as client:
+            assert client.until("done")["text"] == "Finished."
+
+
+def test_a_mode_is_set_and_told_to_all(tmp_path: Path) -> None:
+    with gateway(tmp_path, [say(PLAN), say(PLAN)]) as running:
+        with chatting(running, "s") as client:
+            client.say("set_mode", mode="deep_work")
+            assert client.hear() == {"type": "mode_changed", "mode": "deep_work"}
+            client.say("message", content="plan it")
+            thinking = client.until("thinking")
+            assert thinking.keys() >= {"iteration", "max_iterations", "tokens_used", "token_budget", "task_summary"}
+            assert client.until("plan_ready")["plan"]["goal"] == "a.txt says hello"
+            client.say("revise_plan", feedback="shorter")
+            client.until("plan_ready")
+            client.say("set_mode", mode="bounded")
+            assert client.until("mode_changed")["mode"] == "bounded"
+
+
+def test_tasks_are_told_as_they_change(tmp_path: Path) -> None:
+    script = [say(PLAN), say("I stop here.")]
+    with gateway(tmp_path, script, options=("--permission", "auto")) as running:
+        with chatting(running, "s") as client:
+            client.say("set_mode", mode="deep_work")
+            client.say("message", content="plan it")
+            client.until("plan_ready")
+            client.say("approve_plan", feedback="go")
+            update = client.until("task_update")
+            assert [task["title"] for task in update["tasks"]] == ["write a.txt"]
+            assert update["summary"]
+
+
+def test_clear_begins_anew_and_keeps_the_old_conversation_under_another_id(tmp_path: Path) -> None:
+    with gateway(tmp_path, [say("Blue."), say("I do not know.")]) as running:
+        with chatting(running, "s") as client, chatting(running, "s") as other:
+            client.ask("My colour is blue. Which is it?")
+            other.until("done")
+            client.say("clear")
+            for one in (client, other):
+                one.until("cleared")
+            assert running.ask("GET", "/api/sessions/s/history").json["messages"] == []
+            assert client.ask("Which is it?")["text"] == "I do not know."
+            assert other.until("done")["text"] == "I do not know."
+            assert "blue" not in json.dumps(running.model.requests[-1].body["messages"]).lower()
+        folders = [path.name for path in (running.workspace / ".lmagent" / "sessions").iterdir()]
+        (aside,) = [name for name in folders if name != "s"]
+        assert aside.startswith("s.")
+        kept = running.ask("GET", f"/api/sessions/{aside}/history").json["messages"]
+        assert [message["content"] for message in kept] == ["My colour is blue. Which is it?", "Blue."]
+        assert running.ask("GET", "/api/usage?range=all").json["totals"]["steps"] == 2
+
+
+def test_clear_interrupts_what_runs(tmp_path: Path) -> None:
+    with gateway(tmp_path, [hang(say("never ending"), chunks=1), say("Fresh.")]) as running:
+        with chatting(running, "s") as client:
+            client.say("clear")
+            assert client.hear() == {"type": "cleared"}  # there was nothing yet
+            client.say("message", content="go")
+            client.until("thinking")
+            client.say("clear")
+            client.until("cleared")
+            assert client.ask("hello")["text"] == "Fresh."
+
+
+def test_a_session_that_is_deleted_is_told_and_begun_anew_by_a_message(tmp_path: Path) -> None:
+    with gateway(tmp_path, [say("One."), say("Two.")]) as running:
+        with chatting(running, "s") as client:
+            client.ask("hi")
+            assert running.ask("DELETE", "/api/sessions/s").status == 200
+            assert "deleted" in client.until("error")["message"]
+            assert client.ask("hi again")["text"] == "Two."
+
+
+def test_a_message_that_was_taken_survives_the_process(tmp_path: Path) -> None:
+    with gateway(tmp_path, [hang(say("cut off"), chunks=1), say("Finished after all.")]) as running:
+        with chatting(running, "s") as client:
+            client.say("message", content="go")
+            client.until("thinking")
+        running.kill()
+        running.start()
+        with chatting(running, "s") as client:
+            assert client.until("done", 40)["text"] == "Finished after all."
+        said = [event for event in running.logs() if event["type"] == "input.received"]
+        assert len(said) == 1
+
+
+# --- activity ---------------------------------------------------------------------------------------------------------
+
+
+def test_activity_is_told_live_over_all_sessions(tmp_path: Path) -> None:
+    script = [calls(tool("ls")), say("a"), calls(tool("ls")), say("b")]
+    with gateway(tmp_path, script) as running, chatting(running, "activity") as feed:
+        for session in ("one", "two"):
+            running.ask("POST", f"/api/chat/{session}", {"message": "ls"})
+        heard = [feed.hear() for _ in range(4)]
+        assert [message["type"] for message in heard] == ["tool_call", "tool_result"] * 2
+        assert [message["session_id"] for message in heard] == ["one", "one", "two", "two"]
+        assert heard[1]["success"] is True
+        feed.say("ping")
+        assert feed.hear() == {"type": "pong"}
+        feed.socket.send("nonsense")
+        assert feed.hear()["type"] == "error"
+
+
+@pytest.mark.parametrize("session", ["", "..", "-x", "x" * 65, "a%20b", "a/b"])
+def test_a_socket_for_no_session_is_refused(running: Running, session: str) -> None:
+    with pytest.raises(InvalidStatus) as refused, chatting(running, session):
+        pass
+    assert 400 <= refused.value.response.status_code < 500
