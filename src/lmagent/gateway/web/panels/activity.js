@@ -39,7 +39,7 @@ const TELLING = new Set(["input.received", "tool.started", "tool.finished", "app
 export function Panel({ rest }) {
   const [kind, setKind] = useState("all");
   const [limit, setLimit] = useState(FIRST);
-  const given = useData(`/api/activity?limit=${limit}${rest ? `&session=${encodeURIComponent(rest)}` : ""}`);
+  const given = useData(`/api/activity?limit=${limit}${rest ? `&session=${encodeURIComponent(rest)}` : ""}`, { keep: true });
   const sessions = useData("/api/sessions?limit=100");
   useFeed((event) => {
     if (TELLING.has(event.type) && (!rest || event.session === rest)) given.reload();

@@ -20,9 +20,10 @@ const SHARE = 4;
  * fifth of the time, however long the gateway needs and however often `reload` is called.
  * @template T
  * @param {string} path empty for nothing yet
+ * @param {{keep?: boolean}} [options] `keep` shows what the path before answered until this one has
  * @returns {Loaded<T>}
  */
-export function useData(path) {
+export function useData(path, { keep = false } = {}) {
   const [state, setState] = useState(/** @type {{path: string, data: T | null, error: Error | null}} */ ({ path: "", data: null, error: null }));
   const wanted = useRef({ path: "", again: false, running: false, rest: 0 });
   const ask = useCallback(async () => {
@@ -36,7 +37,7 @@ export function useData(path) {
       const data = await get(asked);
       if (asked === mine.path) setState({ path: asked, data, error: null });
     } catch (error) {
-      if (asked === mine.path) setState((old) => ({ path: asked, data: old.path === asked ? old.data : null, error: /** @type {Error} */ (error) }));
+      if (asked === mine.path) setState((old) => ({ path: asked, data: keep || old.path === asked ? old.data : null, error: /** @type {Error} */ (error) }));
     }
     mine.running = false;
     mine.rest = SHARE * (performance.now() - began);
@@ -57,7 +58,7 @@ export function useData(path) {
     };
   }, [path]);
   const fresh = state.path === path;
-  return { data: fresh ? state.data : null, error: fresh ? state.error : null, reload };
+  return { data: fresh || keep ? state.data : null, error: fresh ? state.error : null, reload };
 }
 
 /**

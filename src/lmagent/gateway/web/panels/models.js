@@ -15,7 +15,7 @@ export function Panel() {
   const [search, setSearch] = useState("");
   const words = useSettled(search.trim(), 200);
   const given = useData("/api/models");
-  const found = useData(words ? `/api/models/search?q=${encodeURIComponent(words)}` : "");
+  const found = useData(words ? `/api/models/search?q=${encodeURIComponent(words)}` : "", { keep: true });
   const all = /** @type {Models | null} */ (given.data);
   const models = /** @type {Model[]} */ ((words ? found.data?.models : all?.models) ?? []);
   const reload = () => {

@@ -25,7 +25,7 @@ export function Panel({ session }) {
   const [search, setSearch] = useState("");
   const [limit, setLimit] = useState(FIRST);
   const words = useSettled(search.trim(), 200);
-  const list = useData(`/api/sessions?limit=${limit}&children=true${words ? `&search=${encodeURIComponent(words)}` : ""}`);
+  const list = useData(`/api/sessions?limit=${limit}&children=true${words ? `&search=${encodeURIComponent(words)}` : ""}`, { keep: true });
   useFeed((event) => TELLING.has(event.type) && list.reload(), list.reload);
   useTicking();
   useEffect(() => {

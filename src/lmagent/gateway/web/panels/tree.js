@@ -93,6 +93,7 @@ export function Tree({ choose }) {
     const index = lines.indexOf(current);
     const isFolder = current.entry.kind === "folder";
     const to = { ArrowDown: lines[index + 1], ArrowUp: lines[index - 1], Home: lines[0], End: lines.at(-1) };
+    if (event.key.length > 1) typed.current.text = "";
     if (event.key in to) move(to[/** @type {keyof typeof to} */ (event.key)]);
     else if (event.key === "Enter" || event.key === " ") take(current);
     else if (event.key === "ArrowRight" && isFolder) current.open ? move(lines[index + 1]) : setOpen(current.path, true);

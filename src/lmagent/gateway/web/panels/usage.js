@@ -17,7 +17,7 @@ const SHOWN = 20;
 /** @param {import("../panels.js").PanelProps} props `rest` is the range */
 export function Panel({ rest }) {
   const range = RANGES.some(({ value }) => value === rest) ? rest : "7d";
-  const given = useData(`/api/usage?range=${range}`);
+  const given = useData(`/api/usage?range=${range}`, { keep: true });
   useFeed((event) => event.type === "step.finished" && given.reload(), given.reload);
   const usage = /** @type {Usage | null} */ (given.data);
   return html`<div class="row filters"><${Choice} label="Range" options=${RANGES} value=${range} choose=${(/** @type {string} */ value) => go(pageHref("usage", value))} /></div>
