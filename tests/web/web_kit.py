@@ -1,0 +1,121 @@
+"""A real browser on a real gateway: Debian's Chromium, `lmagent web` as a process, a scripted model.
+
+    def test_…(tmp_path, screen):
+        with gateway(tmp_path, [say("hello")]) as running:
+            page = screen(running)              # logged in by the PIN, as a person does it
+            ask(page, "do it")
+
+A page that prints an error, or asks anything of another host, fails its test at the end. With LMAGENT_SHOTS=FOLDER
+`shot(page, name)` keeps screenshots there, else in the test's own folder.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gateway_kit import PIN, Running
+
+CHROMIUM = shutil.which("chromium") or ""
+PATIENCE = 12_000
+"""Milliseconds that the page has for anything on a busy machine."""
+
+PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
+DESKTOP = {"viewport": {"width": 1280, "height": 860}}
+
+EXPECTED = re.compile(r"status of (4\d\d|502)|net::ERR_")
+"""What a browser logs of requests that fail: the page shows it, which its tests see. A 500 is a fault."""
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """Chromium, once for all tests of a process."""
+    if not CHROMIUM:
+        pytest.skip("chromium is not installed: scripts/ensure_programs installs it where apt can")
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        yield browser
+        browser.close()
+
+
+Screen = Callable[..., Any]
+
+
+@pytest.fixture
+def no_leftovers(browser: Any) -> Iterator[list[str]]:
+    """What pages said that they should not have said, which fails the test."""
+    wrong: list[str] = []
+    yield wrong
+    for context in browser.contexts:
+        context.close()
+    assert not wrong, wrong
+
+
+@pytest.fixture
+def screen(browser: Any, no_leftovers: list[str]) -> Screen:
+    """Opens a window on a gateway: `screen(running, login=True, **options of the context)`."""
+
+    def opened(running: Running, *, login: bool = True, path: str = "", **options: Any) -> Any:
+        context = browser.new_context(**{**DESKTOP, "reduced_motion": "reduce", **options})
+        context.set_default_timeout(PATIENCE)
+        page = context.new_page()
+        page.on("pageerror", lambda error: no_leftovers.append(f"error: {error}"))
+        page.on("console", lambda said: _heard(said, no_leftovers))
+        page.on("request", lambda asked: _asked(asked.url, running.url, no_leftovers))
+        page.goto(f"{running.url}/{path}")
+        if login:
+            page.get_by_label("PIN").fill(PIN)
+            page.get_by_role("button", name="Log in").click()
+            box(page).wait_for()
+        return page
+
+    return opened
+
+
+def _heard(said: Any, wrong: list[str]) -> None:
+    if said.type == "error" and not EXPECTED.search(said.text):
+        wrong.append(f"console: {said.text}")
+
+
+def _asked(url: str, ours: str, wrong: list[str]) -> None:
+    if not url.startswith((ours + "/", "blob:", "data:")):
+        wrong.append(f"asked elsewhere: {url}")
+
+
+def box(page: Any) -> Any:
+    """Where one writes."""
+    return page.get_by_role("textbox", name="Message")
+
+
+def ask(page: Any, text: str) -> None:
+    """Write and send it, as by hand."""
+    box(page).fill(text)
+    page.get_by_role("button", name="Send").click()
+
+
+def finished(page: Any) -> None:
+    """Wait until the turn is done."""
+    page.locator("[data-state=done]").wait_for()
+
+
+def talk(page: Any) -> str:
+    """What stands in the conversation."""
+    return page.get_by_role("region", name="Conversation").inner_text()
+
+
+def session_of(page: Any) -> str:
+    """Id of the session that the page shows."""
+    return page.url.partition("#/s/")[2].partition("/")[0]
+
+
+def shot(page: Any, folder: Path, name: str) -> None:
+    """Keep a picture of the screen."""
+    kept = Path(os.environ.get("LMAGENT_SHOTS") or folder)
+    kept.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=kept / f"{name}.png")
