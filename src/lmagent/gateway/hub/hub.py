@@ -209,6 +209,8 @@ class Hub:
             Refusal: the id is none, or that sub-agent is not at work.
         """
         job = job_of(id or new_id())
+        if to and not (is_session_id(to) and (self.host.store.root / to).is_dir()):
+            raise _not_at_work(to)
         if id and (sent := await self.sent(to or session, job)) is not None:
             if self._of_a_job(session) is None:
                 (await self.desk(session)).work()  # it may be what an earlier process was killed over
@@ -216,9 +218,8 @@ class Hub:
         command = Steer(message=message, by=by, job=job, to=to) if steer else Submit(message=message, by=by, job=job)
         event = await self.send(session, command)
         if event is None:  # the same input came twice at once
-            sent = await self.sent(to or session, job)
-            if sent is None:
-                raise Refusal(409, "not_at_work", f"no sub-agent {to} is at work", fix="leave `to` out")
+            if (sent := await self.sent(to or session, job)) is None:
+                raise _not_at_work(to)
             return sent
         assert isinstance(event, InputReceived)
         if (desk := self.opened(to or session)) is not None:
@@ -362,6 +363,10 @@ class Hub:
             return True
         desk.work()
         return True
+
+
+def _not_at_work(child: str) -> Refusal:
+    return Refusal(409, "not_at_work", f"no sub-agent {child[:80]} is at work here", fix="leave `to` out")
 
 
 def _delete(host: Host, session: str) -> list[str]:
