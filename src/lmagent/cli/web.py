@@ -92,7 +92,7 @@ def _serve(port: int | None, given: dict[str, Any]) -> int:
 
     async def main() -> None:
         host = await open_host(options, say=_say)
-        restore(host)
+        restore(host, _say)
         try:
             front = _Front(host.settings, own)
             listener = listen(front.bind, host.settings.web_port)

@@ -1,10 +1,12 @@
 """Chosen: the model that was picked in the gateway, kept in the user's data folder, one a workspace.
 
-What the configuration says stands until somebody picks another model, and again once it says something new: so the
-record holds what it said at the time. A flag of the command line beats both.
+It stands, across restarts, until somebody picks another one, or the configuration or the command line names another
+one than they did when it was picked: the record holds what they said then.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import msgspec
 from msgspec import Struct
@@ -23,7 +25,7 @@ class Choice(Struct, frozen=True):
     Attributes:
         model: its name.
         endpoint: the server that had it.
-        over: what the configuration said then; empty for nothing.
+        over: what the configuration or the command line said then; empty for nothing.
     """
 
     model: str
@@ -41,17 +43,26 @@ def choose(host: Host, model: str) -> None:
     known = _read(host)
     known[str(host.workspace)] = Choice(model, host.settings.endpoint, host.settings.llm_model)
     write_private(path, msgspec.json.format(msgspec.json.encode(known)).decode())
+    _use(host, model)
+
+
+def restore(host: Host, say: Callable[[str], None]) -> None:
+    """Take up what was picked before, unless another server or another model has been named since.
+
+    Args:
+        host: the sessions.
+        say: shows a person which model it is, and why.
+    """
+    choice, settings = _read(host).get(str(host.workspace)), host.settings
+    if choice is not None and choice.endpoint == settings.endpoint and choice.over == settings.llm_model:
+        _use(host, choice.model)
+        say(f"The model is {choice.model}: it was picked in the page, where it can be changed")
+
+
+def _use(host: Host, model: str) -> None:
     host.use_model(model)
-
-
-def restore(host: Host) -> None:
-    """Take up what was picked before, unless the command line, another server or a new setting says otherwise."""
-    choice = _read(host).get(str(host.workspace))
-    flagged = any(isinstance(wish, SetModel) for wish in host.wishes)
-    settings = host.settings
-    if choice is None or flagged or choice.endpoint != settings.endpoint or choice.over != settings.llm_model:
-        return
-    host.use_model(choice.model)
+    # What the command line said is older: sessions that are opened again keep the model that they have.
+    host.wishes = tuple(wish for wish in host.wishes if not isinstance(wish, SetModel))
 
 
 def _read(host: Host) -> dict[str, Choice]:
