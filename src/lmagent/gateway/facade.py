@@ -152,7 +152,8 @@ def _wish(call: Call) -> Wish:
     if session and not is_session_id(session):
         raise Refusal(400, "invalid", "X-Session is no session's id", fix="leave it out for a new session")
     try:
-        patience = float(headers.get("x-approval-timeout", APPROVALS))
+        limit = min(APPROVALS, call.hub.host.settings.approval_timeout)
+        patience = float(headers.get("x-approval-timeout", limit))
     except ValueError:
         patience = 0.0
     if not 0 < patience <= 86_400:
