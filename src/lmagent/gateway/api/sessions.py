@@ -159,7 +159,7 @@ ROUTES = (
         export,
         "A session as a file",
         query=ExportQuery,
-        media="application/octet-stream",
+        media=", ".join(MEDIA.values()),
         errors=(404,),
     ),
 )

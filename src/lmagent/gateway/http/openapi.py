@@ -27,11 +27,14 @@ _GUARDED = (401, 403)
 
 def describe(routes: Sequence[Route]) -> dict[str, Any]:
     """The description of some routes."""
-    kinds = [kind for route in routes for kind in (route.query, route.body, route.answer) if kind is not None]
-    _, components = msgspec.json.schema_components([*kinds, Failure], ref_template=_REFERENCE)
+    kinds = [kind for route in routes for kind in (route.body, route.answer) if kind is not None]
+    made, components = msgspec.json.schema_components([Failure, *kinds], ref_template=_REFERENCE)
+    schemas = iter(made[1:])  # of all at once, for two Structs of one name have longer ones there
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
-        paths.setdefault(_PART.sub(r"{\1}", route.path), {})[route.method.lower()] = _operation(route)
+        body, answer = (None if kind is None else next(schemas) for kind in (route.body, route.answer))
+        operation = _operation(route, body, answer, made[0])
+        paths.setdefault(_PART.sub(r"{\1}", route.path), {})[route.method.lower()] = operation
     return {
         "openapi": "3.1.0",
         "info": {"title": "lmagent", "version": __version__, "description": "A local agent, over HTTP."},
@@ -47,22 +50,23 @@ def describe(routes: Sequence[Route]) -> dict[str, Any]:
     }
 
 
-def _operation(route: Route) -> dict[str, Any]:
+def _operation(route: Route, body: Any, answer: Any, failure: Any) -> dict[str, Any]:
+    """A route, with the schemas of what it takes, answers and refuses with."""
     told: dict[str, Any] = {
         "summary": route.summary,
         "operationId": _id(route),
         "parameters": [*_in_path(route), *_in_query(route)],
-        "responses": {str(route.status): _success(route)},
+        "responses": {str(route.status): _success(route, answer)},
         "security": [] if route.is_open else [{"token": []}, {"page": []}],
     }
-    if route.body is not None:
-        told["requestBody"] = {"required": True, "content": {"application/json": {"schema": _schema(route.body)}}}
-    elif route.raw:
+    if route.raw:
         told["requestBody"] = {"required": True, "content": {"application/octet-stream": {}}}
+    elif body is not None:
+        told["requestBody"] = {"required": True, "content": {"application/json": {"schema": body}}}
     failures = {*_ALWAYS, *route.errors, *(() if route.is_open else _GUARDED)}
-    failures |= {415} if route.body is not None else set()
+    failures |= {415} if body is not None else set()
     for status in sorted(failures):
-        told["responses"][str(status)] = _failure(status)
+        told["responses"][str(status)] = _failure(status, failure)
     return told
 
 
@@ -94,23 +98,18 @@ def _in_query(route: Route) -> list[dict[str, Any]]:
     ]
 
 
-def _success(route: Route) -> dict[str, Any]:
-    if route.answer is not None:
-        return {"description": "Done", "content": {"application/json": {"schema": _schema(route.answer)}}}
+def _success(route: Route, answer: Any) -> dict[str, Any]:
+    if answer is not None:
+        return {"description": "Done", "content": {"application/json": {"schema": answer}}}
     if route.media:
-        return {"description": "Done", "content": {route.media: {}}}
+        return {"description": "Done", "content": {media: {} for media in route.media.split(", ")}}
     return {"description": "Done"}
 
 
-def _failure(status: int) -> dict[str, Any]:
+def _failure(status: int, failure: Any) -> dict[str, Any]:
     if status < 400:
         return {"description": "Not changed"}
-    return {"description": "Refused", "content": {"application/json": {"schema": _schema(Failure)}}}
-
-
-def _schema(kind: Any) -> dict[str, Any]:
-    (schema,), _ = msgspec.json.schema_components([kind], ref_template=_REFERENCE)
-    return schema
+    return {"description": "Refused", "content": {"application/json": {"schema": failure}}}
 
 
 @lru_cache(maxsize=1)

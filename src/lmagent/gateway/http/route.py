@@ -103,7 +103,7 @@ class Route(Struct, frozen=True):
         body: Struct of the JSON body.
         answer: type of the answer; None for one that is no JSON.
         status: of a success.
-        media: content type of an answer that is no JSON.
+        media: content type of an answer that is no JSON; several stand behind each other, ", " between them.
         errors: statuses that a well-formed request may meet beyond 400, 401, 403 and 413.
         raw: the handler reads the body itself, within limits of its own.
         is_open: needs no credentials.
