@@ -1,12 +1,13 @@
-"""Take the page's libraries from the npm registry into src/lmagent/gateway/web/vendor.
+"""Take the page's libraries from the npm registry into its vendor folder, and those of its tests into theirs.
 
-    python scripts/vendor_web.py              the versions of the lock file, checked by their integrity
-    python scripts/vendor_web.py --newest     the newest ones; writes the lock file
+    python scripts/vendor_web.py              the versions of the lock files, checked by their integrity
+    python scripts/vendor_web.py --newest     the newest ones; writes the lock files
 
 Whatever registry npm is set to is used, and none is named. What is taken is a package's own build for browsers; the
-only change is that its imports of other packages become relative ones, since a page has no package folder. Each
-library's licence is kept beside it. `vendor/lock.json` has name, version, integrity (of the package as npm gives it),
-licence, and sha256 of each file as it stands here; `tests/gateway/test_web_vendor.py` checks them.
+only change is that the page's imports of other packages become relative ones, since a page has no package folder. Each
+library's licence is kept beside it. `lock.json` has name, version, integrity (of the package as npm gives it), licence,
+and sha256 of each file as it stands here; `tests/gateway/test_web_vendor.py` and `tests/web/test_accessibility.py`
+check them.
 """
 
 from __future__ import annotations
@@ -21,11 +22,13 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-VENDOR = Path(__file__).resolve().parent.parent / "src/lmagent/gateway/web/vendor"
-LOCK = VENDOR / "lock.json"
+ROOT = Path(__file__).resolve().parent.parent
+VENDOR = ROOT / "src/lmagent/gateway/web/vendor"
+TESTS = ROOT / "tests/web/vendor"
 
 FILES: dict[str, dict[str, str]] = {
     "preact": {"dist/preact.mjs": "preact.js", "hooks/dist/hooks.mjs": "preact-hooks.js"},
@@ -36,6 +39,11 @@ FILES: dict[str, dict[str, str]] = {
     "@highlightjs/cdn-assets": {"es/highlight.min.js": "highlight.js"},
 }
 """What is taken of each package, and its name here."""
+
+TEST_FILES: dict[str, dict[str, str]] = {
+    "axe-core": {"axe.min.js": "axe.min.js", "LICENSE-3RD-PARTY.txt": "LICENSE.axe-core-parts.txt"},
+}
+"""The same, for the tests of the page alone."""
 
 IMPORTS = {
     "preact": "./preact.js",
@@ -75,7 +83,7 @@ def integrity(data: bytes) -> str:
     return "sha512-" + base64.b64encode(hashlib.sha512(data).digest()).decode()
 
 
-def take(name: str, data: bytes) -> tuple[str, dict[str, str]]:
+def take(name: str, data: bytes, folder: Path) -> tuple[str, dict[str, str]]:
     """Write a package's files and its licence; returns the licence's name, and the sha256 of each file by its name."""
     sums: dict[str, str] = {}
     with tarfile.open(fileobj=io.BytesIO(data)) as archive:
@@ -87,35 +95,49 @@ def take(name: str, data: bytes) -> tuple[str, dict[str, str]]:
             return member.read()
 
         licence = str(json.loads(read("package.json"))["license"])
-        kept = {ours: relative(read(theirs).decode()).encode() for theirs, ours in FILES[name].items()}
+        if folder == VENDOR:
+            kept = {ours: relative(read(theirs).decode()).encode() for theirs, ours in FILES[name].items()}
+        else:
+            kept = {ours: read(theirs) for theirs, ours in TEST_FILES[name].items()}
         kept[f"LICENSE.{name.strip('@').replace('/', '-')}.txt"] = read("LICENSE")
     for ours, content in kept.items():
-        (VENDOR / ours).write_bytes(content)
+        (folder / ours).write_bytes(content)
         sums[ours] = hashlib.sha256(content).hexdigest()
     return licence, sums
 
 
-def main() -> int:
-    """Take everything; returns the exit code."""
-    parser = argparse.ArgumentParser(description="Take the page's libraries from the npm registry.")
-    parser.add_argument("--newest", action="store_true", help="the newest versions, not those of the lock file")
-    newest = parser.parse_args().newest or not LOCK.exists()
-    locked = {} if newest else {row["name"]: row for row in json.loads(LOCK.read_text())["packages"]}
-    VENDOR.mkdir(parents=True, exist_ok=True)
+def fill(folder: Path, names: Iterable[str], *, newest: bool) -> bool:
+    """Take the packages of a folder and write its lock file; returns whether that was possible."""
+    lock = folder / "lock.json"
+    locked = (
+        {} if newest or not lock.exists() else {row["name"]: row for row in json.loads(lock.read_text())["packages"]}
+    )
+    folder.mkdir(parents=True, exist_ok=True)
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as scratch:
-        for name in FILES:
+        for name in names:
             facts, data = pack(name, locked.get(name, {}).get("version", ""), Path(scratch))
             wanted = locked.get(name, {}).get("integrity", facts["integrity"])
             if integrity(data) != wanted:
                 print(f"{name}: the package is not what the lock file says ({wanted}); nothing of it was taken")
-                return 1
-            licence, sums = take(name, data)
+                return False
+            licence, sums = take(name, data, folder)
             row = {"name": name, "version": facts["version"], "integrity": wanted, "licence": licence, "files": sums}
             rows.append(row)
             print(f"{name} {facts['version']} ({licence}): {', '.join(sums)}")
-    LOCK.write_text(json.dumps({"packages": rows}, indent=2) + "\n")
-    return 0
+    lock.write_text(json.dumps({"packages": rows}, indent=2) + "\n")
+    return True
+
+
+def main() -> int:
+    """Take everything; returns the exit code."""
+    parser = argparse.ArgumentParser(
+        description="Take the libraries of the page and of its tests from the npm registry."
+    )
+    parser.add_argument("--newest", action="store_true", help="the newest versions, not those of the lock files")
+    newest = parser.parse_args().newest
+    done = fill(VENDOR, FILES, newest=newest) and fill(TESTS, TEST_FILES, newest=newest)
+    return 0 if done else 1
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 // What the panels share: data from the gateway with its states, questions before harm, moments in words.
 import { get } from "../api.js";
 import { Icon } from "../icons.js";
-import { html, useCallback, useEffect, useRef, useState } from "../lib.js";
+import { html, useCallback, useEffect, useLayoutEffect, useRef, useState } from "../lib.js";
 
 /**
  * @template T
@@ -92,7 +92,7 @@ export function Sure({ label, question, yes, act, icon, kind = "button", disable
   const [asking, setAsking] = useState(false);
   const place = useRef(/** @type {HTMLElement | null} */ (null));
   const moved = useRef(false);
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (!asking && !moved.current) return;
     moved.current = true;
     place.current?.querySelector("button")?.focus();

@@ -2,7 +2,7 @@
 // The sessions there are: found, opened, renamed and deleted; kept up by what happens in them.
 import { post, remove, sessionPath } from "../api.js";
 import { Icon } from "../icons.js";
-import { html, useEffect, useRef, useState } from "../lib.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "../lib.js";
 import { go, route, sessionHref } from "../router.js";
 import { complain, drawer, toast } from "../state.js";
 import { useFeed } from "./feed.js";
@@ -102,7 +102,7 @@ function Line({ row, below, session, changed }) {
 function Actions({ row, closed, changed }) {
   const [doing, setDoing] = useState(/** @type {"" | "rename" | "delete"} */ (""));
   const place = useRef(/** @type {HTMLElement | null} */ (null));
-  useEffect(() => {
+  useLayoutEffect(() => {
     /** @type {HTMLElement | null | undefined} */ (place.current?.querySelector("input, button"))?.focus();
   }, [doing]);
   const pressed = (/** @type {KeyboardEvent} */ event) => {

@@ -75,13 +75,14 @@ export function Tree({ choose }) {
   useEffect(() => {
     refresh();
   }, []);
-  const lines = linesOf();
-  const current = lines.find((line) => line.path === at.value) ?? lines[0];
+  const shown = linesOf();
+  const currentOf = (/** @type {Line[]} */ lines) => lines.find((line) => line.path === at.value) ?? lines[0];
+  // At once, not with the next drawing: until then the line that has the focus may be gone, and the next key with it.
   const move = (/** @type {Line | undefined} */ line) => {
     if (!line) return;
     at.value = line.path;
-    requestAnimationFrame(() => place.current?.querySelector(`[tabindex="0"]`)?.scrollIntoView({ block: "nearest" }));
-    requestAnimationFrame(() => /** @type {HTMLElement | null | undefined} */ (place.current?.querySelector(`[tabindex="0"]`))?.focus());
+    const rows = /** @type {HTMLElement[]} */ ([...(place.current?.children ?? [])]);
+    rows.find((row) => row.dataset["path"] === line.path)?.focus();
   };
   const take = (/** @type {Line} */ line) => {
     at.value = line.path;
@@ -89,6 +90,8 @@ export function Tree({ choose }) {
     else if (line.entry.kind !== "other") choose(line.path);
   };
   const pressed = (/** @type {KeyboardEvent} */ event) => {
+    const lines = linesOf();
+    const current = currentOf(lines);
     if (!current || event.ctrlKey || event.metaKey || event.altKey) return;
     const index = lines.indexOf(current);
     const isFolder = current.entry.kind === "folder";
@@ -96,7 +99,7 @@ export function Tree({ choose }) {
     if (event.key.length > 1) typed.current.text = "";
     if (event.key in to) move(to[/** @type {keyof typeof to} */ (event.key)]);
     else if (event.key === "Enter" || event.key === " ") take(current);
-    else if (event.key === "ArrowRight" && isFolder) current.open ? move(lines[index + 1]) : setOpen(current.path, true);
+    else if (event.key === "ArrowRight" && isFolder) current.open ? move(lines.slice(index + 1, index + 2).find((line) => line.level > current.level)) : setOpen(current.path, true);
     else if (event.key === "ArrowLeft" && current.open) setOpen(current.path, false);
     else if (event.key === "ArrowLeft") move(lines.slice(0, index).findLast((line) => line.level < current.level));
     else if (event.key.length === 1) move(byLetters(lines, index, event));
@@ -111,7 +114,7 @@ export function Tree({ choose }) {
     return [...all.slice(from), ...all.slice(0, from)].find((line) => line.entry.name.toLowerCase().startsWith(typed.current.text));
   };
   return html`<ul class="bare tree" role="tree" aria-label="Files of the workspace" ref=${place} onKeyDown=${pressed}>
-    ${lines.map((line) => html`<${Row} key=${line.path} line=${line} isCurrent=${line === current} take=${take} />`)}
+    ${shown.map((line) => html`<${Row} key=${line.path} line=${line} isCurrent=${line === currentOf(shown)} take=${take} />`)}
   </ul>`;
 }
 
@@ -121,7 +124,7 @@ function Row({ line, isCurrent, take }) {
   const isFolder = entry.kind === "folder";
   const folder = open ? folders.value[path] : undefined;
   const words = folder?.error || (open && !folder ? "…" : folder?.more ? "the first ones" : folder && !folder.entries.length ? "empty" : "");
-  return html`<li class=${`entry level-${Math.min(level, 12)}`} role="treeitem" aria-level=${level} aria-posinset=${line.place} aria-setsize=${line.of}
+  return html`<li class=${`entry level-${Math.min(level, 12)}`} role="treeitem" data-path=${path} aria-level=${level} aria-posinset=${line.place} aria-setsize=${line.of}
     aria-expanded=${isFolder ? open : undefined} aria-selected=${isCurrent} tabindex=${isCurrent ? 0 : -1} onClick=${() => take(line)}>
     <${Icon} name=${isFolder ? (open ? "down" : "right") : "file"} /><span class="cut grow">${entry.name}</span>
     <span class="small quiet">${words || (entry.kind === "file" ? size(entry.size) : entry.kind === "folder" ? "" : entry.kind)}</span></li>`;

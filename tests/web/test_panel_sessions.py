@@ -1,0 +1,123 @@
+"""A person finds, opens, renames and deletes sessions in the list at the left."""
+
+from gateway_kit import gateway
+from panel_kit import begun, go, on_phone, region, until
+from web_kit import ask, finished, session_of
+
+from lmagent.testing.script import call, say, slow
+
+
+def test_the_list_says_how_each_session_stands_and_which_one_is_open(tmp_path, screen):
+    script = [say("It is fine."), call("bash", command="echo 1"), say("later")]
+    with gateway(tmp_path, script) as running:
+        fine = begun(running, "Is it fine?")
+        begun(running, "Print a one", mode="manual", done=False)
+        page = screen(running)
+        sessions = region(page, "Sessions")
+        sessions.get_by_text("waits for your approval").wait_for()
+        assert sessions.get_by_role("link").first.inner_text().startswith("Print a one")
+        sessions.get_by_role("link", name="Is it fine?").click()
+        page.get_by_text("It is fine.").wait_for()
+        assert session_of(page) == fine
+        assert sessions.get_by_role("link", name="Is it fine?").get_attribute("aria-current") == "page"
+        assert sessions.get_by_text("done").count() == 1
+
+
+def test_what_happens_elsewhere_stands_in_the_list_at_once(tmp_path, screen):
+    with gateway(tmp_path, [slow(say("Done elsewhere."), first=1.5)]) as running:
+        page = screen(running)
+        sessions = region(page, "Sessions")
+        sessions.get_by_text("No sessions yet").wait_for()
+        begun(running, "From a terminal", done=False)
+        sessions.get_by_text("working").wait_for()
+        sessions.get_by_text("done").wait_for()
+        assert sessions.get_by_role("link", name="From a terminal").count() == 1
+
+
+def test_a_session_is_found_by_what_was_said_in_it(tmp_path, screen):
+    with gateway(tmp_path, [say("The answer is forty-two."), say("Nothing of the kind.")]) as running:
+        begun(running, "First question")
+        begun(running, "Second question")
+        page = screen(running)
+        sessions = region(page, "Sessions")
+        sessions.get_by_text("Second question").wait_for()
+        search = sessions.get_by_role("searchbox", name="Search sessions")
+        search.fill("forty-two")
+        sessions.get_by_text("Second question").wait_for(state="detached")
+        sessions.get_by_text("First question").wait_for()
+        search.fill("no such words anywhere")
+        sessions.get_by_text("Nothing has “no such words anywhere”.").wait_for()
+        search.fill("")
+        sessions.get_by_text("Second question").wait_for()
+
+
+def test_the_keyboard_goes_through_the_list_and_opens(tmp_path, screen):
+    with gateway(tmp_path, [say("one"), say("two")]) as running:
+        first = begun(running, "First question")
+        begun(running, "Second question")
+        page = screen(running)
+        region(page, "Sessions").get_by_role("link", name="Second question").focus()
+        page.keyboard.press("ArrowDown")
+        page.keyboard.press("Enter")
+        page.get_by_text("one", exact=True).wait_for()
+        assert session_of(page) == first
+
+
+def test_renaming_is_seen_in_every_window(tmp_path, screen):
+    with gateway(tmp_path, [say("ok")]) as running:
+        session = begun(running, "Some question")
+        page, other = screen(running), screen(running)
+        page.get_by_role("button", name="More about Some question").click()
+        page.get_by_role("button", name="Rename", exact=True).click()
+        page.get_by_label("New title").fill("A better name")
+        page.keyboard.press("Enter")
+        region(page, "Sessions").get_by_text("A better name").wait_for()
+        region(other, "Sessions").get_by_text("A better name").wait_for()
+        assert running.ask("GET", f"/api/sessions/{session}").json["title"] == "A better name"
+
+
+def test_deleting_asks_first_and_leaves_a_readable_page_in_other_windows(tmp_path, screen):
+    with gateway(tmp_path, [say("ok"), say("kept")]) as running:
+        session = begun(running, "Away with this")
+        begun(running, "This stays")
+        page, other = screen(running), screen(running)
+        for window in (page, other):
+            go(window, f"#/s/{session}")
+            window.get_by_text("ok", exact=True).wait_for()
+        page.get_by_role("button", name="More about Away with this").click()
+        page.get_by_role("button", name="Delete", exact=True).click()
+        page.get_by_role("button", name="Keep it").click()
+        assert running.ask("GET", f"/api/sessions/{session}").status == 200
+        page.get_by_role("button", name="More about Away with this").click()
+        page.get_by_role("button", name="Delete", exact=True).click()
+        page.get_by_role("button", name="Delete for good").click()
+        region(page, "Sessions").get_by_text("Away with this").wait_for(state="detached")
+        page.get_by_role("heading", name="What shall we work on?").wait_for()
+        other.get_by_text("This session is not there.").wait_for()
+        assert running.ask("GET", f"/api/sessions/{session}").status == 404
+        assert region(page, "Sessions").get_by_text("This stays").count() == 1
+
+
+def test_escape_leaves_the_menu_of_a_session_without_doing_anything(tmp_path, screen):
+    with gateway(tmp_path, [say("ok")]) as running:
+        begun(running, "Stay as you are")
+        page = screen(running)
+        more = page.get_by_role("button", name="More about Stay as you are")
+        more.click()
+        page.get_by_role("button", name="Rename", exact=True).click()
+        page.keyboard.press("Escape")
+        page.get_by_label("New title").wait_for(state="detached")
+        assert more.evaluate("element => element === document.activeElement")
+
+
+def test_on_a_phone_the_list_is_a_drawer_that_closes_when_something_is_opened(tmp_path, screen):
+    with gateway(tmp_path, [say("Hello from the list."), say("again")]) as running:
+        session = begun(running, "Found on a phone")
+        page = on_phone(screen, running)
+        page.get_by_role("button", name="Sessions and pages").click()
+        region(page, "Sessions").get_by_role("link", name="Found on a phone").click()
+        page.get_by_text("Hello from the list.").wait_for()
+        until(lambda: "open" not in (page.locator(".side").get_attribute("class") or ""), "the drawer stays open")
+        assert session_of(page) == session
+        ask(page, "once more")
+        finished(page)
