@@ -40,16 +40,16 @@ export function useAttachments() {
     images.forEach(add);
     return images.length > 0;
   };
-  const drop = (/** @type {Picture} */ picture) => {
-    URL.revokeObjectURL(picture.url);
-    setPictures((all) => all.filter((item) => item !== picture));
+  const drop = (/** @type {Picture[]} */ gone) => {
+    for (const { url } of gone) URL.revokeObjectURL(url);
+    const keys = new Set(gone.map(({ key }) => key));
+    setPictures((all) => all.filter(({ key }) => !keys.has(key)));
   };
   return {
     pictures,
     drop,
     ready: pictures.filter((item) => item.id),
     busy: pictures.some((item) => !item.id && !item.error),
-    clear: () => pictures.forEach(drop),
     pasted: (/** @type {ClipboardEvent} */ event) => {
       const files = [...(event.clipboardData?.files ?? [])];
       if (files.length && take(files)) event.preventDefault();
@@ -73,6 +73,6 @@ export function Attachments({ given }) {
   return html`<ul class="bare pictures">${given.pictures.map((picture) => html`<li key=${picture.key} class=${picture.error ? "failed" : ""}>
     <img src=${picture.url} alt=${picture.name} />
     <span class="small" role="status">${picture.error || (picture.id ? "" : "sending …")}</span>
-    <button class="button square" aria-label=${`Remove ${picture.name}`} onClick=${() => given.drop(picture)}><${Icon} name="close" /></button>
+    <button class="button square" aria-label=${`Remove ${picture.name}`} onClick=${() => given.drop([picture])}><${Icon} name="close" /></button>
   </li>`)}</ul>`;
 }

@@ -1,9 +1,11 @@
 // @ts-check
 // The blocks of a conversation, one component a kind.
 import { sessionPath } from "./api.js";
+import { Code } from "./code.js";
 import { Icon } from "./icons.js";
 import { html, useState } from "./lib.js";
 import { Markdown } from "./markdown.js";
+import { beforePlan, splitPlan } from "./planwords.js";
 import { current } from "./session.js";
 import { ToolLine } from "./toolblock.js";
 
@@ -35,7 +37,7 @@ function Shown({ block, growing = false }) {
     case "user":
       return html`<${Said} block=${block} />`;
     case "text":
-      return html`<article class="block said" aria-label="Agent"><${Markdown} text=${block.text} growing=${growing} /></article>`;
+      return html`<${Answer} text=${block.text} growing=${growing} />`;
     case "thinking":
       return html`<${Thought} text=${block.text} growing=${growing} />`;
     case "tool":
@@ -43,6 +45,20 @@ function Shown({ block, growing = false }) {
     case "notice":
       return html`<div class="block"><${NoticeLine} level=${block.level} text=${block.text} /></div>`;
   }
+}
+
+/** @param {{text: string, growing: boolean}} props */
+function Answer({ text, growing }) {
+  const [open, setOpen] = useState(false);
+  const planning = growing && current.value?.view.value.work === "plan";
+  const { words, writing } = planning ? beforePlan(text) : { words: text, writing: false };
+  const { words: shown, plan } = growing ? { words, plan: "" } : splitPlan(text);
+  return html`<article class="block said" aria-label="Agent"><${Markdown} text=${shown} growing=${growing} />
+    ${writing && html`<p class="quiet">Writing a plan …</p>`}
+    ${plan && html`<button class="tool-line" aria-expanded=${open} onClick=${() => setOpen(!open)}>
+      <span class="quiet grow">The plan, as the model wrote it</span><${Icon} name=${open ? "down" : "right"} /></button>`}
+    ${plan && open && html`<${Code} code=${plan} language="json" />`}
+  </article>`;
 }
 
 const WAITS = /** @type {Record<string, string>} */ ({

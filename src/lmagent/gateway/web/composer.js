@@ -44,19 +44,21 @@ export function Composer({ session, example }) {
 
   const submit = async (/** @type {"submit" | "steer"} */ type) => {
     const said = text.trim();
-    if (sending || attachments.busy || (!said && !attachments.ready.length)) return;
+    const pictures = attachments.ready;
+    if (sending || attachments.busy || (!said && !pictures.length)) return;
     setSending(true);
+    past.reset();
+    setText("");
     try {
       if (await menu.isCommand(said)) await runCommand(id, said);
-      else await say(session, parts(text, attachments.ready), type);
-      past.reset();
-      write("");
-      attachments.clear();
+      else await say(session, parts(said, pictures), type);
+      attachments.drop(pictures);
+      if (stored(draftKey(id), "") === text) store(draftKey(id), "");
     } catch (error) {
       complain(error);
+      if (!field.current?.value) write(text);
     }
     setSending(false);
-    field.current?.focus();
   };
   const pressed = (/** @type {KeyboardEvent} */ event) => {
     if (event.isComposing || menu.pressed(event) || past.pressed(event)) return;
@@ -96,7 +98,7 @@ export function Composer({ session, example }) {
 function parts(text, pictures) {
   /** @type {Part[]} */
   const made = pictures.map(({ id, media_type }) => ({ type: "image", media_type, data: `upload:${id}` }));
-  return text.trim() ? [...made, { type: "text", text: text.trim() }] : made;
+  return text ? [...made, { type: "text", text }] : made;
 }
 
 /** Say it in the session, or in a new one. @param {Session | null} session @param {Part[]} said @param {"submit" | "steer"} type */
@@ -112,6 +114,14 @@ async function say(session, said, type) {
     throw Object.assign(new Error(begun.outbox.peek()[0]?.error || "it was not sent"), { fix: "send it again" });
   }
   wanted.value = { mode: "", model: "" };
+  move(id);
+}
+
+/** Go to a session that has just begun; what was written meanwhile goes along. @param {string} id */
+function move(id) {
+  const box = /** @type {HTMLTextAreaElement | null} */ (document.getElementById("message"));
+  store(draftKey(id), box?.value ?? "");
+  store(draftKey(""), "");
   go(sessionHref(id));
 }
 
@@ -119,7 +129,8 @@ async function say(session, said, type) {
 async function runCommand(session, line) {
   const { text, session: other, fresh } = await post(sessionPath(session || "-", "/slash"), { line });
   answered.value = { session: other || session, text };
-  if (other && other !== session) go(sessionHref(other));
+  if (other && !session) move(other);
+  else if (other && other !== session) go(sessionHref(other));
   else if (fresh) go("#/");
 }
 

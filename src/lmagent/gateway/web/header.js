@@ -25,9 +25,11 @@ export function Header({ session }) {
       ${session ? html`<${Title} session=${session} />` : html`<h1 class="cut">New session</h1>`}
       ${session && html`<${Figures} session=${session} />`}
     </div>
-    ${session && html`<${Chip} session=${session} />`}
-    <${ModeSwitch} session=${session} /><${ModelSwitch} session=${session} />
-    <${PanelButtons} session=${session?.id ?? ""} />
+    <div class="controls">
+      ${session && html`<${Chip} session=${session} />`}
+      <${ModeSwitch} session=${session} /><${ModelSwitch} session=${session} />
+      <${PanelButtons} session=${session?.id ?? ""} />
+    </div>
   </header>`;
 }
 

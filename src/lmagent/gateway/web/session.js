@@ -58,6 +58,7 @@ export class Session {
         this.phase.value = "live";
         this.since.value = Date.now();
       });
+      this.tell({ ...EMPTY, outcome: view.outcome }, view);
     } catch (error) {
       if (!this.closed) this.refused(/** @type {ApiError} */ (error));
       return;

