@@ -27,6 +27,7 @@ from lmagent.gateway.api import (
     uploads,
     usage,
     views,
+    work,
 )
 from lmagent.gateway.http import door, openapi, static
 from lmagent.gateway.http.access import Access
@@ -48,6 +49,7 @@ TABLE: tuple[Route, ...] = (
     *commands.ROUTES,
     *events.ROUTES,
     *views.ROUTES,
+    *work.ROUTES,
     *slash.ROUTES,
     *files.ROUTES,
     *uploads.ROUTES,

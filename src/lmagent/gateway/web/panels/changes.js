@@ -1,7 +1,7 @@
 // @ts-check
 // What the session changed in the workspace, file by file, and the way back.
 import { sessionPath } from "../api.js";
-import { countDiff, Diff } from "../diff.js";
+import { Diff } from "../diff.js";
 import { Icon } from "../icons.js";
 import { html, useEffect, useState } from "../lib.js";
 import { current } from "../session.js";
@@ -11,7 +11,7 @@ import { Nothing, Pending, Sure, useData } from "./kit.js";
 
 const OPEN_AT_ONCE = 4;
 
-/** @typedef {{path: string, lines: string[], isDiff: boolean}} Changed */
+/** @typedef {{path: string, lines: string[], added: number, removed: number, isDiff: boolean}} Changed */
 
 /**
  * A unified diff, file by file. What a hunk holds is counted, so that a removed line `-- x` is no beginning of a file.
@@ -30,13 +30,15 @@ export function byFile(text) {
     if (left > 0 && last) {
       left -= line.startsWith(" ") ? 2 : line.startsWith("\\") ? 0 : 1;
       last.lines.push(line);
+      if (line.startsWith("+")) last.added++;
+      else if (line.startsWith("-")) last.removed++;
     } else if (line.startsWith("--- ") && lines[index + 1]?.startsWith("+++ ")) {
-      files.push({ path: pathOf(line, lines[index + 1] ?? ""), lines: [line], isDiff: true });
+      files.push({ path: pathOf(line, lines[index + 1] ?? ""), lines: [line], added: 0, removed: 0, isDiff: true });
     } else if (last && (hunk || line.startsWith("+++ ") || line.startsWith("\\"))) {
       left = hunk ? Number(hunk[1] ?? 1) + Number(hunk[2] ?? 1) : 0;
       last.lines.push(line);
     } else if (line) {
-      files.push({ path: /^\w+ (.+) \([^()]*→[^()]*\)$/.exec(line)?.[1] ?? line, lines: [line], isDiff: false });
+      files.push({ path: /^\w+ (.+) \([^()]*→[^()]*\)$/.exec(line)?.[1] ?? line, lines: [line], added: 0, removed: 0, isDiff: false });
     }
   });
   return files;
@@ -86,11 +88,10 @@ function File({ file, first }) {
   const [open, setOpen] = useState(first);
   const text = file.lines.join("\n");
   if (!file.isDiff) return html`<p class="changed notice"><${Icon} name="file" /><span>${text}</span></p>`;
-  const { added, removed } = countDiff(text);
   return html`<section class="changed" aria-label=${file.path}>
     <button class="entry" aria-expanded=${open} onClick=${() => setOpen(!open)}><${Icon} name=${open ? "down" : "right"} />
       <span class="wrap grow">${file.path}</span>
-      <span class="counts small"><ins>+${added}</ins> <del>−${removed}</del><span class="unseen"> lines added and removed</span></span></button>
+      <span class="counts small"><ins>+${file.added}</ins> <del>−${file.removed}</del><span class="unseen"> lines added and removed</span></span></button>
     ${open && html`<${Diff} text=${text} label=${`Changes of ${file.path}`} />`}
   </section>`;
 }

@@ -32,7 +32,14 @@ const MODES = /** @type {Record<string, string>} */ ({
 /** @param {import("../panels.js").PanelProps} props */
 export function Panel({ session }) {
   const tree = useData(session ? sessionPath(session, "/tree") : "");
-  useFeed((event) => event.type.startsWith("subagent.") && tree.reload(), tree.reload);
+  const work = useData(session ? sessionPath(session, "/work") : "");
+  useFeed((event) => {
+    if (event.type.startsWith("subagent.")) tree.reload();
+    if (event.session === session && (event.type === "tasks.changed" || event.type === "plan.decided")) work.reload();
+  }, () => {
+    tree.reload();
+    work.reload();
+  });
   const view = current.value?.id === session ? current.value.view.value : null;
   const working = view !== null && view.state !== "idle";
   const agents = /** @type {import("./agents.js").Node[]} */ ((tree.data?.nodes ?? []).filter((/** @type {any} */ node) => node.session !== session));
@@ -46,16 +53,19 @@ export function Panel({ session }) {
   return html`<div class="work">
     ${view && MODES[view.work] && html`<p class="notice"><${Icon} name="info" /><span>${MODES[view.work]}</span></p>`}
     ${proposed && html`<p class="notice warning"><${Icon} name="tasks" /><span>The plan “${proposed.title}” waits for you in the conversation.</span></p>`}
-    ${KINDS.map(([kind, title]) => html`<${List} key=${kind} title=${title} tasks=${tasks.filter((task) => task.kind === kind)} />`)}
+    ${KINDS.map(([kind, title]) => html`<${List} key=${kind} title=${title} tasks=${tasks.filter((task) => task.kind === kind)}
+      plan=${kind === "step" ? work.data?.plan : null} />`)}
+    <${Batch} state=${work.data?.state ?? null} />
     ${agents.length > 0 && html`<${Agents} nodes=${agents} root=${session} changed=${tree.reload} />`}
-    <${Pending} given=${tree} what="the sub-agents" />
-    ${view && tree.data && !tasks.length && !agents.length && !proposed && html`<${Nothing} icon="tasks" title="Nothing is planned">
+    <${Pending} given=${work} what="the work" />
+    ${!work.error && html`<${Pending} given=${tree} what="the sub-agents" />`}
+    ${view && tree.data && work.data && !tasks.length && !agents.length && !proposed && !work.data.state && html`<${Nothing} icon="tasks" title="Nothing is planned">
       For longer work the agent keeps a list here. <code>/plan</code> before a task makes it propose a plan first, <code>/todo add</code> puts something on the list.</>`}
   </div>`;
 }
 
-/** @param {{title: string, tasks: Task[]}} props */
-function List({ title, tasks }) {
+/** @param {{title: string, tasks: Task[], plan: import("../wire.js").Plan | null}} props `plan` is where the tasks come from */
+function List({ title, tasks, plan }) {
   if (!tasks.length) return null;
   const over = tasks.filter((task) => task.status === "completed" || task.status === "skipped").length;
   const known = new Set(tasks.map((task) => task.id));
@@ -63,6 +73,8 @@ function List({ title, tasks }) {
   return html`<section class="section" aria-label=${title}>
     <h3>${title} <span class="small quiet">${over} of ${tasks.length}</span></h3>
     <progress max=${tasks.length} value=${over} aria-label=${`${title}: ${over} of ${tasks.length} are over`}></progress>
+    ${plan && html`<p class="small"><strong>${plan.title}</strong>. <span class="quiet">${plan.goal}</span></p>`}
+    ${plan && (plan.risk_areas?.length ?? 0) > 0 && html`<p class="small quiet">May go wrong: ${plan.risk_areas?.join("; ")}</p>`}
     <ul class="bare tasks">${tops.map((task) => html`<${Item} key=${task.id} task=${task} tasks=${tasks} />`)}</ul></section>`;
 }
 
@@ -79,4 +91,23 @@ function Item({ task, tasks }) {
       <dl class="facts small">${details.map(([name, text]) => html`<dt>${name}</dt><dd>${text}</dd>`)}</dl></details>`}
     ${parts.length > 0 && html`<ul class="bare tasks">${parts.map((part) => html`<${Item} key=${part.id} task=${part} tasks=${tasks} />`)}</ul>`}
   </li>`;
+}
+
+/**
+ * core/work.py: TaskState; what is as at the beginning is left out.
+ * @typedef {{objective?: string, completion_gate?: string, total_count?: number, processed_count?: number, remaining_queue?: string[],
+ *   rename_map?: Record<string, string>, last_error?: string, recovery_instruction?: string, next_action?: string}} State
+ */
+
+/** Where a batch stands. @param {{state: State | null}} props */
+function Batch({ state }) {
+  if (!state) return null;
+  const done = state.processed_count ?? 0;
+  const queue = state.remaining_queue ?? [];
+  const facts = [["For", state.objective], ["Done when", state.completion_gate], ["Next", state.next_action], ["Left", queue.join(", ")],
+    ["Renamed", Object.entries(state.rename_map ?? {}).map(([from, to]) => `${from} → ${to}`).join(", ")],
+    ["Failed last", state.last_error], ["To recover", state.recovery_instruction]].filter(([, text]) => text);
+  return html`<section class="section" aria-label="Task state"><h3>Task state <span class="small quiet">${done} of ${state.total_count ?? "an unknown number"}</span></h3>
+    ${state.total_count && html`<progress max=${state.total_count} value=${done} aria-label=${`${done} of ${state.total_count} are processed`}></progress>`}
+    <dl class="facts small">${facts.map(([name, text]) => html`<dt key=${name}>${name}</dt><dd>${text}</dd>`)}</dl></section>`;
 }

@@ -1,0 +1,21 @@
+"""Where long work stands is answered over HTTP."""
+
+from gateway_kit import gateway
+
+
+def test_the_task_state_and_the_approved_plan_are_told(tmp_path):
+    with gateway(tmp_path) as running:
+        session = running.ask("POST", "/api/sessions", {}).json["session"]
+        path = f"/api/sessions/{session}"
+        assert running.ask("GET", f"{path}/work").json == {"state": None, "plan": None}
+        state = {"objective": "rename all", "total_count": 3, "processed_count": 1, "next_action": "rename b"}
+        running.ask("POST", f"{path}/commands", {"type": "change_tasks", "state": state})
+        assert running.ask("GET", f"{path}/work").json["state"] == {**state, "rename_map": {}}
+        running.ask("POST", f"{path}/commands", {"type": "change_tasks", "state": {}})
+        assert running.ask("GET", f"{path}/work").json["state"] is None
+
+
+def test_a_session_that_is_not_there_is_said_to_be_missing(tmp_path):
+    with gateway(tmp_path) as running:
+        answer = running.ask("GET", "/api/sessions/20200101_000000_abcdef/work")
+        assert (answer.status, answer.code) == (404, "not_found")
