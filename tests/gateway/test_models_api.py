@@ -93,7 +93,7 @@ def test_a_model_that_vanished_is_said_to_be_gone(tmp_path: Path) -> None:
     ("body", "status"),
     [
         ({"model_id": "nobody"}, 404),
-        ({"model_id": "tiny-4b", "provider": "openrouter"}, 400),
+        ({"model_id": "tiny-4b", "provider": "openrouter"}, 409),
         ({"model_id": ""}, 400),
         ({"model_id": 5}, 400),
         ({}, 400),

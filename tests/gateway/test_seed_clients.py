@@ -101,6 +101,13 @@ def test_a_model_that_fails_is_told_as_an_error(tmp_path: Path) -> None:
         assert answer.json["error"]["message"]
 
 
+def test_a_turn_that_comes_to_nothing_is_an_answer(tmp_path: Path) -> None:
+    with gateway(tmp_path, lambda _: say("No plan from me.")) as running:
+        told = running.ask("POST", "/api/chat/s", {"message": "hi", "mode": "deep_work"}).json
+        assert (told["outcome"], told["mode"], told["plan"]) == ("error", "deep_work", None)
+        assert told["response"]
+
+
 def test_who_goes_away_ends_only_the_waiting(tmp_path: Path) -> None:
     with gateway(tmp_path, [slow(say("Finished."), first=1.0)]) as running:
         with pytest.raises(TimeoutError):
@@ -243,6 +250,7 @@ def test_who_joins_late_is_told_what_waits_and_both_hear_the_rest(tmp_path: Path
                 for client in (first, second):
                     assert client.until("approval_resolved")["approved"] is True
                     assert client.until("done")["text"] == "Done."
+                assert first.heard[-1] == second.heard[-1]  # with what the whole turn took
                 second.say("approval_response", tool_call_id=asked["tool_call_id"], approved=True)
                 assert second.hear()["type"] == "error"  # it is answered already
 

@@ -28,7 +28,7 @@ from lmagent.gateway.facade_text import Answering, begun_with, last_of, title_of
 from lmagent.gateway.http.errors import Refusal, failure_of, status_of
 from lmagent.gateway.http.route import Call, Route, json
 from lmagent.gateway.hub.hub import Hub
-from lmagent.gateway.turns import Spent, failure, followed, named, while_there
+from lmagent.gateway.turns import Spent, followed, named, raise_for_server, while_there
 
 AGENT = "agent/lmagent"
 """The agent, with the model of new sessions; `agent/lmagent:NAME` has it use the model NAME."""
@@ -206,7 +206,7 @@ class _Turn:
         """The completion, once the turn has ended.
 
         Raises:
-            LmagentError: it ended with an error.
+            LmagentError: the model server ended it.
         """
         async with aclosing(self._events()) as events:
             async for event in events:
@@ -245,8 +245,7 @@ class _Turn:
                 self._spent.take(event)
                 if isinstance(event, ev.TurnFinished):
                     self._ended = True
-                    if event.outcome == "error":
-                        raise failure(event)
+                    raise_for_server(event)
                 yield event
 
     def _chunk(self, delta: dict[str, Any], finish: str | None = None) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,7 +13,7 @@ from starlette.requests import Request
 
 from lmagent.core import events as ev
 from lmagent.core.commands import Approve
-from lmagent.core.errors import LmagentError, SessionNotFound, StoreError, ungrouped
+from lmagent.core.errors import ProviderError, SessionNotFound, StoreError, ungrouped
 from lmagent.core.ids import is_session_id
 from lmagent.gateway.http.errors import Refusal
 
@@ -27,6 +27,16 @@ BEAT = 15.0
 """Seconds of silence after which who follows is told that nothing happened."""
 
 ATTEMPTS = 5
+
+
+def _kinds(error: type[Exception]) -> Iterator[type[Exception]]:
+    yield error
+    for kind in error.__subclasses__():
+        yield from _kinds(kind)
+
+
+_SERVER = frozenset(kind.__name__ for kind in _kinds(ProviderError))
+"""Causes of a turn's end that are the model server's: the turn names the error's type."""
 
 
 def event_of(data: bytes) -> ev.Event:
@@ -187,6 +197,11 @@ class Spent:
             self.model = event.model or self.model
 
 
-def failure(end: ev.TurnFinished) -> LmagentError:
-    """A turn that ended with an error, as an error."""
-    return Refusal(502, end.cause or "failed", end.reason or "the turn failed", fix=end.fix)
+def raise_for_server(end: ev.TurnFinished) -> None:
+    """Tell a turn that the model server has ended as the server's error; what else ends a turn is an answer.
+
+    Raises:
+        Refusal: 502, with what the server said.
+    """
+    if end.outcome == "error" and end.cause in _SERVER:
+        raise Refusal(502, "model_server", end.reason or "the model server failed", fix=end.fix)

@@ -13,7 +13,7 @@ from lmagent.gateway.http.route import Call, Route
 from lmagent.schedule.jobs import read_jobs, set_enabled
 
 
-class Begun(Struct, frozen=True):
+class JobBegun(Struct, frozen=True):
     """A job that was begun; `job` names this run of it."""
 
     ok: bool
@@ -42,7 +42,7 @@ async def list_jobs(call: Call) -> CronList:
     return await to_thread.run_sync(cron_list, call.hub.host.workspace)
 
 
-async def run_job(call: Call) -> Begun:
+async def run_job(call: Call) -> JobBegun:
     """Run a job now, whatever its schedule says. It is on record when this answers; the gateway's scheduler does it."""
     from lmagent.app.scheduling import Scheduler  # rare, and not light
 
@@ -52,7 +52,7 @@ async def run_job(call: Call) -> Begun:
         job = await scheduler.run_now(call.path["id"], call.caller)
     finally:
         scheduler.table.close()
-    return Begun(True, call.path["id"], job.id)
+    return JobBegun(True, call.path["id"], job.id)
 
 
 async def toggle_job(call: Call) -> Switched:
@@ -86,6 +86,6 @@ def _known(workspace: Path, id: str) -> bool:
 ROUTES = (
     Route("GET", "/api/cron", list_jobs, "The jobs that run by the clock", answer=CronList),
     Route("POST", "/api/cron/reload", reload_jobs, "Read cron.json again", answer=Reloaded),
-    Route("POST", "/api/cron/{id}/run", run_job, "Run a job now", answer=Begun, status=202, errors=(404,)),
+    Route("POST", "/api/cron/{id}/run", run_job, "Run a job now", answer=JobBegun, status=202, errors=(404,)),
     Route("POST", "/api/cron/{id}/toggle", toggle_job, "Switch a job on or off", answer=Switched, errors=(404,)),
 )

@@ -51,7 +51,7 @@ class FilesQuery(Struct, frozen=True):
 class TextQuery(Struct, frozen=True):
     """Which part of which file, in bytes."""
 
-    path: str
+    path: Annotated[str, Meta(min_length=1)]
     offset: Annotated[int, Meta(ge=0)] = 0
     limit: Annotated[int, Meta(ge=1, le=PIECE)] = 200_000
 
@@ -59,7 +59,7 @@ class TextQuery(Struct, frozen=True):
 class RawQuery(Struct, frozen=True):
     """Which file."""
 
-    path: str
+    path: Annotated[str, Meta(min_length=1)]
 
 
 class FindQuery(Struct, frozen=True):

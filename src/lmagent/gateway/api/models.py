@@ -106,7 +106,7 @@ async def select_model(call: Call) -> Selected:
     rows, provider = await _listed(host)
     if wanted.provider and wanted.provider.lower() not in _names(provider):
         raise Refusal(
-            400,
+            409,
             "other_provider",
             f"this gateway's model server is {shown(host.settings.endpoint)}, not {wanted.provider!r}",
             fix="start it with --base-url for another one",
@@ -163,6 +163,6 @@ ROUTES = (
         "The model that new sessions begin with",
         body=Select,
         answer=Selected,
-        errors=(404, 502, 507),
+        errors=(404, 409, 502, 507),
     ),
 )

@@ -25,7 +25,7 @@ class UsageQuery(Struct, frozen=True):
     range: Range = "7d"
 
 
-class Totals(Struct, frozen=True):
+class UsageTotals(Struct, frozen=True):
     """All that was spent; tokens, and `steps` are model calls."""
 
     steps: int
@@ -71,7 +71,7 @@ class Usage(Struct, frozen=True):
     """Usage of a range. Days in their order, those without any left out; the rest from the highest down."""
 
     range: Range
-    totals: Totals
+    totals: UsageTotals
     by_day: tuple[DayUsage, ...]
     by_model: tuple[ModelUsage, ...]
     by_session: tuple[SessionUsage, ...]
@@ -84,7 +84,7 @@ async def show_usage(call: Call) -> Usage:
     found = await to_thread.run_sync(spent_since, call.hub.host.store.root, since)
     return Usage(
         range=wanted,
-        totals=Totals(*_counts(found.total), sessions=found.sessions),
+        totals=UsageTotals(*_counts(found.total), sessions=found.sessions),
         by_day=tuple(DayUsage(row.key, *_counts(row)) for row in found.by_day),
         by_model=tuple(ModelUsage(row.key, *_counts(row)) for row in found.by_model),
         by_session=tuple(SessionUsage(row.key, row.key, row.title, *_counts(row)) for row in found.by_session),

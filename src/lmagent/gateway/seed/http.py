@@ -18,7 +18,7 @@ from lmagent.gateway.http.errors import Refusal
 from lmagent.gateway.http.route import Call, Route, json
 from lmagent.gateway.hub.hub import Hub
 from lmagent.gateway.seed.words import Mode, change_of, input_of, mode_of, tasks_of, usage_of
-from lmagent.gateway.turns import Spent, failure, followed, named, while_there
+from lmagent.gateway.turns import Spent, followed, named, raise_for_server, while_there
 from lmagent.store.jsonl import JsonlStore
 
 
@@ -57,7 +57,7 @@ class ChatAnswer(Struct, frozen=True):
         iterations: model calls.
         usage: tokens.
         model: which model answered.
-        outcome: how the turn ended: done, question, blocked, limit, waiting or interrupted.
+        outcome: how the turn ended: done, question, blocked, limit, waiting, interrupted or error.
         plan: the plan that waits for a decision: `approve_plan` on the socket, or the command `decide_plan`.
     """
 
@@ -145,8 +145,7 @@ async def _chat(hub: Hub, session: str, body: Chat) -> ChatAnswer:
 
 
 def _answer(hub: Hub, session: str, end: ev.TurnFinished, spent: Spent, plan: Plan | None) -> ChatAnswer:
-    if end.outcome == "error":
-        raise failure(end)
+    raise_for_server(end)
     desk = hub.opened(session)
     return ChatAnswer(
         response=end.answer or end.reason,

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import anyio
 import msgspec
+from anyio import to_thread
 from anyio.streams.memory import MemoryObjectSendStream
 from msgspec import Meta, Struct
 from starlette.websockets import WebSocketDisconnect
@@ -20,13 +21,15 @@ from lmagent.core.errors import ConfigError, LmagentError, SessionNotFound, ungr
 from lmagent.core.ids import is_session_id
 from lmagent.core.messages import user
 from lmagent.engine.session import Session
+from lmagent.engine.state import SessionState
 from lmagent.gateway.http.errors import Refusal
 from lmagent.gateway.http.route import Talk, decode
 from lmagent.gateway.hub.hub import Hub
 from lmagent.gateway.seed.anew import begin_anew
 from lmagent.gateway.seed.http import state_of
 from lmagent.gateway.seed.words import Mode, Telling, Told, change_of, mode_of
-from lmagent.gateway.turns import event_of, named
+from lmagent.gateway.turns import Spent, event_of, named
+from lmagent.store.jsonl import JsonlStore
 
 LOOK = 1.0
 """Seconds between two looks for a session that is not there."""
@@ -191,11 +194,14 @@ class _Conversation:
 
     async def _watch(self, *, late: bool, again: bool) -> None:
         """Tell what happens until the stream ends: the session was deleted, or its conversation begun anew."""
-        state = await state_of(self._hub, self._session)
-        after, telling = state.seq if late else 0, Telling(state)
+        state = await state_of(self._hub, self._session) if late else SessionState(session=self._session)
+        # A state of an open session goes on changing: what is needed of it is taken before anything is awaited.
+        after, turn, telling = state.seq, state.turn, Telling(state)
+        pending = [{"type": "cleared"}] if again else telling.pending(state)
+        telling.spent = await to_thread.run_sync(_spent, self._hub.host.store, self._session, turn, after)
         async with self._hub.watch(self._session, after) as watching:
             self._ready.set()
-            for message in [{"type": "cleared"}] if again else telling.pending(state) if late else ():
+            for message in pending:
                 await self._telling.send(message)
             while frames := await watching.take():
                 for frame in frames:
@@ -256,6 +262,15 @@ class _Conversation:
         if approval is None:
             raise ConfigError(f"no approval waits for the call {said.tool_call_id[:80]!r}")
         await self._hub.send(self._session, Approve(approval=approval, approved=said.approved))
+
+
+def _spent(store: JsonlStore, session: str, turn: int, through: int) -> Spent:
+    """What a turn has taken, up to an event; nothing where nobody joins late."""
+    spent = Spent()
+    for event in store.read(session) if through else ():
+        if event.turn == turn and event.seq <= through:
+            spent.take(event)
+    return spent
 
 
 def _approval(session: Session, call: str) -> str | None:

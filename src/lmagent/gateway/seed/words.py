@@ -89,13 +89,16 @@ class Telling:
 
     Args:
         state: what was known of the session then.
+
+    Attributes:
+        spent: what the turn that runs has taken so far.
     """
 
     def __init__(self, state: SessionState) -> None:
         self._tasks = dict(state.work.tasks)
         self._mode = mode_of(state.work)
         self._model = state.model
-        self._spent = Spent()
+        self.spent = Spent()
         self._calls: dict[str, tuple[str, dict[str, Any]]] = {}
         for message in state.messages:
             self._note(message.tool_calls)
@@ -114,7 +117,7 @@ class Telling:
             event: the event.
             session: the session, where it is open here: it knows the budget.
         """
-        self._spent.take(event)
+        self.spent.take(event)
         _, inner = ev.innermost(event)
         match inner:
             case ev.ApprovalRequested():
@@ -128,7 +131,7 @@ class Telling:
     def _work(self, event: ev.Event, session: Session | None) -> list[Told]:
         match event:
             case ev.TurnStarted():
-                self._spent = Spent()
+                self.spent = Spent()
             case ev.StepStarted():
                 return [{"type": "thinking", "iteration": event.step, **self._budget(session)}]
             case ev.MessageAdded() if event.message.role == "assistant":
@@ -160,8 +163,8 @@ class Telling:
         if event.cause == "plan":
             return []  # the run goes on with the decision
         text = event.answer or event.reason
-        done = {"type": "done", "text": text, "iterations": event.steps, "model": self._spent.model or self._model}
-        return [{**done, "usage": usage_of(self._spent), "mode": self._mode, "outcome": event.outcome}]
+        done = {"type": "done", "text": text, "iterations": event.steps, "model": self.spent.model or self._model}
+        return [{**done, "usage": usage_of(self.spent), "mode": self._mode, "outcome": event.outcome}]
 
     def _budget(self, session: Session | None) -> Told:
         if session is None or self._mode != "deep_work":
