@@ -12,6 +12,7 @@ from gateway_kit import Answer, Running, gateway
 from seed_client import chatting
 from websockets.exceptions import InvalidStatus
 
+from lmagent.testing.loopback import Received
 from lmagent.testing.script import call, calls, hang, say, slow, status, tool
 
 PLAN = json.dumps(
@@ -255,6 +256,32 @@ def test_who_joins_late_is_told_what_waits_and_both_hear_the_rest(tmp_path: Path
                 assert second.hear()["type"] == "error"  # it is answered already
 
 
+def delegating(received: Received):
+    """The session delegates; its sub-agent writes a file and reports."""
+    messages = received.body["messages"]
+    told = max((at for at, item in enumerate(messages) if "Objective: " in str(item["content"])), default=-1)
+    done = sum(item["role"] == "assistant" for item in messages[told + 1 :])
+    if told < 0:
+        return call("use_tool", name="delegate", arguments={"objective": "write it"}) if done == 0 else say("All done.")
+    report = call("use_tool", name="report_result", arguments={"status": "ok", "summary": "Written."})
+    return call("write", path="b.txt", content="beta") if done == 0 else report
+
+
+def test_what_a_sub_agent_asks_is_asked_and_answered_here(tmp_path: Path) -> None:
+    with gateway(tmp_path, delegating) as running, chatting(running, "s") as first:
+        first.say("message", content="have it written")
+        asked = first.until("approval_request")
+        assert asked["tool"] == "write"
+        assert "b.txt" in asked["summary"]
+        with chatting(running, "s") as second:
+            assert second.until("approval_request")["tool_call_id"] == asked["tool_call_id"]
+            second.say("approval_response", tool_call_id=asked["tool_call_id"], approved=True)
+            for client in (first, second):
+                assert client.until("approval_resolved")["approved"] is True
+                assert client.until("done")["text"] == "All done."
+        assert (running.workspace / "b.txt").read_text() == "beta"
+
+
 def test_closing_the_page_ends_no_run(tmp_path: Path) -> None:
     with gateway(tmp_path, [slow(say("Finished."), first=1.0)]) as running:
         with chatting(running, "s") as client:
@@ -310,6 +337,27 @@ def test_clear_begins_anew_and_keeps_the_old_conversation_under_another_id(tmp_p
         kept = running.ask("GET", f"/api/sessions/{aside}/history").json["messages"]
         assert [message["content"] for message in kept] == ["My colour is blue. Which is it?", "Blue."]
         assert running.ask("GET", "/api/usage?range=all").json["totals"]["steps"] == 2
+
+
+@pytest.mark.crash
+def test_a_kill_while_it_is_cleared_loses_no_conversation(tmp_path: Path) -> None:
+    with gateway(tmp_path, lambda _: say("Noted.")) as running:
+        for number, delay in enumerate((0.0, 0.001, 0.002, 0.004, 0.008, 0.03)):
+            session, words = f"s{number}", f"my colour is number {number}"
+            with chatting(running, session) as client:
+                client.ask(words)
+                client.say("clear")
+                time.sleep(delay)
+                running.kill()
+            running.start()
+            held = [
+                row["id"]
+                for row in running.ask("GET", "/api/sessions?limit=500").json["sessions"]
+                if words in running.ask("GET", f"/api/sessions/{row['id']}/history").body.decode()
+            ]
+            assert held, f"lost after {delay} s"
+            again = running.ask("POST", f"/api/chat/{session}", {"message": "hello again"})
+            assert again.json["response"] == "Noted."
 
 
 def test_clear_interrupts_what_runs(tmp_path: Path) -> None:
