@@ -11,18 +11,6 @@ function kindOf(line) {
   return line.startsWith("-") ? "removed" : "same";
 }
 
-/** How many lines it adds and removes. @param {string} text @returns {{added: number, removed: number}} */
-export function countDiff(text) {
-  let added = 0;
-  let removed = 0;
-  for (const line of text.split("\n")) {
-    const kind = kindOf(line);
-    if (kind === "added") added++;
-    else if (kind === "removed") removed++;
-  }
-  return { added, removed };
-}
-
 /** @param {{text: string, label?: string}} props */
 export function Diff({ text, label = "Changes" }) {
   const [all, setAll] = useState(false);

@@ -23,6 +23,9 @@ export class Session {
   /** @param {string} id */
   constructor(id) {
     this.id = id;
+    /** What is seen, up to every word. */
+    this.live = signal(/** @type {View} */ (EMPTY));
+    /** The same, which changes only when more changes than the text that is being said: most of the page reads this. */
     this.view = signal(/** @type {View} */ (EMPTY));
     /** Index of the first block that is here: the older ones are fetched when somebody scrolls up to them. */
     this.first = signal(0);
@@ -53,7 +56,7 @@ export class Session {
       if (this.closed) return;
       batch(() => {
         this.seq = seq;
-        this.view.value = view;
+        this.show(view);
         this.first.value = first;
         this.phase.value = "live";
         this.since.value = Date.now();
@@ -88,7 +91,7 @@ export class Session {
   begun() {
     this.flush();
     this.arrived = [];
-    this.view.value = { ...this.view.peek(), draft: "", thinking: "" };
+    this.show({ ...this.live.peek(), draft: "", thinking: "" });
     this.outputs.value = {};
   }
 
@@ -112,7 +115,7 @@ export class Session {
     const events = this.arrived;
     if (!events.length || this.closed) return;
     this.arrived = [];
-    const before = this.view.peek();
+    const before = this.live.peek();
     batch(() => {
       let view = before;
       for (const event of events) {
@@ -120,9 +123,15 @@ export class Session {
         this.beside(event);
       }
       if (view.state !== before.state) this.since.value = Date.now();
-      this.view.value = view;
+      this.show(view);
     });
-    this.tell(before, this.view.peek());
+    this.tell(before, this.live.peek());
+  }
+
+  /** @param {View} view */
+  show(view) {
+    this.live.value = view;
+    if (!onlyMoreWords(this.view.peek(), view)) this.view.value = view;
   }
 
   /** What an event means beyond the view. @param {Event} event */
@@ -173,7 +182,7 @@ export class Session {
       const path = sessionPath(this.id, `/blocks?before=${this.first.peek()}&count=${PAGE}`);
       const { blocks, first } = await get(path);
       batch(() => {
-        this.view.value = { ...this.view.peek(), blocks: [...blocks, ...this.view.peek().blocks] };
+        this.show({ ...this.live.peek(), blocks: [...blocks, ...this.live.peek().blocks] });
         this.first.value = first;
       });
     } catch (error) {
@@ -218,6 +227,15 @@ export class Session {
   sent(id) {
     this.outbox.value = this.outbox.peek().filter((item) => item.id !== id);
   }
+}
+
+/** Whether a view differs from another one by the text that is being said alone. @param {View} before @param {View} after */
+function onlyMoreWords(before, after) {
+  const fields = /** @type {(keyof View)[]} */ (Object.keys(after));
+  return fields.every((name) => {
+    if (name === "draft" || name === "thinking") return !before[name] === !after[name];
+    return before[name] === after[name];
+  });
 }
 
 /** The end of the answer, for a notification. @param {View} view */

@@ -44,7 +44,7 @@ export function Transcript({ session, children }) {
 
 /** @param {{session: Session}} props */
 function Blocks({ session }) {
-  const { blocks, draft, thinking } = session.view.value;
+  const { blocks, draft, thinking } = session.live.value;
   const first = session.first.value;
   // One list: what is being said keeps its place in the page, and what is selected in it, when it has been said.
   const nodes = blocks.map((block, index) => blockNode(block, first + index));

@@ -1,0 +1,55 @@
+// @ts-check
+// What a call's line opens to: arguments, changes, result; fetched with the first that is opened.
+import { get, sessionPath } from "./api.js";
+import { Code } from "./code.js";
+import { Diff } from "./diff.js";
+import { html, useEffect, useState } from "./lib.js";
+import { figure } from "./parts.js";
+import { current } from "./session.js";
+import { complain } from "./state.js";
+
+/** @typedef {import("./wire.js").ToolBlock} ToolBlock */
+/** @typedef {{arguments: unknown, content: string, artifact: string | null, size: number, diff: string}} Whole */
+
+/** @param {{block: ToolBlock}} props */
+export function Details({ block }) {
+  const [whole, setWhole] = useState(/** @type {Whole | null} */ (null));
+  const [all, setAll] = useState(false);
+  const session = current.value?.id ?? "";
+  const over = block.status !== "pending" && block.status !== "running";
+  useEffect(() => {
+    const stop = new AbortController();
+    get(sessionPath(session, `/calls/${encodeURIComponent(block.call_id)}`), stop.signal).then(setWhole, (error) => {
+      if (!stop.signal.aborted) complain(error);
+    });
+    return () => stop.abort();
+  }, [session, block.call_id, over]);
+  const content = all && whole ? whole.content : block.content;
+  return html`<div class="tool-details">
+    ${whole && html`<${Arguments} given=${whole.arguments} />`}
+    ${block.diff && html`<${Diff} text=${block.diff} />`}
+    ${over && html`<h3 class="small quiet">Result</h3>
+      <pre class="output" tabindex="0" role="region" aria-label="Result">${content || "(nothing)"}</pre>`}
+    <div class="row">
+      ${block.cut && !all && whole && html`<button class="button" onClick=${() => setAll(true)}>Show all of it</button>`}
+      ${whole?.artifact && html`<a class="button" target="_blank" rel="noopener"
+        href=${sessionPath(session, `/artifacts/${whole.artifact}`)}>Whole output, ${figure(whole.size)} bytes</a>`}
+    </div>
+  </div>`;
+}
+
+/** @param {{given: unknown}} props */
+function Arguments({ given }) {
+  const text = typeof given === "string" ? pretty(given) : JSON.stringify(given, null, 2);
+  if (!text || text === "{}") return null;
+  return html`<h3 class="small quiet">Arguments</h3><${Code} code=${text} language="json" />`;
+}
+
+/** Arguments as the model wrote them, laid out where they are JSON. @param {string} text */
+function pretty(text) {
+  try {
+    return JSON.stringify(JSON.parse(text), null, 2);
+  } catch {
+    return text;
+  }
+}
