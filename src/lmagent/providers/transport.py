@@ -16,6 +16,9 @@ from lmagent.providers.proxy import proxy_for
 if TYPE_CHECKING:
     import httpcore
 
+MOST = 1024
+"""Connections at once: one a session that waits for a model, in a gateway that has many."""
+
 SLOWEST = 0.1
 """Seconds a token of the prompt: what a processor without a graphics card takes for a model of 30B."""
 
@@ -157,11 +160,11 @@ def _new_pool(proxy: str | None) -> httpcore.AsyncConnectionPool:
     import httpcore
 
     if proxy is None:
-        return httpcore.AsyncConnectionPool(max_connections=64)
+        return httpcore.AsyncConnectionPool(max_connections=MOST)
     parts = urlsplit(proxy)
     auth = (unquote(parts.username), unquote(parts.password or "")) if parts.username else None
     bare = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], "/", "", ""))
-    return httpcore.AsyncHTTPProxy(bare, proxy_auth=auth, max_connections=64)
+    return httpcore.AsyncHTTPProxy(bare, proxy_auth=auth, max_connections=MOST)
 
 
 async def _chunks(answer: httpcore.Response, timeouts: Timeouts) -> AsyncGenerator[bytes]:
