@@ -14,7 +14,7 @@ def test_the_list_says_how_each_session_stands_and_which_one_is_open(tmp_path, s
         begun(running, "Print a one", mode="manual", done=False)
         page = screen(running)
         sessions = region(page, "Sessions")
-        sessions.get_by_text("waits for your approval").wait_for()
+        sessions.get_by_text("needs approval").wait_for()
         assert sessions.get_by_role("link").first.inner_text().startswith("Print a one")
         sessions.get_by_role("link", name="Is it fine?").click()
         page.get_by_text("It is fine.").wait_for()

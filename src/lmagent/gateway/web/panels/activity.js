@@ -4,8 +4,10 @@ import { Icon } from "../icons.js";
 import { html, useState } from "../lib.js";
 import { duration } from "../parts.js";
 import { go, pageHref, sessionHref } from "../router.js";
+import { Pending, useData } from "./data.js";
 import { useFeed } from "./feed.js";
-import { Nothing, Pending, useData, useTicking, When } from "./kit.js";
+import { Nothing } from "./kit.js";
+import { useTicking, When } from "./moments.js";
 
 /** @typedef {import("../icons.js").IconName} IconName */
 /** @typedef {{session: string, seq: number, ts: number, type: string, tool: string, summary: string, status: string, duration_ms: number, title: string}} Line */

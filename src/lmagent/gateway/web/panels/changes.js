@@ -7,7 +7,8 @@ import { html, useEffect, useState } from "../lib.js";
 import { current } from "../session.js";
 import { toast } from "../state.js";
 import { busy } from "../status.js";
-import { Nothing, Pending, Sure, useData } from "./kit.js";
+import { Pending, useData } from "./data.js";
+import { Nothing, Sure } from "./kit.js";
 
 const OPEN_AT_ONCE = 4;
 

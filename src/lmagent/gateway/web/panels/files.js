@@ -3,8 +3,9 @@
 import { Icon } from "../icons.js";
 import { html, useState } from "../lib.js";
 import { go, sessionHref } from "../router.js";
+import { Failed, Pending, Search, useData, useSettled } from "./data.js";
 import { useFeed } from "./feed.js";
-import { Failed, Nothing, Pending, Search, useData, useSettled } from "./kit.js";
+import { Nothing } from "./kit.js";
 import { folders, refresh, Tree } from "./tree.js";
 import { Viewer } from "./viewer.js";
 

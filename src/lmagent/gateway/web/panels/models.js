@@ -6,7 +6,8 @@ import { Icon } from "../icons.js";
 import { html, useState } from "../lib.js";
 import { figure } from "../parts.js";
 import { complain, me, toast } from "../state.js";
-import { Nothing, Search, Sure, useData, useSettled } from "./kit.js";
+import { Search, useData, useSettled } from "./data.js";
+import { Nothing, Sure } from "./kit.js";
 
 /** @typedef {{id: string, loaded: boolean | null, context: number | null, vision: boolean | null, embeddings?: boolean}} Model */
 /** @typedef {{models: Model[], current: string, provider: string, endpoint: string, vanished?: boolean}} Models */

@@ -5,8 +5,10 @@ import { Icon } from "../icons.js";
 import { html, useEffect, useState } from "../lib.js";
 import { sessionHref } from "../router.js";
 import { complain, toast } from "../state.js";
+import { Pending, useData } from "./data.js";
 import { useFeed } from "./feed.js";
-import { Nothing, Pending, Sure, useData, useTicking, When } from "./kit.js";
+import { Nothing, Sure } from "./kit.js";
+import { useTicking, When } from "./moments.js";
 
 /** @typedef {{id: string, name: string, enabled: boolean, schedule: string, timezone: string, catch_up: string, session_id: string,
  *   next: number | null, last: number | null, outcome: string, runs: number, file: string, line: number}} Job */

@@ -5,8 +5,9 @@ import { Icon } from "../icons.js";
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../lib.js";
 import { go, route, sessionHref } from "../router.js";
 import { complain, drawer, toast } from "../state.js";
+import { Pending, Search, useData, useSettled } from "./data.js";
 import { useFeed } from "./feed.js";
-import { Search, Pending, useData, useSettled, useTicking, When } from "./kit.js";
+import { useTicking, When } from "./moments.js";
 import { standing } from "./standing.js";
 
 /** @typedef {import("../wire.js").Row} Row */

@@ -6,9 +6,9 @@
 
 /** @type {Record<string, Standing>} */
 const WAITS = {
-  approval: { icon: "shield", kind: "waiting", words: "waits for your approval" },
-  plan: { icon: "tasks", kind: "waiting", words: "its plan waits for you" },
-  question: { icon: "info", kind: "waiting", words: "has a question for you" },
+  approval: { icon: "shield", kind: "waiting", words: "needs approval" },
+  plan: { icon: "tasks", kind: "waiting", words: "its plan needs approval" },
+  question: { icon: "info", kind: "waiting", words: "has a question" },
   time: { icon: "clock", kind: "idle", words: "goes on later" },
 };
 

@@ -2,7 +2,8 @@
 // What the agent can call: each tool with what it does to the world and what it takes.
 import { Icon } from "../icons.js";
 import { html, useState } from "../lib.js";
-import { Nothing, Pending, Search, useData } from "./kit.js";
+import { Pending, Search, useData } from "./data.js";
+import { Nothing } from "./kit.js";
 
 /** @typedef {{[key: string]: any}} Schema */
 /** @typedef {{name: string, description: string, effect: "read" | "write" | "exec" | "net", parameters: Schema, aliases: string[], deferred: boolean}} Tool */

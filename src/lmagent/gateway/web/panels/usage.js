@@ -4,8 +4,9 @@ import { html } from "../lib.js";
 import { figure } from "../parts.js";
 import { go, pageHref, sessionHref } from "../router.js";
 import { Bars } from "./bars.js";
+import { Pending, useData } from "./data.js";
 import { useFeed } from "./feed.js";
-import { Choice, Nothing, Pending, useData } from "./kit.js";
+import { Choice, Nothing } from "./kit.js";
 
 /** @typedef {{steps: number, prompt_tokens: number, completion_tokens: number, cached_tokens: number}} Spent */
 /** @typedef {{range: string, totals: Spent & {sessions: number}, by_day: (Spent & {day: string})[], by_model: (Spent & {model: string})[],

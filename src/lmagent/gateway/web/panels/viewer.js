@@ -6,7 +6,8 @@ import { Icon } from "../icons.js";
 import { html, useEffect, useState } from "../lib.js";
 import { go, sessionHref } from "../router.js";
 import { toast } from "../state.js";
-import { Failed, size } from "./kit.js";
+import { Failed } from "./data.js";
+import { size } from "./kit.js";
 
 const LANGUAGES = /** @type {Record<string, string>} */ ({
   py: "python", pyi: "python", js: "javascript", mjs: "javascript", cjs: "javascript", jsx: "javascript", ts: "typescript",

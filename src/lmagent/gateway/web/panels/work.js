@@ -5,8 +5,9 @@ import { Icon } from "../icons.js";
 import { html, useEffect } from "../lib.js";
 import { current } from "../session.js";
 import { Agents } from "./agents.js";
+import { Pending, useData } from "./data.js";
 import { useFeed } from "./feed.js";
-import { Nothing, Pending, useData } from "./kit.js";
+import { Nothing } from "./kit.js";
 
 /** @typedef {import("../wire.js").Task} Task */
 /** @typedef {import("../icons.js").IconName} IconName */
