@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 import anyio
 import pytest
@@ -198,6 +199,54 @@ async def test_a_session_in_which_a_job_runs_has_nobody_to_ask_and_can_be_watche
                 await hub.send(session, Interrupt())
                 await seen.until_type("turn.finished")
             await until(lambda: session not in hub.host.sessions)
+
+
+async def test_what_is_sent_while_a_session_is_released_is_done(tmp_path):
+    with ScriptedServer([say(str(number)) for number in range(20)]) as model:
+        async with hub_on(tmp_path / "w", model.base_url) as hub:
+            desk = await hub.begin()
+            for number in range(20):
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(partial(hub.release, desk.id, fits=lambda desk: not desk.is_needed))
+                    for _ in range(number % 5):
+                        await anyio.lowlevel.checkpoint()
+                    await hub.submit(desk.id, user("hi"), id=str(number))
+                await (await hub.desk(desk.id)).until_idle()
+            inputs = [event for event in recorded(hub, desk.id) if isinstance(event, ev.InputReceived)]
+            assert [event.job for event in inputs] == [f"web:{number}" for number in range(20)]
+            assert len(model.chats) == 20
+
+
+async def test_a_sub_agent_at_work_is_steered_and_stopped_but_given_no_turn_of_its_own(tmp_path):
+    def model_of(received):
+        text = str(received.fields["messages"][-1]["content"])
+        if "look around" in text or "Objective" in text:
+            return slow(say("never"), first=30)
+        if "delegate it" in text:
+            arguments = {"objective": "look around"}
+            return call("use_tool", name="delegate", arguments=arguments)
+        return say("It was stopped.")
+
+    with ScriptedServer(model_of) as model:
+        async with hub_on(tmp_path / "w", model.base_url) as hub:
+            desk = await hub.begin()
+            async with watcher(hub, desk.id) as seen:
+                await hub.submit(desk.id, user("delegate it"))
+                await seen.until_type("subagent.started")
+                child = next(event["child"] for event in seen.events if event["type"] == "subagent.started")
+                await until(lambda: child in hub.host.sessions)
+                async with watcher(hub, child) as below:
+                    await below.until_type("step.started")
+                    with pytest.raises(SessionBusy):
+                        await hub.submit(child, user("hello"))
+                    with pytest.raises(SessionBusy):
+                        await hub.desk(child)
+                    await hub.submit(child, user("faster"), steer=True, id="s1")
+                    await hub.send(child, Interrupt())
+                    await below.until_type("turn.finished")
+                    assert below.seqs == list(range(1, len(below.seqs) + 1))
+                await seen.until_type("turn.finished")
+            assert child not in hub.desks
 
 
 async def test_deleting_a_session_that_runs_ends_it_for_good(tmp_path):

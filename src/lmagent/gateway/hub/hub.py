@@ -34,6 +34,8 @@ from lmagent.gateway.hub.views import Views
 from lmagent.store.follow import last_seq
 from lmagent.store.log import EVENTS
 
+WAIT = "it is free when that has ended; interrupt it, or steer it"
+
 BEGINS_WORK = (Submit, Steer, Continue, DecidePlan)
 """Commands behind which there may be something to do; `Compact` too, which `wants_compaction` tells."""
 
@@ -122,21 +124,29 @@ class Hub:
             self.must_be_there(session)
             if session in self.desks:
                 await self._close(session)  # its log took nothing more
+            if self._of_others(session) is not None:
+                raise SessionBusy(f"session {session} is at work here for a job or for another session", fix=WAIT)
             return self._desk_of(await self.host.open_session(session), tasks)
 
     def opened(self, session: str) -> Desk | None:
         """A session's desk, if it is open here and well."""
         desk = self.desks.get(session)
-        return desk if desk is not None and not (desk.has_failed and not desk.is_working) else None
+        return desk if desk is not None and desk.is_well else None
 
-    async def release(self, session: str) -> None:
-        """Close a session, so that other processes may go on with it; its watchers stay."""
+    async def release(self, session: str, *, fits: Callable[[Desk], bool] = lambda desk: True) -> None:
+        """Close a session, so that other processes may go on with it; its watchers stay.
+
+        Args:
+            session: its id.
+            fits: asked in the moment in which it would be closed; it stays open where this says no.
+        """
         async with self._lock(session):
-            if session in self.desks:
+            if session in self.desks and fits(self.desks[session]):
                 await self._close(session)
 
     async def _close(self, session: str) -> None:
         desk = self.desks[session]
+        desk.is_closing = True  # what is wanted of it from here on waits, and opens it again
         await desk.stop()
         await self.host.release(session)
         self.desks.pop(session, None)
@@ -178,7 +188,7 @@ class Hub:
         """
         if not command.by:
             command = msgspec.structs.replace(command, by=BY)
-        if (run := self._of_a_job(session)) is not None and isinstance(command, Steer | Interrupt | Approve):
+        if (run := self._of_others(session)) is not None and isinstance(command, Steer | Interrupt | Approve):
             return await run.send(command)
         desk = await self.desk(session)
         if isinstance(command, Interrupt) and not command.to:
@@ -212,7 +222,7 @@ class Hub:
         if to and not (is_session_id(to) and (self.host.store.root / to).is_dir()):
             raise _not_at_work(to)
         if id and (sent := await self.sent(to or session, job)) is not None:
-            if self._of_a_job(session) is None:
+            if self._of_others(session) is None:
                 (await self.desk(session)).work()  # it may be what an earlier process was killed over
             return sent
         command = Steer(message=message, by=by, job=job, to=to) if steer else Submit(message=message, by=by, job=job)
@@ -239,9 +249,11 @@ class Hub:
                 return desk.inputs[job]
         return await anyio.to_thread.run_sync(find_sent, self.host.store, session, job)
 
-    def _of_a_job(self, session: str) -> Session | None:
-        """A session in which a job runs in this process: a person may steer or stop it, and nothing else."""
-        return self.host.sessions.get(session) if session in self.host.unattended else None
+    def _of_others(self, session: str) -> Session | None:
+        """A session in which a job or a sub-agent is at work in this process: a person may answer what it asks, steer
+        or stop it, and nothing else."""
+        here = self.host.sessions.get(session)
+        return here if here is not None and (session in self.host.unattended or here.above is not None) else None
 
     # --- watching ---------------------------------------------------------------------------------------------------
 
@@ -334,7 +346,7 @@ class Hub:
 
     async def _end(self, session: str) -> None:
         """Interrupt what runs here and let go of the session."""
-        if (run := self._of_a_job(session)) is not None:
+        if session in self.host.unattended and (run := self.host.sessions.get(session)) is not None:
             await run.send(Close(by=BY))
             while session in self.host.sessions:  # noqa: ASYNC110 - that its job lets go of it is nobody's event
                 await anyio.sleep(0.01)

@@ -118,7 +118,7 @@ class Keeper:
             try:
                 await self._give_up_approvals(desk)
                 if self._may_go(desk):
-                    await self._hub.release(desk.id)
+                    await self._hub.release(desk.id, fits=self._may_go)
                     self._left_at.pop(desk.id, None)
             except LmagentError as trouble:
                 desk.has_failed = True
