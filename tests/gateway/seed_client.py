@@ -10,6 +10,16 @@ from typing import Any
 from gateway_kit import Running
 from websockets.sync.client import ClientConnection, connect
 
+PLAN = json.dumps(
+    {
+        "title": "Report",
+        "goal": "a.txt says hello",
+        "risk_areas": [],
+        "steps": [{"id": "one", "description": "write a.txt", "verification": "read it"}],
+    }
+)
+"""A plan as a model answers with it."""
+
 
 class Chatting:
     """One socket at /ws/{session_id}."""

@@ -129,8 +129,10 @@ async def _listed(host: Host) -> tuple[tuple[ModelRow, ...], str]:
     Raises:
         ProviderError: it cannot be asked.
     """
-    names = await host.models()
-    facts = await host.served.facts(host.agent.model)
+    names, current = await host.models(), host.agent.model
+    # What is loaded changes. A server at work is not asked: a step that begins now would wait for its answers.
+    busy = any(session.running for session in host.sessions.values())
+    facts = await (host.served.facts(current) if busy else host.served.look_again(current))
     traits = host.traits()
 
     def row(name: str) -> ModelRow:

@@ -121,20 +121,25 @@ class TaskList(Struct, frozen=True):
 
 async def chat(call: Call) -> Response:
     """Send a message and wait for the end of its turn. Who goes away stops waiting; the turn goes on."""
-    answer = await while_there(call.request, lambda: _chat(call.hub, call.path["session"], call.body))
+    hub, session, body = call.hub, call.path["session"], call.body
+    input = await _accept(hub, session, body)
+    answer = await while_there(call.request, lambda: _answered(hub, session, input, body.approval_timeout))
     return Response(status_code=499) if answer is None else json(answer)
 
 
-async def _chat(hub: Hub, session: str, body: Chat) -> ChatAnswer:
+async def _accept(hub: Hub, session: str, body: Chat) -> ev.InputReceived:
     if not body.message.strip():
         raise Refusal(400, "invalid", "the message is empty")
     desk = await named(hub, session)
     planning = hub.host.settings.deep_planning
     if body.mode is not None and (change := change_of(desk.session, body.mode, planning=planning)) is not None:
         await hub.send(session, change)
-    input = await hub.submit(session, user(body.message), id=body.id)
+    return await hub.submit(session, user(body.message), id=body.id)
+
+
+async def _answered(hub: Hub, session: str, input: ev.InputReceived, patience: float | None) -> ChatAnswer:
     spent, plan = Spent(), None
-    async with aclosing(followed(hub, session, input, patience=body.approval_timeout)) as events:
+    async with aclosing(followed(hub, session, input, patience=patience)) as events:
         async for event in events:
             spent.take(event)
             if isinstance(event, ev.PlanProposed):
