@@ -347,3 +347,40 @@ def test_an_index_of_an_older_version_is_filled_anew(tmp_path: Path) -> None:
     db.close()
     assert [row.session for row in _unattended(store)] == [SESSION]
     assert _rows(store)[0].title != "old"
+
+
+def test_what_a_page_sends_while_a_job_runs_does_not_take_its_turn_over_and_is_next(tmp_path: Path) -> None:
+    store = store_in(tmp_path)
+    asked = ev.InputReceived(message=user("do it"), delivery="submit", job="cron:a:1")
+    sent = ev.InputReceived(message=user("and this"), delivery="queue", job="web:x", by="web")
+    a_session(store, SESSION, asked, ev.TurnStarted(turn=1), sent)
+    assert [(row.job, row.surface) for row in _unattended(store)] == [("cron:a:1", "web")]
+    log = store.open(SESSION)
+    write_all(log, [ev.TurnFinished(outcome="done"), ev.TurnStarted(turn=2)])
+    log.close()
+    assert [row.job for row in _unattended(store)] == ["web:x"]
+
+
+def test_every_event_has_a_number_that_it_keeps(tmp_path: Path) -> None:
+    store = store_in(tmp_path)
+    a_session(store, SESSION, *a_turn())
+    with SessionIndex(store.root) as index:
+        index.refresh()
+        mark, last = index.numbering()
+        first = index.numbered(0, 1000)
+        assert [one.seq for one in first] == [event.seq for event in store.read(SESSION)]
+        assert last == first[-1].number
+    path = store.root / SESSION / "events.jsonl"
+    content = path.read_bytes()
+    path.unlink()
+    path.write_bytes(content)  # another file now: its log is read anew
+    with SessionIndex(store.root) as index:
+        index.refresh()
+        assert index.numbering() == (mark, last)
+        assert index.numbered(0, 1000) == first
+        assert index.numbered(last, 1000) == []
+    store.delete(SESSION)
+    (tmp_path / "state.db").unlink(missing_ok=True)
+    with SessionIndex(store.root) as index:
+        index.refresh()
+        assert index.numbered(0, 1000) == []
