@@ -110,6 +110,30 @@ def test_escape_leaves_the_menu_of_a_session_without_doing_anything(tmp_path, sc
         assert more.evaluate("element => element === document.activeElement")
 
 
+def look(page, *, away: bool) -> None:
+    """Turn to another window, or back."""
+    page.evaluate(
+        """away => {
+            Object.defineProperty(document, "hidden", { value: away, configurable: true });
+            document.dispatchEvent(new Event("visibilitychange"));
+        }""",
+        away,
+    )
+
+
+def test_a_window_that_nobody_looks_at_gives_its_stream_back_and_catches_up_later(tmp_path, screen):
+    with gateway(tmp_path, [say("ok"), say("meanwhile")]) as running:
+        begun(running, "Before")
+        page = screen(running)
+        region(page, "Sessions").get_by_text("Before").wait_for()
+        with page.expect_event("requestfailed", lambda asked: asked.url.endswith("/api/events")):
+            look(page, away=True)
+        begun(running, "While nobody looked")
+        assert region(page, "Sessions").get_by_text("While nobody looked").count() == 0
+        look(page, away=False)
+        region(page, "Sessions").get_by_text("While nobody looked").wait_for()
+
+
 def test_on_a_phone_the_list_is_a_drawer_that_closes_when_something_is_opened(tmp_path, screen):
     with gateway(tmp_path, [say("Hello from the list."), say("again")]) as running:
         session = begun(running, "Found on a phone")

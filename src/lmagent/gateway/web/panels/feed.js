@@ -10,6 +10,9 @@ import { follow } from "../stream.js";
 const listeners = new Set();
 /** @type {(() => void) | null} */
 let stop = null;
+/** @type {ReturnType<typeof setTimeout> | undefined} */
+let leaving;
+const AWAY = 3000;
 
 /**
  * Be told of every recorded event of every session, and (`begun`) when the stream begins, also anew: what happened
@@ -24,15 +27,7 @@ export function useFeed(event, begun) {
     /** @type {Listener} */
     const listener = { event: (happened) => latest.current.event(happened), begun: () => latest.current.begun() };
     listeners.add(listener);
-    stop ??= follow({
-      url: () => "/api/events",
-      probe: "/api/me",
-      begun: () => listeners.forEach((one) => one.begun()),
-      event: (happened) => listeners.forEach((one) => one.event(happened)),
-      refused: end,
-      // A page that nobody looks at gives the connection back: browsers keep only six to one address.
-      idle: () => true,
-    });
+    begin();
     return () => {
       listeners.delete(listener);
       if (!listeners.size) end();
@@ -40,7 +35,26 @@ export function useFeed(event, begun) {
   }, []);
 }
 
+function begin() {
+  clearTimeout(leaving);
+  if (document.hidden || !listeners.size) return;
+  stop ??= follow({
+    url: () => "/api/events",
+    probe: "/api/me",
+    begun: () => listeners.forEach((one) => one.begun()),
+    event: (happened) => listeners.forEach((one) => one.event(happened)),
+    refused: end,
+  });
+}
+
 function end() {
   stop?.();
   stop = null;
 }
+
+// A page that nobody looks at gives the connection back: browsers keep only six to one address. Where it begins again,
+// everything is asked for anew.
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) leaving = setTimeout(end, AWAY);
+  else begin();
+});
