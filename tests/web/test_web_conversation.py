@@ -84,7 +84,7 @@ def test_a_call_is_a_line_that_opens_to_its_arguments_result_and_changes(tmp_pat
         assert "+one" in page.get_by_role("region", name="Changes").inner_text()
         page.get_by_role("region", name="Code, json").get_by_text("a.txt").first.wait_for()
         page.get_by_role("button", name="read a.txt").click()
-        assert "two" in page.get_by_role("region", name="Result").last.inner_text()
+        assert "two" in page.get_by_role("region", name="Result").nth(1).inner_text()
 
 
 def test_thoughts_are_folded_away_until_they_are_wanted(tmp_path, screen):

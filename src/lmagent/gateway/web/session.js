@@ -105,8 +105,11 @@ export class Session {
     if (this.scheduled) return;
     this.scheduled = true;
     // A page that is not looked at gets no frames; what waits for a person must be told all the same.
-    if (document.hidden) setTimeout(() => this.flush(), 200);
-    else requestAnimationFrame(() => this.flush());
+    const late = setTimeout(() => this.flush(), 250);
+    requestAnimationFrame(() => {
+      clearTimeout(late);
+      this.flush();
+    });
   }
 
   /** Fold what has arrived: once a frame, however much it is. */

@@ -43,7 +43,10 @@ export function statusOf(view, elapsed, retry) {
 
 /** @param {View} view @returns {Status} */
 function resting(view) {
-  if (view.until) return { kind: "idle", words: `waiting until ${clock(view.until)}`, detail: "" };
+  if (view.until) {
+    const left = Math.max(0, view.until - Date.now() / 1000);
+    return { kind: "idle", words: `waiting until ${clock(view.until)}`, detail: `in ${duration(Math.round(left))}` };
+  }
   if (!view.outcome) return { kind: "idle", words: "idle", detail: "" };
   if (view.outcome === "done") return { kind: "done", words: "done", detail: "" };
   const failed = view.outcome === "error" || view.outcome === "limit" || view.outcome === "blocked";
