@@ -33,7 +33,7 @@ function opening(before) {
 async function choicesFor({ kind, word }, signal) {
   if (kind === "command") {
     const fitting = (await allCommands()).filter((command) => bare(command).startsWith(word.toLowerCase()));
-    return fitting.map((command) => ({ value: `/${bare(command)} `, label: command.usage || `/${bare(command)}`, help: command.help }));
+    return fitting.map((command) => ({ value: `/${bare(command)} `, label: `/${bare(command)}`, help: command.help }));
   }
   const { paths } = await get(`/api/find?q=${encodeURIComponent(word)}&limit=12`, signal);
   return paths.map((/** @type {string} */ path) => ({ value: `@${path} `, label: path, help: "" }));
