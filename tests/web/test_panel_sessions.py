@@ -1,7 +1,7 @@
 """A person finds, opens, renames and deletes sessions in the list at the left."""
 
 from gateway_kit import gateway
-from panel_kit import begun, go, on_phone, region, until
+from panel_kit import begun, command, go, on_phone, region, until
 from web_kit import ask, finished, session_of
 
 from lmagent.testing.script import call, say, slow
@@ -24,13 +24,14 @@ def test_the_list_says_how_each_session_stands_and_which_one_is_open(tmp_path, s
 
 
 def test_what_happens_elsewhere_stands_in_the_list_at_once(tmp_path, screen):
-    with gateway(tmp_path, [slow(say("Done elsewhere."), first=1.5)]) as running:
+    with gateway(tmp_path, [slow(say("never said"), first=60.0)]) as running:
         page = screen(running)
         sessions = region(page, "Sessions")
         sessions.get_by_text("No sessions yet").wait_for()
-        begun(running, "From a terminal", done=False)
+        session = begun(running, "From a terminal", done=False)
         sessions.get_by_text("working").wait_for()
-        sessions.get_by_text("done").wait_for()
+        command(running, session, type="interrupt")
+        sessions.get_by_text("interrupted").wait_for()
         assert sessions.get_by_role("link", name="From a terminal").count() == 1
 
 

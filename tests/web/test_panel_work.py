@@ -83,7 +83,7 @@ def test_a_sub_agent_is_seen_told_something_stopped_and_its_session_opened(tmp_p
         "": [use("delegate", objective="Find the port"), say("I asked.")],
         "Find the port": [
             call("read", path="port.txt"),
-            slow(call("read", path="port.txt"), first=6.0),
+            slow(call("read", path="port.txt"), first=60.0),
             report("ok", "8080"),
         ],
     }
@@ -111,7 +111,7 @@ def test_a_sub_agent_is_seen_told_something_stopped_and_its_session_opened(tmp_p
 
 
 def test_undo_waits_for_the_end_of_the_turn(tmp_path, screen):
-    script = [call("write", path="a.txt", content="1\n"), say("one"), slow(say("two"), first=3.0)]
+    script = [call("write", path="a.txt", content="1\n"), say("one"), slow(say("two"), first=60.0)]
     with gateway(tmp_path, script, options=AUTO) as running:
         session = begun(running, "write")
         told(running, session, "and now slowly", done=False)
@@ -119,5 +119,6 @@ def test_undo_waits_for_the_end_of_the_turn(tmp_path, screen):
         go(page, f"#/s/{session}/changes")
         region(page, "Changes").get_by_text("Undo and redo wait").wait_for()
         assert region(page, "Changes").get_by_role("button", name="Undo the last turn").is_disabled()
+        page.get_by_role("button", name="Stop", exact=True).click()
         region(page, "Changes").get_by_text("Undo and redo wait").wait_for(state="detached")
         assert region(page, "Changes").get_by_role("button", name="Undo the last turn").is_enabled()

@@ -60,7 +60,8 @@ export function Panel({ rest }) {
         ${rest && !rows.some((row) => row.id === rest) && html`<option value=${rest}>${rest}</option>`}
         ${rows.map((row) => html`<option key=${row.id} value=${row.id}>${row.title || row.id}</option>`)}</select></div>
     <${Pending} given=${given} what="what happened" />
-    ${given.data && !fitting.length && html`<${Nothing} icon="pulse" title="Nothing yet">${lines.length ? "Nothing of this kind is among the newest." : "What the agent does in any session is told here, while it does it."}</>`}
+    ${given.data && !fitting.length && html`<${Nothing} icon="pulse" title="Nothing yet">${lines.length
+      ? "Nothing of this kind is among the newest." : "What the agent does in any session is told here, while it does it."}</>`}
     <ol class="bare activity">${fitting.map((line) => html`<${Shown} key=${`${line.session} ${line.seq}`} line=${line} alone=${rest !== ""} />`)}</ol>
     ${lines.length >= limit && limit < MOST && html`<button class="button" onClick=${() => setLimit(Math.min(MOST, limit + 3 * FIRST))}>Show older</button>`}`;
 }
@@ -71,9 +72,11 @@ const BAD = new Set(["error", "denied", "failed"]);
 function Shown({ line, alone }) {
   const { icon, words } = KINDS[line.type] ?? { icon: "info", words: line.type };
   const bad = BAD.has(line.status);
+  const seconds = line.duration_ms >= NOTICEABLE ? duration(line.duration_ms / 1000) : "";
+  const about = [line.status, seconds].filter(Boolean).map((text) => html`<span>${text}</span> · `);
   return html`<li class=${bad ? "bad" : ""}>
     <${Icon} name=${bad ? "warning" : icon} />
-    <div class="grow"><p class="what"><span class="quiet">${line.type === "tool_result" ? `${line.tool} ${words}` : words}</span> <span class="wrap">${line.summary}</span></p>
-      <p class="small quiet about">${[line.status, line.duration_ms >= NOTICEABLE ? duration(line.duration_ms / 1000) : ""].filter(Boolean).map((text) => html`<span>${text}</span> · `)}
-        <${When} moment=${line.ts} />${!alone && html` · <a href=${sessionHref(line.session)}>${line.title || line.session}</a>`}</p></div></li>`;
+    <div class="grow">
+      <p class="what"><span class="quiet">${line.type === "tool_result" ? `${line.tool} ${words}` : words}</span> <span class="wrap">${line.summary}</span></p>
+      <p class="small quiet about">${about}<${When} moment=${line.ts} />${!alone && html` · <a href=${sessionHref(line.session)}>${line.title || line.session}</a>`}</p></div></li>`;
 }

@@ -58,5 +58,6 @@ function Agent({ node, nodes, changed }) {
     ${runs && steering && html`<form class="row" onSubmit=${steer}><input class="field grow" name="words" aria-label=${`Words for ${name}`} autofocus required />
       <button class="button">Tell it</button></form>`}
   </div>
-  ${below.length > 0 && html`<ul class="bare agents">${below.map((child) => html`<${Agent} key=${child.session} node=${child} nodes=${nodes} changed=${changed} />`)}</ul>`}</li>`;
+  ${below.length > 0 && html`<ul class="bare agents">${below.map((child) => html`
+    <${Agent} key=${child.session} node=${child} nodes=${nodes} changed=${changed} />`)}</ul>`}</li>`;
 }

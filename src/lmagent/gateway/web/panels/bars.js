@@ -49,5 +49,6 @@ export function Bars({ days }) {
           <rect class="written" x=${x} width=${wide} y=${HEIGHT - cached - fresh - written} height=${written} /></g>`;
       })}</svg>
     <div class="ends small quiet" aria-hidden="true"><span>${all[0]?.day}</span><span>highest: ${figure(highest)}</span><span>${all.at(-1)?.day}</span></div>
-    <figcaption class="row small quiet"><span class="key cached">read from the cache</span><span class="key fresh">read</span><span class="key written">written</span></figcaption></figure>`;
+    <figcaption class="row small quiet"><span class="key cached">read from the cache</span>
+      <span class="key fresh">read</span><span class="key written">written</span></figcaption></figure>`;
 }

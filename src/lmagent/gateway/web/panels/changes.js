@@ -74,10 +74,11 @@ function Ways({ running, any, done }) {
     if (await current.peek()?.command(command)) toast(words);
     done();
   };
+  const undo = () => act({ type: "undo", turn: true }, "what the last turn changed is taken back");
   const why = running ? "not while it works" : "";
   return html`<div class="row ways">
     <${Sure} label="Undo the last turn" icon="undo" disabled=${running || !any} title=${why || (any ? "" : "there is nothing to take back")}
-      question="Take back what the last turn changed in the files?" yes="Undo it" act=${() => act({ type: "undo", turn: true }, "what the last turn changed is taken back")} />
+      question="Take back what the last turn changed in the files?" yes="Undo it" act=${undo} />
     <${Sure} label="Redo" kind="button plain" disabled=${running} title=${why} question="Do again what was taken back last?" yes="Redo it"
       act=${() => act({ type: "redo" }, "done again")} />
     ${running && html`<span class="small quiet">Undo and redo wait for the end of the turn.</span>`}

@@ -20,15 +20,17 @@ export function Panel({ session, rest }) {
 function Browse({ choose }) {
   const [search, setSearch] = useState("");
   useFeed((event) => event.type === "turn.finished" && refresh(), () => {});
-  const root = folders.value[""];
+  const root = folders.value.get("");
   return html`<div class="files">
     <div class="row"><div class="grow"><${Search} label="Find files by name" value=${search} change=${setSearch} /></div>
-      <button class="button plain square" aria-label="Read the folders again" title="Read the folders again" onClick=${refresh}><${Icon} name="refresh" /></button></div>
+      <button class="button plain square" aria-label="Read the folders again" title="Read the folders again" onClick=${refresh}>
+        <${Icon} name="refresh" /></button></div>
     ${search.trim() ? html`<${Found} words=${search.trim()} choose=${choose} />` : html`
       ${!root && html`<p class="empty" role="status">Loading the files …</p>`}
       ${root?.error && html`<${Failed} error=${new Error(root.error)} what="the files" again=${refresh} />`}
       ${root && !root.error && !root.entries.length && html`<${Nothing} icon="folder" title="The folder is empty">Ask the agent to make something in it.</>`}
-      <${Tree} choose=${choose} />`}
+      <${Tree} choose=${choose} />
+      ${root?.more && html`<p class="small quiet">There are more names than are listed here: the search finds the others.</p>`}`}
   </div>`;
 }
 

@@ -14,7 +14,8 @@ const GROUPS = /** @type {const} */ ([
 /** The keys as lists. */
 export function Keys() {
   return GROUPS.map(([title, keys]) => html`<section key=${title} aria-label=${title}><h3>${title}</h3>
-    <dl class="facts keys">${keys.map(([key, words]) => html`<dt key=${key}>${key.split(" ").map((one) => html`<kbd>${one}</kbd> `)}</dt><dd>${words}</dd>`)}</dl></section>`);
+    <dl class="facts keys">${keys.map(([key, words]) => html`
+      <dt key=${key}>${key.split(" ").map((one) => html`<kbd>${one}</kbd> `)}</dt><dd>${words}</dd>`)}</dl></section>`);
 }
 
 /** Show them until they are closed; then the focus is where it was. */

@@ -28,13 +28,15 @@ export function Panel() {
   return html`<div class="row"><p class="quiet grow lead">At <code>${all.endpoint}</code>${all.provider && ` (${all.provider})`}. New sessions begin with
         ${all.current ? html` <strong class="wrap">${all.current}</strong>` : " whatever the server has loaded"}.</p>
       <button class="button" onClick=${reload}><${Icon} name="refresh" />Ask again</button></div>
-    ${all.vanished && html`<p class="notice warning" role="status"><${Icon} name="warning" /><span>The server does not list ${all.current} any more. Choose another one, or load it there.</span></p>`}
+    ${all.vanished && html`<p class="notice warning" role="status"><${Icon} name="warning" />
+      <span>The server does not list ${all.current} any more. Choose another one, or load it there.</span></p>`}
     ${all.models.length > 6 && html`<${Search} label="Search models" value=${search} change=${setSearch} />`}
     ${!all.models.length && html`<${Nothing} icon="chip" title="The server lists no models">Load or download one there, then ask again.</>`}
     ${words && found.error && html`<${Down} error=${found.error} again=${reload} />`}
     ${words && found.data && !models.length && html`<p class="empty">No model has “${words}”.</p>`}
     <ul class="bare cards">${models.map((model) => html`<${Card} key=${model.id} model=${model} current=${all.current} changed=${reload} />`)}</ul>
-    ${all.models.length > 0 && html`<p class="small quiet">The choice is for new sessions, and it is kept. A session that has begun keeps its model; its header changes that,
+    ${all.models.length > 0 && html`<p class="small quiet">
+      The choice is for new sessions, and it is kept. A session that has begun keeps its model; its header changes that,
       and then the other model has to read the whole conversation once.</p>`}`;
 }
 
@@ -70,6 +72,7 @@ function Down({ error, again }) {
   const { message, fix } = /** @type {{message: string, fix?: string}} */ (error);
   return html`<div class="notice warning" role="alert"><${Icon} name="warning" /><div class="grow"><strong>The model server cannot be asked.</strong>
     <div>${message}</div>${fix && html`<div class="small quiet">${fix}</div>`}
-    <ul class="small"><li>Start LM Studio, Ollama or llama.cpp at <code>${me.value?.endpoint}</code>, or <code>lmagent server start</code>.</li><li><code>lmagent doctor</code> in a terminal says what is wrong.</li></ul>
+    <ul class="small"><li>Start LM Studio, Ollama or llama.cpp at <code>${me.value?.endpoint}</code>, or <code>lmagent server start</code>.</li>
+      <li><code>lmagent doctor</code> in a terminal says what is wrong.</li></ul>
     <button class="button" onClick=${again}><${Icon} name="refresh" />Ask again</button></div></div>`;
 }

@@ -28,7 +28,8 @@ export function Panel() {
     }
     given.reload();
   };
-  return html`<div class="row"><p class="quiet grow lead">Jobs stand in <code>cron.json</code>. They run while this gateway or <code>lmagent scheduler</code> does.</p>
+  return html`<div class="row">
+      <p class="quiet grow lead">Jobs stand in <code>cron.json</code>. They run while this gateway or <code>lmagent scheduler</code> does.</p>
       <button class="button" onClick=${reload}><${Icon} name="refresh" />Read the file again</button></div>
     <${Pending} given=${given} what="the jobs" />
     ${problems.length > 0 && html`<div class="notice warning" role="status"><${Icon} name="warning" /><div><strong>What is wrong in the file</strong>
@@ -56,14 +57,17 @@ function Card({ job, changed }) {
   return html`<li class="card job" aria-label=${job.name || job.id}>
     <div class="row"><h2 class="grow wrap">${job.name || job.id}</h2>
       <label class="switch"><input type="checkbox" role="switch" checked=${job.enabled} disabled=${busy} aria-label=${`${job.name || job.id}: switched on`}
-        onChange=${() => act("toggle", ({ enabled }) => `${job.id} is switched ${enabled ? "on" : "off"}`)} /><span aria-hidden="true">${job.enabled ? "on" : "off"}</span></label></div>
+        onChange=${() => act("toggle", ({ enabled }) => `${job.id} is switched ${enabled ? "on" : "off"}`)} />
+        <span aria-hidden="true">${job.enabled ? "on" : "off"}</span></label></div>
     <dl class="facts"><dt>When</dt><dd><code>${job.schedule}</code> <span class="small quiet">${job.timezone}</span></dd>
       <dt>Next</dt><dd>${!job.enabled ? "never: it is switched off" : job.next === null ? "not by the clock" : html`<${When} moment=${job.next} />`}</dd>
-      <dt>Last</dt><dd>${job.last === null ? "never" : html`<${When} moment=${job.last} /> · <span class=${failed ? "chip failed" : "chip"}>${job.outcome || "running"}</span>`}
+      <dt>Last</dt><dd>${job.last === null ? "never" : html`
+        <${When} moment=${job.last} /> · <span class=${failed ? "chip failed" : "chip"}>${job.outcome || "running"}</span>`}
         ${job.runs > 1 && html` <span class="small quiet">${job.runs} runs are remembered</span>`}</dd>
       ${job.session_id && html`<dt>In</dt><dd><a href=${sessionHref(job.session_id)}>${job.session_id}</a></dd>`}</dl>
     <div class="row"><span class="grow small quiet">${job.file}, line ${job.line}</span>
-      <${Sure} label="Run now" icon="pulse" disabled=${busy} question=${`Run “${job.name || job.id}” now?`} yes="Run it" act=${() => act("run", () => `${job.id} runs`)} /></div>
+      <${Sure} label="Run now" icon="pulse" disabled=${busy} question=${`Run “${job.name || job.id}” now?`} yes="Run it"
+        act=${() => act("run", () => `${job.id} runs`)} /></div>
   </li>`;
 }
 

@@ -19,7 +19,8 @@ export function Panel() {
       <div><${Choice} label="Colours" options=${THEMES} value=${theme.value} choose=${setTheme} /></div></section>
     <section class="section" aria-label="Notifications"><h2>Notifications</h2><${Notifications} /></section>
     <section class="section" aria-label="Keys"><h2>Keys</h2>
-      <label class="switch"><input type="checkbox" role="switch" checked=${lettersOn.value} onChange=${(/** @type {any} */ event) => setLetters(event.target.checked)} />
+      <label class="switch"><input type="checkbox" role="switch" checked=${lettersOn.value}
+        onChange=${(/** @type {any} */ event) => setLetters(event.target.checked)} />
         Single letters do something where nobody writes</label>
       <div class="keys-all"><${Keys} /></div></section>
     <section class="section" aria-label="This gateway"><h2>This gateway</h2>
@@ -31,9 +32,11 @@ export function Panel() {
 }
 
 const SAID = /** @type {const} */ ({
-  granted: "They come when a session waits for you or is finished, while this page is not looked at. The browser's settings for this site switch them off.",
+  granted: `They come when a session waits for you or is finished, while this page is not looked at. The browser's settings
+    for this site switch them off.`,
   denied: "This browser blocks them. Its settings for this site allow them again.",
-  unsupported: "This browser has none for this page. Over plain HTTP, browsers allow them on the machine itself only; with a certificate (--cert, --key) they work in the whole network.",
+  unsupported: `This browser has none for this page. Over plain HTTP, browsers allow them on the machine itself only; with a
+    certificate (--cert, --key) they work in the whole network.`,
   default: "They say when a session waits for you or is finished, while you look elsewhere.",
 });
 

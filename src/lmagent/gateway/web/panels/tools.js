@@ -20,7 +20,10 @@ export function Panel() {
   const given = useData("/api/tools");
   const tools = /** @type {Tool[]} */ (given.data?.tools ?? []);
   const words = search.toLowerCase().split(/\s+/).filter(Boolean);
-  const fitting = tools.filter((tool) => words.every((word) => `${tool.name} ${tool.aliases.join(" ")} ${tool.description} ${tool.effect}`.toLowerCase().includes(word)));
+  const fitting = tools.filter((tool) => {
+    const told = [tool.name, ...tool.aliases, tool.description, tool.effect].join(" ").toLowerCase();
+    return words.every((word) => told.includes(word));
+  });
   return html`<p class="quiet lead">The model chooses among these. What changes files, runs programs or uses the network asks you first, as
       the permissions of the session say.</p>
     <${Search} label="Search tools" value=${search} change=${setSearch} />
@@ -55,11 +58,13 @@ function Parameters({ schema }) {
   const rows = Object.entries(/** @type {Record<string, Schema>} */ (whole["properties"] ?? {}));
   if (!rows.length) return html`<p class="small quiet">It takes nothing.</p>`;
   const told = rows.some(([, raw]) => resolved(raw, schema)["description"] || raw["default"] != null);
-  return html`<div class="table-wrap" tabindex="0" role="region" aria-label="Parameters"><table class="table"><thead><tr><th scope="col">Parameter</th><th scope="col">Type</th>${told && html`<th scope="col">Meaning</th>`}</tr></thead>
+  return html`<div class="table-wrap" tabindex="0" role="region" aria-label="Parameters"><table class="table">
+    <thead><tr><th scope="col">Parameter</th><th scope="col">Type</th>${told && html`<th scope="col">Meaning</th>`}</tr></thead>
     <tbody>${rows.map(([name, raw]) => {
       const property = resolved(raw, schema);
+      const otherwise = property["default"] != null && html` <span class="small quiet">Else ${JSON.stringify(property["default"])}.</span>`;
       return html`<tr key=${name}><th scope="row"><code>${name}</code>${required.has(name) && html`<span class="needed"> required</span>`}</th>
-        <td class="small">${typeOf(raw, schema)}</td>${told && html`<td>${property["description"] ?? ""}${property["default"] != null && html` <span class="small quiet">Else ${JSON.stringify(property["default"])}.</span>`}</td>`}</tr>`;
+        <td class="small">${typeOf(raw, schema)}</td>${told && html`<td>${property["description"] ?? ""}${otherwise}</td>`}</tr>`;
     })}</tbody></table></div>`;
 }
 

@@ -8,8 +8,8 @@ import { size } from "./kit.js";
 /** @typedef {{name: string, kind: "file" | "folder" | "link" | "other", size: number, modified: number}} Entry */
 /** @typedef {{entries: Entry[], more: boolean, error: string}} Folder */
 
-/** The folders that were read, by path; the workspace itself is "". */
-export const folders = signal(/** @type {Record<string, Folder>} */ ({}));
+/** The folders that were read, by path; the workspace itself is "". A map, for a folder may be called `constructor`. */
+export const folders = signal(/** @type {ReadonlyMap<string, Folder>} */ (new Map()));
 /** The folders that are open. */
 const opened = signal(/** @type {ReadonlySet<string>} */ (new Set()));
 /** The line that the keyboard is at. */
@@ -25,7 +25,7 @@ async function read(path) {
   } catch (error) {
     folder = { entries: [], more: false, error: /** @type {Error} */ (error).message };
   }
-  folders.value = { ...folders.peek(), [path]: folder };
+  folders.value = new Map(folders.peek()).set(path, folder);
 }
 
 /** Read the open folders again; a folder that is gone, is gone from the tree as well. */
@@ -43,7 +43,7 @@ function setOpen(path, open) {
   if (open) next.add(path);
   else next.delete(path);
   opened.value = next;
-  if (open && !folders.peek()[path]) read(path);
+  if (open && !folders.peek().has(path)) read(path);
 }
 
 /**
@@ -58,7 +58,7 @@ function setOpen(path, open) {
 
 /** What is to be seen, from top to bottom. @param {string} [path] @param {number} [level] @returns {Line[]} */
 function linesOf(path = "", level = 1) {
-  const entries = folders.value[path]?.entries ?? [];
+  const entries = folders.value.get(path)?.entries ?? [];
   return entries.flatMap((entry, index) => {
     const own = path ? `${path}/${entry.name}` : entry.name;
     const open = entry.kind === "folder" && opened.value.has(own);
@@ -99,7 +99,8 @@ export function Tree({ choose }) {
     if (event.key.length > 1) typed.current.text = "";
     if (event.key in to) move(to[/** @type {keyof typeof to} */ (event.key)]);
     else if (event.key === "Enter" || event.key === " ") take(current);
-    else if (event.key === "ArrowRight" && isFolder) current.open ? move(lines.slice(index + 1, index + 2).find((line) => line.level > current.level)) : setOpen(current.path, true);
+    else if (event.key === "ArrowRight" && isFolder && !current.open) setOpen(current.path, true);
+    else if (event.key === "ArrowRight") move(lines.slice(index + 1, index + 2).find((line) => line.level > current.level));
     else if (event.key === "ArrowLeft" && current.open) setOpen(current.path, false);
     else if (event.key === "ArrowLeft") move(lines.slice(0, index).findLast((line) => line.level < current.level));
     else if (event.key.length === 1) move(byLetters(lines, index, event));
@@ -122,9 +123,10 @@ export function Tree({ choose }) {
 function Row({ line, isCurrent, take }) {
   const { entry, level, open, path } = line;
   const isFolder = entry.kind === "folder";
-  const folder = open ? folders.value[path] : undefined;
+  const folder = open ? folders.value.get(path) : undefined;
   const words = folder?.error || (open && !folder ? "…" : folder?.more ? "the first ones" : folder && !folder.entries.length ? "empty" : "");
-  return html`<li class=${`entry level-${Math.min(level, 12)}`} role="treeitem" data-path=${path} aria-level=${level} aria-posinset=${line.place} aria-setsize=${line.of}
+  return html`<li class=${`entry level-${Math.min(level, 12)}`} role="treeitem" data-path=${path}
+    aria-level=${level} aria-posinset=${line.place} aria-setsize=${line.of}
     aria-expanded=${isFolder ? open : undefined} aria-selected=${isCurrent} tabindex=${isCurrent ? 0 : -1} onClick=${() => take(line)}>
     <${Icon} name=${isFolder ? (open ? "down" : "right") : "file"} /><span class="cut grow">${entry.name}</span>
     <span class="small quiet">${words || (entry.kind === "file" ? size(entry.size) : entry.kind === "folder" ? "" : entry.kind)}</span></li>`;

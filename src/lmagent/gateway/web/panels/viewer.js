@@ -9,19 +9,19 @@ import { toast } from "../state.js";
 import { Failed } from "./data.js";
 import { size } from "./kit.js";
 
-const LANGUAGES = /** @type {Record<string, string>} */ ({
+const LANGUAGES = new Map(Object.entries({
   py: "python", pyi: "python", js: "javascript", mjs: "javascript", cjs: "javascript", jsx: "javascript", ts: "typescript",
   tsx: "typescript", sh: "bash", bash: "bash", zsh: "bash", c: "c", h: "c", cc: "cpp", cpp: "cpp", hpp: "cpp", cs: "csharp",
   css: "css", scss: "scss", less: "less", diff: "diff", patch: "diff", go: "go", graphql: "graphql", html: "xml", xml: "xml",
   svg: "xml", ini: "ini", toml: "ini", cfg: "ini", java: "java", json: "json", jsonl: "json", kt: "kotlin", lua: "lua", md: "markdown",
   m: "objectivec", pl: "perl", php: "php", r: "r", rb: "ruby", rs: "rust", sql: "sql", swift: "swift", yaml: "yaml", yml: "yaml",
-});
+}));
 
 /** @param {string} path */
 function languageOf(path) {
   const name = path.split("/").at(-1)?.toLowerCase() ?? "";
   if (name === "makefile") return "makefile";
-  return name.includes(".") ? (LANGUAGES[name.split(".").at(-1) ?? ""] ?? "") : "";
+  return name.includes(".") ? (LANGUAGES.get(name.split(".").at(-1) ?? "") ?? "") : "";
 }
 
 /** @typedef {{text: string, next: number, size: number, more: boolean, kind: "text" | "image" | "binary"}} Shown */
@@ -55,7 +55,8 @@ export function Viewer({ path, session, back }) {
     ${error && html`<${Failed} error=${error} what=${path} again=${() => load(null)} />`}
     ${!shown && !error && html`<p class="empty" role="status">Loading …</p>`}
     ${shown?.kind === "image" && html`<${Picture} key=${shown} src=${raw} path=${path} />`}
-    ${shown?.kind === "binary" && html`<p class="notice"><${Icon} name="file" /><span>This is no text: ${size(shown.size)}. <a href=${raw} download>Save it</a> to look at it elsewhere.</span></p>`}
+    ${shown?.kind === "binary" && html`<p class="notice"><${Icon} name="file" />
+      <span>This is no text: ${size(shown.size)}. <a href=${raw} download>Save it</a> to look at it elsewhere.</span></p>`}
     ${shown?.kind === "text" && html`<${Text} text=${shown.text} language=${languageOf(path)} />`}
     ${shown?.more && html`<div class="row"><button class="button" disabled=${asking} onClick=${() => load(shown)}>Show more</button>
       <span class="small quiet">${size(shown.next)} of ${size(shown.size)} are shown</span></div>`}
@@ -73,7 +74,8 @@ function Text({ text, language }) {
 /** @param {{src: string, path: string}} props */
 function Picture({ src, path }) {
   const [broken, setBroken] = useState(false);
-  if (broken) return html`<p class="notice warning"><${Icon} name="warning" /><span>The browser cannot show this picture. <a href=${src} download>Save it</a></span></p>`;
+  if (broken) return html`<p class="notice warning"><${Icon} name="warning" />
+    <span>The browser cannot show this picture. <a href=${src} download>Save it</a></span></p>`;
   return html`<img class="picture" src=${src} alt=${path} onError=${() => setBroken(true)} />`;
 }
 

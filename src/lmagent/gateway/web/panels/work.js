@@ -61,7 +61,8 @@ export function Panel({ session }) {
     <${Pending} given=${work} what="the work" />
     ${!work.error && html`<${Pending} given=${tree} what="the sub-agents" />`}
     ${view && tree.data && work.data && !tasks.length && !agents.length && !proposed && !work.data.state && html`<${Nothing} icon="tasks" title="Nothing is planned">
-      For longer work the agent keeps a list here. <code>/plan</code> before a task makes it propose a plan first, <code>/todo add</code> puts something on the list.</>`}
+      For longer work the agent keeps a list here. <code>/plan</code> before a task makes it propose a plan first,
+      <code>/todo add</code> puts something on the list.</>`}
   </div>`;
 }
 
@@ -108,7 +109,8 @@ function Batch({ state }) {
   const facts = [["For", state.objective], ["Done when", state.completion_gate], ["Next", state.next_action], ["Left", queue.join(", ")],
     ["Renamed", Object.entries(state.rename_map ?? {}).map(([from, to]) => `${from} → ${to}`).join(", ")],
     ["Failed last", state.last_error], ["To recover", state.recovery_instruction]].filter(([, text]) => text);
-  return html`<section class="section" aria-label="Task state"><h3>Task state <span class="small quiet">${done} of ${state.total_count ?? "an unknown number"}</span></h3>
+  return html`<section class="section" aria-label="Task state">
+    <h3>Task state <span class="small quiet">${done} of ${state.total_count ?? "an unknown number"}</span></h3>
     ${state.total_count && html`<progress max=${state.total_count} value=${done} aria-label=${`${done} of ${state.total_count} are processed`}></progress>`}
     <dl class="facts small">${facts.map(([name, text]) => html`<dt key=${name}>${name}</dt><dd>${text}</dd>`)}</dl></section>`;
 }
