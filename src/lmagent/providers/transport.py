@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 MOST = 1024
 """Connections at once: one a session that waits for a model, in a gateway that has many."""
 
+KEPT = 32
+"""Connections above which none is kept for the next request: for each that is idle the library looks at all, so that
+five hundred that end together would take it longer than what they carried."""
+
 SLOWEST = 0.1
 """Seconds a token of the prompt: what a processor without a graphics card takes for a model of 30B."""
 
@@ -160,11 +164,11 @@ def _new_pool(proxy: str | None) -> httpcore.AsyncConnectionPool:
     import httpcore
 
     if proxy is None:
-        return httpcore.AsyncConnectionPool(max_connections=MOST)
+        return httpcore.AsyncConnectionPool(max_connections=MOST, max_keepalive_connections=KEPT)
     parts = urlsplit(proxy)
     auth = (unquote(parts.username), unquote(parts.password or "")) if parts.username else None
     bare = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], "/", "", ""))
-    return httpcore.AsyncHTTPProxy(bare, proxy_auth=auth, max_connections=MOST)
+    return httpcore.AsyncHTTPProxy(bare, proxy_auth=auth, max_connections=MOST, max_keepalive_connections=KEPT)
 
 
 async def _chunks(answer: httpcore.Response, timeouts: Timeouts) -> AsyncGenerator[bytes]:
