@@ -271,20 +271,20 @@ def test_slash_commands_are_those_of_every_surface(running):
     assert "quit" not in names
     session = begun(running)
 
-    def slash(line: str, where: str = session) -> Answer:
-        return running.ask("POST", f"/api/sessions/{where}/slash", {"line": line})
+    def slash(line: str, where: str = f"/api/sessions/{session}/slash") -> Answer:
+        return running.ask("POST", where, {"line": line})
 
     assert "/undo" in slash("/help").json["text"]
-    assert slash("/help", "-").status == 200
+    assert slash("/help", "/api/slash").status == 200
     assert slash("/rename Other").json == {"text": "renamed: Other", "session": "", "fresh": False}
     assert slash("/new").json["fresh"] is True
     copy = slash("/fork").json["session"]
     assert running.ask("GET", f"/api/sessions/{copy}").status == 200
     assert command(running, copy, "submit", message=said("hi")).status == 202
-    assert slash("/session", "-").status == 400
+    assert slash("/session", "/api/slash").status == 400
     for line, status in (("/nothing", 400), ("hello", 400), ("/quit", 409), ("/help", 200)):
         assert slash(line).status == status
-    assert slash("/help", "nothing").status == 404
+    assert slash("/help", "/api/sessions/nothing/slash").status == 404
 
 
 def test_a_tree_begins_with_the_session_itself(running):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime
+from itertools import count
 from typing import TYPE_CHECKING, get_args
 
 from lmagent.app.registry import SlashCommand
@@ -330,9 +332,14 @@ async def _export(context: SlashContext, form: str) -> SlashResult:
 
     session = _need(context).state.session
     text = export_session(context.host.store, session, form or "md")
-    path = context.host.workspace / f"{session}.{form or 'md'}"
-    path.write_text(text, encoding="utf-8")
-    return SlashResult(f"written to {path}")
+    # A client may call a session README or AGENTS; what people or the agent keep there is not the session's to replace.
+    stem = session if session[0].isdigit() else f"session-{session}"
+    for number in count(1):
+        path = context.host.workspace / f"{stem}{f'-{number}' if number > 1 else ''}.{form or 'md'}"
+        with suppress(FileExistsError), path.open("x", encoding="utf-8") as file:
+            file.write(text)
+            return SlashResult(f"written to {path}")
+    raise AssertionError("unreachable")
 
 
 async def _quit(_: SlashContext, __: str) -> SlashResult:

@@ -6,8 +6,14 @@ import os
 import re
 from datetime import UTC, datetime
 
-SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-"""What a session id may look like; our own are `YYYYmmdd_HHMMSS_<6 hex>` in UTC, imported ones keep theirs."""
+SESSION_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+"""What a session id may look like; our own are `YYYYmmdd_HHMMSS_<6 hex>` in UTC, clients and imports bring theirs."""
+
+SESSION_RULE = "up to 64 letters, digits, dots, hyphens and underscores; not '.', '..' or 'activity'"
+"""What is wanted, in words."""
+
+_TAKEN = frozenset({".", "..", "activity"})
+"""What means a folder already, and the gateway's socket of what happens in all sessions."""
 
 
 def new_session_id(now: float) -> str:
@@ -21,5 +27,5 @@ def new_id() -> str:
 
 
 def is_session_id(text: str) -> bool:
-    """Whether `text` may name a session's folder."""
-    return SESSION_ID.fullmatch(text) is not None
+    """Whether `text` may name a session, and its folder."""
+    return SESSION_ID.fullmatch(text) is not None and text not in _TAKEN

@@ -21,7 +21,7 @@ from starlette.types import Receive, Scope, Send
 from lmagent.core import events as ev
 from lmagent.core.commands import Interrupt, Rename, SetModel
 from lmagent.core.errors import LmagentError, ProviderError, SessionNotFound
-from lmagent.core.ids import is_session_id, new_id
+from lmagent.core.ids import SESSION_RULE, is_session_id, new_id
 from lmagent.core.messages import Message, Part, Text
 from lmagent.gateway.api.uploads import taken
 from lmagent.gateway.facade_text import Answering, begun_with, last_of, title_of
@@ -150,7 +150,9 @@ def _wish(call: Call) -> Wish:
     headers = call.request.headers
     session = headers.get("x-session", "")
     if session and not is_session_id(session):
-        raise Refusal(400, "invalid", "X-Session is no session's id", fix="leave it out for a new session")
+        raise Refusal(
+            400, "invalid", "X-Session is no session's id", fix=f"{SESSION_RULE}; leave it out for a new session"
+        )
     try:
         limit = min(APPROVALS, call.hub.host.settings.approval_timeout)
         patience = float(headers.get("x-approval-timeout", limit))

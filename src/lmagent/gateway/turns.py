@@ -14,7 +14,6 @@ from starlette.requests import Request
 from lmagent.core import events as ev
 from lmagent.core.commands import Approve
 from lmagent.core.errors import ProviderError, SessionNotFound, StoreError, ungrouped
-from lmagent.core.ids import is_session_id
 from lmagent.gateway.http.errors import Refusal
 
 if TYPE_CHECKING:
@@ -59,13 +58,9 @@ async def named(hub: Hub, session: str) -> Desk:
     """A session under the name that its client chose, begun where there is none yet.
 
     Raises:
-        Refusal: the name cannot be one.
         SessionBusy: another process writes it.
         StoreError: it cannot be written.
     """
-    if not is_session_id(session):
-        text = f"{session[:80]!r} is no session's id"
-        raise Refusal(400, "invalid", text, fix="1 to 64 letters, digits, . _ and -, a letter or digit first")
     for attempt in range(ATTEMPTS):
         try:
             return await hub.desk(session)

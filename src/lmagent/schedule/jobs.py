@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from lmagent.config.files import read_small, write_private
 from lmagent.core.errors import ConfigError
-from lmagent.core.ids import is_session_id
+from lmagent.core.ids import SESSION_RULE, is_session_id
 from lmagent.schedule.locks import locked
 from lmagent.schedule.times import Schedule, parse_schedule
 
@@ -245,7 +245,7 @@ def _check(texts: Mapping[str, str]) -> None:
         if not texts[key]:
             raise ValueError(f"{key}: is missing")
     if not is_session_id(texts["id"]):
-        raise ValueError("id: up to 64 letters, digits, dots, hyphens and underscores")
+        raise ValueError(f"id: {SESSION_RULE}")
     if texts["session_id"] and not is_session_id(texts["session_id"]):
         raise ValueError(f"session_id: {texts['session_id']!r} cannot be the id of a session")
     if texts["catch_up"] and texts["catch_up"] not in get_args(CatchUp):

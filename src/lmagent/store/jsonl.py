@@ -14,7 +14,7 @@ from pathlib import Path
 
 from lmagent.core.errors import SessionNotFound, StoreError
 from lmagent.core.events import DurableEvent, SessionForked
-from lmagent.core.ids import is_session_id
+from lmagent.core.ids import SESSION_RULE, is_session_id
 from lmagent.core.ports import Clock
 from lmagent.store.blobs import Blobs
 from lmagent.store.failures import store_error
@@ -195,7 +195,7 @@ class JsonlStore:
         if not is_session_id(session):
             raise StoreError(
                 f"{session!r} cannot be the id of a session",
-                fix="use up to 64 letters, digits, dots, hyphens and underscores, a letter or digit first",
+                fix=SESSION_RULE,
             )
         return self.root / session
 

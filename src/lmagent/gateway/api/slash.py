@@ -13,9 +13,6 @@ from lmagent.gateway.http.errors import Refusal
 from lmagent.gateway.http.route import Call, Route
 from lmagent.gateway.hub.hub import Hub
 
-NONE_YET = "-"
-"""Stands for a session where there is none yet."""
-
 NOT_HERE = frozenset({"quit"})
 """Commands that mean the terminal."""
 
@@ -64,13 +61,13 @@ async def list_slash(call: Call) -> SlashList:
 
 
 async def run_slash(call: Call) -> SlashAnswer:
-    """Carry out a line that begins with a slash."""
-    hub, session, line = call.hub, call.path["session"], call.body.line.strip()
+    """Carry out a line that begins with a slash, in a session or where there is none yet."""
+    hub, session, line = call.hub, call.path.get("session", ""), call.body.line.strip()
     if not line.startswith("/"):
         raise Refusal(400, "invalid", "a slash command begins with a slash", fix="GET /api/slash lists them")
     if line[1:].partition(" ")[0] in NOT_HERE:
         raise Refusal(409, "conflict", f"{line.partition(' ')[0]} ends a terminal; this is none", fix="close the page")
-    return await _carried_out(hub, "" if session == NONE_YET else session, line)
+    return await _carried_out(hub, session, line)
 
 
 async def _carried_out(hub: Hub, session: str, line: str) -> SlashAnswer:
@@ -99,9 +96,18 @@ ROUTES = (
     Route("GET", "/api/slash", list_slash, "The slash commands", answer=SlashList),
     Route(
         "POST",
+        "/api/slash",
+        run_slash,
+        "Carry out a slash command where there is no session yet",
+        body=SlashLine,
+        answer=SlashAnswer,
+        errors=(404, 409, 422),
+    ),
+    Route(
+        "POST",
         "/api/sessions/{session}/slash",
         run_slash,
-        "Carry out a slash command; the session - is none yet",
+        "Carry out a slash command",
         body=SlashLine,
         answer=SlashAnswer,
         errors=(404, 409, 422),

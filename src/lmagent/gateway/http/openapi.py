@@ -13,9 +13,10 @@ from typing import Any
 import msgspec
 
 from lmagent import __version__
+from lmagent.core.ids import SESSION_ID
 from lmagent.gateway.http.access import COOKIE
 from lmagent.gateway.http.errors import Failure
-from lmagent.gateway.http.route import SESSION, Call, Route
+from lmagent.gateway.http.route import Call, Route
 
 _REFERENCE = "#/components/schemas/{name}"
 _PART = re.compile(r"\{(\w+)(?::path)?\}")
@@ -81,7 +82,7 @@ def _in_path(route: Route) -> list[dict[str, Any]]:
     for name in _PART.findall(route.path):
         schema: dict[str, Any] = {"type": "string", "minLength": 1}
         if name == "session":
-            schema = {"type": "string", "pattern": f"^{SESSION}$"}
+            schema = {"type": "string", "pattern": f"^{SESSION_ID.pattern}$"}
         found.append({"name": name, "in": "path", "required": True, "schema": schema})
     return found
 

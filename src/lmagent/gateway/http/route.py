@@ -6,7 +6,6 @@ Structs. A handler that streams, or answers something that is no JSON, returns a
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,6 +16,7 @@ from starlette.responses import Response
 from starlette.websockets import WebSocket
 
 from lmagent.core.errors import LmagentError
+from lmagent.core.ids import SESSION_RULE, is_session_id
 from lmagent.gateway.http.access import Access, Caller
 from lmagent.gateway.http.errors import Refusal, failure_of, status_of
 
@@ -29,13 +29,7 @@ MAX_BODY = 1_000_000
 MAX_DEPTH = 64
 """Levels of nesting in a JSON body."""
 
-SESSION = r"[A-Za-z0-9._-]{1,64}"
-"""What a session's id looks like; `.`, `..` and `activity` are none."""
-
 Method = Literal["GET", "POST", "DELETE"]
-
-_SESSION = re.compile(SESSION)
-_NO_SESSION = frozenset({".", "..", "activity"})
 
 
 class Call(Struct, frozen=True):
@@ -160,9 +154,8 @@ def path_of(parts: dict[str, Any]) -> dict[str, str]:
     for name, value in parts.items():
         if not value.isprintable() and name != "path":
             raise Refusal(400, "invalid", f"the {name} in the path has characters that no {name} has")
-        if name == "session" and (not _SESSION.fullmatch(value) or value in _NO_SESSION):
-            text = f"{value[:80]!r} is no session's id"
-            raise Refusal(400, "invalid", text, fix="1 to 64 letters, digits, dots, dashes and underscores")
+        if name == "session" and not is_session_id(value):
+            raise Refusal(400, "invalid", f"{value[:80]!r} is no session's id", fix=SESSION_RULE)
     return dict(parts)
 
 

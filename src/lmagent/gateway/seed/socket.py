@@ -18,11 +18,9 @@ from starlette.websockets import WebSocketDisconnect
 
 from lmagent.core.commands import Approve, DecidePlan, Interrupt
 from lmagent.core.errors import ConfigError, LmagentError, SessionNotFound, ungrouped
-from lmagent.core.ids import is_session_id
 from lmagent.core.messages import user
 from lmagent.engine.session import Session
 from lmagent.engine.state import SessionState
-from lmagent.gateway.http.errors import Refusal
 from lmagent.gateway.http.route import Talk, decode
 from lmagent.gateway.hub.hub import Hub
 from lmagent.gateway.seed.anew import begin_anew
@@ -99,9 +97,6 @@ Said = SaidMessage | SaidMode | SaidClear | SaidPing | SaidStop | SaidApproval |
 
 async def converse(talk: Talk) -> None:
     """Talk with one client until it goes."""
-    if not is_session_id(talk.path["session"]):
-        text = f"{talk.path['session'][:80]!r} is no session's id"
-        raise Refusal(400, "invalid", text, fix="a letter or digit comes first")
     await talk.socket.accept()
     await run_socket(talk, _Conversation(talk.hub, talk.path["session"]).run)
 

@@ -127,7 +127,7 @@ function move(id) {
 
 /** Run a slash command. @param {string} session @param {string} line */
 async function runCommand(session, line) {
-  const { text, session: other, fresh } = await post(sessionPath(session || "-", "/slash"), { line });
+  const { text, session: other, fresh } = await post(session ? sessionPath(session, "/slash") : "/api/slash", { line });
   answered.value = { session: other || session, text };
   if (other && !session) move(other);
   else if (other && other !== session) go(sessionHref(other));
