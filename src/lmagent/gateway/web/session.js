@@ -31,8 +31,8 @@ export class Session {
     this.first = signal(0);
     this.phase = signal(/** @type {"loading" | "live" | "gone" | "failed"} */ ("loading"));
     this.problem = signal("");
-    /** What running calls have printed, by call. */
-    this.outputs = signal(/** @type {Record<string, string>} */ ({}));
+    /** What running calls have printed, by call: a map, for a model server may call a call `constructor`. */
+    this.outputs = signal(/** @type {ReadonlyMap<string, string>} */ (new Map()));
     /** The last `retrying`, while it is one. */
     this.retry = signal(/** @type {Event | null} */ (null));
     /** When the state began, in milliseconds. */
@@ -92,7 +92,7 @@ export class Session {
     this.flush();
     this.arrived = [];
     this.show({ ...this.live.peek(), draft: "", thinking: "" });
-    this.outputs.value = {};
+    this.outputs.value = new Map();
   }
 
   /** @param {Event} event */
@@ -141,9 +141,8 @@ export class Session {
   beside(event) {
     if (event.type === "tool.output") this.print(event.call_id, event.text);
     else if (event.type === "subagent.event") this.printChild(event);
-    else if (event.type === "tool.finished" && this.outputs.peek()[event.call_id]) {
-      const { [event.call_id]: _, ...rest } = this.outputs.peek();
-      this.outputs.value = rest;
+    else if (event.type === "tool.finished" && this.outputs.peek().has(event.call_id)) {
+      this.outputs.value = new Map([...this.outputs.peek()].filter(([call]) => call !== event.call_id));
     } else if (event.type === "retrying") this.retry.value = event;
     else if (this.retry.peek() && event.seq) this.retry.value = null;
     if (event.type === "input.received" && event.job?.startsWith("web:")) this.sent(event.job.slice(4));
@@ -151,8 +150,8 @@ export class Session {
 
   /** @param {string} call @param {string} text */
   print(call, text) {
-    const all = (this.outputs.peek()[call] ?? "") + text;
-    this.outputs.value = { ...this.outputs.peek(), [call]: all.slice(-KEPT_OUTPUT) };
+    const all = (this.outputs.peek().get(call) ?? "") + text;
+    this.outputs.value = new Map(this.outputs.peek()).set(call, all.slice(-KEPT_OUTPUT));
   }
 
   /** What a sub-agent is at, as output of the call that began it. @param {Event} event */

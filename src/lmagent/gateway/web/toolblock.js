@@ -46,6 +46,6 @@ export function ToolLine({ block }) {
 
 /** What the running call prints. @param {{call: string}} props */
 function Live({ call }) {
-  const text = current.value?.outputs.value[call];
+  const text = current.value?.outputs.value.get(call);
   return text ? html`<pre class="output live" tabindex="0" role="region" aria-label="Output so far">${text.split("\n").slice(-8).join("\n")}</pre>` : null;
 }
