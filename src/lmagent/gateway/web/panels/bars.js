@@ -36,7 +36,7 @@ export function Bars({ days }) {
   const tall = (/** @type {number} */ tokens) => (tokens / highest) * HEIGHT;
   const peak = all.find((day) => sum(day) === highest);
   const words = `Tokens by day, from ${all[0]?.day} to ${all.at(-1)?.day}. The highest is ${figure(highest)} on ${peak?.day}.`;
-  return html`<figure class="chart"><svg viewBox=${`0 0 ${WIDTH} ${HEIGHT + 24}`} role="img" aria-label=${words} preserveAspectRatio="none">
+  return html`<figure class="chart"><svg viewBox=${`0 0 ${WIDTH} ${HEIGHT + 2}`} role="img" aria-label=${words} preserveAspectRatio="none">
       <line class="rule" x1="0" x2=${WIDTH} y1=${HEIGHT + 0.5} y2=${HEIGHT + 0.5} />
       ${all.map((day, index) => {
         const x = index * step + (step - wide) / 2;
