@@ -15,8 +15,10 @@ def png(width: int, height: int) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
 
 
-def gif(width: int, height: int) -> bytes:
-    return b"GIF89a" + struct.pack("<HH", width, height) + b"\x80\0\0" + b"\0" * 6 + b";"
+def gif(width: int, height: int, *, screen: tuple[int, int] | None = None, before: bytes = b"") -> bytes:
+    colours = b"\x80\0\0" + b"\0" * 6
+    frame = b"," + struct.pack("<HHHHB", 0, 0, width, height, 0) + b"\x02\x02D\x01\0"
+    return b"GIF89a" + struct.pack("<HH", *(screen or (width, height))) + colours + before + frame + b";"
 
 
 def jpeg(width: int, height: int, *, before: int = 0) -> bytes:

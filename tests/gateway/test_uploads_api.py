@@ -8,6 +8,7 @@ import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -17,13 +18,14 @@ from hypothesis import strategies as st
 from images_kit import gif, jpeg, png, webp
 
 from lmagent.core.messages import Image, Message, Text
-from lmagent.gateway.api.pictures import Picture, picture_of
+from lmagent.gateway.api.pictures import MOST_PIECES, Picture, picture_of
 from lmagent.gateway.api.uploads import taken
 from lmagent.gateway.http.errors import Refusal
 
 IMAGES = {
     "png": (png(7, 5), "image/png"),
     "gif": (gif(7, 5), "image/gif"),
+    "gif behind a comment": (gif(7, 5, before=b"!\xfe\x03abc\x02de\0!\xff\0"), "image/gif"),
     "jpeg": (jpeg(7, 5), "image/jpeg"),
     "jpeg behind a thumbnail": (jpeg(7, 5, before=3), "image/jpeg"),
     "webp, extended": (webp(b"VP8X", 7, 5), "image/webp"),
@@ -34,11 +36,19 @@ NO_IMAGES = {
     "svg": b'<svg xmlns="http://www.w3.org/2000/svg" width="1" height="1"/>',
     "html": b"<html>",
     "nothing": b"",
+    "a gif without a frame": b"GIF89a\x07\0\x05\0\0\0\0<script>alert(1)</script>",
     "a torn png": png(7, 5)[:20],
     "a png without a size": png(0, 5),
     "a jpeg without a frame": b"\xff\xd8\xff\xe0\0\x04ab\xff\xd9",
     "a jpeg that goes round": b"\xff\xd8" + b"\xff\xe0\0\0" * 1000,
     "bmp": b"BM" + b"\0" * 60,
+}
+NO_END = {
+    "a jpeg of nothing but filling": b"\xff\xd8" + b"\xff" * 19_999_998,
+    "a jpeg of empty segments": b"\xff\xd8" + b"\xff\xe0\0\x02" * 4_999_999,
+    "a jpeg of lonely markers": b"\xff\xd8" + b"\xff\x01" * 9_999_999,
+    "a gif of empty extensions": b"GIF89a" + b"\0" * 7 + b"!\xfe\0" * 6_666_662,
+    "a gif of tiny comments": b"GIF89a" + b"\0" * 7 + b"!\xfe" + b"\x01a" * 9_999_992,
 }
 
 
@@ -79,10 +89,28 @@ def test_what_is_no_image_is_refused_whatever_it_is_called(running: Running, nam
 
 def test_an_image_that_unpacks_to_too_much_is_refused(running: Running) -> None:
     claimed = png(1, 1)[:16] + (50_000).to_bytes(4) * 2 + png(1, 1)[24:]
-    for bomb in (claimed, gif(65_535, 65_535), jpeg(10_000, 5_001), webp(b"VP8X", 1 << 24, 9)):
+    hidden = gif(65_535, 65_535, screen=(1, 1))
+    for bomb in (claimed, gif(65_535, 65_535), hidden, jpeg(10_000, 5_001), webp(b"VP8X", 1 << 24, 9)):
         answer = running.ask("POST", "/api/uploads", bomb)
         assert (answer.status, answer.code) == (413, "too_many_pixels")
     assert running.ask("POST", "/api/uploads", jpeg(10_000, 5_000)).status == 201
+
+
+@pytest.mark.parametrize("name", NO_END)
+def test_a_file_of_endless_pieces_is_given_up_on_before_its_end(name: str) -> None:
+    looked_at = _Counting(NO_END[name])
+    assert picture_of(looked_at) is None
+    assert looked_at.looks < 10 * MOST_PIECES
+
+
+class _Counting(bytes):
+    """Bytes that count how often they are looked at."""
+
+    looks = 0
+
+    def __getitem__(self, key: Any) -> Any:
+        self.looks += 1
+        return super().__getitem__(key)
 
 
 def test_a_file_that_is_too_large_is_refused_and_leaves_nothing(running: Running) -> None:

@@ -1,10 +1,12 @@
 """Pictures: what an image is by its own bytes. A name or a declared type proves nothing, and SVG and HTML are none.
 
 Only headers are read: what a decoder would have to allocate is known before anybody decodes it. Formats:
-PNG (W3C) section 11.2.1, JPEG (ITU T.81) B.2.2, GIF89a section 18, WebP (RFC 9649) section 2.
+PNG (W3C) section 11.2.1, JPEG (ITU T.81) B.2.2, GIF89a sections 15, 18 and 20, WebP (RFC 9649) section 2.
 """
 
 from __future__ import annotations
+
+import re
 
 from msgspec import Struct
 
@@ -21,11 +23,17 @@ SANDBOX = {
 }
 """Headers under which anybody's content can be served: whatever it is, it acts in no origin."""
 
+MOST_PIECES = 10_000
+"""Pieces of a file that are looked at for its size: a colour profile has 255 at most, and whoever made millions of them
+wants to keep us busy."""
+
 _PNG = b"\x89PNG\r\n\x1a\n"
 _JPEG = b"\xff\xd8"
 _NO_FRAME = frozenset({0xC4, 0xC8, 0xCC})
 _ALONE = frozenset({0x01, *range(0xD0, 0xD8)})
 _SCAN, _END = 0xDA, 0xD9
+_MARKER = re.compile(rb"\xff++([^\xff])", re.DOTALL)
+_FRAME, _EXTENSION = 0x2C, 0x21
 
 
 class Picture(Struct, frozen=True):
@@ -74,9 +82,21 @@ def _png(data: bytes) -> Picture | None:
 
 
 def _gif(data: bytes) -> Picture | None:
+    """The screen, or the first frame where that is larger: viewers make room for it."""
     if data[:6] not in (b"GIF87a", b"GIF89a") or len(data) < 13:
         return None
-    return Picture("image/gif", int.from_bytes(data[6:8], "little"), int.from_bytes(data[8:10], "little"))
+    at = 13 + (3 << (data[10] & 7) + 1 if data[10] & 0x80 else 0)
+    left = MOST_PIECES
+    while left > 0 and data[at : at + 1] == bytes([_EXTENSION]):
+        at += 2
+        while left > 0 and at < len(data) and data[at]:  # its pieces, each behind its length
+            at, left = at + 1 + data[at], left - 1
+        at, left = at + 1, left - 1
+    if left <= 0 or data[at : at + 1] != bytes([_FRAME]) or at + 10 > len(data):
+        return None
+    x, y, width, height = (int.from_bytes(data[place : place + 2], "little") for place in range(at + 1, at + 9, 2))
+    screen = int.from_bytes(data[6:8], "little"), int.from_bytes(data[8:10], "little")
+    return Picture("image/gif", max(screen[0], x + width), max(screen[1], y + height))
 
 
 def _webp(data: bytes) -> Picture | None:
@@ -101,11 +121,11 @@ def _jpeg(data: bytes) -> Picture | None:
     if not data.startswith(_JPEG):
         return None
     at = 2
-    while at + 4 <= len(data) and data[at] == 0xFF:
-        marker = data[at + 1]
-        if marker == 0xFF:  # fill byte
-            at += 1
-        elif marker in _ALONE:
+    for _ in range(MOST_PIECES):
+        if (found := _MARKER.match(data, at)) is None:
+            return None
+        marker, at = found[1][0], found.end() - 2  # bytes of 0xFF before it only fill
+        if marker in _ALONE:
             at += 2
         elif marker in (_SCAN, _END):
             return None
