@@ -148,7 +148,14 @@ def _add(view: View, *blocks: Block, **changes: object) -> View:
     return _with(view, blocks=(*view.blocks, *blocks), **changes)
 
 
+def is_filler(event: ev.MessageAdded) -> bool:
+    """Whether a reply only stands where the model gave none, so that the conversation can be sent: nobody said it."""
+    return event.message.role == "assistant" and event.origin == "recovery" and not event.turn
+
+
 def _message(view: View, event: ev.MessageAdded) -> View:
+    if is_filler(event):
+        return view
     if event.message.role == "assistant":
         added: list[Block] = []
         for part in event.message.parts:

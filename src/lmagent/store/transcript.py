@@ -12,7 +12,7 @@ from msgspec import Struct
 from lmagent.core import events as ev
 from lmagent.core.messages import Image, Message, Text, Thinking, ToolCall
 from lmagent.core.model import Usage
-from lmagent.core.view import proof_line
+from lmagent.core.view import is_filler, proof_line
 
 _CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """Terminal escapes (ECMA-48 control sequences, operating system commands) and what is left of control characters."""
@@ -133,6 +133,8 @@ class _Writer:
         message = event.message
         if event.input is not None:
             self._inputs.pop(event.input, None)
+        if is_filler(event):
+            return
         if message.role == "assistant":
             self._assistant(message, event.ts)
         elif event.origin in ("input", "steer"):

@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from lmagent.core import events as ev
 from lmagent.core.messages import Text, user
+from lmagent.core.view import is_filler
 from lmagent.core.work import Plan
 from lmagent.engine.state import SessionState
 from lmagent.engine.worktext import counted
@@ -181,7 +182,9 @@ def _history(store: JsonlStore, session: str) -> list[HistoryMessage]:
         match event:
             case ev.InputReceived():
                 inputs[event.id] = event.ts
-            case ev.MessageAdded() if event.origin in ("input", "steer", "model"):
+            case ev.MessageAdded() if not is_filler(event) and (
+                event.message.role == "assistant" or event.origin in ("input", "steer")
+            ):
                 found.append(_message(event, inputs.get(event.input or "", event.ts)))
             case ev.ToolFinished():
                 found.append(

@@ -10,6 +10,7 @@ import msgspec
 from lmagent.core import events as ev
 from lmagent.core.commands import SetWork
 from lmagent.core.messages import ToolCall
+from lmagent.core.view import is_filler
 from lmagent.core.work import Task
 from lmagent.engine.budget import limits, used
 from lmagent.engine.session import Session
@@ -134,7 +135,7 @@ class Telling:
                 self.spent = Spent()
             case ev.StepStarted():
                 return [{"type": "thinking", "iteration": event.step, **self._budget(session)}]
-            case ev.MessageAdded() if event.message.role == "assistant":
+            case ev.MessageAdded() if event.message.role == "assistant" and not is_filler(event):
                 self._note(event.message.tool_calls)
                 text = [{"type": "text", "text": event.message.text}] if event.message.text.strip() else []
                 return text + [self._call(call.id) for call in event.message.tool_calls]

@@ -117,6 +117,7 @@ function add(view, ...blocks) {
 /** @param {View} view @param {Event} event @returns {View} */
 function messageAdded(view, event) {
   const { message, origin, input } = event;
+  if (message.role === "assistant" && origin === "recovery" && !event.turn) return view; // nobody said it
   if (message.role === "assistant") {
     /** @type {Block[]} */
     const added = [];
