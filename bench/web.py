@@ -183,7 +183,7 @@ def weight(asked: list[str]) -> dict[str, float]:
     sheets = {*WEB.glob("styles/*.css"), WEB / "index.html"}
 
     def packed(paths: set[Path]) -> float:
-        return round(sum(len(gzip.compress(path.read_bytes(), 9)) for path in paths) / 1000, 1)
+        return round(sum(len(gzip.compress(find(str(path.relative_to(WEB))).content, 9)) for path in paths) / 1000, 1)
 
     return {
         "js_gzip_kb": packed(modules & loaded),

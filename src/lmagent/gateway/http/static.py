@@ -11,11 +11,15 @@ from pathlib import Path
 from msgspec import Struct
 from starlette.responses import Response
 
+from lmagent.gateway.http.comments import without_comments
 from lmagent.gateway.http.errors import Refusal
 from lmagent.gateway.http.route import Call, Route
 
 WEB = Path(__file__).parents[1] / "web"
 """The folder of the page."""
+
+VENDOR = WEB / "vendor"
+"""What others wrote: sent to the byte as its licence came with it."""
 
 TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -42,7 +46,7 @@ class File(Struct, frozen=True):
     Attributes:
         media: its type.
         etag: of its content.
-        content: as it is.
+        content: as it is sent; our own modules without their comments.
         packed: with gzip; empty where that gains nothing.
     """
 
@@ -73,6 +77,8 @@ def find(name: str) -> File:
 def _read(path: Path, media: str, changed: int, size: int) -> File:
     """A file, kept until it changes."""
     content = path.read_bytes()
+    if path.suffix == ".js" and VENDOR not in path.parents:
+        content = without_comments(content.decode()).encode()
     packed = gzip.compress(content, 9, mtime=0) if len(content) > SMALL and not media.startswith("image/p") else b""
     etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
     return File(media, etag, content, packed if len(packed) < len(content) else b"")

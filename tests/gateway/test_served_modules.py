@@ -1,0 +1,45 @@
+"""The page's modules as they are sent: without comments, and otherwise the program that they are."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from lmagent.gateway.http.comments import without_comments
+from lmagent.gateway.http.static import VENDOR, WEB, find
+
+TSC = Path(__file__).parents[2] / "tools" / "web" / "node_modules" / ".bin" / "tsc"
+PRINT = ("--allowJs", "--noCheck", "--removeComments", "--target", "esnext", "--module", "esnext", "--ignoreConfig")
+
+
+@pytest.mark.skipif(not shutil.which("node") or not TSC.exists(), reason="the page's type checker is not installed")
+def test_every_module_is_sent_as_the_program_that_a_parser_reads_in_its_source(tmp_path):
+    modules = [path for path in WEB.rglob("*.js") if VENDOR not in path.parents]
+    printed = {}
+    for name, change in (("source", str), ("sent", without_comments)):
+        for path in modules:
+            copy = tmp_path / name / path.relative_to(WEB)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_text(change(path.read_text()))
+        files = sorted(str(path) for path in (tmp_path / name).rglob("*.js"))
+        out = tmp_path / f"{name}-printed"
+        command = [str(TSC), *PRINT, "--noResolve", "--rootDir", str(tmp_path / name), "--outDir", str(out), *files]
+        said = subprocess.run(command, capture_output=True, text=True, check=False)
+        printed[name] = {path.relative_to(out): path.read_text() for path in out.rglob("*.js")}
+        assert len(printed[name]) == len(modules), said.stdout
+    assert [path for path, text in printed["source"].items() if printed["sent"][path] != text] == []
+
+
+def test_lines_keep_their_numbers_and_comments_behind_code_stay():
+    source = "// one\nlet a = 1; // two\n/** three\n * four */\n  /* five */\n/* six */ let b = 'http://x';\n/*7*/\n"
+    assert without_comments(source) == "\nlet a = 1; // two\n\n\n\n/* six */ let b = 'http://x';\n\n"
+
+
+def test_what_others_wrote_is_sent_to_the_byte_and_ours_without_comments():
+    for path in sorted(VENDOR.glob("*.js")):
+        assert find(f"vendor/{path.name}").content == path.read_bytes()
+    assert b"\n/**" not in find("fold.js").content
+    assert len(find("fold.js").content) < (WEB / "fold.js").stat().st_size
