@@ -23,10 +23,6 @@ from lmagent.store.follow import POLL, LogTail
 BEAT = 0.015
 """Seconds within which pieces of text are joined. A person sees no difference; a browser draws every 0.016."""
 
-SHARE = 0.0005
-"""Seconds that a beat is longer for each session that has something: handing it on costs about 0.15 ms, so however many
-stream at once, that takes a third of the processor and leaves the rest to reading what the models say."""
-
 SLOWEST = 0.5
 """Seconds between two looks at a log that nobody seems to write."""
 
@@ -54,7 +50,6 @@ class Pulse:
 
     def __init__(self) -> None:
         self._ready: list[Channel] = []
-        self._busy = 0
         self._news = anyio.Event()
 
     def wants(self, channel: Channel) -> None:
@@ -66,9 +61,8 @@ class Pulse:
         """Beat until cancelled."""
         while True:
             await self._news.wait()
-            await anyio.sleep(BEAT + SHARE * self._busy)
+            await anyio.sleep(BEAT)
             self._news, ready, self._ready = anyio.Event(), self._ready, []
-            self._busy = len(ready)
             for channel in ready:
                 channel.flush()
 
