@@ -47,3 +47,17 @@ def test_an_entity_and_a_language_may_be_called_so(tmp_path, screen):
         finished(page)
         assert "an &constructor; here" in talk(page)
         assert page.locator(".said pre").all_inner_texts() == ["first", "second"]
+
+
+def test_text_that_was_made_to_keep_the_page_busy_is_shown_as_it_stands(tmp_path, screen):
+    tangle, wide = "_a_" * 20_000, "|a" * 5_000 + "\n" + "|-" * 5_000 + "\n" + "|a|\n" * 2_000
+    code = f"```c\n{'a' * 40_000}\n```"
+    with gateway(tmp_path, [say(f"*before*\n\n{tangle}\n\n{wide}\n\n{code}\n\n*after*", chunk=8_000)]) as running:
+        page = screen(running)
+        ask(page, "say it")
+        finished(page)
+        assert page.locator(".said em").all_inner_texts() == ["before", "after"]
+        assert page.locator(".said table").count() == 0
+        assert tangle in talk(page)
+        assert "|-|-|-" in talk(page)
+        assert page.locator(".said pre span").count() == 0

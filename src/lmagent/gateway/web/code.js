@@ -1,6 +1,7 @@
 // @ts-check
 // Code, coloured by the highlighter's token tree; the highlighter is fetched when the first code comes into view.
 import { html, useEffect, useRef, useState } from "./lib.js";
+import { isTangled } from "./reading.js";
 
 /** @typedef {import("./vendor/highlight.js").HighlightNode} HighlightNode */
 
@@ -53,7 +54,7 @@ export function Code({ code, language = "", open = false }) {
   const [tree, setTree] = useState(/** @type {{code: string, nodes: any} | null} */ (null));
   useEffect(() => {
     const element = place.current;
-    if (open || !language || code.length > TOO_LONG || !element) return;
+    if (open || !language || code.length > TOO_LONG || isTangled(code) || !element) return;
     let here = true;
     watched.set(element, async () => {
       const hljs = await highlighter().catch(() => null);

@@ -4,8 +4,8 @@
 import { Code } from "./code.js";
 import { Icon } from "./icons.js";
 import { html, useRef } from "./lib.js";
+import { read } from "./reading.js";
 import { toast } from "./state.js";
-import { lexer } from "./vendor/marked.js";
 
 /** @typedef {any} Token */
 
@@ -46,15 +46,6 @@ class Document {
       if (node !== null) this.done.push(node);
     }
     this.open = tokens.slice(last).map((token) => block(token, 0, growing)).filter((node) => node !== null);
-  }
-}
-
-/** Tokens of a text; the text itself as one where the lexer gives up. @param {string} text @returns {Token[]} */
-function read(text) {
-  try {
-    return lexer(text, { gfm: true });
-  } catch {
-    return [{ type: "text", raw: text, text }];
   }
 }
 
