@@ -189,7 +189,7 @@ async def test_a_session_in_which_a_job_runs_has_nobody_to_ask_and_can_be_watche
     with ScriptedServer([slow(say("never"), first=30)]) as model:
         async with hub_on(workspace, model.base_url) as hub:
             Inbox(workspace / ".lmagent").submit("count the sheep", time.time())
-            await until(lambda: bool(hub.host.unattended))
+            await until(lambda: bool(hub.host.unattended & hub.host.sessions.keys()))
             session = next(iter(hub.host.unattended))
             async with watcher(hub, session) as seen:
                 await seen.until_type("step.started")

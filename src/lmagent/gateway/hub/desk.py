@@ -13,6 +13,7 @@ from lmagent.core.commands import Interrupt
 from lmagent.core.errors import LmagentError
 from lmagent.core.events import Event, InputReceived, TurnFinished
 from lmagent.engine.lane import run_until_idle
+from lmagent.engine.recovery import close_turn
 from lmagent.engine.session import Session
 
 PATIENCE = 20.0
@@ -105,6 +106,8 @@ class Desk:
 
     async def interrupt(self, command: Interrupt) -> TurnFinished | None:
         """Stop the running turn; how it ended, on disk, so that nobody goes on with it. None where none runs."""
+        if (left := await self.close_left()) is not None:
+            return left
         ended: list[TurnFinished] = []
         news = anyio.Event()
 
@@ -121,6 +124,12 @@ class Desk:
         finally:
             unlisten()
         return ended[0] if ended else None
+
+    async def close_left(self) -> TurnFinished | None:
+        """End a turn that is open in the log and at which nobody works; how it ended. None where there is none."""
+        if self._is_working or not self.session.state.turn_open:
+            return None
+        return await close_turn(self.session, "interrupt", "interrupted by the user")
 
     async def stop(self) -> None:
         """Leave what runs as it is in the log, for somebody to go on with."""

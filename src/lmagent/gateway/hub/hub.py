@@ -107,8 +107,12 @@ class Hub:
         tasks = await self._running()
         return self._desk_of(await self.host.new_session(id), tasks)
 
-    async def desk(self, session: str) -> Desk:
-        """A session, opened for writing where it is not open.
+    async def desk(self, session: str, *, take_up: bool = True) -> Desk:
+        """A session, opened for writing where it is not open; what a gateway that died has left in it is gone on with.
+
+        Args:
+            session: its id.
+            take_up: False for who is about to end what was left.
 
         Raises:
             SessionNotFound: there is none of that id.
@@ -126,7 +130,10 @@ class Hub:
                 await self._close(session)  # its log took nothing more
             if self._of_others(session) is not None:
                 raise SessionBusy(f"session {session} is at work here for a job or for another session", fix=WAIT)
-            return self._desk_of(await self.host.open_session(session), tasks)
+            desk = self._desk_of(await self.host.open_session(session), tasks)
+            if take_up:
+                await self._keeper.take_up(desk)
+            return desk
 
     def opened(self, session: str) -> Desk | None:
         """A session's desk, if it is open here and well."""
@@ -190,9 +197,12 @@ class Hub:
             command = msgspec.structs.replace(command, by=BY)
         if (run := self._of_others(session)) is not None and isinstance(command, Steer | Interrupt | Approve):
             return await run.send(command)
-        desk = await self.desk(session)
-        if isinstance(command, Interrupt) and not command.to:
+        ends = isinstance(command, Close) or (isinstance(command, Interrupt) and not command.to)
+        desk = await self.desk(session, take_up=not ends)
+        if isinstance(command, Interrupt) and ends:
             return await desk.interrupt(command)
+        if isinstance(command, Close):
+            await desk.close_left()
         event = await desk.session.send(command)
         if isinstance(command, BEGINS_WORK) or desk.session.wants_compaction is not None:
             desk.work()
@@ -364,8 +374,6 @@ class Hub:
         """Go on with what was accepted for a session; False where somebody else has it open, to be tried again."""
         try:
             desk = await self.desk(session)
-            if desk.session.state.turn_open:
-                await desk.session.send(Continue(by=BY))
         except SessionNotFound:
             return True
         except SessionBusy:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import anyio
 import anyio.to_thread
 
-from lmagent.core.commands import Approve
+from lmagent.core.commands import Approve, Continue
 from lmagent.core.errors import LmagentError, ungrouped
 from lmagent.engine.session import Session
 from lmagent.gateway.hub.desk import Desk
@@ -49,6 +49,7 @@ class Keeper:
         self._host = hub.host
         self._left_at: dict[str, float] = {}
         self._gone_on: set[tuple[str, str]] = set()
+        self._taken_up: set[tuple[str, int]] = set()
         self._scope = anyio.CancelScope()
         self._ended = anyio.Event()
         self._ended.set()
@@ -100,6 +101,28 @@ class Keeper:
             due = not row.until or row.until - self._host.clock.now() < SOON
             if due and key not in self._gone_on and await self._hub.go_on(row.session):
                 self._gone_on.add(key)
+
+    async def take_up(self, desk: Desk) -> None:
+        """Go on with what a gateway has accepted and left in a session that was opened now, before all that comes next.
+
+        A turn once: it may be what that gateway died of.
+        """
+        state = desk.session.state
+        if not (state.turn_open or state.inputs) or not await self._is_left(desk.id):
+            return
+        turn = (desk.id, state.turn)
+        if state.turn_open and turn not in self._taken_up:
+            self._taken_up.add(turn)
+            await desk.session.send(Continue(by=BY))
+        desk.work()
+
+    async def _is_left(self, session: str) -> bool:
+        try:
+            rows = await anyio.to_thread.run_sync(_unattended, self._host.store.root)
+        except LmagentError as trouble:
+            self._hub.say(str(trouble))
+            return False
+        return any(row.session == session and not row.until and _is_ours(row) for row in rows)
 
     async def _schedule(self) -> None:
         from lmagent.app.scheduling import Scheduler  # not needed before the first answer

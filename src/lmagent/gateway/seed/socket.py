@@ -225,9 +225,10 @@ class _Conversation:
             case SaidPing():
                 await self._telling.send({"type": "pong"})
             case SaidStop():
-                if (session := self._open()) is None or not session.running:
+                here = self._hub.host.sessions.get(self._session)
+                runs = here is not None and here.running
+                if await self._hub.send(self._session, Interrupt()) is None and not runs:
                     raise ConfigError("nothing is running")
-                await self._hub.send(self._session, Interrupt())
             case SaidApproval():
                 await self._approve(said)
             case SaidYes():

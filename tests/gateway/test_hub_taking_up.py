@@ -1,0 +1,74 @@
+"""What a gateway that died has left is taken up by whoever comes first: before the keeper has looked, too."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+from hub_kit import hub_on, recorded, until
+
+from lmagent.core import events as ev
+from lmagent.core.commands import Interrupt, Rename
+from lmagent.core.messages import user
+from lmagent.gateway.hub.hub import Hub
+from lmagent.testing import ScriptedServer
+from lmagent.testing.script import say, slow
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@asynccontextmanager
+async def left_behind(workspace: Path, url: str):
+    """A hub, and a session whose turn an earlier one has left, held by somebody else while this hub looked first."""
+    async with hub_on(workspace, url) as hub:
+        desk = await hub.begin()
+        await hub.submit(desk.id, user("first"), id="one")
+        await until(lambda: any(isinstance(event, ev.StepStarted) for event in recorded(hub, desk.id)))
+    log = hub.host.store.open(desk.id)
+    try:
+        async with hub_on(workspace, url) as hub:
+            await anyio.sleep(0.5)
+            log.close()
+            yield hub, desk.id
+    finally:
+        log.close()
+
+
+def ends(hub: Hub, session: str) -> list[tuple[str, str]]:
+    return [(event.outcome, event.answer) for event in recorded(hub, session) if isinstance(event, ev.TurnFinished)]
+
+
+@pytest.mark.parametrize("id", ["one", "two"])
+async def test_an_accepted_turn_is_gone_on_with_before_what_comes_next(tmp_path, id):
+    script = [slow(say("cut off"), first=30), say("First done."), say("Second done.")]
+    with ScriptedServer(script) as model:
+        async with left_behind(tmp_path / "w", model.base_url) as (hub, session):
+            await hub.submit(session, user("second"), id=id)
+            await (await hub.desk(session)).until_idle()
+            wanted = [("done", "First done."), ("done", "Second done.")]
+            assert ends(hub, session) == wanted[: 1 if id == "one" else 2]
+
+
+async def test_a_command_that_begins_no_work_leaves_the_turn_to_be_gone_on_with(tmp_path):
+    with ScriptedServer([slow(say("cut off"), first=30), say("First done.")]) as model:
+        async with left_behind(tmp_path / "w", model.base_url) as (hub, session):
+            await hub.send(session, Rename(title="Named"))
+            await until(lambda: ends(hub, session) == [("done", "First done.")])
+
+
+async def test_an_interrupt_ends_a_turn_that_nobody_has_gone_on_with_yet(tmp_path):
+    with ScriptedServer([slow(say("cut off"), first=30), say("Second done.")]) as model:
+        async with left_behind(tmp_path / "w", model.base_url) as (hub, session):
+            ended = await hub.send(session, Interrupt())
+            assert isinstance(ended, ev.TurnFinished)
+            assert ended == recorded(hub, session)[-1]
+            await hub.submit(session, user("second"))
+            await (await hub.desk(session)).until_idle()
+            assert [outcome for outcome, _ in ends(hub, session)] == ["interrupted", "done"]
