@@ -176,10 +176,12 @@ def test_clear_begins_anew_and_keeps_the_old_conversation_under_another_id(tmp_p
         with chatting(running, "s") as client, chatting(running, "s") as other:
             client.ask("My colour is blue. Which is it?")
             other.until("done")
+            assert len(running.ask("GET", "/api/sessions/s/view").json["view"]["blocks"]) == 2
             client.say("clear")
             for one in (client, other):
                 one.until("cleared")
             assert running.ask("GET", "/api/sessions/s/history").json["messages"] == []
+            assert running.ask("GET", "/api/sessions/s/view").json["view"]["blocks"] == []
             assert client.ask("Which is it?")["text"] == "I do not know."
             assert other.until("done")["text"] == "I do not know."
             assert "blue" not in json.dumps(running.model.requests[-1].body["messages"]).lower()

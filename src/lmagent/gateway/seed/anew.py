@@ -44,6 +44,7 @@ async def begin_anew(hub: Hub, session: str) -> str:
         with suppress(StoreError):
             await to_thread.run_sync(store.delete, aside)
         raise
+    hub.views.forget(session)
     old = hub.channels.pop(session, None)
     await hub.begin(session)
     if old is not None:

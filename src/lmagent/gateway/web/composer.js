@@ -1,6 +1,6 @@
 // @ts-check
 // Where a person writes: text, pictures, commands and files; kept in this browser until the gateway has it.
-import { post, sessionPath } from "./api.js";
+import { post, randomId, sessionPath } from "./api.js";
 import { Attachments, useAttachments } from "./attachments.js";
 import { wanted } from "./header.js";
 import { Icon } from "./icons.js";
@@ -8,7 +8,7 @@ import { html, signal, useEffect, useLayoutEffect, useRef, useState } from "./li
 import { Markdown } from "./markdown.js";
 import { Menu, useMenu } from "./menus.js";
 import { go, sessionHref } from "./router.js";
-import { Session } from "./session.js";
+import { Session, wordsOf } from "./session.js";
 import { complain } from "./state.js";
 import { busy } from "./status.js";
 import { store, stored } from "./theme.js";
@@ -109,10 +109,7 @@ async function say(session, said, type) {
   }
   const { mode, model } = wanted.value;
   const { session: id } = await post("/api/sessions", { ...(mode && { mode }), ...(model && { model }) });
-  const begun = new Session(id);
-  if (!(await begun.say(said, type))) {
-    throw Object.assign(new Error(begun.outbox.peek()[0]?.error || "it was not sent"), { fix: "send it again" });
-  }
+  new Session(id).keep([{ id: randomId(), parts: said, type, error: "" }]);
   wanted.value = { mode: "", model: "" };
   move(id);
 }
@@ -164,7 +161,8 @@ function useHistory(session, text, write) {
   const pressed = (/** @type {KeyboardEvent} */ event) => {
     const step = event.key === "ArrowUp" ? 1 : event.key === "ArrowDown" ? -1 : 0;
     if (!step || !session || (at.current < 0 && (text || step < 0))) return false;
-    const said = session.view.peek().blocks.flatMap((block) => (block.kind === "user" ? [block.text] : [])).reverse();
+    const heard = session.view.peek().blocks.flatMap((block) => (block.kind === "user" ? [block.text] : []));
+    const said = [...heard, ...session.outbox.peek().map(wordsOf)].reverse();
     if (at.current >= 0 && text !== said[at.current]) {
       reset();
       return false;

@@ -1,6 +1,7 @@
 // @ts-check
 // What was sent and is not in the log yet.
 import { html } from "./lib.js";
+import { wordsOf } from "./session.js";
 
 /** @typedef {import("./session.js").Session} Session */
 /** @typedef {import("./session.js").Outgoing} Outgoing */
@@ -14,9 +15,8 @@ export function Outbox({ session }) {
 
 /** @param {{session: Session, item: Outgoing}} props */
 function Waiting({ session, item }) {
-  const text = item.parts.map((part) => (part.type === "text" ? part.text : "")).join("");
   return html`<article class="block user" aria-label="You">
-    <div class="bubble sending">${text || "(pictures)"}</div>
+    <div class="bubble sending">${wordsOf(item) || "(pictures)"}</div>
     ${item.error
       ? html`<p class="small row" role="alert"><span class="grow">Not sent: ${item.error}</span>
           <button class="button" onClick=${() => session.say(item.parts, item.type, item.id)}>Try again</button>

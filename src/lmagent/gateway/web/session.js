@@ -4,17 +4,22 @@ import { ApiError, get, randomId, send, sessionPath } from "./api.js";
 import { EMPTY, innermost, reduce } from "./fold.js";
 import { batch, signal } from "./lib.js";
 import { notify } from "./notify.js";
-import { announced, complain } from "./state.js";
+import { announced, complain, lost } from "./state.js";
 import { busy } from "./status.js";
-import { follow } from "./stream.js";
+import { AWAY_WORDS, follow } from "./stream.js";
+import { store, stored } from "./theme.js";
 
 /** @typedef {import("./wire.js").Event} Event */
 /** @typedef {import("./wire.js").View} View */
 /** @typedef {{type: "text", text: string} | {type: "image", media_type: string, data: string}} Part */
-/** @typedef {{id: string, parts: Part[], type: "submit" | "steer", error: string}} Outgoing */
+/** @typedef {{id: string, parts: Part[], type: "submit" | "steer", error: string, seq?: number}} Outgoing `seq` is given once it is in the log */
 
 const PAGE = 60;
 const KEPT_OUTPUT = 4000;
+const AGAIN = 2000;
+
+/** @param {string} session */
+const outboxKey = (session) => `lmagent.outbox.${session}`;
 
 /** The session on the screen; null for none. */
 export const current = signal(/** @type {Session | null} */ (null));
@@ -37,8 +42,8 @@ export class Session {
     this.retry = signal(/** @type {Event | null} */ (null));
     /** When the state began, in milliseconds. */
     this.since = signal(Date.now());
-    /** What was sent and is not yet seen in the log. */
-    this.outbox = signal(/** @type {Outgoing[]} */ ([]));
+    /** What was sent and is not yet seen in the log; kept in this browser until the gateway has it. */
+    this.outbox = signal(/** @type {Outgoing[]} */ (JSON.parse(stored(outboxKey(id), "[]"))));
     this.seq = 0;
     /** @type {Event[]} */
     this.arrived = [];
@@ -49,29 +54,45 @@ export class Session {
     this.stop = () => {};
   }
 
-  /** Load what there is, and follow what comes. */
+  /** Load what there is, follow what comes, and send what an earlier page was sending. */
   async open() {
+    this.load();
+    for (const { parts, type, id, error } of this.outbox.peek()) if (!error) await this.say(parts, type, id);
+  }
+
+  /** @returns {Promise<void>} */
+  async load() {
+    if (this.closed) return;
     try {
       const { seq, view, first } = await get(sessionPath(this.id, `/view?last=${PAGE}`));
       if (this.closed) return;
       batch(() => {
         this.seq = seq;
+        this.arrived = [];
         this.show(view);
         this.first.value = first;
         this.phase.value = "live";
         this.since.value = Date.now();
       });
+      this.settle();
       this.tell({ ...EMPTY, outcome: view.outcome }, view);
-    } catch (error) {
-      if (!this.closed) this.refused(/** @type {ApiError} */ (error));
+    } catch (caught) {
+      const error = /** @type {ApiError} */ (caught);
+      if (this.closed) return;
+      if (error.status && error.status !== 503) return this.refused(error);
+      lost.value = AWAY_WORDS;
+      setTimeout(() => this.load(), AGAIN);
       return;
     }
+    this.stop();
     this.stop = follow({
       url: () => sessionPath(this.id, `/events?after=${this.seq}`),
-      probe: sessionPath(this.id),
+      probe: sessionPath(this.id, "/view?last=1"),
+      // Its id may have begun anew: then there is less of it than was seen, and for a moment nothing.
+      probed: ({ seq }) => seq < this.seq && this.load(),
       begun: () => this.begun(),
       event: (event) => this.take(event),
-      refused: (error) => this.refused(error),
+      refused: (error) => (error.status === 404 ? setTimeout(() => this.load(), AGAIN) : this.refused(error)),
       idle: () => !busy(this.view.peek()),
     });
   }
@@ -128,6 +149,7 @@ export class Session {
       if (view.state !== before.state) this.since.value = Date.now();
       this.show(view);
     });
+    this.settle();
     this.tell(before, this.live.peek());
   }
 
@@ -212,23 +234,41 @@ export class Session {
    * @param {string} [id]
    */
   async say(parts, type, id = randomId()) {
-    this.outbox.value = [...this.outbox.peek().filter((item) => item.id !== id), { id, parts, type, error: "" }];
+    this.keep([...this.outbox.peek().filter((item) => item.id !== id), { id, parts, type, error: "" }]);
+    const change = (/** @type {Partial<Outgoing>} */ fields) => {
+      this.keep(this.outbox.peek().map((item) => (item.id === id ? { ...item, ...fields } : item)));
+    };
     try {
-      await send(this.id, { type, id, message: { role: "user", parts } });
-      setTimeout(() => this.sent(id), 5000);
-      return true;
+      change({ seq: (await send(this.id, { type, id, message: { role: "user", parts } })).seq });
+      this.settle();
     } catch (caught) {
       const error = /** @type {ApiError} */ (caught);
-      const text = error.fix ? `${error.message}: ${error.fix}` : error.message;
-      this.outbox.value = this.outbox.peek().map((item) => (item.id === id ? { ...item, error: text } : item));
-      return false;
+      change({ error: error.fix ? `${error.message}: ${error.fix}` : error.message });
     }
+  }
+
+  /** @param {Outgoing[]} outbox */
+  keep(outbox) {
+    this.outbox.value = outbox;
+    const waiting = outbox.filter((item) => !item.seq);
+    store(outboxKey(this.id), waiting.length ? JSON.stringify(waiting) : "");
+  }
+
+  /** What is in the log, and seen there, is not in the outbox. */
+  settle() {
+    const left = this.outbox.peek().filter((item) => !item.seq || item.seq > this.seq);
+    if (left.length < this.outbox.peek().length) this.keep(left);
   }
 
   /** It is in the log, or taken back. @param {string} id */
   sent(id) {
-    this.outbox.value = this.outbox.peek().filter((item) => item.id !== id);
+    this.keep(this.outbox.peek().filter((item) => item.id !== id));
   }
+}
+
+/** The text of what was sent. @param {Outgoing} item */
+export function wordsOf({ parts }) {
+  return parts.map((part) => (part.type === "text" ? part.text : "")).join("");
 }
 
 /** Whether a view differs from another one by the text that is being said alone. @param {View} before @param {View} after */

@@ -6,10 +6,13 @@ import { lost } from "./state.js";
 const PAUSES = [300, 1000, 2000, 4000, 8000];
 const AWAY = 60_000;
 
+export const AWAY_WORDS = "The connection to the gateway is lost; trying again. Nothing that was sent is lost.";
+
 /**
  * @typedef {Object} StreamOptions
  * @property {() => string} url where to read on from; asked at every connect
  * @property {string} probe a request that tells why a connect fails
+ * @property {(answer: any) => void} [probed] what the probe was answered
  * @property {() => void} [begun] connected, also again: what was said live and not recorded will be said once more
  * @property {(event: any) => void} event one event
  * @property {(error: import("./api.js").ApiError) => void} refused the probe was answered with an error: no more tries
@@ -53,7 +56,8 @@ export function follow(options) {
     if (closed) return;
     const pause = /** @type {number} */ (PAUSES[Math.min(failures++, PAUSES.length - 1)]);
     try {
-      await get(options.probe);
+      const answer = await get(options.probe);
+      if (!closed) options.probed?.(answer);
     } catch (caught) {
       const error = /** @type {import("./api.js").ApiError} */ (caught);
       if (closed) return;
@@ -61,7 +65,7 @@ export function follow(options) {
         options.refused(error);
         return;
       }
-      if (failures > 1) lost.value = "The connection to the gateway is lost; trying again. Nothing that was sent is lost.";
+      if (failures > 1) lost.value = AWAY_WORDS;
     }
     if (!closed) timer = setTimeout(connect, pause);
   };

@@ -6,6 +6,9 @@ import { signal } from "./lib.js";
 
 const KEY = "lmagent.theme";
 
+/** What a browser that keeps nothing, or whose place is full, keeps for as long as the page is there. @type {Map<string, string>} */
+const memory = new Map();
+
 /** What was chosen. */
 export const theme = signal(/** @type {Theme} */ (stored(KEY, "system")));
 
@@ -17,19 +20,20 @@ export const theme = signal(/** @type {Theme} */ (stored(KEY, "system")));
  */
 export function stored(key, fallback) {
   try {
-    return localStorage.getItem(key) ?? fallback;
+    return memory.get(key) ?? localStorage.getItem(key) ?? fallback;
   } catch {
-    return fallback;
+    return memory.get(key) ?? fallback;
   }
 }
 
 /** Keep a value in this browser; an empty one takes it away. @param {string} key @param {string} value */
 export function store(key, value) {
   try {
+    memory.delete(key);
     if (value) localStorage.setItem(key, value);
     else localStorage.removeItem(key);
   } catch {
-    // A browser that keeps nothing, or whose place is full: the page works without.
+    memory.set(key, value);
   }
 }
 
