@@ -18,7 +18,6 @@ from pathlib import Path
 from anyio import to_thread
 from msgspec import Struct
 from msgspec.structs import replace
-from starlette.requests import ClientDisconnect
 
 from lmagent.core.messages import Image, Message, Part
 from lmagent.gateway.api.paths import read_at
@@ -64,10 +63,7 @@ class Upload(Struct, frozen=True):
 
 async def take_in(call: Call) -> Upload:
     """Keep an image for the message that follows."""
-    try:
-        data = await call.request.body()
-    except ClientDisconnect:
-        raise Refusal(400, "cut", "the upload broke off", fix="send it again") from None
+    data = await call.request.body()
     picture = judged(data)
     id = os.urandom(16).hex()
     await to_thread.run_sync(_keep, call.hub.host.workspace, id, data)

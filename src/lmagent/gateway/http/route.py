@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from msgspec import Struct
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.websockets import WebSocket
 
@@ -146,6 +146,8 @@ async def carry_out(route: Route, hub: Hub, request: Request, caller: Caller, ac
         path = path_of(request.path_params)
         query, body = _query(route, request), await _body(route, request)
         answer = await route.handler(Call(hub, request, path, query, body, caller, access))
+    except ClientDisconnect:
+        return (route.tell or told)(Refusal(400, "cut", "the body broke off", fix="send it again"))
     except (LmagentError, msgspec.ValidationError, msgspec.DecodeError) as error:
         return (route.tell or told)(error)
     return answer if isinstance(answer, Response) else json(answer, route.status)

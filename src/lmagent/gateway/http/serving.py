@@ -162,7 +162,7 @@ class _Http(H11Protocol):
 
     def _tell(self, refusal: Refusal) -> None:
         """Answer past h11, which may be in any state, and close."""
-        if cast("object", self.cycle) is None or self.cycle.response_complete:
+        if self._between_requests() or not self.cycle.response_started:
             answer = told(refusal)
             fields = [*answer.raw_headers, *PROTECTION, (b"connection", b"close")]
             head = b"HTTP/1.1 %d Refused\r\n" % status_of(refusal)
