@@ -158,6 +158,12 @@ def test_a_session_that_is_not_there_has_no_stream(idle):
     assert idle.ask("GET", "/api/sessions/nothing/events").status == 404
 
 
+def test_the_stream_of_all_sessions_can_begin_at_the_beginning(idle):
+    session = begun(idle)
+    with idle.stream("/api/events?after=0") as events:
+        assert any((event.json["session"], event.json["type"]) == (session, "session.created") for event in events)
+
+
 @pytest.mark.parametrize("cursor", ["x", "1", "0-0", "abc-", "-1", "a" * 65])
 def test_a_cursor_that_is_none_is_refused(idle, cursor):
     assert idle.ask("GET", f"/api/events?after={cursor}").status == 400

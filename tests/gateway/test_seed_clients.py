@@ -11,7 +11,7 @@ from gateway_kit import Answer, Running, gateway
 from seed_client import PLAN, chatting
 from websockets.exceptions import InvalidStatus
 
-from lmagent.testing.script import call, calls, say, slow, status, tool
+from lmagent.testing.script import call, calls, hang, say, slow, status, tool
 
 
 def in_background(running: Running, path: str, body: dict, answers: list[Answer]) -> threading.Thread:
@@ -154,6 +154,20 @@ def test_the_same_message_sent_twice_is_answered_once(tmp_path: Path) -> None:
 
 
 # --- activity ---------------------------------------------------------------------------------------------------------
+
+
+def test_what_a_turn_took_before_the_process_died_counts(tmp_path: Path) -> None:
+    script = [call("ls", path="."), hang(), say("One file.")]
+    with gateway(tmp_path, script) as running:
+        body = {"message": "What is here?", "id": "m-1"}
+        with pytest.raises(TimeoutError):
+            running.ask("POST", "/api/chat/s", body, timeout=2)
+        running.kill()
+        running.start()
+        with chatting(running, "s") as client:
+            answer = running.ask("POST", "/api/chat/s", body).json
+            assert (answer["response"], answer["iterations"]) == ("One file.", 3)
+            assert client.until("done")["iterations"] == 3
 
 
 def test_activity_is_told_live_over_all_sessions(tmp_path: Path) -> None:

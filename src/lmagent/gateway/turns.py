@@ -175,10 +175,10 @@ async def while_there(request: Request, work: Callable[[], Awaitable[T]]) -> T |
 
 
 class Spent:
-    """Tokens of a turn, and the model that it ran on."""
+    """Tokens and model calls of a turn, those before a crash too, and the model that it ran on."""
 
     def __init__(self) -> None:
-        self.prompt = self.completion = self.cached = 0
+        self.prompt = self.completion = self.cached = self.steps = 0
         self.model = ""
 
     def take(self, event: ev.Event | None) -> None:
@@ -188,6 +188,8 @@ class Spent:
             self.prompt += usage.prompt_tokens
             self.completion += usage.completion_tokens
             self.cached += usage.cached_tokens
+        if isinstance(event, ev.StepStarted):
+            self.steps = max(self.steps, event.step)
         if isinstance(event, ev.StepFinished | ev.StepStarted):
             self.model = event.model or self.model
 

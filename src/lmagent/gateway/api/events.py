@@ -32,7 +32,7 @@ class SessionEventsQuery(Struct, frozen=True):
 
 
 class AllEventsQuery(Struct, frozen=True):
-    """Where to go on: the last `id` that the client was given; empty begins now."""
+    """Where to go on: the last `id` that the client was given; 0 begins with all that is on record, empty now."""
 
     after: Annotated[str, Meta(max_length=64)] = ""
 

@@ -29,6 +29,10 @@ BATCH = 256
 """Events that are read at a time."""
 
 
+BEGINNING = "0"
+"""The cursor before all events, of any index."""
+
+
 class Numbered(Struct, frozen=True):
     """A recorded event of any session: where a watcher goes on from, and the event as JSON."""
 
@@ -107,7 +111,7 @@ class Feed:
 
     @asynccontextmanager
     async def watch(self, after: str) -> AsyncGenerator[Following]:
-        """A watcher from a cursor on; from now on without one.
+        """A watcher from a cursor on, which may be `BEGINNING`; from now on without one.
 
         Raises:
             Refusal: the cursor is none of this index.
@@ -131,9 +135,11 @@ class Feed:
     def _number(self, cursor: str, last: int) -> int:
         if not cursor:
             return last
+        if cursor == BEGINNING:
+            return 0
         mark, _, number = cursor.partition("-")
         if mark != self._mark or not (number.isascii() and number.isdigit()) or int(number[:19]) > last:
-            fix = "GET /api/events without a cursor goes on from now"
+            fix = "GET /api/events without a cursor goes on from now, after=0 from the beginning"
             raise Refusal(400, "unknown_cursor", f"{cursor[:80]!r} is no cursor of this index", fix=fix)
         return int(number)
 

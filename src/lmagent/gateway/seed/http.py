@@ -157,7 +157,7 @@ def _answer(hub: Hub, session: str, end: ev.TurnFinished, spent: Spent, plan: Pl
         response=end.answer or end.reason,
         session_id=session,
         mode=mode_of(desk.session.state.work) if desk is not None else "bounded",
-        iterations=end.steps,
+        iterations=spent.steps,
         usage=ChatUsage(**usage_of(spent)),
         model=spent.model,
         outcome=end.outcome,

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
-from pathlib import Path
 
 import anyio
 import msgspec
-from anyio import to_thread
 from anyio.streams.memory import MemoryObjectSendStream
 from msgspec import Struct
 
 from lmagent.core.events import decode
 from lmagent.gateway.http.errors import Refusal
 from lmagent.gateway.http.route import Socket, Talk
-from lmagent.gateway.hub.feed import Following
+from lmagent.gateway.hub.feed import BEGINNING, Following
 from lmagent.gateway.hub.hub import Hub
 from lmagent.gateway.seed.socket import converse, run_socket
 from lmagent.gateway.seed.words import Told
 from lmagent.store.activity import Activity, activity_of
-from lmagent.store.index import SessionIndex
 
 REMEMBERED = 4096
 """Events of which it is known that they were told."""
@@ -47,8 +44,7 @@ async def show(talk: Talk) -> None:
                 with suppress(Refusal):  # the gateway is about to end
                     while True:
                         await feed.tell(following, telling)
-                        cursor = await to_thread.run_sync(_beginning, talk.hub.host.store.root)
-                        following = await watching.enter_async_context(talk.hub.watch_all(cursor))
+                        following = await watching.enter_async_context(talk.hub.watch_all(BEGINNING))
                 tasks.cancel_scope.cancel()
 
             async with anyio.create_task_group() as tasks:
@@ -57,12 +53,6 @@ async def show(talk: Talk) -> None:
                     await telling.send(_answer(await read()))
 
         await run_socket(talk, work)
-
-
-def _beginning(root: Path) -> str:
-    """The cursor before all events of an index: one that was made anew has numbered them anew."""
-    with SessionIndex(root) as index:
-        return f"{index.numbering()[0]}-0"
 
 
 class _Feed:

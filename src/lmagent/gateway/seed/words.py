@@ -164,7 +164,7 @@ class Telling:
         if event.cause == "plan":
             return []  # the run goes on with the decision
         text = event.answer or event.reason
-        done = {"type": "done", "text": text, "iterations": event.steps, "model": self.spent.model or self._model}
+        done = {"type": "done", "text": text, "iterations": self.spent.steps, "model": self.spent.model or self._model}
         return [{**done, "usage": usage_of(self.spent), "mode": self._mode, "outcome": event.outcome}]
 
     def _budget(self, session: Session | None) -> Told:
