@@ -123,6 +123,14 @@ def test_text_comes_in_parts_that_cut_no_character(running: Running) -> None:
     assert ask(running, "/api/files/text", "inside").json["text"] == "héllo\n" * 3
 
 
+def test_behind_the_end_of_a_file_there_is_nothing_and_farther_than_files_go_is_an_error(running: Running) -> None:
+    (running.workspace / "short.txt").write_text("short")
+    part = ask(running, "/api/files/text", "short.txt", offset=2**53).json
+    assert (part["text"], part["next"], part["size"], part["more"]) == ("", 2**53, 5, False)
+    for offset in (2**53 + 1, 2**63 - 1, 10**30):
+        assert ask(running, "/api/files/text", "short.txt", offset=offset).status == 400
+
+
 def test_two_gigabytes_are_shown_by_their_beginning(running: Running) -> None:
     part = ask(running, "/api/files/text", "huge.log", limit=28).json
     assert part["text"] == "the beginning\n" * 2

@@ -30,6 +30,9 @@ MOST = 2000
 PIECE = 1_000_000
 """Bytes of a text that are given at a time, at most."""
 
+FARTHEST = 2**53
+"""Where a part may begin at most: the last number that every reader of JSON takes as it is (RFC 8259, section 6)."""
+
 HEAD = 262_144
 """Bytes by which a file is judged; a JPEG's size may stand behind a thumbnail."""
 
@@ -52,7 +55,7 @@ class TextQuery(Struct, frozen=True):
     """Which part of which file, in bytes."""
 
     path: Annotated[str, Meta(min_length=1)]
-    offset: Annotated[int, Meta(ge=0)] = 0
+    offset: Annotated[int, Meta(ge=0, le=FARTHEST)] = 0
     limit: Annotated[int, Meta(ge=1, le=PIECE)] = 200_000
 
 
