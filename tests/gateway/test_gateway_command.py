@@ -127,7 +127,7 @@ def test_in_a_network_it_shows_addresses_and_a_code_and_answers_to_them(tmp_path
             assert f"http://{address}:{running.port}" in said
             assert "▀" in said or "█" in said
             with socket.create_connection((address, running.port), timeout=10) as connection:
-                connection.sendall(f"GET /healthz HTTP/1.1\r\nHost: {address}:{running.port}\r\n\r\n".encode())
+                connection.sendall(f"GET /openapi.json HTTP/1.1\r\nHost: {address}:{running.port}\r\n\r\n".encode())
                 assert connection.recv(100).startswith(b"HTTP/1.1 200 ")
 
 

@@ -90,10 +90,6 @@ async def _me(call: Call) -> Me:
     )
 
 
-async def _health(call: Call) -> Done:
-    return Done()
-
-
 ROUTES: tuple[Route, ...] = (
     Route(
         "POST",
@@ -118,5 +114,4 @@ ROUTES: tuple[Route, ...] = (
         is_open=True,
     ),
     Route("GET", "/api/me", _me, "Say who asks, and what serves", answer=Me),
-    Route("GET", "/healthz", _health, "Say that the gateway is up", answer=Done, is_open=True),
 )
