@@ -156,6 +156,17 @@ def test_the_same_message_sent_twice_is_answered_once(tmp_path: Path) -> None:
 # --- activity ---------------------------------------------------------------------------------------------------------
 
 
+def test_the_history_says_what_a_person_said(tmp_path: Path) -> None:
+    with gateway(tmp_path, [call("ls", path="."), slow(say("One."), first=1), say("Two."), say("Three.")]) as running:
+        with pytest.raises(TimeoutError):
+            running.ask("POST", "/api/chat/s", {"message": "go"}, timeout=0.7)
+        message = {"role": "user", "parts": [{"type": "text", "text": "and quickly"}]}
+        running.ask("POST", "/api/sessions/s/commands", {"type": "steer", "message": message})
+        running.ask("POST", "/api/chat/s", {"message": "more"})
+        told = running.ask("GET", "/api/sessions/s/history").json["messages"]
+        assert [row["content"] for row in told if row["role"] == "user"] == ["go", "and quickly", "more"]
+
+
 def test_what_a_turn_took_before_the_process_died_counts(tmp_path: Path) -> None:
     script = [call("ls", path="."), hang(), say("One file.")]
     with gateway(tmp_path, script) as running:

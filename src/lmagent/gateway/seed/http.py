@@ -177,15 +177,15 @@ async def show_history(call: Call) -> History:
 
 def _history(store: JsonlStore, session: str) -> list[HistoryMessage]:
     found: list[HistoryMessage] = []
-    inputs: dict[str, float] = {}
+    inputs: dict[str, ev.InputReceived] = {}
     for event in store.read(session):
         match event:
             case ev.InputReceived():
-                inputs[event.id] = event.ts
+                inputs[event.id] = event
             case ev.MessageAdded() if not is_filler(event) and (
                 event.message.role == "assistant" or event.origin in ("input", "steer")
             ):
-                found.append(_message(event, inputs.get(event.input or "", event.ts)))
+                found.append(_message(event, inputs.get(event.input or "")))
             case ev.ToolFinished():
                 found.append(
                     HistoryMessage(
@@ -202,11 +202,13 @@ def _history(store: JsonlStore, session: str) -> list[HistoryMessage]:
     return found
 
 
-def _message(event: ev.MessageAdded, at: float) -> HistoryMessage:
+def _message(event: ev.MessageAdded, input: ev.InputReceived | None) -> HistoryMessage:
+    """A message as it was said: what a person sent, and when, without the words that come with it for the model."""
     calls = [(call.id, *input_of(call)) for call in event.message.tool_calls]
     told = tuple({"id": id, "tool": tool, "input": arguments} for id, tool, arguments in calls)
-    text = "".join(part.text for part in event.message.parts if isinstance(part, Text))
-    return HistoryMessage(event.message.role, text, at, tool_calls=told)
+    said = event if input is None else input
+    text = "".join(part.text for part in said.message.parts if isinstance(part, Text))
+    return HistoryMessage(event.message.role, text, said.ts, tool_calls=told)
 
 
 async def show_tasks(call: Call) -> TaskList:
