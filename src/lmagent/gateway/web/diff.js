@@ -1,6 +1,7 @@
 // @ts-check
 // A unified diff: signs, words for a screen reader and colours; long ones are cut with their count.
 import { html, useState } from "./lib.js";
+import { visible } from "./visible.js";
 
 const SHOWN = 200;
 
@@ -14,7 +15,7 @@ function kindOf(line) {
 /** @param {{text: string, label?: string}} props */
 export function Diff({ text, label = "Changes" }) {
   const [all, setAll] = useState(false);
-  const lines = text.replace(/\n$/, "").split("\n");
+  const lines = visible(text).replace(/\n$/, "").split("\n");
   const shown = all ? lines : lines.slice(0, SHOWN);
   return html`<div class="diff">
     <pre tabindex="0" role="region" aria-label=${label}>${shown.map((line) => {
@@ -31,5 +32,5 @@ export function Diff({ text, label = "Changes" }) {
 export function Preview({ text, label }) {
   const isDiff = /^(@@ |\+\+\+ |--- )/m.test(text);
   if (isDiff) return html`<${Diff} text=${text} label=${label} />`;
-  return html`<pre class="output" tabindex="0" role="region" aria-label=${label}>${text}</pre>`;
+  return html`<pre class="output" tabindex="0" role="region" aria-label=${label}>${visible(text)}</pre>`;
 }

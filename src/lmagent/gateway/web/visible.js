@@ -1,0 +1,17 @@
+// @ts-check
+// What a person decides about, with everything in it to be seen: the twin of `visible` in tools/sanitize.py.
+
+// Control characters; directions that make text read another way; ends of lines to some; invisible letters.
+const HIDDEN = /[\r\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\u{e0000}-\u{e007f}]/gu;
+
+/**
+ * The text with what would be hidden, or would show it as another text, as `\u202e`. Line feeds and tabs stay.
+ * @param {string} text
+ */
+export function visible(text) {
+  return text.replaceAll("\r\n", "\n").replace(HIDDEN, (sign) => {
+    const code = /** @type {number} */ (sign.codePointAt(0));
+    if (code <= 0xff) return `\\x${code.toString(16).padStart(2, "0")}`;
+    return code <= 0xffff ? `\\u${code.toString(16)}` : `\\U${code.toString(16).padStart(8, "0")}`;
+  });
+}
