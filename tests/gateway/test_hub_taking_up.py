@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import pytest
 from hub_kit import hub_on, recorded, until
 
@@ -54,6 +55,20 @@ async def test_an_accepted_turn_is_gone_on_with_before_what_comes_next(tmp_path,
             await (await hub.desk(session)).until_idle()
             wanted = [("done", "First done."), ("done", "Second done.")]
             assert ends(hub, session) == wanted[: 1 if id == "one" else 2]
+
+
+async def test_who_comes_while_somebody_opens_it_waits_until_it_has_been_taken_up(tmp_path):
+    script = [slow(say("cut off"), first=30), say("First done."), say("Second done."), say("Third done.")]
+    with ScriptedServer(script) as model:
+        async with left_behind(tmp_path / "w", model.base_url) as (hub, session):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(hub.desk, session)
+                while session not in hub.desks:  # noqa: ASYNC110 - in the very moment
+                    await anyio.lowlevel.checkpoint()
+                for words in ("second", "third"):
+                    tasks.start_soon(hub.submit, session, user(words))
+            await (await hub.desk(session)).until_idle()
+            assert [outcome for outcome, _ in ends(hub, session)] == ["done"] * 3
 
 
 async def test_a_command_that_begins_no_work_leaves_the_turn_to_be_gone_on_with(tmp_path):

@@ -36,6 +36,7 @@ class Desk:
         opened_at: when it was opened, Unix seconds.
         used_at: when something was last wanted of it, by the monotonic clock.
         has_failed: its log takes nothing more, or we are at fault: it must be opened anew.
+        is_opening: what was left in it is being looked at.
         is_closing: it is about to be released.
         inputs: what was sent here, by the id that the sender gave it.
     """
@@ -45,6 +46,7 @@ class Desk:
         self.opened_at = host.clock.now()
         self.used_at = host.clock.monotonic()
         self.has_failed = False
+        self.is_opening = False
         self.is_closing = False
         self.inputs: dict[str, InputReceived] = {}
         self._host = host
@@ -70,7 +72,7 @@ class Desk:
     @property
     def is_well(self) -> bool:
         """Whether it can be used."""
-        return not self.is_closing and (self._is_working or not self.has_failed)
+        return not (self.is_opening or self.is_closing) and (self._is_working or not self.has_failed)
 
     @property
     def is_needed(self) -> bool:

@@ -131,8 +131,10 @@ class Hub:
             if self._of_others(session) is not None:
                 raise SessionBusy(f"session {session} is at work here for a job or for another session", fix=WAIT)
             desk = self._desk_of(await self.host.open_session(session), tasks)
+            desk.is_opening = take_up  # who else wants it waits until it has been seen what was left
             if take_up:
                 await self._keeper.take_up(desk)
+                desk.is_opening = False
             return desk
 
     def opened(self, session: str) -> Desk | None:

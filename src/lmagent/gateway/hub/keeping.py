@@ -112,8 +112,8 @@ class Keeper:
             return
         turn = (desk.id, state.turn)
         if state.turn_open and turn not in self._taken_up:
-            self._taken_up.add(turn)
             await desk.session.send(Continue(by=BY))
+            self._taken_up.add(turn)
         desk.work()
 
     async def _is_left(self, session: str) -> bool:
