@@ -1,9 +1,11 @@
 """Names, ids and texts that somebody chose to break the page: it shows them, and goes on."""
 
+import json
+
 from gateway_kit import gateway
 from web_kit import ask, finished, session_of, talk
 
-from lmagent.testing.script import Call, Reply, say
+from lmagent.testing.script import Call, Reply, call, say
 
 INHERITED = ("constructor", "__proto__", "toString")
 """What every object of JavaScript has without being given it."""
@@ -61,3 +63,40 @@ def test_text_that_was_made_to_keep_the_page_busy_is_shown_as_it_stands(tmp_path
         assert tangle in talk(page)
         assert "|-|-|-" in talk(page)
         assert page.locator(".said pre span").count() == 0
+
+
+def test_what_is_decided_about_hides_nothing_and_reads_as_it_is(tmp_path, screen):
+    trick = "if admin:\u202e } # \u2066\x1b[8m"
+    seen = "if admin:\\u202e } # \\u2066\\x1b[8m"
+    steps = [{"id": "1", "description": f"step {trick}", "verification": f"until {trick}", "risk": f"risk {trick}"}]
+    plan = {"title": f"title {trick}", "goal": f"goal {trick}", "risk_areas": [f"area {trick}"], "steps": steps}
+    with gateway(tmp_path, [say(json.dumps(plan)), call("write", path="a.py", content=f"{trick}\n")]) as running:
+        page = screen(running)
+        ask(page, "/plan it")
+        card = page.get_by_role("region", name="Plan")
+        card.wait_for()
+        shown = card.inner_text()
+        assert [
+            word for word in ("title", "goal", "area", "step", "until", "risk") if f"{word} {seen}" not in shown
+        ] == []
+        card.get_by_role("button", name="Approve").click()
+        page.get_by_role("button", name="Deny").wait_for()
+        assert seen in page.get_by_role("region", name="What would happen").inner_text()
+
+
+def test_a_files_name_and_a_links_target_read_as_what_they_are(tmp_path, screen):
+    said = "[here](http://b\u00fccher.example/\u202egnp.exe) [there](http://example.org)"
+    with gateway(tmp_path, [say(said)]) as running:
+        (running.workspace / "photo\u202egnp.exe").write_text("no photo")
+        page = screen(running)
+        ask(page, "hi")
+        finished(page)
+        titles = page.locator(".said a").evaluate_all("(links) => links.map((link) => link.title)")
+        assert titles == ["http://xn--bcher-kva.example/%E2%80%AEgnp.exe", "http://example.org/"]
+        page.goto(f"{running.url}/#/s/{session_of(page)}/files")
+        page.get_by_role("treeitem", name="photo\\u202egnp.exe").click()
+        assert page.locator(".viewer .path").inner_text().startswith("photo\\u202egnp.exe")
+        page.get_by_text("no photo").wait_for()
+        page.get_by_role("button", name="All files").click()
+        page.get_by_label("Find files by name").fill("photo")
+        page.get_by_role("button", name="photo\\u202egnp.exe").wait_for()

@@ -3,6 +3,7 @@
 import { Preview } from "./diff.js";
 import { Icon } from "./icons.js";
 import { html, useState } from "./lib.js";
+import { visible } from "./visible.js";
 
 /** @typedef {import("./session.js").Session} Session */
 /** @typedef {import("./wire.js").Approval} Approval */
@@ -18,7 +19,7 @@ export function Approvals({ session }) {
 function Card({ session, asked }) {
   const [feedback, setFeedback] = useState("");
   const [sent, setSent] = useState(false);
-  const rules = asked.grant.split("\n").filter(Boolean);
+  const rules = visible(asked.grant).split("\n").filter(Boolean);
   const answer = async (/** @type {boolean} */ approved, scope = "once") => {
     if (sent) return;
     setSent(true);
@@ -36,8 +37,8 @@ function Card({ session, asked }) {
   };
   return html`<section class="block ask card" aria-label="Approval" tabindex="-1" onKeyDown=${pressed}>
     <header class="row"><${Icon} name="shield" /><h2 class="grow">May it do this?</h2><span class="quiet small">${asked.tool}</span></header>
-    <p class="what">${asked.summary}</p>
-    ${asked.reason && html`<p class="quiet small">${asked.reason}</p>`}
+    <p class="what">${visible(asked.summary)}</p>
+    ${asked.reason && html`<p class="quiet small">${visible(asked.reason)}</p>`}
     ${asked.preview && html`<${Preview} text=${asked.preview} label="What would happen" />`}
     <label class="small quiet">Words for the model, if there is something to say
       <input class="field" value=${feedback} maxlength="2000" placeholder="use the test database instead"

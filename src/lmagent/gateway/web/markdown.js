@@ -155,7 +155,7 @@ function span(token, depth) {
 function link(href, inside) {
   // Control characters and spaces in front are skipped by browsers, and would hide a scheme from us.
   if (!SAFE.test(href) || !URL.canParse(href)) return html`<span class="dead-link" title=${href}>${inside}</span>`;
-  return html`<a href=${href} target="_blank" rel="noopener noreferrer" title=${href}>${inside}</a>`;
+  return html`<a href=${href} target="_blank" rel="noopener noreferrer" title=${new URL(href).href}>${inside}</a>`;
 }
 
 /** Host and the end of the path. @param {string} href */

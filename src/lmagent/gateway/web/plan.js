@@ -2,6 +2,7 @@
 // A plan that waits for a decision: approve it, as it is or edited; have it revised; reject it.
 import { Icon } from "./icons.js";
 import { html, useState } from "./lib.js";
+import { visible } from "./visible.js";
 
 /** @typedef {import("./session.js").Session} Session */
 /** @typedef {import("./wire.js").Plan} Plan */
@@ -27,9 +28,9 @@ function Proposal({ session, given }) {
     if (!taken) setSent(false);
   };
   return html`<section class="block ask card plan" aria-label="Plan">
-    <header class="row"><${Icon} name="tasks" /><h2 class="grow">${plan.title}</h2>${changed && html`<span class="chip">edited</span>`}</header>
-    <dl class="facts"><dt>Goal</dt><dd>${plan.goal}</dd>
-      ${(plan.risk_areas ?? []).length > 0 && html`<dt>Risks</dt><dd>${(plan.risk_areas ?? []).join("; ")}</dd>`}</dl>
+    <header class="row"><${Icon} name="tasks" /><h2 class="grow">${visible(plan.title)}</h2>${changed && html`<span class="chip">edited</span>`}</header>
+    <dl class="facts"><dt>Goal</dt><dd>${visible(plan.goal)}</dd>
+      ${(plan.risk_areas ?? []).length > 0 && html`<dt>Risks</dt><dd>${visible((plan.risk_areas ?? []).join("; "))}</dd>`}</dl>
     ${editing ? html`<${Editor} plan=${plan} change=${setPlan} />` : html`<${Steps} steps=${plan.steps} />`}
     <label class="small quiet">Words for the model
       <input class="field" value=${feedback} maxlength="4000" placeholder="what to change, or why not"
@@ -47,9 +48,9 @@ function Proposal({ session, given }) {
 
 /** @param {{steps: PlanStep[]}} props */
 function Steps({ steps }) {
-  return html`<ol class="steps">${steps.map((step) => html`<li key=${step.id}>${step.description}
-    ${step.verification && html`<div class="small quiet">done when: ${step.verification}</div>`}
-    ${step.risk && html`<div class="small quiet">risk: ${step.risk}</div>`}
+  return html`<ol class="steps">${steps.map((step) => html`<li key=${step.id}>${visible(step.description)}
+    ${step.verification && html`<div class="small quiet">done when: ${visible(step.verification)}</div>`}
+    ${step.risk && html`<div class="small quiet">risk: ${visible(step.risk)}</div>`}
     ${(step.dependencies ?? []).length > 0 && html`<div class="small quiet">after: ${(step.dependencies ?? []).join(", ")}</div>`}
   </li>`)}</ol>`;
 }

@@ -3,6 +3,7 @@
 import { Icon } from "../icons.js";
 import { html, useState } from "../lib.js";
 import { go, sessionHref } from "../router.js";
+import { visible } from "../visible.js";
 import { Failed, Pending, Search, useData, useSettled } from "./data.js";
 import { useFeed } from "./feed.js";
 import { Nothing } from "./kit.js";
@@ -42,5 +43,5 @@ function Found({ words, choose }) {
   return html`<${Pending} given=${found} what="what fits" />
     ${found.data && !paths.length && html`<p class="empty">No file's name has “${settled}”.</p>`}
     <ul class="bare list">${paths.map((path) => html`<li key=${path}><button class="entry" onClick=${() => choose(path)}>
-      <${Icon} name="file" /><span class="wrap">${path}</span></button></li>`)}</ul>`;
+      <${Icon} name="file" /><span class="wrap">${visible(path)}</span></button></li>`)}</ul>`;
 }

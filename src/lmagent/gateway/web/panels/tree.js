@@ -3,6 +3,7 @@
 import { get } from "../api.js";
 import { Icon } from "../icons.js";
 import { html, signal, useEffect, useRef } from "../lib.js";
+import { visible } from "../visible.js";
 import { size } from "./kit.js";
 
 /** @typedef {{name: string, kind: "file" | "folder" | "link" | "other", size: number, modified: number}} Entry */
@@ -128,6 +129,6 @@ function Row({ line, isCurrent, take }) {
   return html`<li class=${`entry level-${Math.min(level, 12)}`} role="treeitem" data-path=${path}
     aria-level=${level} aria-posinset=${line.place} aria-setsize=${line.of}
     aria-expanded=${isFolder ? open : undefined} aria-selected=${isCurrent} tabindex=${isCurrent ? 0 : -1} onClick=${() => take(line)}>
-    <${Icon} name=${isFolder ? (open ? "down" : "right") : "file"} /><span class="cut grow">${entry.name}</span>
+    <${Icon} name=${isFolder ? (open ? "down" : "right") : "file"} /><span class="cut grow">${visible(entry.name)}</span>
     <span class="small quiet">${words || (entry.kind === "file" ? size(entry.size) : entry.kind === "folder" ? "" : entry.kind)}</span></li>`;
 }

@@ -6,6 +6,7 @@ import { Icon } from "../icons.js";
 import { html, useEffect, useState } from "../lib.js";
 import { go, sessionHref } from "../router.js";
 import { toast } from "../state.js";
+import { visible } from "../visible.js";
 import { Failed } from "./data.js";
 import { size } from "./kit.js";
 
@@ -51,7 +52,7 @@ export function Viewer({ path, session, back }) {
       <button class="button plain" aria-label="Mention in message" onClick=${() => mention(path, session)}>Mention</button>
       <button class="button plain" onClick=${() => copy(path)}>Copy path</button>
       <button class="button plain square" aria-label="Read it again" title="Read it again" onClick=${() => load(null)}><${Icon} name="refresh" /></button></div>
-    <h3 class="path wrap">${path} ${shown && html`<span class="small quiet">${size(shown.size)}</span>`}</h3>
+    <h3 class="path wrap">${visible(path)} ${shown && html`<span class="small quiet">${size(shown.size)}</span>`}</h3>
     ${error && html`<${Failed} error=${error} what=${path} again=${() => load(null)} />`}
     ${!shown && !error && html`<p class="empty" role="status">Loading …</p>`}
     ${shown?.kind === "image" && html`<${Picture} key=${shown} src=${raw} path=${path} />`}
