@@ -63,7 +63,7 @@ async def test_who_comes_while_somebody_opens_it_waits_until_it_has_been_taken_u
         async with left_behind(tmp_path / "w", model.base_url) as (hub, session):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(hub.desk, session)
-                while session not in hub.desks:  # noqa: ASYNC110 - in the very moment
+                while session not in hub.desks:
                     await anyio.lowlevel.checkpoint()
                 for words in ("second", "third"):
                     tasks.start_soon(hub.submit, session, user(words))
