@@ -282,7 +282,7 @@ def test_slash_commands_are_those_of_every_surface(running):
     assert running.ask("GET", f"/api/sessions/{copy}").status == 200
     assert command(running, copy, "submit", message=said("hi")).status == 202
     assert slash("/session", "/api/slash").status == 400
-    for line, status in (("/nothing", 400), ("hello", 400), ("/quit", 409), ("/help", 200)):
+    for line, status in (("/nothing", 400), ("hello", 400), ("/quit", 409), ("/undo", 409), ("/help", 200)):
         assert slash(line).status == status
     assert slash("/help", "/api/sessions/nothing/slash").status == 404
 

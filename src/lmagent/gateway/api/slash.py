@@ -7,6 +7,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from lmagent.app.slash import SlashContext, SlashResult, dispatch, user_commands
+from lmagent.core.errors import LmagentError
 from lmagent.core.messages import user
 from lmagent.core.view import View
 from lmagent.gateway.http.errors import Refusal
@@ -73,7 +74,12 @@ async def run_slash(call: Call) -> SlashAnswer:
 async def _carried_out(hub: Hub, session: str, line: str) -> SlashAnswer:
     desk = await hub.desk(session) if session else None
     seen = (await hub.views.look(session))[1] if session else View()
-    result = await dispatch(line, SlashContext(hub.host, desk.session if desk is not None else None, seen))
+    try:
+        result = await dispatch(line, SlashContext(hub.host, desk.session if desk is not None else None, seen))
+    except LmagentError as unfit:
+        if type(unfit) is not LmagentError:
+            raise
+        raise Refusal(409, "conflict", unfit.message, fix=unfit.fix) from unfit  # nothing to undo, for one
     told = await _gone_on(hub, session, result)
     if desk is not None and result.run:
         desk.work()
