@@ -134,7 +134,7 @@ def test_title_and_permissions_can_be_changed(tmp_path, screen):
         ask(page, "hello")
         finished(page)
         page.get_by_title("Rename").click()
-        page.get_by_label("Title").fill("My own name")
+        page.get_by_role("textbox", name="Title").fill("My own name")
         page.get_by_role("button", name="Rename", exact=True).click()
         page.get_by_role("heading", name="My own name").wait_for()
         page.get_by_role("button", name="Permissions: normal").click()

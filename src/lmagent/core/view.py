@@ -232,7 +232,7 @@ def _turn(view: View, event: ev.StepStarted | ev.StepFinished | ev.TurnStarted |
             if event.outcome == "done" or not event.reason:
                 return ended
             level = "error" if event.outcome == "error" else "warning"
-            return _add(ended, NoticeBlock(level, f"{event.outcome}: {event.reason}"))
+            return _add(ended, NoticeBlock(level, f"{event.outcome}: {event.reason}\n{event.fix}".strip()))
 
 
 def _work(view: View, event: ev.TasksChanged | ev.PlanProposed | ev.PlanDecided | ev.WorkChanged) -> View:

@@ -1,5 +1,6 @@
 // @ts-check
 // Approvals: what is asked for, why, and the answers. Those of sub-agents come the same way.
+import { useCardFocus } from "./cardfocus.js";
 import { Preview } from "./diff.js";
 import { Icon } from "./icons.js";
 import { html, useState } from "./lib.js";
@@ -19,9 +20,11 @@ export function Approvals({ session }) {
 function Card({ session, asked }) {
   const [feedback, setFeedback] = useState("");
   const [sent, setSent] = useState(false);
+  const place = useCardFocus();
   const rules = visible(asked.grant).split("\n").filter(Boolean);
   const answer = async (/** @type {boolean} */ approved, scope = "once") => {
     if (sent) return;
+    if (place.current?.contains(document.activeElement)) place.current.focus();
     setSent(true);
     const words = feedback.trim();
     const taken = await session.command({ type: "approve", approval: asked.id, approved, scope, feedback: words });
@@ -35,7 +38,7 @@ function Card({ session, asked }) {
     else return;
     event.preventDefault();
   };
-  return html`<section class="block ask card" aria-label="Approval" tabindex="-1" onKeyDown=${pressed}>
+  return html`<section class="block ask card" aria-label="Approval" tabindex="-1" ref=${place} onKeyDown=${pressed}>
     <header class="row"><${Icon} name="shield" /><h2 class="grow">May it do this?</h2><span class="quiet small">${asked.tool}</span></header>
     <p class="what">${visible(asked.summary)}</p>
     ${asked.reason && html`<p class="quiet small">${visible(asked.reason)}</p>`}

@@ -200,7 +200,7 @@ function stepFinished(view, event) {
 
 /** @param {View} view @param {Event} event @returns {View} */
 function turnFinished(view, event) {
-  const { outcome, reason = "", until = 0 } = event;
+  const { outcome, reason = "", fix = "", until = 0 } = event;
   /** @type {View} */
   const ended = { ...view, state: "idle", outcome, draft: "", thinking: "", progress: null, until };
   /** @type {Block[]} */
@@ -209,7 +209,7 @@ function turnFinished(view, event) {
     said.push(note(event.proof === "verified" ? "info" : "warning", `${event.proof}: ${event.proof_reason ?? ""}`));
   }
   if (outcome !== "done" && reason) {
-    said.push(note(outcome === "error" ? "error" : "warning", `${outcome}: ${reason}`));
+    said.push(note(outcome === "error" ? "error" : "warning", strip(`${outcome}: ${reason}\n${fix}`)));
   }
   return said.length ? add(ended, ...said) : ended;
 }

@@ -37,10 +37,14 @@ export function Header({ session }) {
 function Title({ session }) {
   const [editing, setEditing] = useState(false);
   const title = session.view.value.title || "Untitled";
+  const close = () => {
+    setEditing(false);
+    requestAnimationFrame(() => /** @type {HTMLElement | null} */ (document.querySelector("h1 .title"))?.focus());
+  };
   const save = async (/** @type {any} */ event) => {
     event.preventDefault();
     const text = new FormData(event.target).get("title")?.toString().trim() ?? "";
-    if (!text || text === title || (await session.command({ type: "rename", title: text }))) setEditing(false);
+    if (!text || text === title || (await session.command({ type: "rename", title: text }))) close();
   };
   if (!editing) {
     return html`<h1 class="cut"><button class="title" title="Rename" onClick=${() => setEditing(true)}>${title}</button></h1>`;
@@ -48,7 +52,7 @@ function Title({ session }) {
   const pressed = (/** @type {KeyboardEvent} */ event) => {
     if (event.key !== "Escape") return;
     event.preventDefault();
-    setEditing(false);
+    close();
   };
   return html`<form class="row" onSubmit=${save} onKeyDown=${pressed}>
     <input class="field grow" name="title" aria-label="Title" value=${title} maxlength="200" autofocus

@@ -98,6 +98,7 @@ export function useMenu(text, field, write) {
 
 /** @param {{menu: ReturnType<typeof useMenu>}} props */
 export function Menu({ menu }) {
+  useEffect(() => document.getElementById(`menu-${menu.at}`)?.scrollIntoView({ block: "nearest" }), [menu.at]);
   if (!menu.open) return null;
   return html`<ul class="bare suggestions card" id="menu" role="listbox" aria-label="Suggestions">
     ${menu.choices.map((choice, index) => html`<li key=${choice.value} id=${`menu-${index}`} role="option" class="entry"

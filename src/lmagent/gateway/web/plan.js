@@ -1,5 +1,6 @@
 // @ts-check
 // A plan that waits for a decision: approve it, as it is or edited; have it revised; reject it.
+import { useCardFocus } from "./cardfocus.js";
 import { Icon } from "./icons.js";
 import { html, useState } from "./lib.js";
 import { visible } from "./visible.js";
@@ -20,14 +21,16 @@ function Proposal({ session, given }) {
   const [editing, setEditing] = useState(false);
   const [feedback, setFeedback] = useState("");
   const [sent, setSent] = useState(false);
+  const place = useCardFocus();
   const changed = JSON.stringify(plan) !== JSON.stringify(given);
   const decide = async (/** @type {"approved" | "revise" | "rejected"} */ decision) => {
+    if (place.current?.contains(document.activeElement)) place.current.focus();
     setSent(true);
     const edited = decision === "approved" && changed ? plan : null;
     const taken = await session.command({ type: "decide_plan", decision, plan: edited, feedback: feedback.trim() });
     if (!taken) setSent(false);
   };
-  return html`<section class="block ask card plan" aria-label="Plan">
+  return html`<section class="block ask card plan" aria-label="Plan" tabindex="-1" ref=${place}>
     <header class="row"><${Icon} name="tasks" /><h2 class="grow">${visible(plan.title)}</h2>${changed && html`<span class="chip">edited</span>`}</header>
     <dl class="facts"><dt>Goal</dt><dd>${visible(plan.goal)}</dd>
       ${(plan.risk_areas ?? []).length > 0 && html`<dt>Risks</dt><dd>${visible((plan.risk_areas ?? []).join("; "))}</dd>`}</dl>

@@ -48,6 +48,12 @@ function focusMessage(event) {
   document.getElementById("message")?.focus();
 }
 
+/** Give the focus back to the button that opened what is closed. @param {string} name */
+function focusOn(name) {
+  const lost = document.activeElement === document.body || document.activeElement?.closest(".side, .panel");
+  if (lost) /** @type {HTMLElement | null} */ (document.querySelector(`main [aria-label="${name}"]`))?.focus();
+}
+
 /** Escape closes what lies over the conversation. */
 function useEscape() {
   useEffect(() => {
@@ -66,7 +72,9 @@ function Side({ session, page }) {
   const side = useRef(/** @type {HTMLElement | null} */ (null));
   const open = drawer.value === "side";
   useEffect(() => {
-    if (open) side.current?.querySelector("button")?.focus();
+    if (!open) return;
+    side.current?.querySelector("button")?.focus();
+    return () => focusOn("Sessions and pages");
   }, [open]);
   return html`<div class=${open ? "side open" : "side"} ref=${side}>
     <div class="brand"><img src="/static/icon.svg" alt="" /><span class="grow">lmagent</span>
@@ -123,6 +131,7 @@ function Page({ row, id, rest }) {
 
 /** @param {{row: PanelRow, session: string, rest: string}} props */
 function Beside({ row, session, rest }) {
+  useEffect(() => () => focusOn(row.title), []);
   return html`<section class="panel" aria-label=${row.title}>
     <header class="bar"><h2 class="grow">${row.title}</h2>
       <button class="button plain square" aria-label=${`Close ${row.title}`} onClick=${() => go(sessionHref(session))}>

@@ -1,0 +1,129 @@
+"""Whatever the words, the names, the window and the hand: nothing is covered, cut, turned round or lost."""
+
+import json
+
+from gateway_kit import gateway
+from panel_kit import begun, on_phone, region
+from web_kit import PHONE, ask, box, finished, shot
+
+from lmagent.testing.script import calls, say, status, tool
+
+PLAN = {"title": "Report", "goal": "a.txt says hello", "steps": [{"id": "one", "description": "write a.txt"}]}
+LONG = "n" * 200 + ".txt"
+
+
+def outside(page, selector):
+    """How far, in pixels, the first one stands out of the window."""
+    there = page.locator(selector).first.bounding_box()
+    width = page.evaluate("innerWidth")
+    return max(0, -there["x"], there["x"] + there["width"] - width)
+
+
+def focus(page):
+    """Name or class of what has the focus."""
+    return page.evaluate("document.activeElement.ariaLabel || document.activeElement.className || 'nothing'")
+
+
+def test_a_turn_that_fails_says_what_to_do(tmp_path, screen):
+    with gateway(tmp_path, [status(401)]) as running:
+        page = screen(running)
+        ask(page, "hello")
+        page.locator("[data-state=failed]").wait_for()
+        [ended] = [event for event in running.logs() if event["type"] == "turn.finished"]
+        assert ended["fix"] in page.locator(".notice.error").inner_text()
+        shot(page, tmp_path, "failed")
+
+
+def test_words_of_right_to_left_languages_begin_at_the_right(tmp_path, screen):
+    with gateway(tmp_path, [say("שלום עולם")]) as running:
+        page = screen(running)
+        ask(page, "مرحبا بالعالم، كيف حالك؟ " * 8)
+        finished(page)
+        rest = """(selector) => {
+            const shown = document.querySelector(selector), range = document.createRange();
+            range.selectNodeContents(shown);
+            return shown.getBoundingClientRect().right - range.getBoundingClientRect().right;
+        }"""
+        assert page.evaluate(rest, ".markdown p") < 2
+        assert page.evaluate("getComputedStyle(document.querySelector('.bubble')).unicodeBidi") == "plaintext"
+
+
+def test_what_is_told_in_passing_covers_nothing_that_one_presses(tmp_path, screen):
+    with gateway(tmp_path, [say("ok"), say("ok")]) as running:
+        for options in ({}, PHONE):
+            page = screen(running, **options)
+            text = {"name": "z.txt", "mimeType": "text/plain", "buffer": b"text"}
+            page.locator("input[type=file]").set_input_files([text])
+            page.get_by_text("only pictures can go with a message").wait_for()
+            ask(page, "all the same")  # fails where something lies over the button
+            finished(page)
+
+
+def test_what_opens_on_a_phone_stays_in_the_window(tmp_path, screen):
+    with gateway(tmp_path, [say("ok")]) as running:
+        session = begun(running, "begin")
+        page = on_phone(screen, running, path=f"#/s/{session}")
+        for name in ("Permissions: auto", "Model: scripted"):
+            page.get_by_role("button", name=name).click()
+            assert outside(page, ".popup") == 0
+            page.keyboard.press("Escape")
+
+
+def test_a_long_name_of_a_file_leaves_the_panel_as_wide_as_it_is(tmp_path, screen):
+    with gateway(tmp_path, []) as running:
+        (running.workspace / LONG).write_text("x\n")
+        page = screen(running, path="#/s/-/files")
+        page.get_by_role("treeitem", name=LONG).wait_for()
+        assert outside(page, ".tree") == outside(page, "[aria-label='Read the folders again']") == 0
+
+
+def test_the_suggestion_that_the_keys_have_come_to_is_in_view(tmp_path, screen):
+    with gateway(tmp_path, []) as running:
+        page = screen(running)
+        box(page).press_sequentially("/")
+        page.get_by_role("option").first.wait_for()
+        for _ in range(15):
+            box(page).press("ArrowDown")
+        chosen, around = (
+            page.locator(s).bounding_box() for s in ("[role=option][aria-selected=true]", "[role=listbox]")
+        )
+        assert around["y"] <= chosen["y"]
+        assert chosen["y"] + chosen["height"] <= around["y"] + around["height"] + 1
+
+
+def test_the_focus_goes_on_where_something_was_closed_or_answered(tmp_path, screen):
+    two = calls(tool("write", path="a.txt", content="x\n"), tool("write", path="b.txt", content="x\n"))
+    with gateway(tmp_path, [two, say("Written."), say(json.dumps(PLAN))]) as running:
+        page = screen(running)
+        ask(page, "write them")
+        for _ in range(2):
+            page.get_by_role("button", name="Approve").first.focus()
+            page.keyboard.press("Enter")
+            page.get_by_role("button", name="Approve").first.and_(page.locator(":enabled")).or_(
+                page.locator("[data-state=done]")
+            ).first.wait_for()
+        finished(page)
+        assert focus(page) == "Conversation"
+        page.locator("h1 button").press("Enter")
+        page.get_by_role("textbox", name="Title").press("Escape")
+        assert focus(page) == "title"
+        page.get_by_role("button", name="Files").press("Enter")
+        region(page, "Files").wait_for()
+        page.get_by_role("button", name="Close Files").press("Enter")
+        assert focus(page) == "Files"
+        box(page).fill("/plan a report")
+        box(page).press("Escape")
+        box(page).press("Enter")
+        page.get_by_role("button", name="Reject").press("Enter")
+        page.get_by_role("region", name="Plan").wait_for(state="detached")
+        assert focus(page) == "Conversation"
+
+
+def test_the_focus_goes_back_to_the_button_of_the_drawer(tmp_path, screen):
+    with gateway(tmp_path, []) as running:
+        page = on_phone(screen, running)
+        page.get_by_role("button", name="Sessions and pages").press("Enter")
+        page.get_by_role("button", name="New session").wait_for()
+        page.keyboard.press("Escape")
+        page.get_by_role("button", name="Close the list").first.wait_for(state="hidden")
+        assert focus(page) == "Sessions and pages"
