@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from gateway_kit import gateway
 from web_kit import ask, finished, session_of, talk
 
@@ -100,3 +101,18 @@ def test_a_files_name_and_a_links_target_read_as_what_they_are(tmp_path, screen)
         page.get_by_role("button", name="All files").click()
         page.get_by_label("Find files by name").fill("photo")
         page.get_by_role("button", name="photo\\u202egnp.exe").wait_for()
+
+
+@pytest.mark.parametrize("depth", [30, 1_000, 9_000])
+def test_code_may_be_nested_as_deep_as_it_is_long(tmp_path, screen, depth):
+    code = "`${ " * depth
+    with gateway(tmp_path, [say(f"```javascript\n{code}\n```", chunk=8_000), say("and on")]) as running:
+        page = screen(running)
+        ask(page, "show it")
+        finished(page)
+        page.locator(".said pre").scroll_into_view_if_needed()
+        if depth < 9_000:  # there the highlighter itself gives up
+            page.locator(".said pre span").first.wait_for()
+        assert page.locator(".said pre").inner_text() == code
+        ask(page, "go on")
+        page.get_by_text("and on").wait_for()

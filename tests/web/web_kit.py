@@ -5,8 +5,8 @@
             page = screen(running)              # logged in by the PIN, as a person does it
             ask(page, "do it")
 
-A page that prints an error, or asks anything of another host, fails its test at the end. With LMAGENT_SHOTS=FOLDER
-`shot(page, name)` keeps screenshots there, else in the test's own folder.
+A page that prints an error, breaks its policy, opens a dialog or a window, or asks anything of another host, fails its
+test at the end. With LMAGENT_SHOTS=FOLDER `shot(page, name)` keeps screenshots there, else in the test's own folder.
 """
 
 from __future__ import annotations
@@ -67,6 +67,8 @@ def screen(browser: Any, no_leftovers: list[str]) -> Screen:
         page = context.new_page()
         page.on("pageerror", lambda error: no_leftovers.append(f"error: {error}"))
         page.on("console", lambda said: _heard(said, no_leftovers))
+        page.on("dialog", lambda shown: (no_leftovers.append(f"dialog: {shown.message}"), shown.dismiss()))
+        page.on("popup", lambda other: no_leftovers.append(f"window: {other.url}"))
         page.on("request", lambda asked: _asked(asked.url, running.url, no_leftovers))
         page.goto(f"{running.url}/{path}")
         if login:

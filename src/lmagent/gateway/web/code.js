@@ -6,6 +6,8 @@ import { isTangled } from "./reading.js";
 /** @typedef {import("./vendor/highlight.js").HighlightNode} HighlightNode */
 
 const TOO_LONG = 50_000;
+/** Deeper colours are not drawn: code can be nested as deep as it is long, and drawing it would go as deep. */
+const DEEP = 40;
 
 /** @type {Promise<typeof import("./vendor/highlight.js").default> | undefined} */
 let loading;
@@ -37,12 +39,34 @@ const CLASSES = /** @type {Record<string, string>} */ ({
   addition: "added", deletion: "removed", section: "title", bullet: "keyword", quote: "quiet", link: "string",
 });
 
-/** @param {HighlightNode} node @returns {any} */
-function colored(node) {
+/** @param {HighlightNode} node @param {number} depth @returns {any} */
+function colored(node, depth) {
   if (typeof node === "string") return node;
+  if (depth > DEEP) return textOf(node);
   const kind = CLASSES[(node.scope ?? "").split(".")[0] ?? ""];
-  const inside = node.children.map(colored);
+  const inside = node.children.map((child) => colored(child, depth + 1));
   return kind ? html`<span class=${`code-${kind}`}>${inside}</span>` : inside;
+}
+
+/** @param {HighlightNode} node */
+function textOf(node) {
+  let text = "";
+  const left = [node];
+  for (let next = left.pop(); next !== undefined; next = left.pop()) {
+    if (typeof next === "string") text += next;
+    else for (let at = next.children.length - 1; at >= 0; at--) left.push(/** @type {HighlightNode} */ (next.children[at]));
+  }
+  return text;
+}
+
+/** Code as nodes; null where the highlighter gives up. @param {any} hljs @param {string} code @param {string} language */
+function nodesOf(hljs, code, language) {
+  try {
+    const { _emitter } = hljs.highlight(code, { language, ignoreIllegals: true });
+    return _emitter.rootNode.children.map((/** @type {HighlightNode} */ node) => colored(node, 0));
+  } catch {
+    return null;
+  }
 }
 
 /**
@@ -59,8 +83,8 @@ export function Code({ code, language = "", open = false }) {
     watched.set(element, async () => {
       const hljs = await highlighter().catch(() => null);
       if (!here || !hljs?.getLanguage(language)) return;
-      const { _emitter } = hljs.highlight(code, { language, ignoreIllegals: true });
-      setTree({ code, nodes: _emitter.rootNode.children.map(colored) });
+      const nodes = nodesOf(hljs, code, language);
+      if (nodes) setTree({ code, nodes });
     });
     observer.observe(element);
     return () => {
