@@ -164,6 +164,17 @@ def test_the_stream_of_all_sessions_can_begin_at_the_beginning(idle):
         assert any((event.json["session"], event.json["type"]) == (session, "session.created") for event in events)
 
 
+def test_a_cursor_stays_one_when_what_it_stood_for_is_deleted(idle):
+    kept, gone = begun(idle), begun(idle)
+    with idle.stream("/api/events?after=0") as events:
+        cursor = next(event.id for event in events if event.json["session"] == gone)
+    assert idle.ask("DELETE", f"/api/sessions/{gone}").status == 200
+    assert idle.ask("DELETE", f"/api/sessions/{kept}").status == 200
+    later = begun(idle)
+    with idle.stream("/api/events", {"Last-Event-ID": cursor}) as events:
+        assert next(iter(events)).json["session"] == later
+
+
 @pytest.mark.parametrize("cursor", ["x", "1", "0-0", "abc-", "-1", "a" * 65])
 def test_a_cursor_that_is_none_is_refused(idle, cursor):
     assert idle.ask("GET", f"/api/events?after={cursor}").status == 400

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -43,8 +45,8 @@ def open_database(path: Path | None) -> sqlite3.Connection:
 
 
 def _connect(path: Path | None) -> sqlite3.Connection:
-    if path is not None:  # SQLite would make it readable for everybody
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | OPEN_FLAGS, FILE_MODE))
+    if path is not None:
+        _make(path)
     # Transactions are begun and ended by name (`isolation_level=None`), not by what a statement looks like.
     connection = sqlite3.connect(path or ":memory:", timeout=BUSY_SECONDS, isolation_level=None)
     try:
@@ -55,6 +57,29 @@ def _connect(path: Path | None) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _make(path: Path) -> None:
+    """Make the file where there is none: SQLite would make it readable for everybody.
+
+    A database is never opened beside SQLite: closing it again would drop the locks that other connections of this
+    process hold on it, and another process would take away the WAL under them (sqlite.org, "How To Corrupt An SQLite
+    Database File", 2.2). So the file is made under another name and given its own when nothing has it open.
+
+    Raises:
+        OSError: it cannot be made, or what has its name is no file.
+    """
+    with suppress(FileNotFoundError):
+        if not stat.S_ISREG(os.lstat(path).st_mode):
+            raise OSError(errno.ELOOP, "is no file", str(path))
+        return
+    beside = path.with_name(f".{path.name}.{os.urandom(6).hex()}")
+    os.close(os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL | OPEN_FLAGS, FILE_MODE))
+    try:
+        with suppress(FileExistsError):
+            os.link(beside, path)
+    finally:
+        os.unlink(beside)
 
 
 def _migrate(connection: sqlite3.Connection) -> None:

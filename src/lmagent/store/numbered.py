@@ -50,7 +50,8 @@ def number(database: sqlite3.Connection, places: Iterable[Place]) -> None:
 
 def numbering(database: sqlite3.Connection) -> tuple[str, int]:
     """What tells this numbering from another index's, and the last number given."""
-    row = database.execute("SELECT mark, (SELECT COALESCE(MAX(number), 0) FROM event) FROM numbering").fetchone()
+    given = "SELECT seq FROM sqlite_sequence WHERE name = 'event'"  # the last one may have been deleted since
+    row = database.execute(f"SELECT mark, COALESCE(({given}), 0) FROM numbering").fetchone()
     return str(row[0]), int(row[1])
 
 

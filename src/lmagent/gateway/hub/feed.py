@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import anyio
@@ -12,6 +12,7 @@ import anyio.to_thread
 from msgspec import Struct
 
 from lmagent.core import events as ev
+from lmagent.core.errors import LmagentError
 from lmagent.gateway.http.errors import Refusal
 from lmagent.gateway.hub.fan import Fan, Reader, Watching
 from lmagent.gateway.hub.frames import Frame, framed
@@ -88,7 +89,8 @@ class Feed:
             with anyio.move_on_after(LOOK):
                 await self._news.wait()
             self._news = anyio.Event()
-            await self._look()
+            with suppress(LmagentError):  # the index cannot be read now; who asks for something is told why
+                await self._look()
             await anyio.sleep(PAUSE)
 
     async def _look(self) -> None:
