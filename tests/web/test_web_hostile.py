@@ -25,6 +25,16 @@ def test_a_call_may_be_numbered_by_a_word_that_every_object_knows(tmp_path, scre
         assert "all done" in talk(page)
 
 
+def test_a_call_may_be_numbered_by_what_looks_like_a_path(tmp_path, screen):
+    script = [Reply(calls=(Call("bash", '{"command": "echo begun"}', "a/../b?c#d%2f é"),)), say("all done")]
+    with gateway(tmp_path, script, options=["--permission", "auto"]) as running:
+        page = screen(running)
+        ask(page, "run it")
+        finished(page)
+        page.locator(".tool-line").click()
+        assert "echo begun" in page.get_by_role("region", name="Code, json").inner_text()
+
+
 def test_a_folder_and_a_file_may_be_called_so(tmp_path, screen):
     with gateway(tmp_path, [say("hello")]) as running:
         for name in INHERITED:

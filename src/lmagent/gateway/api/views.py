@@ -291,7 +291,7 @@ ROUTES = (
     ),
     Route(
         "GET",
-        "/api/sessions/{session}/calls/{call_id}",
+        "/api/sessions/{session}/calls/{call_id:path}",
         show_call,
         "A call with all of its result",
         answer=WholeCall,
