@@ -278,6 +278,21 @@ async def test_a_session_that_another_process_deletes_ends_its_watchers(tmp_path
                 await seen.until(lambda seen: seen.is_over)
 
 
+async def test_a_log_that_cannot_be_read_any_more_ends_its_watchers_and_nothing_else(tmp_path):
+    with ScriptedServer([say("hello")]) as model:
+        async with hub_on(tmp_path / "w", model.base_url) as hub:
+            desk, other = await hub.begin(), await hub.begin()
+            await hub.send(desk.id, Close())
+            async with watcher(hub, desk.id) as seen:
+                await seen.until_type("session.created")
+                folder = hub.host.store.root / desk.id
+                folder.rename(tmp_path / "away")
+                folder.symlink_to(folder.name)  # leads to itself: the system refuses to look
+                await seen.until(lambda seen: seen.is_over)
+            await hub.submit(other.id, user("hi"))
+            assert (await other.until_idle()).answer == "hello"
+
+
 async def test_a_fault_in_one_session_leaves_the_others_alone(tmp_path, hurry):
     with ScriptedServer([say("well")]) as model:
         async with hub_on(tmp_path / "w", model.base_url) as hub:

@@ -134,6 +134,8 @@ class Channel:
                     self.fan.end()
                 if not found:
                     await anyio.sleep(pause)
+        except OSError:
+            self.fan.end()  # it cannot be read: who watches comes back, and is told why
         finally:
             self.is_followed = False
 

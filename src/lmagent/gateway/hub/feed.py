@@ -89,7 +89,7 @@ class Feed:
             with anyio.move_on_after(LOOK):
                 await self._news.wait()
             self._news = anyio.Event()
-            with suppress(LmagentError):  # the index cannot be read now; who asks for something is told why
+            with suppress(LmagentError, OSError):  # the index cannot be read now; who asks for something is told why
                 await self._look()
             await anyio.sleep(PAUSE)
 

@@ -380,7 +380,7 @@ class Hub:
             return True
         except SessionBusy:
             return False
-        except LmagentError as failure:
+        except Exception as failure:  # noqa: BLE001 - one session's trouble is not the others'
             self.say(f"session {session} is not gone on with: {failure}")
             return True
         desk.work()
