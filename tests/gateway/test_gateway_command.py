@@ -65,6 +65,9 @@ def test_the_token_is_made_once_kept_and_shown(program):
     [
         (["soon"], {}, "no port"),
         (["70000"], {}, "no port"),
+        (["7" * 5000], {}, "no port"),
+        (["0", "--name", "https://agent.example"], {}, "no name of a host"),
+        (["0", "--name", "agent.example:443"], {}, "no name of a host"),
         (["1", "--port", "2"], {}, "two ports"),
         (["0", "--bind", "nowhere.invalid"], {}, "no address"),
         (["0", "--bind", "192.0.2.1"], {}, "cannot listen"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from lmagent.gateway.http.guard import Rules
 
 ANYWHERE = "0.0.0.0"
+
+NAME = r"[A-Za-z0-9._-]+|[0-9A-Fa-f.]*(?::[0-9A-Fa-f.]*){2,}"
+"""What `--name` takes: what stands in `Host` before a port, or an IPv6 address without its brackets."""
 
 SHORT = 4
 """Characters of a PIN at least."""
@@ -54,9 +58,9 @@ def web(port: str | None, **given: Any) -> int:
 def _port(argument: str | None, option: int | None) -> int | None:
     if argument is None:
         return option
-    if not (argument.isdecimal() and int(argument) <= 65535):
+    if not (argument.isdecimal() and len(argument) <= 5 and int(argument) <= 65535):
         raise click.BadParameter(
-            f"{argument!r} is no port; lmagent web 7860 takes one, lmagent web token shows the token"
+            f"{argument[:40]!r} is no port; lmagent web 7860 takes one, lmagent web token shows the token"
         )
     if option is not None and option != int(argument):
         raise click.UsageError(f"two ports are named: {argument} and {option}")
@@ -144,6 +148,10 @@ class _Front:
         if 0 < len(settings.web_pin) < (SHORT if local else SAFE):
             text = f"AGENT_PIN has {len(settings.web_pin)} characters: it would soon be guessed"
             raise ConfigError(text, fix=f"{SAFE} or more, or none: then six digits are made at each start")
+        for name in own["names"]:
+            if not re.fullmatch(NAME, name):
+                text = f"--name {name[:80]!r} is no name of a host"
+                raise ConfigError(text, fix="give the name alone, without https:// and port: --name agent.example")
         if settings.web_key and not settings.web_cert:
             raise ConfigError("there is a key for TLS and no certificate", fix="name it with AGENT_CERT or --cert")
         key = Path(settings.web_key).expanduser() if settings.web_key else None
