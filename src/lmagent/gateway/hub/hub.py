@@ -18,7 +18,7 @@ import msgspec
 
 from lmagent.app.host import Host
 from lmagent.core.commands import Approve, Close, Command, Continue, DecidePlan, Interrupt, Steer, Submit
-from lmagent.core.errors import LmagentError, SessionBusy, SessionNotFound
+from lmagent.core.errors import SessionBusy, SessionNotFound
 from lmagent.core.events import DurableEvent, InputReceived
 from lmagent.core.ids import is_session_id, new_id
 from lmagent.core.messages import Message
