@@ -1,11 +1,11 @@
 """What a person said, and what they look at, outlives an absence of the gateway, of the page, and of a conversation."""
 
 from gateway_kit import gateway
-from panel_kit import begun, go
+from panel_kit import begun, go, region
 from seed_client import chatting
 from web_kit import ask, box, finished, session_of, talk
 
-from lmagent.testing.script import say
+from lmagent.testing.script import call, say
 
 AWAY = "The connection to the gateway is lost"
 
@@ -92,3 +92,22 @@ def test_a_conversation_that_is_begun_anew_elsewhere_is_begun_anew_on_the_page(t
         page.get_by_text("third", exact=True).wait_for()
         assert talk(page).split() == ["three", "third"]
         assert box(page).is_enabled()
+
+
+def test_a_part_of_the_page_that_did_not_come_is_got_when_the_gateway_is_back(tmp_path, screen):
+    with gateway(tmp_path, [call("ls"), say("Nothing there.")]) as running:
+        page = screen(running)
+        ask(page, "look")
+        finished(page)
+        running.kill()
+        page.locator(".tool-line").click()
+        page.get_by_text("this part of the page did not come from the gateway").wait_for()
+        page.locator(".tool-line").click()
+        page.get_by_role("button", name="Files").click()
+        page.get_by_text("Files cannot be shown: this part of the page did not come").wait_for()
+        running.start()
+        page.get_by_text(AWAY).wait_for(state="detached")
+        region(page, "Files").get_by_role("button", name="Try again").click()
+        page.get_by_label("Find files by name").wait_for()
+        page.locator(".tool-line").click()
+        page.locator(".tool-details").wait_for()

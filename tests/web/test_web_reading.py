@@ -3,7 +3,7 @@
 import json
 
 from gateway_kit import gateway
-from panel_kit import begun, on_phone, region
+from panel_kit import begun, holds, on_phone, region
 from web_kit import PHONE, ask, box, finished, shot
 
 from lmagent.testing.script import calls, say, status, tool
@@ -19,9 +19,9 @@ def outside(page, selector):
     return max(0, -there["x"], there["x"] + there["width"] - width)
 
 
-def focus(page):
-    """Name or class of what has the focus."""
-    return page.evaluate("document.activeElement.ariaLabel || document.activeElement.className || 'nothing'")
+def has_focus(page, name):
+    """Wait until what has this name, or else this class, has the focus."""
+    holds(page, f"(document.activeElement.ariaLabel || document.activeElement.className) === {name!r}")
 
 
 def test_a_turn_that_fails_says_what_to_do(tmp_path, screen):
@@ -91,6 +91,18 @@ def test_the_suggestion_that_the_keys_have_come_to_is_in_view(tmp_path, screen):
         assert chosen["y"] + chosen["height"] <= around["y"] + around["height"] + 1
 
 
+def test_what_a_command_answers_keeps_its_lines_and_closes_the_suggestions(tmp_path, screen):
+    with gateway(tmp_path, []) as running:
+        page = screen(running)
+        page.route("**/api/slash", lambda route: (page.wait_for_timeout(300), route.continue_()))
+        box(page).press_sequentially("/help")
+        box(page).press("Enter")
+        page.get_by_text("list the commands").first.wait_for()
+        assert page.get_by_role("option").count() == 0
+        lines = page.locator(".answer").inner_text().splitlines()
+        assert len([line for line in lines if line.startswith("/")]) > 10
+
+
 def test_the_focus_goes_on_where_something_was_closed_or_answered(tmp_path, screen):
     two = calls(tool("write", path="a.txt", content="x\n"), tool("write", path="b.txt", content="x\n"))
     with gateway(tmp_path, [two, say("Written."), say(json.dumps(PLAN))]) as running:
@@ -103,20 +115,20 @@ def test_the_focus_goes_on_where_something_was_closed_or_answered(tmp_path, scre
                 page.locator("[data-state=done]")
             ).first.wait_for()
         finished(page)
-        assert focus(page) == "Conversation"
+        has_focus(page, "Conversation")
         page.locator("h1 button").press("Enter")
         page.get_by_role("textbox", name="Title").press("Escape")
-        assert focus(page) == "title"
+        has_focus(page, "title")
         page.get_by_role("button", name="Files").press("Enter")
         region(page, "Files").wait_for()
         page.get_by_role("button", name="Close Files").press("Enter")
-        assert focus(page) == "Files"
+        has_focus(page, "Files")
         box(page).fill("/plan a report")
         box(page).press("Escape")
         box(page).press("Enter")
         page.get_by_role("button", name="Reject").press("Enter")
         page.get_by_role("region", name="Plan").wait_for(state="detached")
-        assert focus(page) == "Conversation"
+        has_focus(page, "Conversation")
 
 
 def test_the_focus_goes_back_to_the_button_of_the_drawer(tmp_path, screen):
@@ -126,4 +138,4 @@ def test_the_focus_goes_back_to_the_button_of_the_drawer(tmp_path, screen):
         page.get_by_role("button", name="New session").wait_for()
         page.keyboard.press("Escape")
         page.get_by_role("button", name="Close the list").first.wait_for(state="hidden")
-        assert focus(page) == "Sessions and pages"
+        has_focus(page, "Sessions and pages")

@@ -47,6 +47,7 @@ export function Composer({ session, example }) {
     const pictures = attachments.ready;
     if (sending || attachments.busy || (!said && !pictures.length)) return;
     setSending(true);
+    menu.close();
     past.reset();
     setText("");
     try {

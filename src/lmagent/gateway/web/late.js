@@ -1,7 +1,10 @@
 // @ts-check
 // Parts of the page that are fetched when they are first needed.
 import { html, useEffect, useState } from "./lib.js";
-import { complain } from "./state.js";
+import { toast } from "./state.js";
+
+/** Why a part is not there: a browser's own words name an address, and no reason. */
+export const UNLOADED = "this part of the page did not come from the gateway";
 
 /**
  * A component that stands for one of a module that is not there yet.
@@ -13,7 +16,7 @@ export function late(load) {
     const [Part, setPart] = useState(/** @type {any} */ (null));
     useEffect(() => {
       let here = true;
-      load().then((part) => here && setPart(() => part), complain);
+      load().then((part) => here && setPart(() => part), () => toast(UNLOADED, "error", "try it again when the gateway answers"));
       return () => {
         here = false;
       };

@@ -1,8 +1,9 @@
 // @ts-check
 // The frame around everything: sessions and links at the left, the conversation or a page, a panel beside it.
 import { Icon } from "./icons.js";
+import { UNLOADED } from "./late.js";
 import { DrawerButton } from "./parts.js";
-import { html, useEffect, useErrorBoundary, useRef, useState } from "./lib.js";
+import { html, useEffect, useErrorBoundary, useLayoutEffect, useRef, useState } from "./lib.js";
 import { NotifyButton } from "./notify.js";
 import { PANELS } from "./panels.js";
 import { go, pageHref, route, sessionHref } from "./router.js";
@@ -131,7 +132,7 @@ function Page({ row, id, rest }) {
 
 /** @param {{row: PanelRow, session: string, rest: string}} props */
 function Beside({ row, session, rest }) {
-  useEffect(() => () => focusOn(row.title), []);
+  useLayoutEffect(() => () => focusOn(row.title), []);
   return html`<section class="panel" aria-label=${row.title}>
     <header class="bar"><h2 class="grow">${row.title}</h2>
       <button class="button plain square" aria-label=${`Close ${row.title}`} onClick=${() => go(sessionHref(session))}>
@@ -143,19 +144,21 @@ function Beside({ row, session, rest }) {
 /** A panel, fetched when it is first shown; a fault in it stays in it. @param {{row: PanelRow, session: string, rest: string}} props */
 function Loaded({ row, session, rest }) {
   const [panel, setPanel] = useState(/** @type {{Panel: any} | null} */ (null));
-  const [failed, setFailed] = useState("");
+  const [failed, setFailed] = useState(false);
+  const [tries, setTries] = useState(0);
   const [fault, again] = useErrorBoundary((error) => console.error(error));
   useEffect(() => {
     let here = true;
-    row.load().then((module) => here && setPanel(module), (error) => here && setFailed(String(error)));
+    setFailed(false);
+    row.load().then((module) => here && setPanel(module), () => here && setFailed(true));
     return () => {
       here = false;
     };
-  }, [row]);
+  }, [row, tries]);
   if (failed || fault) {
     return html`<div class="notice error"><${Icon} name="warning" /><div>
-      ${row.title} cannot be shown: ${failed || String(fault?.message ?? fault)}
-      <p><button class="button" onClick=${failed ? () => location.reload() : again}>Try again</button></p></div></div>`;
+      ${row.title} cannot be shown: ${failed ? UNLOADED : String(fault?.message ?? fault)}
+      <p><button class="button" onClick=${failed ? () => setTries(tries + 1) : again}>Try again</button></p></div></div>`;
   }
   return panel && html`<${panel.Panel} session=${session} rest=${rest} />`;
 }
