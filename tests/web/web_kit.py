@@ -32,9 +32,10 @@ EXPECTED = re.compile(r"status of (4\d\d|50[23])|net::ERR_")
 """What a browser logs of requests that fail: the page shows it, which its tests see. A 500 is a fault."""
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """Chromium, once for all tests of a process."""
+    """Chromium, once for the tests of a file: its client holds the thread's event loop until it is closed, and tests
+    of other files may want one of their own."""
     if not CHROMIUM:
         pytest.skip("chromium is not installed: scripts/ensure_programs installs it where apt can")
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
