@@ -94,7 +94,8 @@ def test_a_session_deleted_elsewhere_is_said_and_another_can_be_begun(tmp_path, 
 
 def test_an_address_of_no_session_and_of_no_page_is_readable(tmp_path, screen):
     with gateway(tmp_path, []) as running:
-        page = screen(running, path="#/s/not-there")
+        page = screen(running)
+        page.goto(f"{running.url}/#/s/not-there")
         page.get_by_text("This session is not there.").wait_for()
         page.goto(f"{running.url}/#/p/not-there")
         page.get_by_text("There is no page").wait_for()
