@@ -76,12 +76,11 @@ MOST = 156
 """Modules of our own before the first request. Each costs 0.1 ms to find and read, and what it does on top."""
 
 
-def loaded(folder: Path, *arguments: str) -> set[str]:
-    """The top-level modules at the end of a run."""
-    place = folder / "loaded.txt"
+def report(folder: Path, *arguments: str, **env: str) -> None:
+    """Run the program, which writes down what it has loaded."""
     run = subprocess.run(
         [sys.executable, "-c", REPORT, *arguments],
-        env={**os.environ, "HOME": str(folder), "LOADED": str(place)},
+        env={**os.environ, "HOME": str(folder), **env},
         cwd=folder,
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -90,6 +89,12 @@ def loaded(folder: Path, *arguments: str) -> set[str]:
         check=False,
     )
     assert run.returncode == 0, run.stderr
+
+
+def loaded(folder: Path, *arguments: str) -> set[str]:
+    """The top-level modules at the end of a run."""
+    place = folder / "loaded.txt"
+    report(folder, *arguments, LOADED=str(place))
     return {name.partition(".")[0] for name in place.read_text().split()}
 
 
@@ -106,17 +111,7 @@ def loaded_before_the_first_request(folder: Path) -> set[str]:
         return say("hello")
 
     with ScriptedServer(answer) as server:
-        run = subprocess.run(
-            [sys.executable, "-c", REPORT, "hi", "--base-url", server.base_url, "--model", "m"],
-            env={**os.environ, "HOME": str(folder), "LOADED": str(place), "WHEN": "asked"},
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-    assert run.returncode == 0, run.stderr
+        report(folder, "hi", "--base-url", server.base_url, "--model", "m", LOADED=str(place), WHEN="asked")
     return set(place.read_text().split())
 
 

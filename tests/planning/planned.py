@@ -27,6 +27,11 @@ def use(name: str, **arguments: Any) -> Reply:
     return call("use_tool", name=name, arguments=arguments)
 
 
+def done(step: str) -> Reply:
+    """A step is ticked off."""
+    return use("plan_complete_step", step_id=step, verification_notes=f"saw {step}")
+
+
 def uses(*wanted: tuple[str, dict[str, Any]]) -> Reply:
     """Several such calls in one reply."""
     return calls(*(_use(name, arguments) for name, arguments in wanted))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from planned import plan, running, use
+from planned import done, plan, running, use
 
 from lmagent.core import events as ev
 from lmagent.core.commands import DecidePlan, SetWork
@@ -14,18 +14,6 @@ from lmagent.core.errors import ConfigError
 from lmagent.core.work import Budget
 from lmagent.engine.budget import tokens_spent
 from lmagent.testing.script import call, say
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    workspace = tmp_path / "workspace"
-    workspace.mkdir()
-    return workspace
-
-
-def done(step: str):
-    return use("plan_complete_step", step_id=step, verification_notes=f"saw {step}")
 
 
 def look(number: int):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from pathlib import Path
 
 import anyio
 import pytest
@@ -18,14 +17,6 @@ from lmagent.core.work import Task, TaskState
 from lmagent.planning import gate
 from lmagent.planning.order import cycle, faults, ordered
 from lmagent.testing.script import say
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    workspace = tmp_path / "workspace"
-    workspace.mkdir()
-    return workspace
 
 
 def state(text: str, total: int | None = 3, processed: int = 1, queue: tuple[str, ...] = ("b", "c")) -> TaskState:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from planned import plan, running, use
+from planned import done, plan, running, use
 
 from lmagent.core import events as ev
 from lmagent.core.commands import ChangeTasks, Continue, DecidePlan, SetWork
@@ -28,10 +28,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 TWO = plan(("a", ()), ("b", ("a",)))
-
-
-def done(step: str):
-    return use("plan_complete_step", step_id=step, verification_notes=f"saw {step}")
 
 
 async def proposed(run, task: str = "tidy up") -> ev.TurnFinished:

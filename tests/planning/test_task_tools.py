@@ -13,14 +13,6 @@ from lmagent.core.work import TaskState
 from lmagent.testing.script import say
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    workspace = tmp_path / "workspace"
-    workspace.mkdir()
-    return workspace
-
-
 def told(folder: Path, *calls) -> tuple[list[str], dict]:
     """What the calls were answered, and the tasks at the end."""
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import anyio
-import pytest
-from planned import plan, running, use
+from planned import done, plan, running, use
 
 from lmagent.core import events as ev
 from lmagent.core.commands import ChangeTasks, DecidePlan, SetWork
@@ -16,18 +15,6 @@ from lmagent.testing.script import call, say
 
 TWO = plan(("a", ()), ("b", ("a",)))
 WRITE = call("write", path="new.txt", content="x\n")
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    workspace = tmp_path / "workspace"
-    workspace.mkdir()
-    return workspace
-
-
-def done(step: str):
-    return use("plan_complete_step", step_id=step, verification_notes=f"saw {step}")
 
 
 def statuses(run) -> list[str]:

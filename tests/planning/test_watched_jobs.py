@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import anyio
-import pytest
 from planned import running
 
 from lmagent.app.watchedjobs import SHOWN, WatchedJobs
@@ -13,14 +10,6 @@ from lmagent.app.watching import Tree
 from lmagent.core import events as ev
 from lmagent.core.messages import user
 from lmagent.testing.script import call, say
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    workspace = tmp_path / "workspace"
-    workspace.mkdir()
-    return workspace
 
 
 def start(command: str):
