@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 import tempfile
 from functools import partial
@@ -44,10 +45,10 @@ def answer(received: Received) -> Behaviour:
     """Reads as many files as the task says, one a step; answers questions on the side."""
     messages = received.body["messages"]
     last = next(at for at in range(len(messages) - 1, -1, -1) if messages[at]["role"] == "user")
-    task = str(messages[last]["content"])
-    if received.body.get("tool_choice") == "none" or "files" not in task:
+    task = re.search(r"read files (\d+) now$", str(messages[last]["content"]))  # behind what the first message lists
+    if received.body.get("tool_choice") == "none" or task is None:
         return say("Forty-two.")
-    wanted = int(task.split("files ")[1].split()[0])
+    wanted = int(task[1])
     done = sum(message["role"] == "tool" for message in messages[last:])
     return call("read", path=f"{(done * 7 + last) % 60}.txt") if done < wanted else say("Read.")
 
@@ -90,9 +91,7 @@ async def play(slots: int, steps: int, workspace: Path, *, files: bool = False, 
         log = server.kv.log
         main_rows = [row for row in log if row.slot == 0]
         if during:
-            main_rows = main_rows[
-                : steps + steps // EVERY
-            ]  # behind its last step and question the others had their turn
+            main_rows = main_rows[: steps + steps // EVERY]  # behind its last step the others had their turn
         return {
             "calls": len(log),
             "read": server.kv.read,
@@ -103,12 +102,12 @@ async def play(slots: int, steps: int, workspace: Path, *, files: bool = False, 
 
 
 async def _all_at_once(main: Session, second: Session, steps: int) -> None:
-    """The main conversation's turn, with questions on the side at every tenth step, and a second session meanwhile."""
+    """The main conversation's turn, a question in the middle of every ten steps, and a second session meanwhile."""
     reached = [anyio.Event() for _ in range(steps // EVERY)]
 
     def watch(event: Event) -> None:
-        if isinstance(event, StepFinished) and event.step % EVERY == 0:
-            reached[event.step // EVERY - 1].set()
+        if isinstance(event, StepFinished) and event.step % EVERY == EVERY // 2:  # never the last one: it ends the turn
+            reached[event.step // EVERY].set()
 
     async def questions() -> None:
         for number, step in enumerate(reached):

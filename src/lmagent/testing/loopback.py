@@ -13,6 +13,7 @@ import socket
 import struct
 import threading
 import time
+import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -222,11 +223,12 @@ class LoopbackServer:
         return keep and received.headers.get("connection", "").lower() != "close"
 
     async def _respond(self, received: Received) -> Response:
-        """The handler's answer; its own errors become a 500, and are raised again when the server is closed."""
+        """The handler's answer; its own errors become a 500, are printed, and are raised when the server closes."""
         try:
             return await self._handler(received)
         except Exception as error:  # noqa: BLE001 (the boundary between the server and a test's own function)
             self._errors.append(error)
+            traceback.print_exception(error)  # at once: a patient client asks on, and the end may be far
             text = f"the script itself failed: {error!r}"
             return Response((msgspec.json.encode({"error": {"message": text}}),), 500, _JSON)
 
