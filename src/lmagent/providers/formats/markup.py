@@ -85,13 +85,14 @@ HERE = re.compile(_HERE)
 
 _TELLING = 5
 _BEGINNINGS = frozenset(word[:end] for word in _LITERALS for end in range(1, len(word)))
+_BEGINNING = re.compile("|".join(re.escape(letter) for letter in sorted({word[0] for word in _LITERALS})))
 
 
 def unfinished(text: str) -> int:
     """How many characters at the end of a text may be the beginning of markup."""
-    for size in range(min(LONGEST - 1, len(text)), 0, -1):
-        if text[-size:] in _BEGINNINGS:
-            return size
+    for found in _BEGINNING.finditer(text, max(0, len(text) - LONGEST + 1)):
+        if text[found.start() :] in _BEGINNINGS:
+            return len(text) - found.start()
     return 0
 
 
@@ -140,7 +141,7 @@ def behind_calls(source: Source, at: int) -> int:
 
 def opens_at_end(text: str) -> int:
     """The size of what may be an opener that the end of the text cuts off; 0 if it is too short to tell."""
-    size = unfinished(text[-80:])
+    size = unfinished(text)
     tail = text[len(text) - size :]
     return size if size >= _TELLING and any(word.startswith(tail) for word in BY_OPENER) else 0
 

@@ -140,7 +140,7 @@ class Scanner(Thinking):
 
     def _safe(self) -> int:
         """How far the text is text, whatever follows."""
-        end = len(self._text) - unfinished(self._text[-80:])
+        end = len(self._text) - unfinished(self._text)
         begin = undecided(self._text, self._at, fresh=self._fresh)
         return min(end, begin) if begin >= 0 else end
 
