@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
 from itertools import count
+from textwrap import wrap
 from typing import TYPE_CHECKING, get_args
 
 from lmagent.app.registry import SlashCommand
@@ -34,6 +35,11 @@ if TYPE_CHECKING:
 Run = Callable[[SlashContext, str], Awaitable[SlashResult]]
 
 PATHS_SHOWN = 20
+
+_HELP_WIDTH = 80
+"""Columns of a terminal as people find it; /help fits."""
+
+_USAGE_WIDTH = 25
 
 GRID = 100
 """Cells of the /context grid: one is a hundredth of the window."""
@@ -75,14 +81,24 @@ def _need(context: SlashContext) -> Session:
 
 async def _help(context: SlashContext, _: str) -> SlashResult:
     every = [*context.host.registry.commands.values(), *user_commands(context.host.workspace).values()]
-    width = max(len(f"/{item.name} {item.usage}") for item in every)
-    rows = [f"{f'/{item.name} {item.usage}':<{width}}  {item.help}" for item in every]
+    rows = (row for item in every for row in _help_rows(f"/{item.name} {item.usage}", item.help))
     keys = (
         "Enter sends; while the agent works it steers, Alt+Enter queues, Esc interrupts.",
-        "A \\ at the end of a line, or Alt+Enter while the agent is idle, goes on in a new line.",
+        "A \\ at the end of a line, or Alt+Enter while it is idle, begins a new line.",
         "@path mentions a file. Ctrl+C twice quits.",
     )
     return SlashResult("\n".join((*rows, "", *keys)))
+
+
+def _help_rows(usage: str, text: str) -> list[str]:
+    """A command and what it does, in rows of 80 columns; a long usage has a row of its own."""
+    first, *more = wrap(text, _HELP_WIDTH - _USAGE_WIDTH) or [""]
+    begin = (
+        [usage, f"{'':<{_USAGE_WIDTH}}{first}"]
+        if len(usage) > _USAGE_WIDTH - 2
+        else [f"{usage:<{_USAGE_WIDTH}}{first}"]
+    )
+    return [*begin, *(f"{'':<{_USAGE_WIDTH}}{part}" for part in more)]
 
 
 async def _sessions(context: SlashContext, words: str) -> SlashResult:
