@@ -14,6 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from lmagent.gateway.http.errors import Refusal
 from lmagent.gateway.http.route import Call, Route
+from lmagent.gateway.hub.hub import Hub
 
 BEAT = 15.0
 """Seconds of silence after which a comment is sent, so that nobody in between takes the connection for dead."""
@@ -86,11 +87,21 @@ async def stream_session(call: Call) -> Response:
     if last and not (last.isascii() and last.isdigit() and int(last[:16]) <= HIGHEST):
         raise Refusal(400, "invalid", f"Last-Event-ID is {last[:40]!r}, no number", fix="leave it out")
     after = int(last) if last else query.after
+    await check_place(hub, session, after)
+    return EventStream(partial(_session_stream, call, session, after))
+
+
+async def check_place(hub: Hub, session: str, after: int) -> None:
+    """Refuse to go on in a session where it cannot be gone on.
+
+    Raises:
+        SessionNotFound: there is none of that id.
+        Refusal: it has fewer events.
+    """
     hub.must_be_there(session)
     if after > (there := await hub.last_seq(session)):
         fix = f"go on after {there}"
         raise Refusal(400, "beyond", f"session {session} has no event {after}: its last is {there}", fix=fix)
-    return EventStream(partial(_session_stream, call, session, after))
 
 
 async def stream_all(call: Call) -> Response:

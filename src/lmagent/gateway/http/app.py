@@ -22,6 +22,7 @@ from lmagent.gateway.api import (
     models,
     sessions,
     slash,
+    socket,
     status,
     tools,
     uploads,
@@ -65,7 +66,7 @@ TABLE: tuple[Route, ...] = (
 )
 """Every route. Of several that fit a path, the first counts."""
 
-SOCKETS: tuple[Socket, ...] = live.SOCKETS
+SOCKETS: tuple[Socket, ...] = (*socket.SOCKETS, *live.SOCKETS)
 """Every socket."""
 
 Say = Callable[[str], None]
@@ -112,7 +113,7 @@ class Table:
         for route in routes:
             methods.setdefault(route.path, {})[route.method] = route
         self._lines = [_Line(compile_path(path)[0], known) for path, known in methods.items()]
-        self._sockets = [(compile_path(socket.path)[0], socket) for socket in sockets]
+        self._sockets = [(compile_path(line.path)[0], line) for line in sockets]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """See ASGI."""
@@ -168,11 +169,12 @@ class Table:
 
     async def _talk(self, scope: Scope, receive: Receive, send: Send) -> None:
         visitor: Visitor = scope["lmagent"]
-        for pattern, socket in self._sockets:
+        for pattern, line in self._sockets:
             if found := pattern.fullmatch(scope["path"]):
                 visitor.admit("GET", is_open=False)
                 parts = path_of(found.groupdict())
-                await socket.handler(Talk(self._hub, WebSocket(scope, receive, send), parts, visitor.caller))
+                opened = WebSocket(scope, receive, send)
+                await line.handler(Talk(self._hub, opened, parts, visitor.caller, self._access))
                 return
         raise Refusal(404, "not_found", f"there is no socket at {scope['path'][:200]!r}")
 

@@ -71,12 +71,14 @@ class Talk(Struct, frozen=True):
         socket: the socket.
         path: parts of the path, by name.
         caller: who it is.
+        access: PIN, token, cookies.
     """
 
     hub: Hub
     socket: WebSocket
     path: dict[str, str]
     caller: Caller
+    access: Access
 
 
 class Socket(Struct, frozen=True):

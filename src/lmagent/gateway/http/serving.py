@@ -191,6 +191,11 @@ class _Talk(WebSocketsSansIOProtocol):
         self.transport.resume_reading()
         self.close_timer = self.loop.call_later(self.limits.linger, self.transport.close)
 
+    def keepalive_timeout(self) -> None:
+        """Nobody answers: it ends now, and not when what waits for the client has been taken."""
+        super().keepalive_timeout()
+        self.transport.abort()
+
     def connection_lost(self, exc: Exception | None) -> None:
         self.app_state["connection"].gone()
         super().connection_lost(exc)

@@ -1,0 +1,229 @@
+"""`/api/socket`: events over one WebSocket, of as many sessions as a client wants to watch.
+
+Browsers keep six HTTP/1.1 connections to one address, and every stream of server-sent events takes one of them for
+good; sockets are counted apart. What is watched here is the same streams with the same promises: each has a name that
+the client chose, begins where the client says, and ends with one message, after which it may be begun again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Annotated, Any
+
+import anyio
+import anyio.abc
+import msgspec
+from msgspec import Meta, Struct
+from starlette.websockets import WebSocketDisconnect
+
+from lmagent.core.errors import LmagentError, ungrouped
+from lmagent.gateway.api.events import BEAT, HIGHEST, check_place
+from lmagent.gateway.http.errors import Refusal, failure_of, status_of
+from lmagent.gateway.http.guard import Visitor
+from lmagent.gateway.http.route import Socket, Talk, decode
+
+MOST = 64
+"""Streams that one socket may watch at a time; what waits for a slow client is bounded for each of them."""
+
+PIECE = 256_000
+"""Bytes of events after which the next message is begun, so that a long history does not hold up the other streams."""
+
+LOOK = 1.0
+"""Seconds between two looks whether the client's login still counts."""
+
+LOGGED_OUT = 4401
+"""Code that a socket is closed with whose client's login has ended (RFC 6455, 7.4.2: 4000 to 4999 are ours)."""
+
+Name = Annotated[str, Meta(min_length=1, max_length=64)]
+"""How a client calls what it watches."""
+
+
+class _Said(Struct, frozen=True, tag_field="type", forbid_unknown_fields=True):
+    """What a client says."""
+
+
+class Watch(_Said, frozen=True, tag="watch"):
+    """Watch a session: what was recorded after `after`, then what happens."""
+
+    id: Name
+    session: str
+    after: Annotated[int, Meta(ge=0, le=HIGHEST)] = 0
+
+
+class WatchAll(_Said, frozen=True, tag="watch_all"):
+    """Watch what is recorded in all sessions: after a cursor, "0" for the beginning, or from now on."""
+
+    id: Name
+    after: Annotated[str, Meta(max_length=64)] = ""
+
+
+class Unwatch(_Said, frozen=True, tag="unwatch"):
+    """Watch something no longer."""
+
+    id: Name
+
+
+class Ping(_Said, frozen=True, tag="ping"):
+    """Is anybody there?"""
+
+
+Said = Watch | WatchAll | Unwatch | Ping
+Found = Sequence[tuple[str, bytes]]
+"""Events as JSON, each with its cursor where the stream has cursors."""
+
+Take = Callable[[], Awaitable[Found]]
+"""Gives the next events of a stream, waiting for them; none at its end."""
+
+
+async def tell(talk: Talk) -> None:
+    """Tell one client what it watches, until it goes, its login ends, or the gateway does."""
+    await talk.socket.accept()
+    line = _Line(talk)
+    try:
+        with ungrouped():
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(line.stay, tasks.cancel_scope)
+                tasks.start_soon(line.listen, tasks)
+        await talk.socket.close(LOGGED_OUT, "the login has ended")
+    except WebSocketDisconnect:
+        return
+    except RuntimeError as closed:  # Starlette's word for a send after the end
+        if "close" not in str(closed):
+            raise
+
+
+class _Line:
+    """One socket, and what is watched through it.
+
+    Args:
+        talk: the socket, accepted.
+    """
+
+    def __init__(self, talk: Talk) -> None:
+        self._hub = talk.hub
+        self._socket = talk.socket
+        self._access = talk.access
+        self._visitor: Visitor = talk.socket.scope["lmagent"]
+        self._watched: dict[str, anyio.CancelScope] = {}
+
+    async def stay(self, scope: anyio.CancelScope) -> None:
+        """Say every so often that the line stands, and end it with the client's login."""
+        told = time.monotonic()
+        while self._is_known():
+            await anyio.sleep(LOOK)
+            if time.monotonic() - told >= BEAT:
+                await self._say({"type": "beat"})
+                told = time.monotonic()
+        scope.cancel()
+
+    async def listen(self, tasks: anyio.abc.TaskGroup) -> None:
+        """Take what the client says, for as long as it is there."""
+        while True:
+            text = await self._read()
+            try:
+                said = decode(text, Said)
+                if isinstance(said, Ping):
+                    await self._say({"type": "pong"})
+                elif isinstance(said, Unwatch):
+                    if said.id in self._watched:
+                        self._watched[said.id].cancel()
+                else:
+                    self._begin(said, tasks)
+            except (LmagentError, msgspec.DecodeError) as error:
+                await self._say({"type": "error", **_told(error)})
+
+    def _is_known(self) -> bool:
+        """Whether who opened the socket would still be let in."""
+        headers = self._visitor.headers
+        try:
+            return self._access.caller(headers.get(b"authorization"), headers.cookies) != "anyone"
+        except LmagentError:  # it cannot be told which cookies count: none does
+            return False
+
+    async def _read(self) -> bytes:
+        message = await self._socket.receive()
+        if message["type"] == "websocket.disconnect":
+            raise WebSocketDisconnect(message.get("code", 1000))
+        text = message.get("text")
+        return text.encode("utf-8", "replace") if text is not None else (message.get("bytes") or b"")
+
+    async def _say(self, message: dict[str, Any]) -> None:
+        await self._socket.send_text(msgspec.json.encode(message).decode())
+
+    # --- what is watched --------------------------------------------------------------------------------------------
+
+    def _begin(self, said: Watch | WatchAll, tasks: anyio.abc.TaskGroup) -> None:
+        if said.id in self._watched:
+            text = f"something is watched as {said.id!r} already"
+            raise Refusal(409, "in_use", text, fix="choose another id, or unwatch it and wait until it has ended")
+        if len(self._watched) >= MOST:
+            text = f"one socket watches {MOST} streams at most, so {said.id!r} is not watched"
+            raise Refusal(429, "too_many", text, fix="unwatch something, or watch_all")
+        self._watched[said.id] = anyio.CancelScope()
+        tasks.start_soon(self._follow, said)
+
+    async def _follow(self, said: Watch | WatchAll) -> None:
+        """Tell what happens in a stream until it ends, and that it did."""
+        end: dict[str, Any] = {"type": "ended", "id": said.id}
+        with self._watched[said.id]:
+            try:
+                async with self._opened(said) as take:
+                    await self._say({"type": "watching", "id": said.id})
+                    while found := await take():
+                        for piece in _pieces(found):
+                            await self._socket.send_text(_message(said.id, piece))
+            except (LmagentError, OSError) as error:
+                end |= _told(error)
+        del self._watched[said.id]  # before it is told, so that the client may use the name again
+        await self._say(end)
+
+    def _opened(self, said: Watch | WatchAll) -> AbstractAsyncContextManager[Take]:
+        return self._session(said) if isinstance(said, Watch) else self._all(said)
+
+    @asynccontextmanager
+    async def _session(self, said: Watch) -> AsyncGenerator[Take]:
+        await check_place(self._hub, said.session, said.after)
+        async with self._hub.watch(said.session, said.after) as watching:
+
+            async def take() -> Found:
+                return [("", frame.data) for frame in await watching.take()]
+
+            yield take
+
+    @asynccontextmanager
+    async def _all(self, said: WatchAll) -> AsyncGenerator[Take]:
+        async with self._hub.watch_all(said.after) as following:
+
+            async def take() -> Found:
+                return [(one.cursor, one.data) for one in await following.take()]
+
+            yield take
+
+
+def _told(error: Exception) -> dict[str, Any]:
+    return {"status": status_of(error), "error": failure_of(error).error}
+
+
+def _pieces(found: Found) -> list[Found]:
+    """The events, as many together as one message takes."""
+    pieces: list[list[tuple[str, bytes]]] = [[]]
+    size = 0
+    for one in found:
+        if size and size + len(one[1]) > PIECE:
+            pieces.append([])
+            size = 0
+        pieces[-1].append(one)
+        size += len(one[1])
+    return list(pieces)
+
+
+def _message(id: str, piece: Found) -> str:
+    """A message of events, put together from their JSON as it is."""
+    cursor = b'"cursor":%b,' % msgspec.json.encode(piece[-1][0]) if piece[-1][0] else b""
+    head = b'{"type":"events","id":%b,%b"events":[' % (msgspec.json.encode(id), cursor)
+    return (head + b",".join(data for _, data in piece) + b"]}").decode()
+
+
+SOCKETS = (Socket("/api/socket", tell),)
