@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from lmagent.core.events import PermissionMode
 from lmagent.core.messages import Message
-from lmagent.core.work import Budget, Plan, Task, TaskState, WorkMode
+from lmagent.core.work import Budget, Plan, Task, TaskState, Way, WorkMode
 from lmagent.core.workevents import PlanDecision
 
 
@@ -24,10 +24,12 @@ class Submit(_Command, frozen=True, tag="submit"):
     Attributes:
         message: what the model is told.
         job: id of the job that submits it; what a job has submitted once is not accepted again. Empty for a person.
+        way: how the session works from the beginning of that turn on; None leaves it. What runs till then is spared.
     """
 
     message: Message
     job: str = ""
+    way: Way | None = None
 
 
 class Steer(_Command, frozen=True, tag="steer"):

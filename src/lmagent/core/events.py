@@ -5,11 +5,9 @@ Durable events have a `seq` (1, 2, 3 … without gaps) and stand in the log; eph
 
 Order within a session:
 
-    session.created
-    input.received* → turn.started → message.added(user)
-      → [ step.started → message.added(assistant) → step.finished
-          → ( approval.requested → approval.resolved )? → tool.started → files.changed? → tool.finished  … ]*
-    → turn.finished
+    session.created → input.received* → turn.started → message.added(user)
+    → [ step.started → message.added(assistant) → step.finished
+      → ( approval.requested → approval.resolved )? → tool.started → files.changed? → tool.finished … ]* → turn.finished
 
 Only `message.added` and `tool.finished` add to what the model sees; only `compaction.done` takes away.
 A sub-agent's session may begin with `context.inherited`, which stands for its parent's conversation.
@@ -34,7 +32,7 @@ from lmagent.core.live import ToolOutput as ToolOutput
 from lmagent.core.live import innermost as innermost
 from lmagent.core.messages import Message, ToolStatus
 from lmagent.core.model import FinishReason, ToolSpec, Usage
-from lmagent.core.work import Parent, Proof
+from lmagent.core.work import Parent, Proof, Way
 from lmagent.core.workevents import ContextInherited as ContextInherited
 from lmagent.core.workevents import PlanDecided as PlanDecided
 from lmagent.core.workevents import PlanProposed as PlanProposed
@@ -123,12 +121,14 @@ class InputReceived(Envelope, frozen=True, tag="input.received"):
         delivery: when the model sees it.
         by: the surface, or the schedule that it came from.
         job: id of the job that submitted it; a job submits once. Empty for a person.
+        way: how the session works from the beginning of the turn on that answers it; None leaves it.
     """
 
     message: Message
     delivery: Delivery
     by: str = ""
     job: str = ""
+    way: Way | None = None
 
 
 class InputWithdrawn(Envelope, frozen=True, tag="input.withdrawn"):

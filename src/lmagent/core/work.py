@@ -17,6 +17,18 @@ ChildStatus = Literal["ok", "blocked", "partial", "error"]
 Proof = Literal["", "verified", "partly verified", "unverified"]
 
 
+class Way(Struct, frozen=True, omit_defaults=True):
+    """How a session is to work from a turn on.
+
+    Attributes:
+        mode: see `WorkChanged`.
+        then: the mode that follows when a plan is approved.
+    """
+
+    mode: WorkMode
+    then: WorkMode = "normal"
+
+
 class Task(Struct, frozen=True, omit_defaults=True):
     """One thing to do.
 

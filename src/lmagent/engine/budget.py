@@ -50,7 +50,7 @@ def over(session: Session, *, steps: int) -> End | None:
         steps: model calls of the turn so far.
     """
     bounds, spent = limits(session), tokens_spent(session.state)
-    if (end := _over_total(session.state)) is not None:
+    if (end := over_total(session.state)) is not None:
         return end
     if steps >= bounds.steps:
         fix = "go on with --continue, or raise MAX_ITERATIONS"
@@ -65,7 +65,7 @@ def over(session: Session, *, steps: int) -> End | None:
     return None
 
 
-def _over_total(state: SessionState) -> End | None:
+def over_total(state: SessionState) -> End | None:
     """A budget of the work as a whole: over all turns since it was set."""
     total, spent = state.work.budget, used(state)
     fix = "give it more with /deep more, or end this way of working with /work normal"

@@ -320,7 +320,8 @@ class Session:
             delivery = "steer" if self.running else "submit"
         else:
             delivery = "queue" if self.running else "submit"
-        event = InputReceived(message=command.message, delivery=delivery, by=command.by, job=command.job)
+        way = command.way if isinstance(command, Submit) else None
+        event = InputReceived(message=command.message, delivery=delivery, by=command.by, job=command.job, way=way)
         return await self.record(event, sync=True)
 
     async def ask(self, request: ApprovalRequested) -> ApprovalResolved:

@@ -14,6 +14,7 @@ from collections import Counter
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from lmagent.core.commands import SetWork
 from lmagent.core.errors import ModelLoading, ProviderError, Unreachable
 from lmagent.core.events import MessageAdded, Notice, Outcome, TurnFinished, TurnStarted
 from lmagent.core.messages import NO_WORDS, Message, Text, user
@@ -54,6 +55,9 @@ class Progress(Struct):
 async def begin(session: Session) -> TurnFinished:
     """Start a turn with the oldest waiting input and run it to its end."""
     await recovery.close_conversation(session)
+    first = session.state.waiting("submit", "queue", "steer")[0]
+    if first.way is not None:  # before the turn: one that a crash cuts off here is begun again, with its way
+        await session.send(SetWork(mode=first.way.mode, then=first.way.then, by=first.by))
     await session.record(TurnStarted(turn=session.state.turn + 1))
     await _deliver_input(session)
     return await _run(session, acted=False)

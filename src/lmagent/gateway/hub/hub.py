@@ -22,14 +22,16 @@ from lmagent.core.errors import SessionBusy, SessionNotFound
 from lmagent.core.events import DurableEvent, InputReceived
 from lmagent.core.ids import is_session_id, new_id
 from lmagent.core.messages import Message
+from lmagent.core.work import Way
 from lmagent.engine.session import Session
 from lmagent.gateway.http.errors import Refusal
 from lmagent.gateway.hub.channel import Channel, Pulse
+from lmagent.gateway.hub.deleting import delete_family
 from lmagent.gateway.hub.desk import Desk
 from lmagent.gateway.hub.fan import Watching
 from lmagent.gateway.hub.feed import Feed, Following
 from lmagent.gateway.hub.keeping import Keeper
-from lmagent.gateway.hub.sent import BY, find_sent, job_of
+from lmagent.gateway.hub.sent import BY, find_sent, job_of, not_at_work
 from lmagent.gateway.hub.views import Views
 from lmagent.store.follow import last_seq
 from lmagent.store.log import EVENTS
@@ -48,6 +50,9 @@ class Hub:
         say: shows the person at the server's terminal what they should know.
     """
 
+    Attributes:
+        renewed: sessions whose id begins a new conversation at this moment, until each is done.
+
     def __init__(self, host: Host, *, say: Callable[[str], None]) -> None:
         self.host = host
         self.say = say
@@ -64,6 +69,7 @@ class Hub:
         self._deleted: set[str] = set()
         self._tasks: anyio.abc.TaskGroup | None = None
         self._runs = anyio.Event()
+        self.renewed: dict[str, anyio.Event] = {}
         self._is_left = False
 
     # --- running ----------------------------------------------------------------------------------------------------
@@ -214,7 +220,15 @@ class Hub:
         return event
 
     async def submit(
-        self, session: str, message: Message, *, id: str = "", steer: bool = False, by: str = BY, to: str = ""
+        self,
+        session: str,
+        message: Message,
+        *,
+        id: str = "",
+        steer: bool = False,
+        by: str = BY,
+        to: str = "",
+        way: Way | None = None,
     ) -> InputReceived:
         """Take an input in; whoever repeats it under the same id gets the event that was recorded the first time.
 
@@ -227,21 +241,22 @@ class Hub:
             to: id of the sub-agent's session that is meant by a steering input; empty for the session itself.
 
         Raises:
+            way: see `Submit`.
             SessionNotFound, SessionBusy: see `desk`.
             Refusal: the id is none, or that sub-agent is not at work.
         """
         job = job_of(id or new_id())
         if to and not (is_session_id(to) and (self.host.store.root / to).is_dir()):
-            raise _not_at_work(to)
+            raise not_at_work(to)
         if id and (sent := await self.sent(to or session, job)) is not None:
             if self._of_others(session) is None:
                 (await self.desk(session)).work()  # it may be what an earlier process was killed over
             return sent
-        command = Steer(message=message, by=by, job=job, to=to) if steer else Submit(message=message, by=by, job=job)
-        event = await self.send(session, command)
+        command = Submit(message=message, by=by, job=job, way=way)
+        event = await self.send(session, Steer(message=message, by=by, job=job, to=to) if steer else command)
         if event is None:  # the same input came twice at once
             if (sent := await self.sent(to or session, job)) is None:
-                raise _not_at_work(to)
+                raise not_at_work(to)
             return sent
         assert isinstance(event, InputReceived)
         if (desk := self.opened(to or session)) is not None:
@@ -348,7 +363,7 @@ class Hub:
         self._deleted.add(session)
         try:
             await self._end(session)
-            family = await anyio.to_thread.run_sync(partial(_delete, self.host, session))
+            family = await anyio.to_thread.run_sync(partial(delete_family, self.host, session))
         finally:
             self._deleted.discard(session)
         for member in family:
@@ -385,16 +400,3 @@ class Hub:
             return True
         desk.work()
         return True
-
-
-def _not_at_work(child: str) -> Refusal:
-    return Refusal(409, "not_at_work", f"no sub-agent {child[:80]} is at work here", fix="leave `to` out")
-
-
-def _delete(host: Host, session: str) -> list[str]:
-    from lmagent.app.records import WorkspaceRecords  # rare, and not light
-
-    records = WorkspaceRecords(host.workspace, host.store)
-    family = records.family(session)
-    records.delete(session)
-    return family

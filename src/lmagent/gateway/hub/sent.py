@@ -34,3 +34,8 @@ def find_sent(store: JsonlStore, session: str, job: str) -> InputReceived | None
     """
     events = store.read(session)
     return next((event for event in events if isinstance(event, InputReceived) and event.job == job), None)
+
+
+def not_at_work(child: str) -> Refusal:
+    """The refusal of an input for a sub-agent that could not take it."""
+    return Refusal(409, "not_at_work", f"no sub-agent {child[:80]} is at work here", fix="leave `to` out")

@@ -1,5 +1,7 @@
 """Anew: `clear`. A session's id begins a new conversation; the old one stays on record, under another id.
 
+How the session works is a property of the session, not of what was said in it: deep work goes on as deep work.
+
 The old log is copied under its new id, whole and at once, before it is deleted under the old one. A crash in between
 leaves both, and the conversation as it was; nothing was answered then.
 """
@@ -8,12 +10,16 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+import anyio
 from anyio import to_thread
 
 from lmagent.core.commands import Close
 from lmagent.core.errors import SessionNotFound, StoreError
 from lmagent.core.ids import new_session_id
+from lmagent.engine.work import WorkState
 from lmagent.gateway.hub.hub import Hub
+from lmagent.gateway.seed.http import state_of
+from lmagent.gateway.seed.words import Mode, change_of, mode_of
 
 LONGEST = 64
 """Characters of a session's id."""
@@ -22,6 +28,8 @@ LONGEST = 64
 async def begin_anew(hub: Hub, session: str) -> str:
     """Interrupt what runs in a session, put its conversation aside and begin a new one under its id.
 
+    Who watches it waits till all of that is done (`Hub.renewed`), and finds the new one as it is meant to be.
+
     Returns:
         The id under which the old conversation stays; empty where there was none.
 
@@ -29,8 +37,20 @@ async def begin_anew(hub: Hub, session: str) -> str:
         SessionBusy: another process writes it, or somebody has just begun something in it; it is as it was.
         StoreError: it cannot be copied.
     """
+    while (other := hub.renewed.get(session)) is not None:
+        await other.wait()
+    done = hub.renewed[session] = anyio.Event()
+    try:
+        return await _begin_anew(hub, session)
+    finally:
+        hub.renewed.pop(session)
+        done.set()
+
+
+async def _begin_anew(hub: Hub, session: str) -> str:
     store = hub.host.store
     try:
+        chosen = _chosen((await state_of(hub, session)).work)
         await hub.send(session, Close())
     except SessionNotFound:
         await hub.begin(session)
@@ -46,7 +66,16 @@ async def begin_anew(hub: Hub, session: str) -> str:
         raise
     hub.views.forget(session)
     old = hub.channels.pop(session, None)
-    await hub.begin(session)
+    desk = await hub.begin(session)
+    planning = hub.host.settings.deep_planning
+    if chosen is not None and (change := change_of(desk.session, chosen, planning=planning)) is not None:
+        await hub.send(session, change)
     if old is not None:
         old.fan.end()  # who watched finds the new conversation there
     return aside
+
+
+def _chosen(work: WorkState) -> Mode | None:
+    """How somebody has chosen that a session works; None where nobody has."""
+    mode = mode_of(work)
+    return mode if mode == "deep_work" or work.mode == "bounded" else None

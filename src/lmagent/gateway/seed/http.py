@@ -18,7 +18,7 @@ from lmagent.engine.worktext import counted
 from lmagent.gateway.http.errors import Refusal
 from lmagent.gateway.http.route import Call, Route, json
 from lmagent.gateway.hub.hub import Hub
-from lmagent.gateway.seed.words import Mode, change_of, input_of, mode_of, tasks_of, usage_of
+from lmagent.gateway.seed.words import Mode, input_of, mode_of, tasks_of, usage_of, way_of
 from lmagent.gateway.turns import Spent, followed, named, raise_for_server, while_there
 from lmagent.store.jsonl import JsonlStore
 
@@ -132,10 +132,8 @@ async def _accept(hub: Hub, session: str, body: Chat) -> ev.InputReceived:
     if not body.message.strip():
         raise Refusal(400, "invalid", "the message is empty")
     desk = await named(hub, session)
-    planning = hub.host.settings.deep_planning
-    if body.mode is not None and (change := change_of(desk.session, body.mode, planning=planning)) is not None:
-        await hub.send(session, change)
-    return await hub.submit(session, user(body.message), id=body.id)
+    way = way_of(desk.session, body.mode, planning=hub.host.settings.deep_planning)
+    return await hub.submit(session, user(body.message), id=body.id, way=way)
 
 
 async def _answered(hub: Hub, session: str, input: ev.InputReceived, patience: float | None) -> ChatAnswer:
@@ -146,17 +144,19 @@ async def _answered(hub: Hub, session: str, input: ev.InputReceived, patience: f
             if isinstance(event, ev.PlanProposed):
                 plan = event.plan
             if isinstance(event, ev.TurnFinished):
-                return _answer(hub, session, event, spent, plan)
+                return await _answer(hub, session, event, spent, plan)
     raise AssertionError("a turn that is followed ends")
 
 
-def _answer(hub: Hub, session: str, end: ev.TurnFinished, spent: Spent, plan: Plan | None) -> ChatAnswer:
+async def _answer(hub: Hub, session: str, end: ev.TurnFinished, spent: Spent, plan: Plan | None) -> ChatAnswer:
     raise_for_server(end)
-    desk = hub.opened(session)
+    work = (await state_of(hub, session)).work
+    if plan is None and work.proposal is not None:  # it waits since an earlier turn
+        plan = work.proposal.plan
     return ChatAnswer(
         response=end.answer or end.reason,
         session_id=session,
-        mode=mode_of(desk.session.state.work) if desk is not None else "bounded",
+        mode=mode_of(work),
         iterations=spent.steps,
         usage=ChatUsage(**usage_of(spent)),
         model=spent.model,

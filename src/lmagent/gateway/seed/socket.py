@@ -25,7 +25,7 @@ from lmagent.gateway.http.route import Talk, decode
 from lmagent.gateway.hub.hub import Hub
 from lmagent.gateway.seed.anew import begin_anew
 from lmagent.gateway.seed.http import state_of
-from lmagent.gateway.seed.words import Mode, Telling, Told, change_of, mode_of
+from lmagent.gateway.seed.words import Mode, Telling, Told, change_of, mode_of, way_of
 from lmagent.gateway.turns import Spent, event_of, named
 from lmagent.store.jsonl import JsonlStore
 
@@ -41,7 +41,8 @@ AGAIN = 1012
 WAITING = 256
 """Messages that may wait for a client; the session's own stream cuts off who does not read at all."""
 
-BY = "web"
+LAST = 5.0
+"""Seconds in which a client can take what was told last."""
 
 
 class _Said(Struct, frozen=True, tag_field="type", forbid_unknown_fields=False):
@@ -124,7 +125,8 @@ async def run_socket(
             async with anyio.create_task_group() as tasks, telling:
                 tasks.start_soon(write)
                 await work(telling, read)
-                tasks.cancel_scope.cancel()
+                await telling.aclose()
+                tasks.cancel_scope.deadline = anyio.current_time() + LAST  # what was told is still sent
         await talk.socket.close(AGAIN)
     except (WebSocketDisconnect, anyio.BrokenResourceError):
         return
@@ -146,12 +148,19 @@ class _Conversation:
         self._session = session
         self._news = anyio.Event()
         self._ready = anyio.Event()
+        self._last: Telling | None = None
+        self._lagged = False
 
     async def run(self, telling: MemoryObjectSendStream[Told], read: Callable[[], Awaitable[bytes]]) -> None:
         """Take what the client says, and tell what happens, until it goes."""
         self._telling = telling
+
+        async def tell() -> None:
+            await self._tell()
+            tasks.cancel_scope.cancel()
+
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._tell)
+            tasks.start_soon(tell)
             await self._ready.wait()  # what comes of the first message is told, too
             while True:
                 text = await read()
@@ -168,17 +177,20 @@ class _Conversation:
     # --- what happens -----------------------------------------------------------------------------------------------
 
     async def _tell(self) -> None:
-        """Tell what happens in the session, from now on; of one that is not there yet, from its beginning."""
-        late, watched, missed = True, False, 0
-        while True:
+        """Tell what happens in the session, from now on; of one that is not there yet, from its beginning.
+
+        Ends for a client that has missed something: it has to come back.
+        """
+        late, missed = True, 0
+        while not self._lagged:
             self._news = anyio.Event()
             try:
-                await self._watch(late=late, again=watched)
-                watched, missed = True, 0
+                await self._watch(late=late)
+                late, missed = False, 0
                 continue
             except SessionNotFound:
                 missed += 1
-                if watched and missed == GONE:
+                if self._last is not None and missed == GONE:
                     await self._error(SessionNotFound("the session was deleted", fix="a message begins it anew"))
             except LmagentError as error:
                 await self._error(error)
@@ -187,14 +199,26 @@ class _Conversation:
             with anyio.move_on_after(LOOK):
                 await self._news.wait()
 
-    async def _watch(self, *, late: bool, again: bool) -> None:
-        """Tell what happens until the stream ends: the session was deleted, or its conversation begun anew."""
-        state = await state_of(self._hub, self._session) if late else SessionState(session=self._session)
+    async def _watch(self, *, late: bool) -> None:
+        """Tell what happens until the stream ends: the session was deleted, or its conversation begun anew.
+
+        Args:
+            late: from now on, with what waits; else from the beginning of the conversation.
+        """
+        if (renewed := self._hub.renewed.get(self._session)) is not None:
+            await renewed.wait()
         # A state of an open session goes on changing: what is needed of it is taken before anything is awaited.
-        after, turn, telling = state.seq, state.turn, Telling(state)
-        pending = [{"type": "cleared"}] if again else telling.pending(state)
+        state = await state_of(self._hub, self._session)
+        begun = state if late else SessionState(session=self._session)
+        after, turn, telling = begun.seq, begun.turn, Telling(begun)
+        pending = telling.pending(begun)
+        if (before := self._last) is not None:
+            telling.mode = mode_of(state.work)
+            changed = {"type": "mode_changed", "mode": telling.mode}
+            pending = [{"type": "cleared"}, *([changed] if telling.mode != before.mode else [])]
         telling.spent = await to_thread.run_sync(_spent, self._hub.host.store, self._session, turn, after)
         async with self._hub.watch(self._session, after) as watching:
+            self._last = telling
             self._ready.set()
             for message in pending:
                 await self._telling.send(message)
@@ -204,7 +228,8 @@ class _Conversation:
                     for message in telling.tell(event, self._open()):
                         await self._telling.send(message)
         if watching.lagged:
-            raise ConfigError("you did not read for too long; some messages are lost", fix="connect again")
+            self._lagged = True
+            await self._error(ConfigError("you did not read for too long; some messages are lost", fix="connect again"))
 
     def _open(self) -> Session | None:
         desk = self._hub.opened(self._session)
@@ -239,9 +264,10 @@ class _Conversation:
     async def _message(self, said: SaidMessage) -> None:
         if not said.content.strip():
             raise ConfigError("the message is empty")
-        await named(self._hub, self._session)
+        session = (await named(self._hub, self._session)).session
         self._news.set()
-        await self._hub.submit(self._session, user(said.content), id=said.id)
+        way = way_of(session, None, planning=self._hub.host.settings.deep_planning)
+        await self._hub.submit(self._session, user(said.content), id=said.id, way=way)
 
     async def _mode(self, mode: Mode) -> None:
         session = (await named(self._hub, self._session)).session

@@ -11,8 +11,8 @@ from lmagent.core import events as ev
 from lmagent.core.commands import SetWork
 from lmagent.core.messages import ToolCall
 from lmagent.core.view import is_filler
-from lmagent.core.work import Task
-from lmagent.engine.budget import limits, used
+from lmagent.core.work import Task, Way
+from lmagent.engine.budget import limits, over_total, used
 from lmagent.engine.session import Session
 from lmagent.engine.state import SessionState
 from lmagent.engine.toolbox import USE_TOOL
@@ -22,6 +22,9 @@ from lmagent.gateway.turns import Spent
 
 Mode = Literal["bounded", "deep_work"]
 """How earlier clients have a session work: as in a chat, or long, within a budget."""
+
+ANSWERED = ("question", "blocked", "waiting")
+"""Ends of a turn behind which a message is an answer."""
 
 PREVIEW = 500
 """Characters of a result that are shown."""
@@ -35,7 +38,9 @@ def mode_of(work: WorkState) -> Mode:
 
 
 def change_of(session: Session, mode: Mode, *, planning: bool) -> SetWork | None:
-    """What makes a session work so; None where it does already.
+    """What makes a session work so from now on; None where it does already.
+
+    A turn that runs is not made to plan what it is in the middle of: the next message is planned, see `way_of`.
 
     Args:
         session: the session.
@@ -47,7 +52,37 @@ def change_of(session: Session, mode: Mode, *, planning: bool) -> SetWork | None
         return None if work.mode == "bounded" else SetWork(mode="bounded")
     if mode_of(work) == "deep_work":
         return None
-    return SetWork(mode="plan", then="deep") if planning else SetWork(mode="deep")
+    way = _deep(planning=planning and not _is_at_work(session.state))
+    return SetWork(mode=way.mode, then=way.then)
+
+
+def way_of(session: Session, mode: Mode | None, *, planning: bool) -> Way | None:
+    """How the session is to work on a message that comes now; None as it does.
+
+    In deep work every message is a new task, which is planned and has a budget of its own, but for two: one about a
+    plan that is made or waits, and the answer to what the agent has asked. What is used up is begun anew in any case.
+
+    Args:
+        session: the session.
+        mode: how it is to work; None as the session does.
+        planning: deep work begins with a plan.
+    """
+    state = session.state
+    if (mode or mode_of(state.work)) == "bounded":
+        return Way("bounded") if mode is not None and state.work.mode != "bounded" else None
+    is_deep, is_at_work = mode_of(state.work) == "deep_work", _is_at_work(state)
+    is_said_of_it = state.work.mode == "plan" or (state.last_outcome in ANSWERED and not is_at_work)
+    if is_deep and is_said_of_it and (is_at_work or over_total(state) is None):
+        return None
+    return _deep(planning=planning)
+
+
+def _deep(*, planning: bool) -> Way:
+    return Way("plan", "deep") if planning else Way("deep")
+
+
+def _is_at_work(state: SessionState) -> bool:
+    return state.turn_open or bool(state.inputs)
 
 
 def input_of(call: ToolCall) -> tuple[str, dict[str, Any]]:
@@ -93,12 +128,13 @@ class Telling:
 
     Attributes:
         spent: what the turn that runs has taken so far.
+        mode: how the session works.
     """
 
     def __init__(self, state: SessionState) -> None:
         self._tasks = dict(state.work.tasks)
-        self._mode = mode_of(state.work)
-        self._model = state.model
+        self.mode = mode_of(state.work)
+        self.model = state.model
         self.spent = Spent()
         self._calls: dict[str, tuple[str, dict[str, Any]]] = {}
         for message in state.messages:
@@ -148,8 +184,8 @@ class Telling:
                 tasks = list(self._tasks.values())
                 return [{"type": "task_update", "tasks": tasks_of(tasks), "summary": counted(tasks)}]
             case ev.WorkChanged():
-                before, self._mode = self._mode, mode_of(WorkState(mode=event.mode, then=event.then))
-                return [{"type": "mode_changed", "mode": self._mode}] if self._mode != before else []
+                before, self.mode = self.mode, mode_of(WorkState(mode=event.mode, then=event.then))
+                return [{"type": "mode_changed", "mode": self.mode}] if self.mode != before else []
             case ev.PlanProposed():
                 return [{"type": "plan_ready", "plan": msgspec.to_builtins(event.plan)}]
             case ev.TurnFinished():
@@ -164,11 +200,11 @@ class Telling:
         if event.cause == "plan":
             return []  # the run goes on with the decision
         text = event.answer or event.reason
-        done = {"type": "done", "text": text, "iterations": self.spent.steps, "model": self.spent.model or self._model}
-        return [{**done, "usage": usage_of(self.spent), "mode": self._mode, "outcome": event.outcome}]
+        done = {"type": "done", "text": text, "iterations": self.spent.steps, "model": self.spent.model or self.model}
+        return [{**done, "usage": usage_of(self.spent), "mode": self.mode, "outcome": event.outcome}]
 
     def _budget(self, session: Session | None) -> Told:
-        if session is None or self._mode != "deep_work":
+        if session is None or self.mode != "deep_work":
             return {}
         work, spent = session.state.work, used(session.state)
         told = {"max_iterations": limits(session).steps, "tokens_used": spent.tokens}
