@@ -48,10 +48,10 @@ class Hub:
     Args:
         host: the sessions; its approvals are put before whoever watches.
         say: shows the person at the server's terminal what they should know.
-    """
 
     Attributes:
         renewed: sessions whose id begins a new conversation at this moment, until each is done.
+    """
 
     def __init__(self, host: Host, *, say: Callable[[str], None]) -> None:
         self.host = host
@@ -68,8 +68,8 @@ class Hub:
         self._locks: dict[str, anyio.Lock] = {}
         self._deleted: set[str] = set()
         self._tasks: anyio.abc.TaskGroup | None = None
-        self._runs = anyio.Event()
         self.renewed: dict[str, anyio.Event] = {}
+        self._runs = anyio.Event()
         self._is_left = False
 
     # --- running ----------------------------------------------------------------------------------------------------
@@ -240,8 +240,8 @@ class Hub:
             by: the surface.
             to: id of the sub-agent's session that is meant by a steering input; empty for the session itself.
 
-        Raises:
             way: see `Submit`.
+        Raises:
             SessionNotFound, SessionBusy: see `desk`.
             Refusal: the id is none, or that sub-agent is not at work.
         """
