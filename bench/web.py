@@ -17,7 +17,7 @@ import statistics
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,9 @@ import msgspec
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
-from starlette.routing import Route
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route, WebSocketRoute
+from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from lmagent.core import events as ev
 from lmagent.core.messages import Message, Text, ToolCall, user
@@ -111,7 +112,7 @@ class Gateway:
             Route("/static/{name:path}", self.file),
             Route("/api/sessions/{id}/view", self.view),
             Route("/api/sessions/{id}/blocks", self.blocks),
-            Route("/api/sessions/{id}/events", self.events),
+            WebSocketRoute("/api/socket", self.socket),
         ]
         return Starlette(routes=routes)
 
@@ -134,21 +135,32 @@ class Gateway:
         body = {"blocks": self.history.blocks[first:before], "first": first}
         return Response(msgspec.json.encode(body), media_type="application/json")
 
-    async def events(self, request: Request) -> StreamingResponse:
-        return StreamingResponse(self.streamed(request.path_params["id"]), media_type="text/event-stream")
+    async def socket(self, socket: WebSocket) -> None:
+        """Answers what the page wants to watch; only the session `stream` is told anything."""
+        await socket.accept()
+        async with asyncio.TaskGroup() as tasks:
+            try:
+                async for said in socket.iter_json():
+                    if said["type"] != "unwatch":
+                        await socket.send_json({"type": "watching", "id": said["id"]})
+                    if said.get("session") == "stream":
+                        tasks.create_task(self.streamed(socket, said["id"]))
+            except WebSocketDisconnect:
+                return
 
-    async def streamed(self, session: str) -> AsyncIterator[bytes]:
-        yield b"retry: 1000\n\n"
-        if session == "stream":
-            yield _frame(ev.StepStarted(seq=2, step=1, model="m", prompt_bytes=0, prompt_tokens=10))
-            begun = time.monotonic()
-            for number, chunk in enumerate(self.chunks):
-                await asyncio.sleep(max(0.0, begun + number / RATE - time.monotonic()))
-                yield _frame(ev.TextDelta(text=chunk))
-            said = Message("assistant", (Text(self.text),))
-            yield _frame(ev.MessageAdded(seq=3, message=said, origin="model"))
-            yield _frame(ev.TurnFinished(seq=4, outcome="done"))
-        await asyncio.sleep(3600)
+    async def streamed(self, socket: WebSocket, id: str) -> None:
+        async def tell(event: ev.Event) -> None:
+            head = f'{{"type":"events","id":"{id}","events":['
+            await socket.send_text(head + ev.encode(event).decode() + "]}")
+
+        await tell(ev.StepStarted(seq=2, step=1, model="m", prompt_bytes=0, prompt_tokens=10))
+        begun = time.monotonic()
+        for number, chunk in enumerate(self.chunks):
+            await asyncio.sleep(max(0.0, begun + number / RATE - time.monotonic()))
+            await tell(ev.TextDelta(text=chunk))
+        said = Message("assistant", (Text(self.text),))
+        await tell(ev.MessageAdded(seq=3, message=said, origin="model"))
+        await tell(ev.TurnFinished(seq=4, outcome="done"))
 
 
 def _always(value: object) -> Any:
@@ -156,10 +168,6 @@ def _always(value: object) -> Any:
         return JSONResponse(value)
 
     return handler
-
-
-def _frame(event: ev.Event) -> bytes:
-    return (f"id: {event.seq}\n".encode() if event.seq else b"") + b"data: " + ev.encode(event) + b"\n\n"
 
 
 @contextmanager

@@ -86,15 +86,19 @@ export class Session {
     }
     this.stop();
     this.stop = follow({
-      url: () => sessionPath(this.id, `/events?after=${this.seq}`),
-      probe: sessionPath(this.id, "/view?last=1"),
-      // Its id may have begun anew: then there is less of it than was seen, and for a moment nothing.
-      probed: ({ seq }) => seq < this.seq && this.load(),
+      session: this.id,
+      after: () => this.seq,
       begun: () => this.begun(),
       event: (event) => this.take(event),
-      refused: (error) => (error.status === 404 ? setTimeout(() => this.load(), AGAIN) : this.refused(error)),
-      idle: () => !busy(this.view.peek()),
+      refused: (error) => this.ended(error),
     });
+  }
+
+  /** Its id may have begun anew: then for a moment there is nothing, and then less than was seen. @param {ApiError} error */
+  ended(error) {
+    if (error.status === 404) setTimeout(() => this.load(), AGAIN);
+    else if (error.code === "beyond") this.load();
+    else this.refused(error);
   }
 
   close() {

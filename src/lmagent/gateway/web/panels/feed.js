@@ -39,8 +39,7 @@ function begin() {
   clearTimeout(leaving);
   if (document.hidden || !listeners.size) return;
   stop ??= follow({
-    url: () => "/api/events",
-    probe: "/api/me",
+    after: () => "",
     begun: () => listeners.forEach((one) => one.begun()),
     event: (happened) => listeners.forEach((one) => one.event(happened)),
     refused: end,
@@ -52,8 +51,7 @@ function end() {
   stop = null;
 }
 
-// A page that nobody looks at gives the connection back: browsers keep only six to one address. Where it begins again,
-// everything is asked for anew.
+// Nobody looks: then the gateway need not look for what is new. Where it begins again, everything is asked for anew.
 document.addEventListener("visibilitychange", () => {
   if (document.hidden) leaving = setTimeout(end, AWAY);
   else begin();
