@@ -48,9 +48,6 @@ class Hub:
     Args:
         host: the sessions; its approvals are put before whoever watches.
         say: shows the person at the server's terminal what they should know.
-
-    Attributes:
-        renewed: sessions whose id begins a new conversation at this moment, until each is done.
     """
 
     def __init__(self, host: Host, *, say: Callable[[str], None]) -> None:
@@ -69,6 +66,7 @@ class Hub:
         self._deleted: set[str] = set()
         self._tasks: anyio.abc.TaskGroup | None = None
         self.renewed: dict[str, anyio.Event] = {}
+        """Sessions whose id begins a new conversation at this moment, until each is done."""
         self._runs = anyio.Event()
         self._is_left = False
 
