@@ -21,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "gateway"))
 
 from gateway_kit import Answer, Running, gateway
 
+from lmagent.schedule.inbox import Inbox
 from lmagent.testing.loopback import Received
 from lmagent.testing.script import Reply, call, say, slow
 
@@ -96,7 +97,7 @@ def is_idle(running: Running, session: str, inputs: int) -> bool:
 def once(running: Running, session: str, names: list[str]) -> None:
     """Each input was accepted once and reached the model once; each mark was left once, or cut off and not repeated."""
     received = events(running, session, "input.received")
-    assert [event["job"] for event in received] == [f"web:{name}" for name in names]
+    assert [event["job"].removeprefix("web:") for event in received] == [name.removeprefix("web:") for name in names]
     reached = [event["input"] for event in events(running, session, "message.added") if event["input"]]
     assert sorted(reached) == sorted(event["id"] for event in received)
     seqs = [event["seq"] for event in events(running, session)]
@@ -161,6 +162,27 @@ def test_an_approval_that_was_accepted_lets_its_call_run_once_at_most(running, p
 
     until(over, "the turn does not end")
     once(running, session, ["a"])
+
+
+@pytest.mark.parametrize("again", [True, False])
+@pytest.mark.parametrize("pause", [0.0, 0.1, 0.3])
+def test_a_message_that_was_accepted_while_a_job_ran_and_the_job_are_done_once(running, pause, again):
+    task = Inbox(running.workspace / ".lmagent").submit("stamp a", time.time())
+    sessions = running.workspace / ".lmagent" / "sessions"
+    until(lambda: sessions.is_dir() and list(sessions.iterdir()), "no job begins")
+    (session,) = [folder.name for folder in sessions.iterdir()]
+    until(lambda: events(running, session, "step.started"), "no step")
+    first = send(running, session, said("stamp b", "b")).json
+    crash(running, pause)
+    if again:
+        assert send(running, session, said("stamp b", "b")).json == first
+    until(lambda: is_idle(running, session, 2), "the turns do not end")
+    jobs = [event["job"] for event in events(running, session, "input.received")]
+    assert jobs == [f"inbox:{session}~{task.name}", "web:b"]
+    ended = events(running, session, "turn.finished")
+    assert [event["outcome"] for event in ended] == ["done", "done"]
+    once(running, session, jobs)
+    until(lambda: not list((task.parent / "claimed").iterdir()), "the task is not settled")
 
 
 def test_a_turn_that_was_interrupted_is_not_gone_on_with(running):

@@ -16,7 +16,6 @@ from lmagent.core.errors import SessionBusy, SessionNotFound
 from lmagent.core.messages import user
 from lmagent.gateway.hub import keeping
 from lmagent.providers.served import Lane
-from lmagent.schedule.inbox import Inbox
 from lmagent.testing import ScriptedServer
 from lmagent.testing.script import call, say, slow
 
@@ -182,23 +181,6 @@ async def test_work_that_another_gateway_left_is_gone_on_with_once_it_has_gone(t
             async with watcher(hub, desk.id) as seen:
                 await seen.until_type("turn.finished")
                 assert seen.seqs == [event.seq for event in recorded(hub, desk.id)]
-
-
-async def test_a_session_in_which_a_job_runs_has_nobody_to_ask_and_can_be_watched_and_stopped(tmp_path, hurry):
-    workspace = tmp_path / "w"
-    with ScriptedServer([slow(say("never"), first=30)]) as model:
-        async with hub_on(workspace, model.base_url) as hub:
-            Inbox(workspace / ".lmagent").submit("count the sheep", time.time())
-            await until(lambda: bool(hub.host.unattended & hub.host.sessions.keys()))
-            session = next(iter(hub.host.unattended))
-            async with watcher(hub, session) as seen:
-                await seen.until_type("step.started")
-                assert hub.host.sessions[session].wiring.attended is False
-                with pytest.raises(SessionBusy):
-                    await hub.submit(session, user("hello"))
-                await hub.send(session, Interrupt())
-                await seen.until_type("turn.finished")
-            await until(lambda: session not in hub.host.sessions)
 
 
 async def test_what_is_sent_while_a_session_is_released_is_done(tmp_path):

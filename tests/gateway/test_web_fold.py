@@ -77,6 +77,7 @@ WORDS = st.text(st.sampled_from("abü😀 \n\t\x0b\x1c\x1f\x85\xa0\u2003\u2028\u
 POOLS = {
     name: st.sampled_from(["i1", "i2", "i3"]) for name in ("id", "call_id", "approval", "input", "child", "depends_on")
 }
+POOLS["code"] = st.sampled_from(["server_away", "server_back", "constructor"])
 BOUND = 10_000_000
 
 

@@ -44,7 +44,7 @@ async def open_child(host: Host, parent: Session, started: SubagentStarted, boun
     wiring = host.wiring(started.child)
     wiring.agent = _agent(parent, started.brief.depth, bounds)
     wiring.fences = (*wiring.fences, _above(parent))
-    wiring.attended = parent.wiring.attended
+    wiring.attended = parent.wiring.attended  # and what its parent may not ask, it may not either
     opening = _opening(parent, started)
     try:
         log, is_new = host.store.open(started.child), False

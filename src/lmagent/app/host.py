@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from contextlib import aclosing, suppress
+from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from functools import partial
 from itertools import chain, count
 from pathlib import Path
@@ -39,6 +39,7 @@ from lmagent.providers.urls import is_near
 from lmagent.store.jsonl import JsonlStore
 
 if TYPE_CHECKING:
+    from lmagent.app.places import Place
     from lmagent.providers.cassette import ReplayTransport
 
 
@@ -103,6 +104,7 @@ class Host(Struct):
         left: what holds again for a session that was released, once it is opened again in this process.
         opened: told of every session that is opened here.
         released: told of every session that is not open here any more, by its id.
+        places: where jobs work in a session, by its id; None where each has the session for itself.
         replay: the cassette that plays the model's side; no server is asked anything then.
     """
 
@@ -124,6 +126,7 @@ class Host(Struct):
     left: dict[str, Left] = field(default_factory=dict[str, Left])
     opened: Callable[[Session], None] = lambda session: None
     released: Callable[[str], None] = lambda session: None
+    places: Callable[[str], AbstractAsyncContextManager[Place]] | None = None
     replay: ReplayTransport | None = None
 
     def __post_init__(self) -> None:

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
+from functools import partial
 
-import anyio
 from msgspec import Struct
 
 from lmagent.app.host import Host
+from lmagent.app.places import Place, is_there, own_place
 from lmagent.app.waking import wake
 from lmagent.core import events as ev
-from lmagent.core.commands import Continue, Submit
-from lmagent.core.errors import ProviderError, SessionBusy, SessionNotFound, StoreError
+from lmagent.core.commands import Submit
+from lmagent.core.errors import ProviderError, SessionBusy, StoreError
 from lmagent.core.messages import user
 from lmagent.core.ports import Job, Postponed
-from lmagent.engine.lane import run_until_idle
 from lmagent.engine.session import Session
 from lmagent.engine.waits import local
 from lmagent.schedule.inbox import Inbox
@@ -116,16 +116,17 @@ class Scheduled:
 
     async def _wake(self, job: Job) -> None:
         event = job.id.removeprefix("wait:")
-        if not self._exists(job.lane):
+        if not is_there(self._host, job.lane):
             return
         try:
-            async with self._opened(job.lane) as session:
+            async with self._opened(job.lane) as place:
+                session = place.session
                 wait = session.state.wait
                 if job.id not in session.state.work.jobs:
                     if wait is None or wait.id != event or not await wake(session, self._host.clock):
                         return  # somebody went on with it meanwhile
                     self._say(f"{job.lane}: wakes, as it wanted")
-                await self._to_its_end(session, job.id)
+                await self._to_its_end(place, job.id)
         except Postponed:
             if self._still_waits(job):
                 raise
@@ -145,11 +146,11 @@ class Scheduled:
                 return  # done by another process
         else:
             text = ""
-        async with self._opened(claimed.session) as session:
-            if job.id not in session.state.work.jobs:
-                await session.send(Submit(message=user(text), by="inbox", job=job.id))
+        async with self._opened(claimed.session) as place:
+            if job.id not in place.session.state.work.jobs:
+                await place.session.send(Submit(message=user(text), by="inbox", job=job.id))
                 self._say(f"{claimed.session}: begins a task of the inbox: {_title(text)}")
-            await self._to_its_end(session, job.id)
+            await self._to_its_end(place, job.id)
         self._inbox.done(claimed)
 
     async def _cron(self, job: Job) -> None:
@@ -168,19 +169,20 @@ class Scheduled:
             return
         if run.stage == "ran" and not self.has(target, job.id):
             return  # it was taken back before it began
-        async with self._opened(target, f"cron {name}") as session:
-            finished = await self._cron_turn(session, job, cron, run)
+        async with self._opened(target, f"cron {name}") as place:
+            finished = await self._cron_turn(place, job, cron, run)
             if run.stage == "claimed":
                 await self._note(name, "ran", run.at, target, finished.outcome if finished else "withdrawn")
             if finished is not None and cron is not None and (cron.command or cron.webhook):
                 await self._deliver(cron, job, run, finished, target)
 
-    async def _cron_turn(self, session: Session, job: Job, cron: CronJob | None, run: Run) -> ev.TurnFinished | None:
+    async def _cron_turn(self, place: Place, job: Job, cron: CronJob | None, run: Run) -> ev.TurnFinished | None:
+        session = place.session
         if job.id not in session.state.work.jobs:
             assert cron is not None
             await session.send(Submit(message=user(cron.prompt), by=f"cron:{cron.id}", job=job.id))
             self._say(f"cron {cron.id}: due {local(run.at)}, runs in {session.state.session}")
-        return await self._to_its_end(session, job.id)
+        return await self._to_its_end(place, job.id)
 
     async def _deliver(self, cron: CronJob, job: Job, run: Run, finished: ev.TurnFinished, session: str) -> None:
         from lmagent.app.delivering import Result, deliver  # few jobs deliver
@@ -195,13 +197,12 @@ class Scheduled:
 
     # --- sessions ---------------------------------------------------------------------------------------------------
 
-    async def _to_its_end(self, session: Session, job: str) -> ev.TurnFinished | None:
+    async def _to_its_end(self, place: Place, job: str) -> ev.TurnFinished | None:
         """Run the job's turn, or go on with it, unless it has ended; how it ended, None where it never began."""
+        session = place.session
         found = turn_of(self._host.store, session.state.session, job)
         if not isinstance(found, ev.TurnFinished):
-            if found == "open":
-                await session.send(Continue(by="scheduler"))
-            await self._run(session, job)
+            await self._run(place, job, left=found == "open")
             found = turn_of(self._host.store, session.state.session, job)
             if isinstance(found, ev.TurnFinished):
                 reason = f": {found.reason}" if found.reason else ""
@@ -211,16 +212,15 @@ class Scheduled:
             await self._waits(Waits(session.state.session, wait.id, wait.until))
         return found if isinstance(found, ev.TurnFinished) else None
 
-    async def _run(self, session: Session, job: str) -> None:
+    async def _run(self, place: Place, job: str, *, left: bool) -> None:
         """Run what is open or was submitted.
 
         Raises:
             Postponed: no model server can be reached; the turn stays open.
         """
-        now = self._host.clock.now()
-        session.outlasts_outages = self._patient and now - self._given(session, job) < GIVE_UP
+        session = place.session
         try:
-            await run_until_idle(session, resumable=self._patient)
+            await place.run(job, left=left, until=self._given(session, job) + GIVE_UP if self._patient else 0.0)
         except ProviderError as failure:
             tried = self._outages.get(job, 0)
             self._outages[job] = tried + 1
@@ -235,8 +235,8 @@ class Scheduled:
         return next((event.ts for event in events if isinstance(event, ev.InputReceived) and event.job == job), 0.0)
 
     @asynccontextmanager
-    async def _opened(self, id: str, who: str = "") -> AsyncGenerator[Session]:
-        """A session of its own, or an existing one, with nobody to ask; closed again, whatever happens.
+    async def _opened(self, id: str, who: str = "") -> AsyncGenerator[Place]:
+        """The place in a session, which is begun where there is none of that id; left again, whatever happens.
 
         Args:
             id: the session's id.
@@ -245,23 +245,14 @@ class Scheduled:
         Raises:
             Postponed: somebody else has it open.
         """
-        host = self._host
-        if id in host.sessions:
-            raise self._busy(id, who)
-        host.unattended.add(id)
-        try:
-            session = await (host.open_session(id) if self._exists(id) else host.new_session(id))
-        except SessionBusy:
-            raise self._busy(id, who) from None
-        finally:
-            if id not in host.sessions or host.sessions[id].wiring.attended:
-                host.unattended.discard(id)
-        self._told_busy.discard(who)
-        try:
-            yield session
-        finally:
-            with anyio.CancelScope(shield=True):
-                await host.release(id)
+        async with AsyncExitStack() as stack:
+            places = self._host.places or partial(own_place, self._host, patient=self._patient)
+            try:
+                place = await stack.enter_async_context(places(id))
+            except SessionBusy:
+                raise self._busy(id, who) from None
+            self._told_busy.discard(who)
+            yield place
 
     def _busy(self, id: str, who: str) -> Postponed:
         if who and who not in self._told_busy:
@@ -269,16 +260,9 @@ class Scheduled:
             self._say(f"{who}: waits until session {id} is closed, which is open elsewhere")
         return Postponed(BUSY)
 
-    def _exists(self, session: str) -> bool:
-        try:
-            self._host.store.read(session)
-        except SessionNotFound:
-            return False
-        return True
-
     def has(self, session: str, job: str) -> bool:
         """Whether a session's log has the input of a job."""
-        return self._exists(session) and any(
+        return is_there(self._host, session) and any(
             isinstance(event, ev.InputReceived) and event.job == job for event in self._host.store.read(session)
         )
 

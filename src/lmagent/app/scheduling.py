@@ -204,7 +204,7 @@ class Scheduler:
 
     async def _look_at_sessions(self) -> None:
         for row in await anyio.to_thread.run_sync(_unattended, self._host.store.root):
-            if row.session in self._host.sessions:
+            if row.session in self._host.sessions and self._host.places is None:
                 continue  # open here: whoever has it open goes on with it
             if not row.until and row.job.partition(":")[0] not in KINDS:
                 continue  # a gateway goes on with what came in through one

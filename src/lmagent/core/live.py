@@ -8,6 +8,9 @@ from msgspec import Struct
 
 VERSION = 1
 
+AWAY, BACK = "server_away", "server_back"
+"""Codes of the notices that a turn waits for a model server that cannot be reached, and that it goes on."""
+
 
 class Envelope(Struct, frozen=True, kw_only=True, tag_field="type"):
     """The envelope.

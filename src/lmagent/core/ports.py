@@ -197,6 +197,13 @@ class EventStore(Protocol):
         ...
 
 
+WAKING = "wait:"
+"""Begins the id of a job that wakes a session: what that does then is for whom it was for before."""
+
+UNATTENDED = ("inbox:", "cron:")
+"""Begin the ids of jobs that are for nobody who could answer what their turns ask."""
+
+
 class Job(Struct, frozen=True):
     """A piece of work. What it is about, its id says; the truth of it is in the logs and in the files of the schedule.
 

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from lmagent.core import events as ev
+from lmagent.core.live import AWAY, BACK
 from lmagent.core.messages import Image, Text, Thinking, ToolStatus
 from lmagent.core.model import Usage
 from lmagent.core.pace import Pace
@@ -286,7 +287,8 @@ def _session(view: View, event: ev.Event) -> View:
             text = f"{event.model or 'the model'} is made to write valid calls from now on: {event.reason}"
             return _add(view, NoticeBlock("info", text))
         case ev.Notice():
-            return _add(view, NoticeBlock(event.level, f"{event.text}\n{event.fix}".strip()))
+            state: State = "retrying" if event.code == AWAY else "thinking" if event.code == BACK else view.state
+            return _add(view, NoticeBlock(event.level, f"{event.text}\n{event.fix}".strip()), state=state)
         case _:
             return view
 

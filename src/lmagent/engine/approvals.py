@@ -12,6 +12,7 @@ import anyio
 
 from lmagent.core.commands import Approve
 from lmagent.core.events import ApprovalRequested, ApprovalResolved, DurableEvent
+from lmagent.core.ports import UNATTENDED
 
 if TYPE_CHECKING:
     from lmagent.engine.session import Session
@@ -22,6 +23,13 @@ def holder(session: Session, approval: str) -> Session | None:
     if approval in session.state.approvals:
         return session
     return session.descendant(lambda child: approval in child.state.approvals)
+
+
+def is_attended(session: Session) -> bool:
+    """Whether a person can answer what the turn asks: not where it is for a job, unless a person went on with it."""
+    if not session.wiring.attended or (session.above is not None and not is_attended(session.above)):
+        return False
+    return session.state.job in session.adopted or not session.state.job.startswith(UNATTENDED)
 
 
 async def answer(session: Session, command: Approve) -> DurableEvent | None:
@@ -68,7 +76,7 @@ async def ask(session: Session, request: ApprovalRequested) -> ApprovalResolved:
     else:
         stored = pending
         session.emit(pending)  # whoever watches now was not there when it was asked first
-    if not session.wiring.attended:
+    if not is_attended(session):
         denial = ApprovalResolved(approval=stored.id, call_id=request.call_id, approved=False, by="unattended")
         resolved = await session.record(denial)
         assert isinstance(resolved, ApprovalResolved)

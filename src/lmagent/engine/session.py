@@ -68,6 +68,9 @@ Listener = Callable[[Event], None]
 NoteSource = Callable[[], str]
 """Gives a note for the tail, as `<name>text</name>`; it is sent when its text changes. Empty for nothing."""
 
+SCHEDULER = "scheduler"
+"""Who goes on with the turn of a job, where no person does."""
+
 SMALLEST_REPLY = 256
 """Tokens that a reply may have however full the window is."""
 
@@ -139,6 +142,10 @@ class Session:
         """Answers given in this process, by call. A log's own answers and grants do not count: see `resume`."""
         self.scope: anyio.CancelScope | None = None
         self.wants_resume = False
+        self.adopted: set[str] = set()
+        """Jobs whose turn a person has gone on with: what it asks is theirs to answer then."""
+        self.patience: dict[str, float] = {}
+        """Until when turns wait for a model server that cannot be reached, by their job; see `outage`."""
         self.outlasts_outages = False
         """A turn for which no model server can be reached stays unfinished, for somebody to go on with later."""
         self.above: Session | None = None
@@ -275,8 +282,8 @@ class Session:
                 return await undo.restore(self, command)
             case Compact(focus=focus):
                 self.wants_compaction = focus
-            case Continue():
-                self.wants_resume = True
+            case Continue(by=by):
+                self._go_on(by)
             case Interrupt():
                 self._interrupt()
             case Close():
@@ -360,6 +367,11 @@ class Session:
             keep_thinking=keeps,
             constrain=state.constrained and not schema,
         )
+
+    def _go_on(self, by: str) -> None:
+        self.wants_resume = True
+        if by != SCHEDULER and not self.running:
+            self.adopted.add(self.state.job)
 
     def _interrupt(self) -> None:
         if self.above is not None:

@@ -40,6 +40,7 @@ from lmagent.core.events import (
 )
 from lmagent.core.messages import Image, Message, Part, Text, Thinking, ToolCall, ToolResult
 from lmagent.core.model import ToolSpec, Usage
+from lmagent.core.ports import WAKING
 from lmagent.core.tool import FileMark
 from lmagent.engine.evidence.record import Evidence
 from lmagent.engine.work import WorkEvent, WorkState, summed, usage_beside
@@ -104,6 +105,7 @@ class SessionState(Struct):
     constrained: bool = False
     last_outcome: str = ""
     wait: TurnFinished | None = None
+    job: str = ""  # what the last turn is for: its input's job; that of the turn before, where it only woke the session
     unattended_denials: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     work: WorkState = field(default_factory=WorkState)
     evidence: Evidence = field(default_factory=Evidence)
@@ -254,6 +256,8 @@ class SessionState(Struct):
         if self.awaits_reply:  # in a whole log, the end of a turn has answered
             self._append(Message("assistant", (Text(LOST_MESSAGE),)))
         self._join(message)
+        if event.origin == "input" and said is not None and not said.job.startswith(WAKING):
+            self.job = said.job
         if event.origin in ("input", "steer"):
             # One too long for the window is delivered cut: what it demands in its middle counts all the same.
             whole = said.message.text if said is not None else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lmagent.core.errors import BadReply, ContextOverflow, ServerFailure
+from lmagent.core.errors import BadReply, ContextOverflow, ProviderError, ServerFailure
 from lmagent.core.events import (
     MessageAdded,
     Notice,
@@ -15,6 +15,7 @@ from lmagent.core.events import (
 )
 from lmagent.core.messages import NO_WORDS, Message, Text, Thinking
 from lmagent.core.model import ModelEvent, Progress, Reply, Retrying, TextChunk, ThinkingChunk
+from lmagent.engine.outage import Outage
 from lmagent.engine.session import Session
 from lmagent.engine.window import learn_window, refuse_hopeless
 
@@ -65,18 +66,31 @@ async def _call(session: Session) -> Reply:
             prompt_tokens=tokens,
         )
     )
-    session.partial = []
-    reply: Reply | None = None
-    async for event in session.wiring.provider.stream(session.request()):
-        if isinstance(event, Reply):
-            reply = event
-        else:
-            _show(session, event)
-    if reply is None:
-        raise BadReply("the model server's stream ended without a reply", retryable=True)
+    reply = await _answered(session)
     await _record(session, reply)
     session.partial = []
     return reply
+
+
+async def _answered(session: Session) -> Reply:
+    """What the model replies, once its server can be reached."""
+    outage = Outage(session)
+    while True:
+        session.partial = []
+        reply: Reply | None = None
+        try:
+            async for event in session.wiring.provider.stream(session.request()):
+                await outage.notice(event)
+                if isinstance(event, Reply):
+                    reply = event
+                else:
+                    _show(session, event)
+        except ProviderError as failure:
+            await outage.sit_out(failure)
+        else:
+            if reply is None:
+                raise BadReply("the model server's stream ended without a reply", retryable=True)
+            return reply
 
 
 def _show(session: Session, event: ModelEvent) -> None:

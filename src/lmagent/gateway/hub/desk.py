@@ -11,12 +11,14 @@ from lmagent.app.host import Host
 from lmagent.app.waking import wake_in_time
 from lmagent.core.commands import Interrupt
 from lmagent.core.errors import LmagentError
-from lmagent.core.events import Event, InputReceived, TurnFinished
+from lmagent.core.events import Event, InputReceived, InputWithdrawn, TurnFinished
+from lmagent.core.ports import UNATTENDED, WAKING
 from lmagent.engine.lane import run_until_idle
+from lmagent.engine.outage import PATIENCE, be_patient
 from lmagent.engine.recovery import close_turn
 from lmagent.engine.session import Session
 
-PATIENCE = 20.0
+ENDING = 20.0
 """Seconds within which a turn that is interrupted has ended, if its tools let go."""
 
 REMEMBERED = 256
@@ -39,6 +41,8 @@ class Desk:
         is_opening: what was left in it is being looked at.
         is_closing: it is about to be released.
         inputs: what was sent here, by the id that the sender gave it.
+        jobs: how many jobs of the scheduler have their place here.
+        failure: what has ended the lane, if anything has.
     """
 
     def __init__(self, session: Session, host: Host, tasks: anyio.abc.TaskGroup, say: Callable[[str], None]) -> None:
@@ -49,6 +53,8 @@ class Desk:
         self.is_opening = False
         self.is_closing = False
         self.inputs: dict[str, InputReceived] = {}
+        self.jobs = 0
+        self.failure: Exception | None = None
         self._host = host
         self._tasks = tasks
         self._say = say
@@ -57,7 +63,9 @@ class Desk:
         self._is_asleep = False
         self._is_left = False
         self._idle = anyio.Event()
+        self._moved = anyio.Event()
         self._last: TurnFinished | None = None
+        session.listen(self._listen)
 
     @property
     def id(self) -> str:
@@ -78,7 +86,9 @@ class Desk:
     def is_needed(self) -> bool:
         """Whether something is going on that would be lost, or cut off, if it were released."""
         session = self.session
-        return self._is_working or bool(session.state.inputs) or self._host.registry.is_busy(self.id)
+        if self._is_working or self.jobs or session.state.inputs:
+            return True
+        return self._host.registry.is_busy(self.id)
 
     def touch(self) -> None:
         """Something is wanted of it."""
@@ -106,6 +116,28 @@ class Desk:
             await self._idle.wait()
         return self._last
 
+    async def until(self, holds: Callable[[], bool]) -> bool:
+        """Wait until something holds, which is looked at when a turn ends; False where the lane stands before that."""
+        while not holds():
+            if not self._is_working:
+                return False
+            await self._moved.wait()
+        return True
+
+    async def until_free(self) -> None:
+        """Wait until no job has its place here."""
+        while self.jobs:
+            await self._moved.wait()
+
+    def tell(self) -> None:
+        """Let those look who wait for something here."""
+        self._moved.set()
+        self._moved = anyio.Event()
+
+    def _listen(self, event: Event) -> None:
+        if isinstance(event, TurnFinished | InputWithdrawn):
+            self.tell()
+
     async def interrupt(self, command: Interrupt) -> TurnFinished | None:
         """Stop the running turn; how it ended, on disk, so that nobody goes on with it. None where none runs."""
         if (left := await self.close_left()) is not None:
@@ -121,7 +153,7 @@ class Desk:
         unlisten = self.session.listen(listen)
         try:
             await self.session.send(command)
-            with anyio.move_on_after(PATIENCE if self.session.running else 0):
+            with anyio.move_on_after(ENDING if self.session.running else 0):
                 await news.wait()
         finally:
             unlisten()
@@ -148,6 +180,7 @@ class Desk:
             self._scope = anyio.CancelScope()
             self.touch()
             self._idle.set()
+            self.tell()
         if self.session.state.waiting("submit", "queue", "steer") and not (self.has_failed or self.session.closed):
             self.work()  # it arrived in the very moment in which the lane went idle
         else:
@@ -157,14 +190,16 @@ class Desk:
         try:
             self._last = await run_until_idle(self.session, resumable=True) or self._last
         except LmagentError as failure:
-            self.has_failed = True
+            self.has_failed, self.failure = True, failure
             self._say(f"session {self.id}: {failure}")
         except Exception as fault:  # noqa: BLE001 - one session's trouble is not the others'
-            self.has_failed = True
+            self.has_failed, self.failure = True, fault
             self._say(f"session {self.id}: a fault in lmagent: {type(fault).__name__}: {fault}")
 
     def sleep(self) -> None:
-        """See to it that a session that waits is woken at its time."""
+        """See to it that a session that waits is woken at its time; what waits for a job, the scheduler wakes."""
+        if self.session.state.job.startswith(UNATTENDED):
+            return
         if self.session.state.wait is not None and not (self._is_asleep or self._is_left):
             self._is_asleep = True
             self._tasks.start_soon(self._wake)
@@ -178,4 +213,5 @@ class Desk:
         finally:
             self._is_asleep = False
         if woken:
+            be_patient(self.session, WAKING, self._host.clock.now() + PATIENCE)
             self.work()

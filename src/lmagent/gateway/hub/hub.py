@@ -30,6 +30,7 @@ from lmagent.gateway.hub.deleting import delete_family
 from lmagent.gateway.hub.desk import Desk
 from lmagent.gateway.hub.fan import Watching
 from lmagent.gateway.hub.feed import Feed, Following
+from lmagent.gateway.hub.jobs import desk_place
 from lmagent.gateway.hub.keeping import Keeper
 from lmagent.gateway.hub.sent import BY, find_sent, job_of, not_at_work
 from lmagent.gateway.hub.views import Views
@@ -60,13 +61,14 @@ class Hub:
         host.attended = True
         host.opened = self._opened_in_host
         host.released = self._released_in_host
+        host.places = partial(desk_place, self)
         self._pulse = Pulse()
         self._keeper = Keeper(self)
         self._locks: dict[str, anyio.Lock] = {}
         self._deleted: set[str] = set()
-        self._tasks: anyio.abc.TaskGroup | None = None
         self.renewed: dict[str, anyio.Event] = {}
         """Sessions whose id begins a new conversation at this moment, until each is done."""
+        self._tasks: anyio.abc.TaskGroup | None = None
         self._runs = anyio.Event()
         self._is_left = False
 
@@ -120,7 +122,7 @@ class Hub:
 
         Raises:
             SessionNotFound: there is none of that id.
-            SessionBusy: another process writes it, or a job runs in it.
+            SessionBusy: another process writes it, or it is a sub-agent's at work.
         """
         tasks = await self._running()
         if (known := self.opened(session)) is not None:
@@ -133,7 +135,7 @@ class Hub:
             if session in self.desks:
                 await self._close(session)  # its log took nothing more
             if self._of_others(session) is not None:
-                raise SessionBusy(f"session {session} is at work here for a job or for another session", fix=WAIT)
+                raise SessionBusy(f"session {session} is at work here for another session", fix=WAIT)
             desk = self._desk_of(await self.host.open_session(session), tasks)
             desk.is_opening = take_up  # who else wants it waits until it has been seen what was left
             if take_up:
@@ -237,8 +239,8 @@ class Hub:
             steer: for the turn that runs; without it, for a turn of its own.
             by: the surface.
             to: id of the sub-agent's session that is meant by a steering input; empty for the session itself.
-
             way: see `Submit`.
+
         Raises:
             SessionNotFound, SessionBusy: see `desk`.
             Refusal: the id is none, or that sub-agent is not at work.
@@ -275,10 +277,9 @@ class Hub:
         return await anyio.to_thread.run_sync(find_sent, self.host.store, session, job)
 
     def _of_others(self, session: str) -> Session | None:
-        """A session in which a job or a sub-agent is at work in this process: a person may answer what it asks, steer
-        or stop it, and nothing else."""
+        """A sub-agent at work in this process: a person may answer what it asks, steer or stop it, and nothing else."""
         here = self.host.sessions.get(session)
-        return here if here is not None and (session in self.host.unattended or here.above is not None) else None
+        return here if here is not None and here.above is not None else None
 
     # --- watching ---------------------------------------------------------------------------------------------------
 
@@ -371,14 +372,11 @@ class Hub:
 
     async def _end(self, session: str) -> None:
         """Interrupt what runs here and let go of the session."""
-        if session in self.host.unattended and (run := self.host.sessions.get(session)) is not None:
-            await run.send(Close(by=BY))
-            while session in self.host.sessions:  # noqa: ASYNC110 - that its job lets go of it is nobody's event
-                await anyio.sleep(0.01)
         async with self._lock(session):
             if (desk := self.desks.get(session)) is not None:
                 await desk.session.send(Close(by=BY))
                 await desk.until_idle()
+                await desk.until_free()
                 await self._close(session)
             elif session in self.host.sessions:
                 raise SessionBusy(f"session {session} works for another one", fix="delete that, or interrupt it")

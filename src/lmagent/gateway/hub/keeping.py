@@ -12,7 +12,9 @@ import anyio.to_thread
 
 from lmagent.core.commands import Approve, Continue
 from lmagent.core.errors import LmagentError, ungrouped
-from lmagent.engine.session import Session
+from lmagent.core.ports import UNATTENDED, WAKING
+from lmagent.engine.outage import PATIENCE, be_patient
+from lmagent.engine.session import SCHEDULER, Session
 from lmagent.gateway.hub.desk import Desk
 from lmagent.gateway.hub.sent import BY
 from lmagent.store.index import SessionIndex, Unattended
@@ -105,14 +107,20 @@ class Keeper:
     async def take_up(self, desk: Desk) -> None:
         """Go on with what a gateway has accepted and left in a session that was opened now, before all that comes next.
 
-        A turn once: it may be what that gateway died of.
+        A turn once: it may be what that gateway died of. Nobody may sit in front of any of it any more, and the model
+        server may come up later than we do, so all of it waits for that.
         """
         state = desk.session.state
         if not (state.turn_open or state.inputs) or not await self._is_left(desk.id):
             return
+        until = self._host.clock.now() + PATIENCE
+        mine = (state.job,) if state.turn_open else ()
+        for job in (*mine, *(input.job for input in state.inputs.values())):
+            be_patient(desk.session, job, until)
         turn = (desk.id, state.turn)
         if state.turn_open and turn not in self._taken_up:
-            await desk.session.send(Continue(by=BY))
+            by = SCHEDULER if state.job.startswith(UNATTENDED) else BY
+            await desk.session.send(Continue(by=by))
             self._taken_up.add(turn)
         desk.work()
 
@@ -122,7 +130,7 @@ class Keeper:
         except LmagentError as trouble:
             self._hub.say(str(trouble))
             return False
-        return any(row.session == session and not row.until and _is_ours(row) for row in rows)
+        return any(row.session == session and not row.until and (_is_ours(row) or _is_job(row)) for row in rows)
 
     async def _schedule(self) -> None:
         from lmagent.app.scheduling import Scheduler  # not needed before the first answer
@@ -180,6 +188,11 @@ def _family(session: Session) -> Iterator[Session]:
 def _is_ours(row: Unattended) -> bool:
     """Whether it came in through a gateway: an input, or the approval of a plan."""
     return row.job.startswith(PAGE) or (row.job.startswith("plan-") and row.surface == BY)
+
+
+def _is_job(row: Unattended) -> bool:
+    """Whether the scheduler has begun it, or what it wakes."""
+    return row.job.startswith((*UNATTENDED, WAKING))
 
 
 def _unattended(root: Path) -> list[Unattended]:

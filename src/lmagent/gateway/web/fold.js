@@ -83,7 +83,10 @@ const FOLDS = {
     const text = `${model || "the model"} is made to write valid calls from now on: ${reason}`;
     return add(view, note("info", text));
   },
-  notice: (view, { level, text, fix }) => add(view, note(level, strip(`${text}\n${fix ?? ""}`))),
+  notice: (view, { level, code, text, fix }) => {
+    const state = code === "server_away" ? "retrying" : code === "server_back" ? "thinking" : view.state;
+    return { ...add(view, note(level, strip(`${text}\n${fix ?? ""}`))), state };
+  },
 };
 
 /**

@@ -1,0 +1,75 @@
+"""Outage: a turn that nobody sits in front of waits for a model server that cannot be reached, within its step.
+
+A person who has just typed something is told at once instead, and decides. What a gateway goes on with after a restart,
+and what a job runs, has nobody to tell: the server may only come up later than we do.
+"""
+
+from __future__ import annotations
+
+from lmagent.core.errors import ModelLoading, ProviderError, Unreachable
+from lmagent.core.events import Notice, RetryScheduled
+from lmagent.core.live import AWAY, BACK
+from lmagent.core.model import ModelEvent, Progress, Retrying
+from lmagent.core.ports import WAKING
+from lmagent.engine.session import Session
+
+PATIENCE = 86_400.0
+"""Seconds for which a turn waits; then it ends as an error."""
+
+PAUSES = (1.0, 2.0, 5.0, 15.0)
+"""Seconds between two tries; the last one repeats. A try costs a server that is not there nothing."""
+
+
+def be_patient(session: Session, job: str, until: float) -> None:
+    """Let the turn that is for a job wait.
+
+    Args:
+        session: the session.
+        job: of the turn's input.
+        until: Unix seconds.
+    """
+    session.patience[session.state.job if job.startswith(WAKING) else job] = until
+
+
+def waits_until(session: Session) -> float:
+    """Until when the running turn waits, Unix seconds; 0 for not at all. Sub-agents wait as who they work for."""
+    while session.above is not None:
+        session = session.above
+    return session.patience.get(session.state.job, 0.0)
+
+
+class Outage:
+    """One step's wait for the server.
+
+    Args:
+        session: whose turn it is.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._tries = 0
+
+    async def sit_out(self, failure: ProviderError) -> None:
+        """Wait a while before the next try, for everybody to see.
+
+        Raises:
+            ProviderError: the failure itself, where it is none of reaching the server, or is not waited for.
+        """
+        session = self._session
+        clock = session.wiring.clock
+        if not isinstance(failure, Unreachable | ModelLoading) or clock.now() >= waits_until(session):
+            raise failure
+        if not self._tries:
+            text = f"{failure.message}; the turn waits for the model server, and goes on when it answers"
+            await session.record(Notice(level="warning", code=AWAY, text=text, fix=failure.fix))
+        pause = PAUSES[min(self._tries, len(PAUSES) - 1)]
+        self._tries += 1
+        session.emit_live(RetryScheduled(reason=failure.message, attempt=self._tries, delay=pause))
+        await clock.sleep(pause)
+
+    async def notice(self, event: ModelEvent) -> None:
+        """Tell that the server answers, once it does: what waits for its turn here, or tries again, is none."""
+        answers = not isinstance(event, Retrying) and not (isinstance(event, Progress) and event.fraction is None)
+        if self._tries and answers:
+            self._tries = 0
+            await self._session.record(Notice(level="info", code=BACK, text="the model server answers again"))

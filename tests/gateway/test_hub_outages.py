@@ -1,0 +1,167 @@
+"""What a gateway goes on with, or a job runs, waits for a model server that is not there; a person is told at once."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+from hub_kit import Seen, hub_on, recorded, until, watcher
+
+from lmagent.core import events as ev
+from lmagent.core.commands import Interrupt
+from lmagent.core.live import AWAY, BACK
+from lmagent.core.messages import user
+from lmagent.engine import outage
+from lmagent.gateway.hub.hub import Hub
+from lmagent.schedule.inbox import Inbox
+from lmagent.testing import ScriptedServer
+from lmagent.testing.script import call, say, slow
+
+pytestmark = pytest.mark.anyio
+
+SCRIPT = [slow(say("cut off"), first=30)]
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def hurry(monkeypatch):
+    monkeypatch.setattr(outage, "PAUSES", (0.1, 0.2))
+
+
+async def left_open(workspace: Path, script=SCRIPT) -> tuple[str, int]:
+    """A session whose turn a gateway has left, and the port on which its model server was; that is gone."""
+    with ScriptedServer(script) as server:
+        async with hub_on(workspace, server.base_url) as hub:
+            desk = await hub.begin()
+            await hub.submit(desk.id, user("work"), id="one")
+            await until(lambda: any(isinstance(event, ev.StepStarted) for event in recorded(hub, desk.id)))
+        return desk.id, int(server.base_url.rpartition(":")[2].partition("/")[0])
+
+
+@asynccontextmanager
+async def restarted(workspace: Path, port: int, session: str):
+    """The next gateway, and who watches the session."""
+    async with hub_on(workspace, f"http://127.0.0.1:{port}/v1", llm_max_retries=0) as hub:
+        async with watcher(hub, session) as seen:
+            yield hub, seen
+
+
+def notices(seen: Seen) -> list[str]:
+    return [event["code"] for event in seen.events if event["type"] == "notice"]
+
+
+def ends(hub: Hub, session: str) -> list[str]:
+    return [event.outcome for event in recorded(hub, session) if isinstance(event, ev.TurnFinished)]
+
+
+async def test_a_turn_that_is_gone_on_with_waits_for_its_model_server_and_says_so(tmp_path):
+    session, port = await left_open(tmp_path / "w")
+    async with restarted(tmp_path / "w", port, session) as (hub, seen):
+        await seen.until(lambda seen: len([event for event in seen.events if event["type"] == "retrying"]) > 3)
+        _, view, _ = await hub.views.look(session)
+        assert view.state == "retrying"
+        told = next(event for event in seen.events if event["type"] == "notice")
+        assert str(port) in told["text"]
+        assert "waits for the model server" in told["text"]
+        async with watcher(hub, session, after=seen.seqs[-1]) as late:
+            await late.until_type("retrying")
+            assert str(port) in late.events[0]["reason"]
+        with ScriptedServer([say("All done.")], port=port):
+            await seen.until_type("turn.finished")
+        assert ends(hub, session) == ["done"]
+        assert notices(seen) == [AWAY, BACK]
+        assert seen.types.count("step.started") == 2  # that of before, and one for all the tries
+
+
+async def test_a_turn_that_waits_is_interrupted_after_a_second_restart_too(tmp_path):
+    session, port = await left_open(tmp_path / "w")
+    async with restarted(tmp_path / "w", port, session) as (hub, seen):
+        await seen.until_type("retrying")
+    assert ends(hub, session) == []
+    async with restarted(tmp_path / "w", port, session) as (hub, seen):
+        await seen.until_type("retrying")
+        ended = await hub.send(session, Interrupt())
+        assert isinstance(ended, ev.TurnFinished)
+        assert ended.outcome == "interrupted"
+    async with restarted(tmp_path / "w", port, session) as (hub, seen):
+        await anyio.sleep(0.5)
+        assert ends(hub, session) == ["interrupted"]
+
+
+async def test_a_message_that_was_accepted_and_not_begun_waits_too_and_a_new_one_is_answered_at_once(tmp_path):
+    with ScriptedServer(SCRIPT) as server:
+        async with hub_on(tmp_path / "w", server.base_url) as hub:
+            desk = await hub.begin()
+            await hub.submit(desk.id, user("first"), id="one")
+            await until(lambda: any(isinstance(event, ev.StepStarted) for event in recorded(hub, desk.id)))
+            await hub.submit(desk.id, user("second"), id="two")
+        session, port = desk.id, int(server.base_url.rpartition(":")[2].partition("/")[0])
+    async with restarted(tmp_path / "w", port, session) as (hub, seen):
+        await seen.until_type("retrying")
+        await hub.send(session, Interrupt())
+        await seen.until(lambda seen: notices(seen).count(AWAY) == 2)
+        await hub.submit(session, user("third"), id="three")
+        await hub.send(session, Interrupt())
+        await seen.until_type("turn.finished", 3)
+        assert ends(hub, session) == ["interrupted", "interrupted", "error"]
+
+
+async def test_a_new_message_is_told_at_once_that_no_model_server_can_be_reached(tmp_path):
+    with ScriptedServer() as server:
+        gone = server.base_url
+    async with hub_on(tmp_path / "w", gone, llm_max_retries=0) as hub:
+        desk = await hub.begin()
+        await hub.submit(desk.id, user("hello"))
+        ended = await desk.until_idle()
+        assert ended is not None
+        assert (ended.outcome, ended.cause) == ("error", "Unreachable")
+
+
+async def test_a_server_that_dies_in_the_middle_of_a_turn_that_was_gone_on_with_is_waited_for(tmp_path):
+    session, port = await left_open(tmp_path / "w")
+    with ExitStack() as server:
+        server.enter_context(ScriptedServer([call("list_files", path="."), slow(say("cut off"), first=30)], port=port))
+        async with restarted(tmp_path / "w", port, session) as (hub, seen):
+            await seen.until_type("tool.finished")
+            await seen.until_type("step.started", 3)
+            server.close()
+            await seen.until_type("retrying")
+            with ScriptedServer([say("All done.")], port=port):
+                await seen.until_type("turn.finished")
+            assert ends(hub, session) == ["done"]
+
+
+async def test_a_turn_waits_for_a_day_and_then_ends_as_an_error(tmp_path, monkeypatch):
+    session, port = await left_open(tmp_path / "w")
+    monkeypatch.setattr("lmagent.gateway.hub.keeping.PATIENCE", 0.5)
+    async with restarted(tmp_path / "w", port, session) as (hub, seen):
+        await seen.until_type("turn.finished")
+        assert ends(hub, session) == ["error"]
+
+
+async def test_a_job_waits_for_the_model_server_on_the_lane_and_a_person_can_stop_it(tmp_path):
+    workspace = tmp_path / "w"
+    with ScriptedServer() as server:
+        gone, port = server.base_url, int(server.base_url.rpartition(":")[2].partition("/")[0])
+    async with hub_on(workspace, gone, llm_max_retries=0, scheduler_poll_interval=0.1) as hub:
+        inbox = Inbox(workspace / ".lmagent")
+        for task in ("count the sheep", "count the goats"):
+            inbox.submit(task, time.time())
+        await until(lambda: len(hub.host.sessions) == 2)
+        first, second = hub.host.sessions
+        async with watcher(hub, first) as seen, watcher(hub, second) as other:
+            await seen.until_type("retrying")
+            await other.until_type("retrying")
+            await hub.send(first, Interrupt())
+            await seen.until_type("turn.finished")
+            with ScriptedServer([say("Counted.")], port=port):
+                await other.until_type("turn.finished")
+        assert (ends(hub, first), ends(hub, second)) == (["interrupted"], ["done"])
+        await until(lambda: not list((workspace / ".lmagent" / "inbox" / "claimed").iterdir()))
