@@ -17,7 +17,7 @@ from http.client import HTTPConnection, HTTPException
 import pytest
 from gateway_kit import PIN, Client, Running, gateway
 
-from lmagent.gateway.http.access import BURST, EVERY
+from lmagent.gateway.http.tries import ADDRESS
 from lmagent.testing.script import say
 
 SOCKETS = int(os.environ.get("LMAGENT_SOCKETS", "4000"))
@@ -99,7 +99,7 @@ def test_a_pin_is_not_guessed_at_full_speed_and_who_is_in_stays_in(running):
     began = time.monotonic()
     with others(page, running) as meanwhile:
         came = hammer(running.port, 4, guess)
-    judged = BURST + (time.monotonic() - began) / EVERY + 1
+    judged = ADDRESS.burst + (time.monotonic() - began) / ADDRESS.every + 1
     assert set(came) <= {401, 429}
     assert came[401] <= judged <= 30
     assert came[429] > 50  # it was an attack
@@ -109,6 +109,35 @@ def test_a_pin_is_not_guessed_at_full_speed_and_who_is_in_stays_in(running):
         assert answer.status == 429
         assert time.monotonic() < deadline
         time.sleep(0.2)
+
+
+def log_in(running, pin: str, address: str, cookie: str = "") -> tuple[int, list[str]]:
+    """The status of a login from an address, and the cookies that it gives."""
+    connection = HTTPConnection("127.0.0.1", running.port, timeout=30, source_address=(address, 0))
+    try:
+        headers = {"Content-Type": "application/json", **({"Cookie": cookie} if cookie else {})}
+        connection.request("POST", "/api/login", json.dumps({"pin": pin}), headers)
+        answer = connection.getresponse()
+        answer.read()
+        return answer.status, answer.headers.get_all("set-cookie") or []
+    finally:
+        connection.close()
+
+
+def test_while_one_address_guesses_others_and_known_devices_log_in(running):
+    guesser, elsewhere = "127.0.0.66", "127.0.0.7"
+    status, cookies = log_in(running, PIN, guesser)
+    assert status == 200
+    device = cookies[0].partition(";")[0]
+    for number in range(100):
+        status, cookies = log_in(running, f"{number:06d}", guesser)
+        assert status in (401, 429)
+        assert cookies == []
+    assert status == 429
+    assert log_in(running, PIN, guesser)[0] == 429  # a new device there has to wait
+    assert log_in(running, PIN, guesser, f"{device}x")[0] == 429
+    assert log_in(running, PIN, guesser, device)[0] == 200
+    assert log_in(running, PIN, elsewhere)[0] == 200
 
 
 TRAVERSALS = [

@@ -4,14 +4,27 @@ from __future__ import annotations
 
 import stat
 import threading
+from collections.abc import Mapping
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lmagent.core.errors import ConfigError, StoreError
-from lmagent.gateway.http.access import AGE, BURST, COOKIE, EVERY, LINK, Access, Budget, keys_in, new_pin
+from lmagent.gateway.http.access import (
+    AGE,
+    COOKIE,
+    DEVICE_AGE,
+    DEVICE_COOKIE,
+    LINK,
+    LOGIN,
+    NO_COOKIES,
+    Access,
+    keys_in,
+    new_pin,
+)
 from lmagent.gateway.http.errors import Refusal
+from lmagent.gateway.http.tries import ADDRESS, DEVICE, STRANGERS, Budget, Rate, network_of
 
 PIN = "123456"
 
@@ -36,7 +49,17 @@ def access(tmp_path, times) -> Access:
     return Access(keys_in(tmp_path / "web"), PIN, clock=times, monotonic=times)
 
 
-def value(cookie: str) -> str:
+def value(cookies: tuple[str, str]) -> str:
+    """The login's cookie."""
+    return told(cookies[-1])
+
+
+def known(cookies: tuple[str, str]) -> dict[str, str]:
+    """What a browser sends that logged in, out and comes again."""
+    return {DEVICE_COOKIE: told(cookies[0])}
+
+
+def told(cookie: str) -> str:
     return cookie.partition(";")[0].partition("=")[2]
 
 
@@ -45,14 +68,16 @@ def caller(access: Access, cookie: str) -> str:
 
 
 def test_the_right_pin_gives_a_cookie_that_lets_in(access):
-    cookie = access.login(PIN)
-    assert {"HttpOnly", "SameSite=Strict", "Path=/", f"Max-Age={AGE}"} <= set(cookie.split("; "))
-    assert "Secure" not in cookie
-    assert caller(access, value(cookie)) == "page"
+    cookies = access.login(PIN)
+    assert {"HttpOnly", "SameSite=Strict", "Path=/", f"Max-Age={AGE}"} <= set(cookies[-1].split("; "))
+    assert {"HttpOnly", "SameSite=Strict", f"Path={LOGIN}", f"Max-Age={DEVICE_AGE}"} <= set(cookies[0].split("; "))
+    assert "Secure" not in str(cookies)
+    assert caller(access, value(cookies)) == "page"
 
 
 def test_with_tls_the_cookie_is_for_tls_alone(tmp_path):
-    assert Access(keys_in(tmp_path), PIN, secure=True).login(PIN).endswith("; Secure")
+    for cookie in Access(keys_in(tmp_path), PIN, secure=True).login(PIN):
+        assert cookie.endswith("; Secure")
 
 
 @pytest.mark.parametrize("wrong", ["", "12345", "1234567", "654321", "123456 ", "１２３４５６", "\ud83d", "1" * 200])
@@ -138,28 +163,113 @@ def test_a_link_works_once_and_dies_after_a_minute(access, times):
         assert (refused.value.status, refused.value.code) == (404, "link_gone")
 
 
+def tried(access: Access, address: str = "", cookies: Mapping[str, str] = NO_COOKIES, pin: str = "000000") -> int:
+    """What comes of a wrong PIN."""
+    with pytest.raises(Refusal) as refused:
+        access.login(pin, address, cookies)
+    assert refused.value.status == 401 or 1 <= int(refused.value.headers["retry-after"]) <= 60
+    return refused.value.status
+
+
 def test_guessing_gets_thirty_tries_in_ten_seconds_at_most_and_the_right_pin_works_soon_after(access, times):
-    judged = 0
-    for _ in range(8000):  # ten seconds at 800 a second
+    devices = [known(access.login(PIN)) for _ in range(20)]
+    judged = []
+    for number in range(8000):  # ten seconds at 800 a second, from everywhere at once
         times.now += 10 / 8000
-        with pytest.raises(Refusal) as refused:
-            access.login("000000")
-        judged += refused.value.status == 401
-        assert refused.value.status == 401 or 1 <= int(refused.value.headers["retry-after"]) <= 60
-    assert judged <= BURST + 10 / EVERY + 1 <= 30
-    times.now += EVERY
-    assert access.login(PIN)
+        if tried(access, f"192.0.2.{number % 256}", devices[number % 20] if number % 2 else NO_COOKIES) == 401:
+            judged.append(times.now)
+    assert 20 <= len(judged) <= 30
+    times.now += ADDRESS.every
+    assert access.login(PIN, "192.0.2.1")
+
+
+def test_who_guesses_at_one_address_leaves_the_others_their_tries(access, times):
+    for _ in range(8000):
+        times.now += 60 / 8000
+        tried(access, "192.0.2.66")
+    assert access.login(PIN, "192.0.2.7")
+    assert access.login(PIN, "2001:db8::7")
+
+
+def test_who_has_a_whole_network_guesses_as_one(access, times):
+    judged = sum(tried(access, f"2001:db8:0:1:{number:x}::1") == 401 for number in range(2000))
+    assert judged <= ADDRESS.burst
+    assert access.login(PIN, "2001:db8:0:2::1")
+
+
+@pytest.mark.parametrize(
+    ("address", "network"),
+    [
+        ("192.0.2.7", "192.0.2.7"),
+        ("::ffff:192.0.2.7", "192.0.2.7"),
+        ("2001:db8::7", "2001:db8::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("", ""),
+        ("testclient", ""),
+    ],
+)
+def test_an_address_counts_as_its_network(address, network):
+    assert network_of(address) == network
+
+
+def test_a_device_that_logged_in_before_gets_in_while_its_own_address_is_used_to_guess(access, times):
+    device = known(access.login(PIN, "192.0.2.66"))
+    for number in range(8000):  # the attack fills its address's share and that of all strangers
+        times.now += 60 / 8000
+        tried(access, "192.0.2.66")
+        tried(access, f"198.51.100.{number % 256}")
+    with pytest.raises(Refusal):
+        access.login(PIN, "192.0.2.66")
+    assert caller(access, value(access.login(PIN, "192.0.2.66", device))) == "page"
+
+
+def test_a_device_has_a_share_too_and_it_is_small(access, times):
+    guessing, other = known(access.login(PIN)), known(access.login(PIN))
+    assert sum(tried(access, cookies=guessing) == 401 for _ in range(50)) == DEVICE.burst
+    assert access.login(PIN, cookies=other)
+    times.now += DEVICE.every
+    assert access.login(PIN, cookies=guessing)
+
+
+def test_a_device_cookie_that_was_made_up_or_is_too_old_is_worth_nothing(access, times, tmp_path):
+    cookies = access.login(PIN)
+    device, elsewhere = known(cookies), known(Access(keys_in(tmp_path / "other"), PIN, clock=times).login(PIN))
+    real = device[DEVICE_COOKIE]
+    made_up = ["", "x", "~", "~~", f"{real}x", real[:-2], real.partition("~")[0], value(cookies), "\ud83d~x", "é~é"]
+    while tried(access) == 401:
+        pass
+    for forged in (*({DEVICE_COOKIE: text} for text in made_up), elsewhere):
+        assert tried(access, cookies=forged) == 429
+    times.now += DEVICE_AGE + 1
+    while tried(access) == 401:
+        pass
+    assert tried(access, cookies=device) == 429
+
+
+def test_a_device_cookie_lets_nobody_in(access):
+    assert caller(access, known(access.login(PIN))[DEVICE_COOKIE]) == "anyone"
+
+
+def test_guesses_from_a_hundred_thousand_addresses_take_no_memory(access, times):
+    most = 0
+    for number in range(100_000):
+        times.now += 0.01
+        tried(access, f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}")
+        most = max(most, len(access._tries))
+    whole_again = ADDRESS.burst * ADDRESS.every
+    assert most <= STRANGERS.burst + whole_again / STRANGERS.every + 1
 
 
 def test_a_right_pin_costs_nothing(access):
-    for _ in range(5 * BURST):
+    device = known(access.login(PIN))
+    for _ in range(5 * STRANGERS.burst):
         access.login(PIN)
+        access.login(PIN, "192.0.2.7", device)
 
 
 def test_a_right_pin_is_not_told_from_a_wrong_one_while_none_is_judged(access):
-    for _ in range(BURST):
-        with pytest.raises(Refusal):
-            access.login("000000")
+    while tried(access) == 401:
+        pass
     told = set()
     for pin in (PIN, "000000"):
         with pytest.raises(Refusal) as refused:
@@ -177,7 +287,7 @@ def test_a_right_pin_is_not_told_from_a_wrong_one_while_none_is_judged(access):
 def test_a_budget_never_gives_more_than_its_burst_and_its_rate(gaps, burst, every, span):
     times = Times()
     times.now = 0.0
-    budget = Budget(burst, every, times)
+    budget = Budget(Rate(burst, every), times)
     given_at = []
     for gap in gaps:
         times.now += gap

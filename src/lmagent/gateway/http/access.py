@@ -22,6 +22,7 @@ from msgspec import Struct
 
 from lmagent.core.errors import ConfigError, StoreError
 from lmagent.gateway.http.errors import Refusal
+from lmagent.gateway.http.tries import Tries
 from lmagent.store.files import FILE_MODE, OPEN_FLAGS, make_private, write_whole
 
 Caller = Literal["page", "token", "anyone"]
@@ -35,45 +36,19 @@ AGE = 30 * 86400
 LINK = 60.0
 """Seconds that a link which opens the page without the PIN lives."""
 
-BURST = 10
-"""Tries of the PIN that are judged at once, for all clients together."""
+DEVICE_COOKIE = "lmagent-device"
+"""Says that somebody has logged in on this device before; it lets in nobody, and logging out leaves it."""
 
-EVERY = 2.0
-"""Seconds until one more is judged: of a million PINs half are tried in eleven days at the earliest."""
+DEVICE_AGE = 90 * 86400
+"""Seconds that a device is known after it logged in."""
+
+LOGIN = "/api/login"
+"""Where a PIN is given, and the only path that a device's cookie is sent to."""
+
+NO_COOKIES: Mapping[str, str] = {}
 
 WEAK = 16
 """Characters below which a token can be guessed, for nothing limits how often it is tried."""
-
-
-class Budget:
-    """Tries that may be made: a few at once, then one now and again.
-
-    Args:
-        burst: at most so many at once.
-        every: seconds until there is one more.
-        clock: seconds that never go back.
-    """
-
-    def __init__(self, burst: int, every: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._burst = burst
-        self._every = every
-        self._clock = clock
-        self._left = float(burst)
-        self._seen = clock()
-
-    def take(self) -> float:
-        """Take one; returns 0, or the seconds until there will be one."""
-        now = self._clock()
-        self._left = min(self._burst, self._left + (now - self._seen) / self._every)
-        self._seen = now
-        if self._left < 1:
-            return (1 - self._left) * self._every
-        self._left -= 1
-        return 0.0
-
-    def give_back(self) -> None:
-        """One that was taken does not count."""
-        self._left = min(self._burst, self._left + 1)
 
 
 class Keys(Struct, frozen=True):
@@ -116,7 +91,7 @@ class Access:
         self._secure = secure
         self._clock = clock
         self._monotonic = monotonic
-        self._budget = Budget(BURST, EVERY, monotonic)
+        self._tries = Tries(monotonic)
         self._links: dict[bytes, float] = {}
         self._returned: frozenset[str] = frozenset()
         self._read_at: tuple[int, int] | None = None
@@ -136,13 +111,20 @@ class Access:
             return "token" if scheme.lower() == b"bearer" and same(given.strip(), self.token.encode()) else "anyone"
         return "page" if self._is_ours(cookies.get(COOKIE, "")) else "anyone"
 
-    def login(self, pin: str) -> str:
-        """The `Set-Cookie` of somebody who knows the PIN.
+    def login(self, pin: str, address: str = "", cookies: Mapping[str, str] = NO_COOKIES) -> tuple[str, str]:
+        """The `Set-Cookie`s of somebody who knows the PIN: of the device, and of the login, which comes last.
+
+        Args:
+            pin: as it was typed.
+            address: of who typed it.
+            cookies: by name; that of a device which has logged in before gives it tries of its own.
 
         Raises:
             Refusal: it is wrong (401), or too many tries were made (429).
         """
-        wait = self._budget.take()
+        device = cookies.get(DEVICE_COOKIE, "")
+        device = device if self._is_signed("device", device, DEVICE_AGE) else ""
+        wait = self._tries.take(address, device)
         if wait:
             text = "too many PINs were tried; this one was not looked at"
             after = str(ceil(wait))
@@ -150,8 +132,8 @@ class Access:
             raise Refusal(429, "throttled", text, fix=fix, headers={"retry-after": after})
         if not same(pin.encode(), self.pin.encode()):
             raise Refusal(401, "wrong_pin", "this is not the PIN", fix="lmagent web printed it when it started")
-        self._budget.give_back()
-        return self._cookie(self._signed(), AGE)
+        self._tries.give_back(address, device)
+        return self._let_in()
 
     def link(self) -> str:
         """A ticket that opens the page once, without the PIN, within `LINK` seconds."""
@@ -159,8 +141,8 @@ class Access:
         self._links[_digest(ticket.encode())] = self._monotonic() + LINK
         return ticket
 
-    def follow(self, ticket: str) -> str:
-        """The `Set-Cookie` of who comes with a ticket.
+    def follow(self, ticket: str) -> tuple[str, str]:
+        """The `Set-Cookie`s of who comes with a ticket, as of `login`.
 
         Raises:
             Refusal: it was used already, or is too old, or never was one (404).
@@ -169,7 +151,7 @@ class Access:
         if self._monotonic() > ends:
             text = f"this link was used before, or is older than {LINK:.0f} s"
             raise Refusal(404, "link_gone", text, fix="open the page and enter the PIN")
-        return self._cookie(self._signed(), AGE)
+        return self._let_in()
 
     def logout(self, cookies: Mapping[str, str]) -> str:
         """The `Set-Cookie` that takes a browser's cookie; whoever kept a copy of it has nothing, either.
@@ -180,21 +162,28 @@ class Access:
         value = cookies.get(COOKIE, "")
         if self._is_ours(value):
             _append(self._keys.returned, f"{value.partition('~')[0]}\n")
-        return self._cookie("", 0)
+        return self._cookie(COOKIE, "", 0)
 
-    def _signed(self) -> str:
+    def _let_in(self) -> tuple[str, str]:
+        device = self._cookie(DEVICE_COOKIE, self._signed("device"), DEVICE_AGE, LOGIN)
+        return device, self._cookie(COOKIE, self._signed("cookie"), AGE)
+
+    def _signed(self, kind: str) -> str:
         body = f"{int(self._clock()):x}.{secrets.token_urlsafe(12)}"
-        return f"{body}~{self._signature(body)}"
+        return f"{body}~{self._signature(kind, body)}"
 
-    def _signature(self, body: str) -> str:
-        return urlsafe_b64encode(hmac.digest(self._keys.signer, b"cookie " + body.encode(), "sha256")).decode()
+    def _signature(self, kind: str, body: str) -> str:
+        return urlsafe_b64encode(hmac.digest(self._keys.signer, f"{kind} {body}".encode(), "sha256")).decode()
+
+    def _is_signed(self, kind: str, value: str, age: float) -> bool:
+        """Whether we made this, as this and no other kind of cookie, and not too long ago."""
+        body, _, signature = value.partition("~")
+        if not (value.isascii() and signature and same(signature.encode(), self._signature(kind, body).encode())):
+            return False
+        return self._clock() - int(body.partition(".")[0], 16) < age
 
     def _is_ours(self, value: str) -> bool:
-        body, _, signature = value.partition("~")
-        if not signature or not same(signature.encode(), self._signature(body).encode()):
-            return False
-        made = int(body.partition(".")[0], 16)
-        return self._clock() - made < AGE and body not in self._given_back()
+        return self._is_signed("cookie", value, AGE) and value.partition("~")[0] not in self._given_back()
 
     def _given_back(self) -> frozenset[str]:
         """Numbers of cookies that were given back, at this gateway or at another one of the same user.
@@ -215,9 +204,9 @@ class Access:
             raise StoreError(f"{file} cannot be read: {error.strerror}", fix=fix) from None
         return self._returned
 
-    def _cookie(self, value: str, age: int) -> str:
+    def _cookie(self, name: str, value: str, age: int, path: str = "/") -> str:
         secure = "; Secure" if self._secure else ""
-        return f"{COOKIE}={value}; Path=/; Max-Age={age}; HttpOnly; SameSite=Strict{secure}"
+        return f"{name}={value}; Path={path}; Max-Age={age}; HttpOnly; SameSite=Strict{secure}"
 
 
 def same(given: bytes, right: bytes) -> bool:

@@ -9,7 +9,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from lmagent import __version__
 from lmagent.core.events import PermissionMode
-from lmagent.gateway.http.access import Caller
+from lmagent.gateway.http.access import LOGIN, Caller
 from lmagent.gateway.http.errors import Refusal
 from lmagent.gateway.http.route import Call, Route, json
 
@@ -53,8 +53,10 @@ class Me(Struct, frozen=True):
 
 
 async def _login(call: Call) -> Response:
-    answer = json(Done())
-    answer.headers["set-cookie"] = call.access.login(call.body.pin)
+    request, answer = call.request, json(Done())
+    address = request.client.host if request.client is not None else ""
+    for cookie in call.access.login(call.body.pin, address, request.cookies):
+        answer.headers.append("set-cookie", cookie)
     return answer
 
 
@@ -68,13 +70,16 @@ async def _open(call: Call) -> Response:
     if call.request.method == "HEAD":  # a look ahead must not use the link up
         return Response(media_type="text/html")
     try:
-        cookie = call.access.follow(call.path["ticket"])
+        cookies = call.access.follow(call.path["ticket"])
     except Refusal as refusal:
         if "text/html" not in call.request.headers.get("accept", ""):
             raise
         page = f"<!doctype html><title>lmagent</title><p>{refusal.message}. <a href='/'>Enter the PIN</a></p>"
         return HTMLResponse(page, refusal.status)
-    return RedirectResponse("/", 303, {"set-cookie": cookie})
+    answer = RedirectResponse("/", 303)
+    for cookie in cookies:
+        answer.headers.append("set-cookie", cookie)
+    return answer
 
 
 async def _me(call: Call) -> Me:
@@ -93,7 +98,7 @@ async def _me(call: Call) -> Me:
 ROUTES: tuple[Route, ...] = (
     Route(
         "POST",
-        "/api/login",
+        LOGIN,
         _login,
         "Log a browser in",
         body=Login,
