@@ -233,9 +233,10 @@ class Host(Struct):
         """
         await self.settle()
         log = self.store.create(id or new_session_id(self.clock.now()))
-        return self._keep(await Session.create(log, self.wiring(log.session), self._opening(log.session)))
+        return self._keep(await Session.create(log, self.wiring(log.session), self.opening(log.session)))
 
-    def _opening(self, session: str) -> SessionCreated:
+    def opening(self, session: str) -> SessionCreated:
+        """The first event of a new session, as it would begin now."""
         return SessionCreated(
             session=session,
             workspace=str(self.workspace),
@@ -261,7 +262,7 @@ class Host(Struct):
             return self.sessions[session_id]
         await self.settle()
         log = self.store.open(session_id)
-        left, opening = self.left.pop(session_id, None), self._opening(session_id)
+        left, opening = self.left.pop(session_id, None), self.opening(session_id)
         if left is not None:
             opening = replace(opening, mode=left.mode)
         try:

@@ -1,16 +1,14 @@
 """Event: an immutable fact about a session.
 
-Durable events have a `seq` (1, 2, 3 … without gaps) and stand in the log; ephemeral ones (`*.delta`, `progress` …) have
-0 and exist only while somebody watches. `tests/golden/` holds every version of the union that was ever written.
+Durable events have a `seq` (1, 2, 3 … without gaps, or on from the log before) and stand in the log; ephemeral
+ones have 0, while somebody watches. `tests/golden/` holds every version of the union that was ever written.
 
 Order within a session:
-
     session.created → input.received* → turn.started → message.added(user)
     → [ step.started → message.added(assistant) → step.finished
       → ( approval.requested → approval.resolved )? → tool.started → files.changed? → tool.finished … ]* → turn.finished
 
-Only `message.added` and `tool.finished` add to what the model sees; only `compaction.done` takes away.
-A sub-agent's session may begin with `context.inherited`, which stands for its parent's conversation.
+Only `message.added`, `tool.finished`, `context.inherited` add to what the model sees; `compaction.done` takes away.
 """
 
 from __future__ import annotations
@@ -65,6 +63,7 @@ class SessionCreated(Envelope, frozen=True, tag="session.created"):
         app_version: version of lmagent that wrote it.
         imported_from: file that the session was imported from.
         parent: of which call of which session it is the sub-agent; None for a person's session.
+        replaces: id that the conversation from before has now; `seq` goes on behind its last one. Empty for none.
     """
 
     session: str
@@ -77,6 +76,7 @@ class SessionCreated(Envelope, frozen=True, tag="session.created"):
     app_version: str = ""
     imported_from: str | None = None
     parent: Parent | None = None
+    replaces: str = ""
 
 
 class SessionForked(Envelope, frozen=True, tag="session.forked"):

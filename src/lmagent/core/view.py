@@ -262,6 +262,7 @@ def _count(totals: Totals, usage: Usage) -> Totals:
 def _session(view: View, event: ev.Event) -> View:
     match event:
         case ev.SessionCreated():
+            view = View() if event.replaces else view
             return _with(view, session=event.session, model=event.model, mode=event.mode)
         case ev.SessionForked():
             return _add(view, NoticeBlock("info", f"forked from {event.parent}"), session=event.session)

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct, field
 
 from lmagent.core.errors import StoreError
-from lmagent.core.events import SessionForked
+from lmagent.core.events import SessionCreated, SessionForked
 from lmagent.core.ids import is_session_id
 from lmagent.store.activity import Activity, activity, activity_of, store_activity
 from lmagent.store.database import is_damage, move_aside, open_database
@@ -91,6 +91,7 @@ class _Gained(Struct):
     activity: list[Activity] = field(default_factory=list[Activity])
     places: list[Place] = field(default_factory=list[Place])
     is_copy: bool = False
+    begins: int = 0  # seq of the first event, of a log that has taken another one's place
 
     def add(self, line: Line) -> None:
         """Take in an event."""
@@ -101,6 +102,8 @@ class _Gained(Struct):
         self.places.append(place_of(self.tally.id, line.event, line))
         if (said := passage_of(line.event)) is not None:
             self.passages.append((said[1], self.tally.id, line.seq, said[0]))
+        if isinstance(line.event, SessionCreated) and line.event.replaces:
+            self.begins = line.seq
         if isinstance(line.event, SessionForked) and line.event.at_seq:
             self.activity.clear()  # that happened in the session it is a copy of
             self.is_copy = True
@@ -307,6 +310,7 @@ class SessionIndex:
             self._db.executemany("INSERT INTO passage (text, session, seq, role) VALUES (?, ?, ?, ?)", passages)
             gained.account.store(self._db)
             store_activity(self._db, tally.id, gained.activity, fresh=gained.fresh or gained.is_copy)
+            self._db.execute("DELETE FROM event WHERE session = ? AND seq < ?", (tally.id, gained.begins))
             number(self._db, gained.places)
             marks = ", ".join("?" * len(_COLUMNS))
             values = [getattr(tally, name) for name in _COLUMNS]

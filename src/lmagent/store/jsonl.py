@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from lmagent.core.errors import SessionNotFound, StoreError
-from lmagent.core.events import DurableEvent, SessionForked
+from lmagent.core.events import DurableEvent, SessionCreated, SessionForked
 from lmagent.core.ids import SESSION_RULE, is_session_id
 from lmagent.core.ports import Clock
 from lmagent.store.blobs import Blobs
@@ -81,6 +81,18 @@ class JsonlStore:
         from lmagent.store.fork import fork_log  # rare
 
         return fork_log(self._known(source), self._folder(session), through_seq, self._clock, moved=moved)
+
+    def begin_anew(self, session: str, aside: str, opening: SessionCreated) -> None:
+        """Keep a session's log as the session `aside`, and begin a new one in its place; see `store.anew`.
+
+        Raises:
+            SessionNotFound: no such session.
+            SessionBusy: a process writes it.
+            StoreError: it could not be done; the session is as it was.
+        """
+        from lmagent.store.anew import begin_anew  # rare
+
+        begin_anew(self._known(session), self._folder(aside), opening, self._clock)
 
     def delete(self, session: str) -> None:
         """Delete a session with its blobs.

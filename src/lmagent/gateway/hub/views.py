@@ -47,6 +47,8 @@ class Folded:
 
     def _take(self, event: ev.DurableEvent) -> None:
         self.seq = event.seq
+        if isinstance(event, ev.SessionCreated) and event.replaces:
+            self._over.clear()
         self._view = reduce(self._view, event)
         if isinstance(event, ev.TurnFinished):
             blocks = self._view.blocks

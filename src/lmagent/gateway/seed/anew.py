@@ -2,19 +2,19 @@
 
 How the session works is a property of the session, not of what was said in it: deep work goes on as deep work.
 
-The old log is copied under its new id, whole and at once, before it is deleted under the old one. A crash in between
-leaves both, and the conversation as it was; nothing was answered then.
+The old log is copied under its new id, whole and at once, before a new one takes its place, at once too (`store/anew`).
+A crash in between leaves both, and the conversation as it was; nothing was answered then. The new log counts on behind
+the old one, so whoever was away comes back to all of it; its first event says that nothing from before belongs to it.
 """
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 import anyio
 from anyio import to_thread
+from msgspec.structs import replace
 
 from lmagent.core.commands import Close
-from lmagent.core.errors import SessionNotFound, StoreError
+from lmagent.core.errors import SessionNotFound
 from lmagent.core.ids import new_session_id
 from lmagent.engine.work import WorkState
 from lmagent.gateway.hub.hub import Hub
@@ -48,26 +48,23 @@ async def begin_anew(hub: Hub, session: str) -> str:
 
 
 async def _begin_anew(hub: Hub, session: str) -> str:
-    store = hub.host.store
+    host = hub.host
     try:
         chosen = _chosen((await state_of(hub, session)).work)
         await hub.send(session, Close())
     except SessionNotFound:
         await hub.begin(session)
         return ""
-    now = new_session_id(hub.host.clock.now())
+    now = new_session_id(host.clock.now())
     aside = f"{session[: LONGEST - len(now) - 1]}.{now}"
-    await store.fork(session, aside, moved=True)
-    try:
-        await to_thread.run_sync(store.delete, session)
-    except BaseException:
-        with suppress(StoreError):
-            await to_thread.run_sync(store.delete, aside)
-        raise
+    await host.settle()
+    opening = replace(host.opening(session), replaces=aside)
+    await to_thread.run_sync(host.store.begin_anew, session, aside, opening)
+    host.left.pop(session, None)
     hub.views.forget(session)
     old = hub.channels.pop(session, None)
-    desk = await hub.begin(session)
-    planning = hub.host.settings.deep_planning
+    desk = await hub.desk(session)
+    planning = host.settings.deep_planning
     if chosen is not None and (change := change_of(desk.session, chosen, planning=planning)) is not None:
         await hub.send(session, change)
     if old is not None:

@@ -66,7 +66,7 @@ const FOLDS = {
   "plan.decided": (view, { decision }) => ({ ...add(view, note("info", `the plan: ${decision}`)), plan: null }),
   "work.changed": (view, { mode }) => ({ ...view, work: mode }),
   "session.created": (view, event) => {
-    return { ...view, session: event.session, model: event.model ?? "", mode: event.mode ?? "normal" };
+    return { ...(event.replaces ? EMPTY : view), session: event.session, model: event.model ?? "", mode: event.mode ?? "normal" };
   },
   "session.forked": (view, event) => {
     return { ...add(view, note("info", `forked from ${event.parent}`)), session: event.session };

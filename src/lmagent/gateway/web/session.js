@@ -165,13 +165,21 @@ export class Session {
 
   /** What an event means beyond the view. @param {Event} event */
   beside(event) {
-    if (event.type === "tool.output") this.print(event.call_id, event.text);
+    if (event.type === "session.created" && event.replaces) this.anew();
+    else if (event.type === "tool.output") this.print(event.call_id, event.text);
     else if (event.type === "subagent.event") this.printChild(event);
     else if (event.type === "tool.finished" && this.outputs.peek().has(event.call_id)) {
       this.outputs.value = new Map([...this.outputs.peek()].filter(([call]) => call !== event.call_id));
     } else if (event.type === "retrying") this.retry.value = event;
     else if (this.retry.peek() && event.seq) this.retry.value = null;
     if (event.type === "input.received" && event.job?.startsWith("web:")) this.sent(event.job.slice(4));
+  }
+
+  /** Its id has begun a new conversation: nothing that was here belongs to it. */
+  anew() {
+    this.first.value = 0;
+    this.outputs.value = new Map();
+    this.retry.value = null;
   }
 
   /** @param {string} call @param {string} text */
@@ -207,9 +215,9 @@ export class Session {
     if (this.fetching || !this.first.peek()) return;
     this.fetching = true;
     try {
-      const path = sessionPath(this.id, `/blocks?before=${this.first.peek()}&count=${PAGE}`);
-      const { blocks, first } = await get(path);
-      batch(() => {
+      const before = this.first.peek();
+      const { blocks, first } = await get(sessionPath(this.id, `/blocks?before=${before}&count=${PAGE}`));
+      if (this.first.peek() === before) batch(() => {
         this.show({ ...this.live.peek(), blocks: [...blocks, ...this.live.peek().blocks] });
         this.first.value = first;
       });

@@ -1,0 +1,72 @@
+"""Anew: a new log in the place of another one, which stays on record under another id.
+
+The events of the new log are numbered on behind the old one's last. So whoever has seen the old one up to any event,
+and asks for what came after that, is given all of the new one and nothing else, with the event first that says so.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+from lmagent.core.errors import SessionNotFound
+from lmagent.core.events import SessionCreated
+from lmagent.core.ports import Clock
+from lmagent.store.failures import store_error
+from lmagent.store.files import FILE_MODE, OPEN_FLAGS, sync_file, sync_folder, write_whole
+from lmagent.store.follow import last_seq
+from lmagent.store.fork import fork_log
+from lmagent.store.lock import hold
+from lmagent.store.log import BLOBS, EVENTS, LOCK, stamp
+
+
+def begin_anew(folder: Path, aside: Path, opening: SessionCreated, clock: Clock) -> None:
+    """Put a session's log aside and a new one in its place, which happens all at once.
+
+    Who is killed in between leaves the session as it was, and perhaps a copy of it.
+
+    Args:
+        folder: of the session.
+        aside: of the session that is to have the old log; there is none yet.
+        opening: the first event of the new log, which names `aside`.
+        clock: gives events their time.
+
+    Raises:
+        SessionNotFound: no such session.
+        SessionBusy: a process writes it.
+        StoreError: it could not be done; the session is as it was.
+    """
+    try:
+        lock = hold(folder / LOCK, folder.name)
+        try:
+            fork_log(folder, aside, None, clock, moved=True)
+            try:
+                _replace(folder, opening, clock)
+            except BaseException:
+                with suppress(OSError):
+                    shutil.rmtree(aside)
+                raise
+        finally:
+            lock.release()
+    except FileNotFoundError:
+        raise SessionNotFound(f"there is no session {folder.name}", fix="lmagent sessions list") from None
+    except OSError as error:
+        raise store_error(error, f"session {folder.name} could not be begun anew", folder) from error
+    shutil.rmtree(folder / BLOBS, ignore_errors=True)  # the copy has those that it needs
+
+
+def _replace(folder: Path, opening: SessionCreated, clock: Clock) -> None:
+    made = folder / f"{EVENTS}.new"
+    _, line = stamp(opening, last_seq(folder / EVENTS) + 1, clock)
+    with suppress(FileNotFoundError):
+        made.unlink()  # of somebody who was killed in the middle of this
+    fd = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | OPEN_FLAGS, FILE_MODE)
+    try:
+        write_whole(fd, line)
+        sync_file(fd)
+    finally:
+        os.close(fd)
+    os.replace(made, folder / EVENTS)
+    sync_folder(folder)
