@@ -1,25 +1,20 @@
 // @ts-check
 // A unified diff: signs, words for a screen reader and colours; long ones are cut with their count.
+import { kindsOf } from "./difflines.js";
 import { html, useState } from "./lib.js";
 import { visible } from "./visible.js";
 
 const SHOWN = 200;
 
-/** @param {string} line @returns {"added" | "removed" | "place" | "same"} */
-function kindOf(line) {
-  if (line.startsWith("+++") || line.startsWith("---") || line.startsWith("@@")) return "place";
-  if (line.startsWith("+")) return "added";
-  return line.startsWith("-") ? "removed" : "same";
-}
-
 /** @param {{text: string, label?: string}} props */
 export function Diff({ text, label = "Changes" }) {
   const [all, setAll] = useState(false);
   const lines = visible(text).replace(/\n$/, "").split("\n");
+  const kinds = kindsOf(lines);
   const shown = all ? lines : lines.slice(0, SHOWN);
   return html`<div class="diff">
-    <pre tabindex="0" role="region" aria-label=${label}>${shown.map((line) => {
-      const kind = kindOf(line);
+    <pre tabindex="0" role="region" aria-label=${label}>${shown.map((line, index) => {
+      const kind = kinds[index];
       const Line = kind === "added" ? "ins" : kind === "removed" ? "del" : "span";
       return html`<${Line} class=${`line ${kind}`}>${line || " "}${"\n"}</>`;
     })}</pre>

@@ -1,5 +1,6 @@
 // @ts-check
 // A call: one line; its arguments, result and changes when it is opened.
+import { countDiff } from "./difflines.js";
 import { Icon } from "./icons.js";
 import { late } from "./late.js";
 import { html, useState } from "./lib.js";
@@ -18,12 +19,6 @@ const STATUS = /** @type {const} */ ({
 });
 
 const Details = late(() => import("./tooldetails.js").then((module) => module.Details));
-
-/** How many lines a unified diff adds and removes. @param {string} text @returns {{added: number, removed: number}} */
-function countDiff(text) {
-  const count = (/** @type {RegExp} */ sign) => text.match(sign)?.length ?? 0;
-  return { added: count(/^\+(?!\+\+ )/gm), removed: count(/^-(?!-- )/gm) };
-}
 
 /** @param {{block: ToolBlock}} props */
 export function ToolLine({ block }) {

@@ -2,6 +2,7 @@
 // What the session changed in the workspace, file by file, and the way back.
 import { sessionPath } from "../api.js";
 import { Diff } from "../diff.js";
+import { kindsOf } from "../difflines.js";
 import { Icon } from "../icons.js";
 import { html, useEffect, useState } from "../lib.js";
 import { current } from "../session.js";
@@ -15,29 +16,25 @@ const OPEN_AT_ONCE = 4;
 /** @typedef {{path: string, lines: string[], added: number, removed: number, isDiff: boolean}} Changed */
 
 /**
- * A unified diff, file by file. What a hunk holds is counted, so that a removed line `-- x` is no beginning of a file.
- * A line that is in no diff tells of a change that cannot be shown by lines: `created logo.png (… → …)`.
+ * A unified diff, file by file. A line that is in no diff tells of a change that cannot be shown by lines:
+ * `created logo.png (… → …)`.
  * @param {string} text
  * @returns {Changed[]}
  */
 export function byFile(text) {
   const lines = text.replace(/\n$/, "").split("\n");
+  const kinds = kindsOf(lines);
   /** @type {Changed[]} */
   const files = [];
-  let left = 0;
   lines.forEach((line, index) => {
+    const kind = kinds[index];
     const last = files.at(-1);
-    const hunk = /^@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@/.exec(line);
-    if (left > 0 && last) {
-      left -= line.startsWith(" ") ? 2 : line.startsWith("\\") ? 0 : 1;
-      last.lines.push(line);
-      if (line.startsWith("+")) last.added++;
-      else if (line.startsWith("-")) last.removed++;
-    } else if (line.startsWith("--- ") && lines[index + 1]?.startsWith("+++ ")) {
+    if (kind === "place" && line.startsWith("--- ")) {
       files.push({ path: pathOf(line, lines[index + 1] ?? ""), lines: [line], added: 0, removed: 0, isDiff: true });
-    } else if (last && (hunk || line.startsWith("+++ ") || line.startsWith("\\"))) {
-      left = hunk ? Number(hunk[1] ?? 1) + Number(hunk[2] ?? 1) : 0;
+    } else if (last && (kind !== "same" || /^[ \\]/.test(line))) {
       last.lines.push(line);
+      if (kind === "added") last.added++;
+      else if (kind === "removed") last.removed++;
     } else if (line) {
       files.push({ path: /^\w+ (.+) \([^()]*→[^()]*\)$/.exec(line)?.[1] ?? line, lines: [line], added: 0, removed: 0, isDiff: false });
     }
