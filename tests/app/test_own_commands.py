@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
-from lmagent.app.slash import LONGEST, SlashResult, dispatch, user_commands
+from lmagent.app.slash import LONGEST, SlashResult, dispatch, is_command, user_commands
 from lmagent.core.errors import ConfigError
 
 
@@ -59,6 +59,25 @@ def test_a_folder_of_commands_that_is_a_link_is_left_out_and_said(folder: Path, 
     folder.unlink()
     with pytest.raises(ConfigError, match=r"there is no command /fix\n"):
         give(folder, "/fix")
+
+
+def test_a_misspelt_command_names_those_that_are_near(folder: Path) -> None:
+    (folder / "review.md").write_text("Review it.")
+    with pytest.raises(ConfigError) as refused:
+        give(folder, "/reveiw src")
+    assert refused.value.message == "there is no command /reveiw"
+    assert refused.value.fix.startswith("did you mean /review? /help lists them")
+    assert give(folder, "/review\nall of it\nplease").submit == "Review it.\n\nall of it\nplease"
+
+
+@pytest.mark.parametrize("text", ["/", "/hlep", "/help ", "/mode auto", "/plan\nin two lines", "/größe"])
+def test_a_slash_and_a_word_is_a_command(text: str) -> None:
+    assert is_command(text)
+
+
+@pytest.mark.parametrize("text", ["/etc/hosts is wrong", "/usr/", " /help", "help", "", "//", "/a.txt is gone"])
+def test_a_path_and_a_slash_behind_a_space_are_none(text: str) -> None:
+    assert not is_command(text)
 
 
 def test_a_text_that_is_too_long_is_refused_and_not_cut(folder: Path) -> None:

@@ -4,7 +4,7 @@ import base64
 import json
 
 from gateway_kit import gateway
-from web_kit import ask, box, finished, session_of
+from web_kit import ask, box, finished, session_of, shot
 
 from lmagent.testing.script import say, slow
 
@@ -26,6 +26,24 @@ def test_a_slash_lists_commands_and_runs_them_without_the_model(tmp_path, screen
         page.get_by_role("button", name="Close the answer").click()
         assert page.locator(".answer").count() == 0
         assert [request for request in running.model.requests if request.body] == []
+
+
+def test_a_misspelt_command_is_told_with_what_is_near_and_stays_in_the_box(tmp_path, screen):
+    with gateway(tmp_path, [say("I see.")]) as running:
+        page = screen(running)
+        box(page).fill("/hlep me")
+        box(page).press("Enter")
+        page.get_by_text("there is no command /hlep").wait_for()
+        page.get_by_role("alert").get_by_text("did you mean /help?").wait_for()
+        assert box(page).input_value() == "/hlep me"
+        assert box(page).evaluate("(box) => box === document.activeElement")
+        shot(page, tmp_path, "misspelt")
+        assert running.logs() == []
+        ask(page, "/etc/hosts is wrong")
+        page.get_by_text("I see.").wait_for()
+        assert page.locator(".answer").count() == 0
+        ask(page, " /hlep is what I typed")
+        page.locator(".bubble").get_by_text("/hlep is what I typed").wait_for()
 
 
 def test_an_at_sign_finds_files(tmp_path, screen):
@@ -133,7 +151,7 @@ def test_the_examples_of_the_first_screen_fill_the_box_and_a_session_begins_as_i
     with gateway(tmp_path, [say("ok")]) as running:
         page = screen(running)
         page.get_by_role("button", name="Look around this folder").click()
-        assert box(page).input_value().startswith("Look around this folder")
+        page.wait_for_function("document.getElementById('message').value.startsWith('Look around this folder')")
         page.get_by_role("button", name="Permissions: normal").click()
         page.get_by_role("button", name="manual").click()
         box(page).press("Enter")

@@ -21,6 +21,8 @@ COMMANDS = (".lmagent", "commands")
 FIRST_LINE = 80
 """Characters of a command's first line that are shown."""
 
+_LINE = re.compile(r"/([\w:-]*)(?:\s+(.*))?", re.DOTALL)
+
 LONGEST = 50_000
 """Characters of a command; a longer text is something else."""
 
@@ -53,19 +55,35 @@ class SlashResult(Struct, frozen=True):
     run: bool = False
 
 
+def is_command(text: str) -> bool:
+    """Whether a text is meant as a command, known or not: a slash and one word, which a path or a space before it is
+    not."""
+    return _LINE.fullmatch(text.rstrip()) is not None
+
+
 async def dispatch(line: str, context: SlashContext) -> SlashResult:
     """Carry out a line that begins with a slash.
 
     Raises:
         LmagentError: there is no such command, or it failed.
     """
-    name, _, argument = line.strip().removeprefix("/").partition(" ")
+    found = _LINE.fullmatch(line.strip())
+    name, argument = (found[1], found[2] or "") if found else (line.strip().removeprefix("/"), "")
     workspace = context.host.workspace
-    command = context.host.registry.commands.get(name) or user_commands(workspace).get(name)
-    if command is None:
+    known = {**user_commands(workspace), **context.host.registry.commands}
+    if name not in known:
         why = _unusable(workspace)
-        raise ConfigError(f"there is no command /{name}{f': {why}' if why else ''}", fix="/help lists them")
-    return await command.run(context, argument.strip())
+        fix = f"{_meant(name, list(known))}/help lists them; a space before the slash sends it as a message"
+        raise ConfigError(f"there is no command /{name}{f': {why}' if why else ''}", fix=fix)
+    return await known[name].run(context, argument)
+
+
+def _meant(name: str, known: list[str]) -> str:
+    """The commands that were probably meant, as the beginning of a sentence."""
+    from difflib import get_close_matches  # only a wrong name pays for it
+
+    near = [f"/{match}" for match in get_close_matches(name.lower(), known, n=3)]
+    return f"did you mean {' or '.join(near)}? " if near else ""
 
 
 def user_commands(workspace: Path) -> dict[str, SlashCommand]:

@@ -9,7 +9,7 @@ import anyio.abc
 
 from lmagent.app.host import Host
 from lmagent.app.notifying import Attention
-from lmagent.app.slash import SlashContext, dispatch
+from lmagent.app.slash import SlashContext, dispatch, is_command
 from lmagent.app.waking import wake_in_time
 from lmagent.core import events as ev
 from lmagent.core.commands import Approve, Interrupt, Steer, Submit, Withdraw
@@ -127,7 +127,7 @@ class Conversation:
                 return False
             elif stripped.startswith("!"):
                 await self._command(stripped)
-            elif stripped.startswith("/"):
+            elif is_command(text):
                 return await self._slash(stripped)
             elif self.plan is not None:
                 await self.decide(stripped)

@@ -16,6 +16,11 @@ export class ApiError extends Error {
     this.code = code;
     this.fix = fix;
   }
+
+  /** What is wrong, and what to do about it. */
+  get words() {
+    return this.fix ? `${this.message}: ${this.fix}` : this.message;
+  }
 }
 
 /**

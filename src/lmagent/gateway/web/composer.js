@@ -6,7 +6,7 @@ import { wanted } from "./header.js";
 import { Icon } from "./icons.js";
 import { html, signal, useEffect, useLayoutEffect, useRef, useState } from "./lib.js";
 import { Markdown } from "./markdown.js";
-import { Menu, useMenu } from "./menus.js";
+import { isCommand, Menu, useMenu } from "./menus.js";
 import { go, sessionHref } from "./router.js";
 import { Session, wordsOf } from "./session.js";
 import { complain } from "./state.js";
@@ -14,9 +14,11 @@ import { busy } from "./status.js";
 import { store, stored } from "./theme.js";
 
 /** @typedef {import("./session.js").Part} Part */
+/** @typedef {import("./api.js").ApiError} ApiError */
 
-/** What a session has to say for a command of a person's: Markdown, and of which session. */
-const answered = signal({ session: "", text: "" });
+/** What a session has to say for a command of a person's: Markdown, or why there is none, and of which session. */
+const NOTHING = { session: "", text: "", fault: "" };
+const answered = signal(NOTHING);
 
 /** @param {string} session */
 const draftKey = (session) => `lmagent.draft.${session || "new"}`;
@@ -43,21 +45,24 @@ export function Composer({ session, example }) {
   }, [example.count]);
 
   const submit = async (/** @type {"submit" | "steer"} */ type) => {
-    const said = text.trim();
+    const typed = field.current?.value ?? ""; // what is drawn may be behind what is typed
+    const said = typed.trim();
     const pictures = attachments.ready;
     if (sending || attachments.busy || (!said && !pictures.length)) return;
     setSending(true);
+    answered.value = NOTHING;
     menu.close();
     past.reset();
     setText("");
     try {
-      if (await menu.isCommand(said)) await runCommand(id, said);
+      if (isCommand(typed)) await runCommand(id, said);
       else await say(session, parts(said, pictures), type);
       attachments.drop(pictures);
-      if (stored(draftKey(id), "") === text) store(draftKey(id), "");
+      if (stored(draftKey(id), "") === typed) store(draftKey(id), "");
     } catch (error) {
-      complain(error);
-      if (!field.current?.value) write(text);
+      if (isCommand(typed)) answered.value = { session: id, text: "", fault: /** @type {ApiError} */ (error).words };
+      else complain(error);
+      if (!field.current?.value) write(typed);
     }
     setSending(false);
   };
@@ -126,7 +131,7 @@ function move(id) {
 /** Run a slash command. @param {string} session @param {string} line */
 async function runCommand(session, line) {
   const { text, session: other, fresh } = await post(session ? sessionPath(session, "/slash") : "/api/slash", { line });
-  answered.value = { session: other || session, text };
+  answered.value = { session: other || session, text, fault: "" };
   if (other && !session) move(other);
   else if (other && other !== session) go(sessionHref(other));
   else if (fresh) go("#/");
@@ -134,9 +139,11 @@ async function runCommand(session, line) {
 
 /** What a command answered. @param {{session: string}} props */
 function Answer({ session }) {
-  if (!answered.value.text || answered.value.session !== session) return null;
-  return html`<div class="answer card" role="status"><div class="grow"><${Markdown} text=${answered.value.text} /></div>
-    <button class="button plain square" aria-label="Close the answer" onClick=${() => (answered.value = { session: "", text: "" })}>
+  const { text, fault } = answered.value;
+  if (!(text || fault) || answered.value.session !== session) return null;
+  return html`<div class=${fault ? "answer card fault" : "answer card"} role=${fault ? "alert" : "status"}>
+    <div class="grow">${fault || html`<${Markdown} text=${text} />`}</div>
+    <button class="button plain square" aria-label="Close the answer" onClick=${() => (answered.value = NOTHING)}>
       <${Icon} name="close" /></button></div>`;
 }
 

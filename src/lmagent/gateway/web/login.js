@@ -38,8 +38,7 @@ export function Login() {
       await post("/api/login", { pin: pin.trim() });
       await whoAmI();
     } catch (error) {
-      const { message, fix } = /** @type {import("./api.js").ApiError} */ (error);
-      setWrong(fix ? `${message}: ${fix}` : message);
+      setWrong(/** @type {import("./api.js").ApiError} */ (error).words);
     }
     setBusy(false);
   };

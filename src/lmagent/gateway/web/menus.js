@@ -21,6 +21,9 @@ function allCommands() {
 /** @param {Command} command */
 const bare = (command) => command.name.replace(/^\//, "");
 
+/** Whether a text is meant as a command, known or not, as in the terminal: no path, and no space before it. @param {string} text */
+export const isCommand = (text) => /^\/[\p{L}\p{N}_:-]*(\s|$)/u.test(text);
+
 /** What stands before the caret and opens a list. @param {string} before @returns {{kind: "command" | "file", word: string} | null} */
 function opening(before) {
   const command = /^\/([\w-]*)$/.exec(before);
@@ -88,12 +91,7 @@ export function useMenu(text, field, write) {
     event.preventDefault();
     return true;
   };
-  const isCommand = async (/** @type {string} */ line) => {
-    if (!line.startsWith("/")) return false;
-    const name = /^\/([\w-]+)/.exec(line)?.[1];
-    return (await allCommands()).some((command) => bare(command) === name);
-  };
-  return { choices, at, open: choices.length > 0, look, close, take, pressed, isCommand };
+  return { choices, at, open: choices.length > 0, look, close, take, pressed };
 }
 
 /** @param {{menu: ReturnType<typeof useMenu>}} props */

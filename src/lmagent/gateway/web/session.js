@@ -109,7 +109,7 @@ export class Session {
   /** @param {ApiError} error */
   refused(error) {
     this.phase.value = error.status === 404 ? "gone" : "failed";
-    this.problem.value = error.fix ? `${error.message}: ${error.fix}` : error.message;
+    this.problem.value = error.words;
   }
 
   /** The server says once more what was said of the running step. */
@@ -255,7 +255,7 @@ export class Session {
       this.settle();
     } catch (caught) {
       const error = /** @type {ApiError} */ (caught);
-      change({ error: error.fix ? `${error.message}: ${error.fix}` : error.message });
+      change({ error: error.words });
     }
   }
 
