@@ -107,8 +107,8 @@ def slash() -> str:
         [
             "# Slash commands\n",
             "Every surface has the same ones. A file `.lmagent/commands/NAME.md` adds `/NAME`: the file is sent as a",
-            "prompt, `$ARGUMENTS` replaced by what follows the command. A text that begins with a path, or with a space before",
-            "its slash, is a message.\n",
+            "prompt, `$ARGUMENTS` replaced by what follows the command. A text that begins with a path,",
+            "or with a space before its slash, is a message.\n",
             "| command | what it does |",
             "|---|---|",
             *rows,
