@@ -10,11 +10,11 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
-from typing import Annotated, Any
+from typing import Any
 
 import anyio
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
@@ -24,49 +24,19 @@ from lmagent.core.errors import LmagentError, ProviderError, SessionNotFound
 from lmagent.core.ids import SESSION_RULE, is_session_id, new_id
 from lmagent.core.messages import Message, Part, Text
 from lmagent.gateway.api.uploads import taken
+from lmagent.gateway.facade_body import MAX_BODY, Completion, taken_in
 from lmagent.gateway.facade_text import Answering, begun_with, last_of, title_of
 from lmagent.gateway.http.errors import Refusal, failure_of, status_of
 from lmagent.gateway.http.route import Call, Route, json
+from lmagent.gateway.hub.desk import Desk
 from lmagent.gateway.hub.hub import Hub
 from lmagent.gateway.turns import Spent, followed, named, raise_for_server, while_there
 
 AGENT = "agent/lmagent"
 """The agent, with the model of new sessions; `agent/lmagent:NAME` has it use the model NAME."""
 
-MAX_BODY = 30_000_000
-"""Bytes of a request: images come in it, in base64."""
-
 APPROVALS = 300.0
 """Seconds for which an approval waits for another surface: clients of this API give up after some minutes."""
-
-
-class Said(Struct, frozen=True):
-    """A message of the client: `content` is a text, or parts."""
-
-    role: str
-    content: Any = None
-
-
-class StreamOptions(Struct, frozen=True):
-    """`include_usage`: the last chunk has the tokens."""
-
-    include_usage: bool = False
-
-
-class Completion(Struct, frozen=True):
-    """A chat completion. How to sample is the agent's own business: `temperature` and its like are not taken over."""
-
-    model: str
-    messages: Annotated[list[Said], Meta(min_length=1)]
-    stream: bool = False
-    stream_options: StreamOptions | None = None
-    n: int | None = None
-    tools: list[Any] | None = None
-    functions: list[Any] | None = None
-    tool_choice: Any = None
-    response_format: dict[str, Any] | None = None
-    logprobs: bool | None = None
-    modalities: list[str] | None = None
 
 
 class Wish(Struct, frozen=True):
@@ -111,19 +81,10 @@ async def _model_of(hub: Hub, name: str) -> str:
 
 async def complete(call: Call) -> Response:
     """One turn, as a chat completion."""
-    body: Completion = call.body
-    _refuse_what_cannot_be(body)
-    wish = _wish(call)
-    model = await _model_of(call.hub, body.model)
-    last, before = last_of(body.messages), begun_with(body.messages)
-    known = bool(wish.session) and _is_there(call.hub, wish.session)
-    message = await _message(call.hub, last if known else (*before, *last))
-    desk = await (named(call.hub, wish.session) if wish.session else call.hub.begin())
-    if model and desk.session.state.model != model:
-        await call.hub.send(desk.id, SetModel(model=model))
-    if before and not known:  # the first message begins with what was said elsewhere, which is no title
-        await call.hub.send(desk.id, Rename(title=title_of(last)))
-    input = await call.hub.submit(desk.id, message, by="openai")
+    async with taken_in(call.request) as body:
+        _refuse_what_cannot_be(body)
+        wish = _wish(call)
+        desk, input = await _submitted(call.hub, body, wish)
     turn = _Turn(call.hub, desk.id, input, body, wish)
     if body.stream:
         return _Stream(turn, {"X-Session": desk.id, "Cache-Control": "no-store", "X-Accel-Buffering": "no"})
@@ -132,6 +93,20 @@ async def complete(call: Call) -> Response:
         await turn.left()
         return Response(status_code=499)
     return Response(msgspec.json.encode(answer), media_type="application/json", headers={"X-Session": desk.id})
+
+
+async def _submitted(hub: Hub, body: Completion, wish: Wish) -> tuple[Desk, ev.InputReceived]:
+    """What is asked, on record in its session."""
+    model = await _model_of(hub, body.model)
+    last, before = last_of(body.messages), begun_with(body.messages)
+    known = bool(wish.session) and _is_there(hub, wish.session)
+    message = await _message(hub, last if known else (*before, *last))
+    desk = await (named(hub, wish.session) if wish.session else hub.begin())
+    if model and desk.session.state.model != model:
+        await hub.send(desk.id, SetModel(model=model))
+    if before and not known:  # the first message begins with what was said elsewhere, which is no title
+        await hub.send(desk.id, Rename(title=title_of(last)))
+    return desk, await hub.submit(desk.id, message, by="openai")
 
 
 async def _message(hub: Hub, parts: Sequence[Part]) -> Message:
@@ -306,6 +281,7 @@ ROUTES = (
         body=Completion,
         answer=dict[str, Any],
         errors=(404, 409, 413, 415, 502, 503),
+        raw=True,
         limit=MAX_BODY,
         tell=told,
     ),

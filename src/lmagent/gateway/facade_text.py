@@ -86,6 +86,8 @@ def _parts(message: Spoken) -> tuple[Text | Image, ...]:
 
 def _part(part: Any) -> Text | Image:
     match part:
+        case Image():
+            return part
         case {"type": "text", "text": str(text)}:
             return Text(text)
         case {"type": "image_url", "image_url": {"url": str(url)}} | {"type": "image_url", "image_url": str(url)}:

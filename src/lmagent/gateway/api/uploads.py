@@ -7,7 +7,6 @@ believed. The message then holds the image itself, so what nobody takes can go a
 from __future__ import annotations
 
 import base64
-import binascii
 import os
 import re
 import time
@@ -32,6 +31,10 @@ MAX_UPLOAD = 20_000_000
 
 MAX_WAITING = 1_000_000_000
 """Bytes of all uploads that wait."""
+
+PIECE = 300_000
+"""Bytes of an image, a multiple of three, that are put into base64 or taken out of it in one go: a thread that does it
+keeps the event loop waiting till the next."""
 
 KEPT = 86_400.0
 """Seconds for which an upload waits for its message."""
@@ -128,16 +131,24 @@ def _taken(workspace: Path, message: Message) -> Message:
 
 
 def _image(workspace: Path, text: str) -> Image:
-    if text.startswith(SCHEME):
-        data = _read(workspace, text.removeprefix(SCHEME))
-    else:
-        try:
-            data = base64.b64decode(text, validate=True)
-        except (binascii.Error, ValueError):
-            raise Refusal(
-                400, "invalid", "an image is neither base64 nor upload:ID", fix="POST /api/uploads gives an ID"
-            ) from None
-    return Image(judged(data).media_type, base64.b64encode(data).decode())
+    data = _read(workspace, text.removeprefix(SCHEME)) if text.startswith(SCHEME) else _decoded(text)
+    pieces = (data[at : at + PIECE] for at in range(0, len(data), PIECE))
+    return Image(judged(data).media_type, b"".join(map(base64.b64encode, pieces)).decode())
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        if "=" in text[:-2]:
+            raise ValueError
+        size = PIECE // 3 * 4
+        data = b"".join(base64.b64decode(text[at : at + size], validate=True) for at in range(0, len(text), size))
+    except ValueError:  # binascii.Error is one
+        raise Refusal(
+            400, "invalid", "an image is neither base64 nor upload:ID", fix="POST /api/uploads gives an ID"
+        ) from None
+    if len(data) > MAX_UPLOAD:
+        raise Refusal(413, "too_large", f"an image is larger than {MAX_UPLOAD:,} bytes", fix="make it smaller")
+    return data
 
 
 def _read(workspace: Path, id: str) -> bytes:

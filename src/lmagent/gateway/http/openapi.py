@@ -60,7 +60,7 @@ def _operation(route: Route, body: Any, answer: Any, failure: Any) -> dict[str, 
         "responses": {str(route.status): _success(route, answer)},
         "security": [] if route.is_open else [{"token": []}, {"page": []}],
     }
-    if route.raw:
+    if route.raw and body is None:
         told["requestBody"] = {"required": True, "content": {"application/octet-stream": {}}}
     elif body is not None:
         told["requestBody"] = {"required": True, "content": {"application/json": {"schema": body}}}

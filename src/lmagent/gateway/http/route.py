@@ -188,12 +188,21 @@ def _query(route: Route, request: Request) -> Any:
 async def _body(route: Route, request: Request) -> Any:
     if route.body is None or route.raw:
         return None
+    must_be_json(request)
+    return decode(await request.body(), route.body)
+
+
+def must_be_json(request: Request) -> None:
+    """Refuse a body that says of itself that it is something else.
+
+    Raises:
+        Refusal: it does (415).
+    """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind and kind != "application/json" and not kind.endswith("+json"):
         raise Refusal(
             415, "not_json", f"the body is {kind[:80]!r}, not JSON", fix="send Content-Type: application/json"
         )
-    return decode(await request.body(), route.body)
 
 
 def decode(text: bytes, kind: Any) -> Any:
