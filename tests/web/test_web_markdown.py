@@ -120,3 +120,31 @@ def test_code_is_coloured_by_a_highlighter_that_comes_with_the_first_code_in_vie
         page.locator(".code .code-keyword").first.wait_for()
         assert "highlight.js" in asked
         assert page.locator(".code .code-string").first.inner_text() == "'x'"
+
+
+def test_long_code_is_coloured_to_its_end_and_what_spans_lines_stays_one(tmp_path, screen):
+    """It is coloured in pieces: none may begin inside of a comment."""
+    pieces = [f"int f{at}(int a) {{ return a + {at}; }}\n\n/* note {at}:\n   if while\n*/\n" for at in range(200)]
+    code = "".join(pieces).rstrip("\n")
+    with gateway(tmp_path, [say(f"```c\n{code}\n```")]) as running:
+        page = screen(running)
+        ask(page, "code")
+        finished(page)
+        page.locator(".code .code-quiet").get_by_text("note 199:").wait_for()
+        assert page.locator(".code").inner_text().rstrip("\n") == code
+        notes = page.locator(".code .code-quiet").all_inner_texts()
+        assert notes == [f"/* note {at}:\n   if while\n*/" for at in range(200)]
+        assert "if" not in page.locator(".code .code-keyword").all_inner_texts()
+
+
+@pytest.mark.parametrize(("language", "unit"), [("csharp", "unsigned "), ("typescript", "<a>\n"), ("markdown", "[ ")])
+def test_code_that_keeps_the_highlighter_busy_is_whole_and_the_page_goes_on(tmp_path, screen, language, unit):
+    code = (unit * 10_000)[:49_000].rstrip()
+    with gateway(tmp_path, [say(f"```{language}\n{code}\n```")]) as running:
+        page = screen(running)
+        ask(page, "code")
+        finished(page)
+        page.locator(".code span").first.wait_for()
+        page.get_by_role("button", name="New session").click(timeout=5000)
+        page.go_back()
+        assert page.locator(".code").text_content().strip() == code

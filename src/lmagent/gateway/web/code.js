@@ -6,6 +6,14 @@ import { isTangled } from "./reading.js";
 /** @typedef {import("./vendor/highlight.js").HighlightNode} HighlightNode */
 
 const TOO_LONG = 50_000;
+/**
+ * Characters that are coloured at a time, in one go, because nothing stops the highlighter: on the worst of texts it takes
+ * the square of their length, 4 s for 50 kB and 30 ms for these. Milliseconds after which a text is not coloured further:
+ * for one piece, and for all.
+ */
+const PIECE = 2500;
+const SLOW = 60;
+const ENOUGH = 1500;
 /** Deeper colours are not drawn: code can be nested as deep as it is long, and drawing it would go as deep. */
 const DEEP = 40;
 
@@ -59,13 +67,56 @@ function textOf(node) {
   return text;
 }
 
-/** Code as nodes; null where the highlighter gives up. @param {any} hljs @param {string} code @param {string} language */
-function nodesOf(hljs, code, language) {
-  try {
-    const { _emitter } = hljs.highlight(code, { language, ignoreIllegals: true });
-    return _emitter.rootNode.children.map((/** @type {HighlightNode} */ node) => colored(node, 0));
-  } catch {
-    return null;
+/**
+ * Where to begin the next piece: behind the last line that ends outside of every colour, so that what was open at the end
+ * (a comment, a text of several lines) is in one piece with its beginning.
+ * @param {HighlightNode[]} nodes @param {number} length of their text
+ */
+function lineEnd(nodes, length) {
+  let at = 0;
+  let end = 0;
+  for (const node of nodes) {
+    const text = textOf(node);
+    const line = typeof node === "string" ? text.lastIndexOf("\n") + 1 : text.endsWith("\n") ? text.length : 0;
+    if (line) end = at + line;
+    at += text.length;
+  }
+  return end || length;
+}
+
+/** The beginning of some nodes. @param {HighlightNode[]} nodes @param {number} length characters @returns {HighlightNode[]} */
+function upTo(nodes, length) {
+  /** @type {HighlightNode[]} */
+  const kept = [];
+  for (const node of nodes) {
+    const text = textOf(node);
+    if (length <= 0) break;
+    kept.push(typeof node === "string" ? node.slice(0, length) : node);
+    length -= text.length;
+  }
+  return kept;
+}
+
+/**
+ * Colour code piece by piece, with time for the page between them; it ends early where that takes too long.
+ * @param {any} hljs @param {string} code @param {string} language
+ * @param {(nodes: any, end: number) => boolean} take given the next piece and where it ends; false to stop
+ */
+async function paint(hljs, code, language, take) {
+  hljs.highlight("", { language }); // what a language is made of is put together when it is first used
+  let spent = 0;
+  for (let at = 0; at < code.length && spent < ENOUGH; ) {
+    await new Promise((resolve) => setTimeout(resolve));
+    const text = code.slice(at, at + PIECE);
+    const began = performance.now();
+    /** @type {HighlightNode[]} */
+    const nodes = hljs.highlight(text, { language, ignoreIllegals: true })._emitter.rootNode.children;
+    const took = performance.now() - began;
+    const length = at + text.length < code.length ? lineEnd(nodes, text.length) : text.length;
+    at += length;
+    const drawn = html`<span key=${at}>${upTo(nodes, length).map((node) => colored(node, 0))}</span>`;
+    if (!take(drawn, at) || took > SLOW) return;
+    spent += took;
   }
 }
 
@@ -75,7 +126,7 @@ function nodesOf(hljs, code, language) {
  */
 export function Code({ code, language = "", open = false }) {
   const place = useRef(/** @type {HTMLElement | null} */ (null));
-  const [tree, setTree] = useState(/** @type {{code: string, nodes: any} | null} */ (null));
+  const [tree, setTree] = useState({ code: "", drawn: /** @type {any[]} */ ([]), end: 0 });
   useEffect(() => {
     const element = place.current;
     if (open || !language || code.length > TOO_LONG || isTangled(code) || !element) return;
@@ -83,8 +134,13 @@ export function Code({ code, language = "", open = false }) {
     watched.set(element, async () => {
       const hljs = await highlighter().catch(() => null);
       if (!here || !hljs?.getLanguage(language)) return;
-      const nodes = nodesOf(hljs, code, language);
-      if (nodes) setTree({ code, nodes });
+      /** @type {any[]} */
+      const drawn = [];
+      await paint(hljs, code, language, (nodes, end) => {
+        drawn.push(nodes);
+        if (here) setTree({ code, drawn: [...drawn], end });
+        return here;
+      }).catch(() => {}); // the highlighter gives up: the rest stays as it is
     });
     observer.observe(element);
     return () => {
@@ -94,5 +150,5 @@ export function Code({ code, language = "", open = false }) {
   }, [code, language, open]);
   const label = language ? `Code, ${language}` : "Code";
   return html`<pre class="code" tabindex="0" role="region" aria-label=${label} ref=${place}><code>${
-    tree?.code === code ? tree.nodes : code}</code></pre>`;
+    tree.code === code ? [tree.drawn, code.slice(tree.end)] : code}</code></pre>`;
 }
