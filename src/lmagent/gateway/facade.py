@@ -1,19 +1,21 @@
 """OpenAI's API, where a model is an agent: any client of it drives ours. Reference: OpenAI's "Chat completions".
 
 A request is one turn. `X-Session` names the session that it goes on in, and comes back with every answer; without it,
-each request begins a session. A session that begins is given the whole conversation that the client sends; one that
-goes on only the last message, because it has the others. What the agent does on the way comes as `reasoning_content`.
+a conversation goes on in the session in which it took place (`facade_resume.py`), or begins one. A session that begins
+is given the whole conversation that the client sends; one that goes on only the last message, because it has the
+others. What the agent does on the way comes as `reasoning_content`.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any
 
 import anyio
 import msgspec
+from anyio import to_thread
 from msgspec import Struct
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
@@ -22,10 +24,11 @@ from lmagent.core import events as ev
 from lmagent.core.commands import Interrupt, Rename, SetModel
 from lmagent.core.errors import LmagentError, ProviderError, SessionNotFound
 from lmagent.core.ids import SESSION_RULE, is_session_id, new_id
-from lmagent.core.messages import Message, Part, Text
+from lmagent.core.messages import Message, Part
 from lmagent.gateway.api.uploads import taken
 from lmagent.gateway.facade_body import MAX_BODY, Completion, taken_in
-from lmagent.gateway.facade_text import Answering, begun_with, last_of, title_of
+from lmagent.gateway.facade_resume import id_of, resumed
+from lmagent.gateway.facade_text import Answering, begun_with, joined, last_of, title_of
 from lmagent.gateway.http.errors import Refusal, failure_of, status_of
 from lmagent.gateway.http.route import Call, Route, json
 from lmagent.gateway.hub.desk import Desk
@@ -84,7 +87,7 @@ async def complete(call: Call) -> Response:
     async with taken_in(call.request) as body:
         _refuse_what_cannot_be(body)
         wish = _wish(call)
-        desk, input = await _submitted(call.hub, body, wish)
+        desk, input = await _submitted(call, body, wish)
     turn = _Turn(call.hub, desk.id, input, body, wish)
     if body.stream:
         return _Stream(turn, {"X-Session": desk.id, "Cache-Control": "no-store", "X-Accel-Buffering": "no"})
@@ -95,30 +98,37 @@ async def complete(call: Call) -> Response:
     return Response(msgspec.json.encode(answer), media_type="application/json", headers={"X-Session": desk.id})
 
 
-async def _submitted(hub: Hub, body: Completion, wish: Wish) -> tuple[Desk, ev.InputReceived]:
-    """What is asked, on record in its session."""
-    model = await _model_of(hub, body.model)
+async def _submitted(call: Call, body: Completion, wish: Wish) -> tuple[Desk, ev.InputReceived]:
+    """What is asked, on record in its session: one that goes on is given the last message, another one all of them."""
+    hub, model = call.hub, await _model_of(call.hub, body.model)
     last, before = last_of(body.messages), begun_with(body.messages)
-    known = bool(wish.session) and _is_there(hub, wish.session)
-    message = await _message(hub, last if known else (*before, *last))
-    desk = await (named(hub, wish.session) if wish.session else hub.begin())
-    if model and desk.session.state.model != model:
-        await hub.send(desk.id, SetModel(model=model))
-    if before and not known:  # the first message begins with what was said elsewhere, which is no title
-        await hub.send(desk.id, Rename(title=title_of(last)))
-    return desk, await hub.submit(desk.id, message, by="openai")
+    asked = await _judged(hub, last)
+    key = call.access.key_of(call.caller)
+    id = "" if wish.session else await to_thread.run_sync(id_of, key, body.model, body.messages)
+    async with _known(hub, key, body, wish) as desk:
+        if desk is None:
+            asked = (*await _judged(hub, before), *asked)
+            desk = await (named(hub, wish.session) if wish.session else hub.begin())
+            if before:  # the first message begins with what was said elsewhere, which is no title
+                await hub.send(desk.id, Rename(title=title_of(last)))
+        if model and desk.session.state.model != model:
+            await hub.send(desk.id, SetModel(model=model))
+        return desk, await hub.submit(desk.id, Message("user", joined(asked)), id=id, by="openai")
 
 
-async def _message(hub: Hub, parts: Sequence[Part]) -> Message:
-    """Parts as a message, with every image judged; texts that touch are joined."""
-    message = await taken(hub.host.workspace, Message("user", tuple(parts)))
-    joined: list[Part] = []
-    for part in message.parts:
-        if joined and isinstance(part, Text) and isinstance(before := joined[-1], Text):
-            joined[-1] = Text(before.text + part.text)
-        else:
-            joined.append(part)
-    return Message("user", tuple(joined))
+@asynccontextmanager
+async def _known(hub: Hub, key: bytes, body: Completion, wish: Wish) -> AsyncGenerator[Desk | None]:
+    """The session that knows what was said before; None for none."""
+    if wish.session:
+        yield await named(hub, wish.session) if _is_there(hub, wish.session) else None
+        return
+    async with resumed(hub, key, body.model, body.messages) as desk:
+        yield desk
+
+
+async def _judged(hub: Hub, parts: Sequence[Part]) -> tuple[Part, ...]:
+    """The parts, with every image looked at."""
+    return (await taken(hub.host.workspace, Message("user", tuple(parts)))).parts
 
 
 def _wish(call: Call) -> Wish:

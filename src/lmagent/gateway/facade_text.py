@@ -43,7 +43,7 @@ def last_of(messages: Sequence[Spoken]) -> tuple[Part, ...]:
     """
     if messages[-1].role != "user":
         raise Refusal(400, "invalid", "the last message has to be the user's", fix="put what you ask last")
-    parts = _parts(messages[-1])
+    parts = parts_of(messages[-1])
     if not any(isinstance(part, Image) or part.text.strip() for part in parts):
         raise Refusal(400, "invalid", "the last message is empty")
     return parts
@@ -63,7 +63,7 @@ def begun_with(messages: Sequence[Spoken]) -> tuple[Part, ...]:
         return ()
     parts: list[Part] = [Text("What was said before, elsewhere:\n")]
     for message in before:
-        parts += [Text(f"\n[{ROLES[message.role]}]\n"), *_parts(message), Text("\n")]
+        parts += [Text(f"\n[{ROLES[message.role]}]\n"), *parts_of(message), Text("\n")]
     return (*parts, Text("\n[user, now]\n"))
 
 
@@ -73,7 +73,23 @@ def title_of(parts: Sequence[Part]) -> str:
     return " ".join(words[:12])[:100] or "an image"
 
 
-def _parts(message: Spoken) -> tuple[Text | Image, ...]:
+def joined(parts: Sequence[Part]) -> tuple[Part, ...]:
+    """The parts, with texts that touch joined."""
+    found: list[Part] = []
+    for part in parts:
+        if found and isinstance(part, Text) and isinstance(before := found[-1], Text):
+            found[-1] = Text(before.text + part.text)
+        else:
+            found.append(part)
+    return tuple(found)
+
+
+def parts_of(message: Spoken) -> tuple[Text | Image, ...]:
+    """The texts and images of a message.
+
+    Raises:
+        Refusal: it holds something else.
+    """
     content = message.content
     if content is None:
         return ()
@@ -108,12 +124,14 @@ class Answering:
 
     Attributes:
         answer: the final answer, once the turn has ended.
+        said: all that was said, as a stream tells it.
         done: all that was thought and done.
         finish: OpenAI's reason for the end.
     """
 
     def __init__(self) -> None:
         self.answer = ""
+        self.said = ""
         self.done = ""
         self.finish = "stop"
         self._said = ""
@@ -123,6 +141,7 @@ class Answering:
     def take(self, event: ev.Event) -> list[Delta]:
         """The deltas for an event."""
         deltas = list(self._deltas(event))
+        self.said += "".join(text for name, text in deltas if name == "content")
         self.done += "".join(text for name, text in deltas if name == "reasoning_content")
         return deltas
 

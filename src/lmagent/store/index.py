@@ -11,7 +11,6 @@ import re
 import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import TypeVar
 
 import msgspec
@@ -23,7 +22,7 @@ from lmagent.core.ids import is_session_id
 from lmagent.store.activity import Activity, activity, activity_of, store_activity
 from lmagent.store.database import is_damage, move_aside, open_database
 from lmagent.store.lock import is_held
-from lmagent.store.log import EVENTS, LOCK
+from lmagent.store.log import EVENTS, LOCK, log_facts
 from lmagent.store.numbered import Numbered, Place, number, numbered, numbering, place_of
 from lmagent.store.scan import Line, in_order, lines
 from lmagent.store.spent import Account, Spending, spending
@@ -144,9 +143,7 @@ class SessionIndex:
     def __enter__(self) -> SessionIndex:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *why: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -190,6 +187,11 @@ class SessionIndex:
             StoreError: the database cannot be read.
         """
         return self._run(self._unattended)
+
+    def of_job(self, begin: str) -> list[str]:
+        """Ids of the sessions whose newest input is of a job whose id begins so. Refresh before."""
+        query = "SELECT id FROM session WHERE child = 0 AND substr(job, 1, ?) = ? ORDER BY id"
+        return [str(id) for (id,) in self._run(lambda: self._db.execute(query, (len(begin), begin)).fetchall())]
 
     def spending(self, since: str = "") -> Spending:
         """What was spent from a local day on (`2026-01-31`); empty for all that is on record. Refresh before.
@@ -257,10 +259,8 @@ class SessionIndex:
             with os.scandir(self.root) as entries:
                 for entry in entries:
                     if is_session_id(entry.name) and entry.is_dir(follow_symlinks=False):
-                        try:
-                            found[entry.name] = os.stat(os.path.join(entry.path, EVENTS))
-                        except OSError:
-                            continue  # begun by a process that was killed before it wrote anything
+                        if (facts := log_facts(entry.path)) is not None:
+                            found[entry.name] = facts
         except OSError:
             pass  # no sessions yet, or none that may be read
         return found

@@ -1,0 +1,126 @@
+"""Resume: a conversation that a client sends whole with every request, recognised as the one of a session.
+
+Clients of OpenAI's API keep the conversation, not an id. So the input of a request that named no session is recorded
+under a digest of all that the request said, keyed by who asked (`input.received.job`). Who sends the same again, then
+word for word what was answered, and then one more message goes on in that session. Nothing is guessed: another word
+before, another caller or model, an answer that differs, two sessions that fit, one that went on or is at work: a new
+session begins, and is given the conversation.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+
+import msgspec
+from anyio import to_thread
+from anyio.lowlevel import RunVar
+
+from lmagent.core import events as ev
+from lmagent.core.errors import SessionBusy, SessionNotFound
+from lmagent.core.ids import new_id
+from lmagent.core.messages import Image
+from lmagent.gateway.facade_text import Answering, Spoken, parts_of
+from lmagent.gateway.hub.desk import Desk
+from lmagent.gateway.hub.hub import Hub
+from lmagent.gateway.hub.sent import job_of
+from lmagent.store.index import SessionIndex
+from lmagent.store.jsonl import JsonlStore
+
+_claimed: RunVar[set[str]] = RunVar("sessions that a conversation is about to go on in")
+
+
+def id_of(key: bytes, model: str, messages: Sequence[Spoken]) -> str:
+    """The id under which a request's input is recorded; it begins with what `_mark` looks for, and comes only once."""
+    return f"{_mark(key, model, messages)}{new_id()}"
+
+
+def _mark(key: bytes, model: str, messages: Sequence[Spoken]) -> str:
+    digest = hmac.new(key, msgspec.json.encode(model), "sha256")
+    for message in messages:
+        said = [
+            ["image", hashlib.sha256(part.data.encode()).hexdigest()] if isinstance(part, Image) else part.text
+            for part in parts_of(message)
+        ]
+        if message.role == "assistant":
+            said = ["".join(str(part) for part in said).strip()]
+        digest.update(msgspec.json.encode([message.role, said]))
+    return f"oai:{digest.hexdigest()[:40]}:"
+
+
+@asynccontextmanager
+async def resumed(hub: Hub, key: bytes, model: str, messages: Sequence[Spoken]) -> AsyncGenerator[Desk | None]:
+    """The session in which this conversation took place up to its last message; None where there is none for certain.
+
+    As long as the context is open, nobody else is given it.
+
+    Args:
+        hub: the sessions.
+        key: of who asks.
+        model: the agent that is asked.
+        messages: the whole conversation.
+    """
+    if len(messages) < 3 or [message.role for message in messages[-3:]] != ["user", "assistant", "user"]:
+        yield None
+        return
+    mark, answer = await to_thread.run_sync(_sought, key, model, messages)
+    found = await to_thread.run_sync(_ended_so, hub.host.store, mark, answer)
+    if (claimed := _claimed.get(None)) is None:
+        claimed = set[str]()
+        _claimed.set(claimed)
+    if len(found) != 1 or found[0] in claimed:
+        yield None
+        return
+    claimed.add(found[0])
+    try:
+        yield await _open(hub, found[0], mark)
+    finally:
+        claimed.discard(found[0])
+
+
+async def _open(hub: Hub, session: str, mark: str) -> Desk | None:
+    try:
+        desk = await hub.desk(session)
+    except (SessionNotFound, SessionBusy):
+        return None
+    state = desk.session.state
+    has_ended_so = state.job.startswith(job_of(mark)) and not (state.turn_open or state.inputs)
+    return desk if has_ended_so else None
+
+
+def _sought(key: bytes, model: str, messages: Sequence[Spoken]) -> tuple[str, str]:
+    answer = "".join(part.text for part in parts_of(messages[-2]) if not isinstance(part, Image))
+    return _mark(key, model, messages[:-2]), answer.strip()
+
+
+def _ended_so(store: JsonlStore, mark: str, answer: str) -> list[str]:
+    """Sessions whose last turn was for an input of this mark, and was answered so."""
+    with SessionIndex(store.root) as index:
+        index.refresh()
+        found = index.of_job(job_of(mark))
+    return [session for session in found if answer in _told(store, session, job_of(mark))]
+
+
+def _told(store: JsonlStore, session: str, job: str) -> tuple[str, ...]:
+    """What a client was told as the answer of the last turn, without a stream and in one; nothing if it runs."""
+    last: ev.InputReceived | None = None
+    answering, is_over = Answering(), False
+    try:
+        for event in store.read(session):
+            match event:
+                case ev.InputReceived():
+                    last, is_over = event, False
+                case ev.TurnStarted():
+                    answering, is_over = Answering(), False
+                case ev.TurnFinished():
+                    is_over = True
+                case _:
+                    pass
+            answering.take(event)
+    except SessionNotFound:  # deleted meanwhile
+        return ()
+    if last is None or not last.job.startswith(job) or not is_over:
+        return ()
+    return answering.answer.strip(), answering.said.strip()
