@@ -22,7 +22,7 @@ from lmagent.core.ids import is_session_id
 from lmagent.store.activity import Activity, activity, activity_of, store_activity
 from lmagent.store.database import is_damage, move_aside, open_database
 from lmagent.store.lock import is_held
-from lmagent.store.log import EVENTS, LOCK, log_facts
+from lmagent.store.log import EVENTS, LOCK
 from lmagent.store.numbered import Numbered, Place, number, numbered, numbering, place_of
 from lmagent.store.scan import Line, in_order, lines
 from lmagent.store.spent import Account, Spending, spending
@@ -259,8 +259,10 @@ class SessionIndex:
             with os.scandir(self.root) as entries:
                 for entry in entries:
                     if is_session_id(entry.name) and entry.is_dir(follow_symlinks=False):
-                        if (facts := log_facts(entry.path)) is not None:
-                            found[entry.name] = facts
+                        try:
+                            found[entry.name] = os.stat(os.path.join(entry.path, EVENTS))
+                        except OSError:
+                            continue  # begun by a process that was killed before it wrote anything
         except OSError:
             pass  # no sessions yet, or none that may be read
         return found
