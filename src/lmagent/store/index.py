@@ -22,7 +22,7 @@ from lmagent.core.ids import is_session_id
 from lmagent.store.activity import Activity, activity, activity_of, store_activity
 from lmagent.store.database import is_damage, move_aside, open_database
 from lmagent.store.lock import is_held
-from lmagent.store.log import EVENTS, LOCK
+from lmagent.store.log import EVENTS, LOCK, log_facts
 from lmagent.store.numbered import Numbered, Place, number, numbered, numbering, place_of
 from lmagent.store.scan import Line, in_order, lines
 from lmagent.store.spent import Account, Spending, spending
@@ -258,11 +258,9 @@ class SessionIndex:
         try:
             with os.scandir(self.root) as entries:
                 for entry in entries:
-                    if is_session_id(entry.name) and entry.is_dir(follow_symlinks=False):
-                        try:
-                            found[entry.name] = os.stat(os.path.join(entry.path, EVENTS))
-                        except OSError:
-                            continue  # begun by a process that was killed before it wrote anything
+                    named = is_session_id(entry.name) and entry.is_dir(follow_symlinks=False)
+                    if named and (facts := log_facts(entry.path)) is not None:
+                        found[entry.name] = facts
         except OSError:
             pass  # no sessions yet, or none that may be read
         return found

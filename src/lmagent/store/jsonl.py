@@ -19,7 +19,7 @@ from lmagent.core.ports import Clock
 from lmagent.store.blobs import Blobs
 from lmagent.store.failures import store_error
 from lmagent.store.lock import hold, is_held
-from lmagent.store.log import BLOBS, EVENTS, LOCK, JsonlLog
+from lmagent.store.log import BLOBS, EVENTS, LOCK, JsonlLog, log_facts
 from lmagent.store.scan import in_order, lines
 
 __all__ = ["JsonlLog", "JsonlStore"]
@@ -169,7 +169,7 @@ class JsonlStore:
             SessionNotFound: it names none or several; the message lists candidates.
         """
         folder = self.root / prefix
-        if is_session_id(prefix) and (folder / EVENTS).is_file() and not folder.is_symlink():
+        if is_session_id(prefix) and not folder.is_symlink() and log_facts(folder) is not None:
             return prefix
         known = self.sessions()
         if prefix.lower() in NEWEST and (newest := self.latest()):
@@ -199,7 +199,7 @@ class JsonlStore:
                 if (
                     is_session_id(entry.name)
                     and entry.is_dir(follow_symlinks=False)
-                    and os.path.isfile(os.path.join(entry.path, EVENTS))
+                    and log_facts(entry.path) is not None
                 ):
                     yield entry
 
@@ -212,9 +212,10 @@ class JsonlStore:
         return self.root / session
 
     def _known(self, session: str) -> Path:
-        if not is_session_id(session) or not (self.root / session / EVENTS).is_file():
+        folder = self.root / session
+        if not is_session_id(session) or folder.is_symlink() or log_facts(folder) is None:
             raise SessionNotFound(f"there is no session {session}", fix="lmagent sessions list")
-        return self.root / session
+        return folder
 
 
 def _events(path: Path, after: int) -> Iterator[DurableEvent]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import stat
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -242,6 +243,15 @@ class JsonlLog:
             self._lock = None
         if self._refusal is None:
             self._refusal = StoreError(f"session {self.session} is closed")
+
+
+def log_facts(folder: str | Path) -> os.stat_result | None:
+    """The log in a session's folder as the system has it; None where there is none: a link or a pipe is no log."""
+    try:
+        facts = os.lstat(os.path.join(folder, EVENTS))
+    except OSError:
+        return None
+    return facts if stat.S_ISREG(facts.st_mode) else None
 
 
 def stamp(event: DurableEvent, seq: int, clock: Clock) -> tuple[DurableEvent, bytes]:

@@ -131,6 +131,8 @@ async def _fork(hub: Hub, session: str, through: int | None) -> Accepted:
     last = await hub.last_seq(session)
     if through is not None and through > last:
         raise Refusal(400, "beyond", f"the session has no event {through}: its last is {last}", fix="leave it out")
+    if not last:
+        raise Refusal(409, "empty", "the session has no event, so there is nothing to copy", fix="begin a new one")
     records = WorkspaceRecords(hub.host.workspace, hub.host.store)
     copy = await to_thread.run_sync(partial(records.fork, session, through))
     return Accepted(await hub.last_seq(copy), copy)

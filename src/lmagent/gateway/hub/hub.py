@@ -32,6 +32,7 @@ from lmagent.gateway.hub.fan import Watching
 from lmagent.gateway.hub.feed import Feed, Following
 from lmagent.gateway.hub.jobs import desk_place
 from lmagent.gateway.hub.keeping import Keeper
+from lmagent.gateway.hub.places import check_place, check_session
 from lmagent.gateway.hub.sent import BY, find_sent, job_of, not_at_work
 from lmagent.gateway.hub.views import Views
 from lmagent.store.follow import last_seq
@@ -109,8 +110,10 @@ class Hub:
 
         Raises:
             StoreError: there is one of that name, or it cannot be written.
+            Refusal: what stands at its place is no session.
         """
         tasks = await self._running()
+        check_place(self.host.store.root / id)
         return self._desk_of(await self.host.new_session(id), tasks)
 
     async def desk(self, session: str, *, take_up: bool = True) -> Desk:
@@ -188,9 +191,7 @@ class Hub:
         Raises:
             SessionNotFound: there is none of that id.
         """
-        if session in self._deleted or not is_session_id(session):
-            raise SessionNotFound(f"there is no session {session}", fix="GET /api/sessions lists them")
-        self.host.store.read(session)
+        check_session(self.host.store, session, is_deleted=session in self._deleted)
 
     # --- commands ---------------------------------------------------------------------------------------------------
 
