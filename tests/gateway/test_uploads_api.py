@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from images_kit import gif, jpeg, png, webp
 
 from lmagent.core.messages import Image, Message, Text
-from lmagent.gateway.api.pictures import MOST_PIECES, Picture, picture_of
 from lmagent.gateway.api.uploads import taken
 from lmagent.gateway.http.errors import Refusal
+from lmagent.tools.pictures import MOST_PIECES, Picture, picture_of
 
 IMAGES = {
     "png": (png(7, 5), "image/png"),

@@ -70,7 +70,11 @@ def test_the_image_goes_to_the_model_with_the_question(tmp_path):
         ("a.svg", b"<svg onload='x'/>", "is no image"),
         ("a.png", b"<html>", "is no image"),
         ("a.png", b"", "is no image"),
+        ("a.png", b"\x89PNG\r\n\x1a\n", "is no image"),
+        ("a.jpg", b"\xff\xd8\xff\xd9", "is no image"),
+        ("a.bmp", b"BM, said the note", "is no image"),
         ("a.png", PNG + b"\0" * LARGEST, "larger than 20 MB"),
+        ("a.png", PNG[:16] + (50_000).to_bytes(4) * 2 + PNG[24:], "50000 x 50000 pixels"),
     ],
 )
 def test_what_is_no_image_is_never_sent(tmp_path, name, content, why):

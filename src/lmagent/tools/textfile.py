@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from lmagent.core.errors import ToolError
+from lmagent.tools.pictures import FORMATS, media_type_of
 
 SNIFF = 8192
 """Bytes from the start of a file by which it is judged."""
@@ -17,9 +18,6 @@ _BOMS = (  # UTF-32 LE begins with the mark of UTF-16 LE
     (b"\xfe\xff", "utf-16-be"),
 )
 _MAGIC = (  # the first bytes of common formats, after file(1)
-    (b"\x89PNG\r\n\x1a\n", "PNG image"),
-    (b"\xff\xd8\xff", "JPEG image"),
-    (b"GIF8", "GIF image"),
     (b"%PDF-", "PDF document"),
     (b"PK\x03\x04", "ZIP archive, or a document or package in one"),
     (b"\x1f\x8b", "gzip data"),
@@ -63,6 +61,9 @@ class Encoding(Struct, frozen=True):
 
 def kind_of_binary(head: bytes) -> str | None:
     """What a file is by its first bytes, if it is not text; None for text."""
+    image = media_type_of(head)
+    if image is not None and (b"\0" in head or image == "image/jpeg"):  # a text may begin with "GIF89a"
+        return f"{FORMATS[image]} image"
     for magic, kind in _MAGIC:
         if head.startswith(magic) and (b"\0" in head or magic[-1] > 0x7F or kind == "PDF document"):
             return kind

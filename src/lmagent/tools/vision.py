@@ -18,6 +18,7 @@ from lmagent.core.model import ModelEvent, ModelRequest, Reply, Usage
 from lmagent.core.tool import Tool, ToolContext, ToolOutput
 from lmagent.tools.beneath import Beneath
 from lmagent.tools.paths import lexical
+from lmagent.tools.pictures import picture_of
 from lmagent.tools.sanitize import one_line
 
 LARGEST = 20 << 20
@@ -25,14 +26,6 @@ LARGEST = 20 << 20
 
 IMAGE_TOKENS = 1000
 """About what an image takes in a prompt, where nobody counted."""
-
-_KINDS = (
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF87a", "image/gif"),
-    (b"GIF89a", "image/gif"),
-    (b"BM", "image/bmp"),
-)
 
 Stream = Callable[[ModelRequest], AsyncIterator[ModelEvent]]
 
@@ -42,13 +35,6 @@ class Vision(Struct, frozen=True):
 
     path: str
     prompt: Annotated[str, Meta(description="what to look for")] = "Describe this image."
-
-
-def media_type(head: bytes) -> str | None:
-    """What kind of image a file is, by its first bytes; SVG and HTML are none."""
-    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
-        return "image/webp"
-    return next((kind for magic, kind in _KINDS if head.startswith(magic)), None)
 
 
 def vision_tool(stream: Stream, model: Callable[[str], str]) -> Tool:
@@ -106,9 +92,12 @@ def load_image(context: ToolContext, path: str) -> Image:
     """
     with Beneath(context.workspace) as files:
         loaded = files.load(path, LARGEST + 1)
-    kind = media_type(loaded.data[:16])
-    if kind is None:
+    found = picture_of(loaded.data)
+    if found is None:
         raise ToolError(f"{one_line(path)} is no image: it is neither png, jpeg, gif, webp nor bmp.")
     if len(loaded.data) > LARGEST:
         raise ToolError(f"{one_line(path)} is larger than {LARGEST >> 20} MB. Make a smaller copy first.")
-    return Image(kind, base64.b64encode(loaded.data).decode())
+    if found.is_too_large:
+        size = f"{found.width} x {found.height} pixels"
+        raise ToolError(f"{one_line(path)} has {size}, more than can be looked at. Make a smaller copy first.")
+    return Image(found.media_type, base64.b64encode(loaded.data).decode())

@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from lmagent.core.errors import ToolError
 from lmagent.gateway.api.paths import beneath, meant, read_at, shown
-from lmagent.gateway.api.pictures import MAX_PIXELS, SANDBOX, picture_of
+from lmagent.gateway.api.pictures import SANDBOX, image_of
 from lmagent.gateway.http.route import Call, Route
 from lmagent.tools.beneath import Beneath, Entry
 from lmagent.tools.paths import is_below, is_internal
@@ -171,7 +171,7 @@ def _text(offset: int, limit: int, files: Beneath, path: str) -> TextPiece:
         size, head = os.fstat(descriptor).st_size, read_at(descriptor, 0, HEAD)
         name = shown(files.locate(path))
         if kind_of_binary(head[:SNIFF]) is not None:
-            kind = "image" if _is_image(head) else "binary"
+            kind = "image" if image_of(head) is not None else "binary"
             return TextPiece(name, "", 0, 0, size, False, True, kind)
         data = read_at(descriptor, offset, limit)
     finally:
@@ -211,17 +211,12 @@ def _opened(files: Beneath, path: str) -> tuple[int, bytes, str]:
 
 
 def _served_as(head: bytes) -> tuple[str, str]:
-    if (image := picture_of(head)) is not None and _is_image(head):
+    if (image := image_of(head)) is not None:
         return image.media_type, "inline"
     if kind_of_binary(head[:SNIFF]) is None:
         codec = sniff(head[:SNIFF], whole=len(head) < SNIFF).codec
         return f"text/plain; charset={codec.removesuffix('-le').removesuffix('-be')}", "inline"
     return "application/octet-stream", "attachment"
-
-
-def _is_image(head: bytes) -> bool:
-    image = picture_of(head)
-    return image is not None and image.width * image.height <= MAX_PIXELS
 
 
 class _Sent(StreamingResponse):
