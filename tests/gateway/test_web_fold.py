@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from msgspec import inspect
 
 from lmagent.core import events as ev
+from lmagent.core.messages import user
 from lmagent.core.view import View, reduce
 
 WEB = Path(__file__).parents[2] / "src/lmagent/gateway/web"
@@ -73,7 +74,8 @@ def test_the_golden_logs_look_the_same_on_the_page(page, log):
     assert page.views(events) == expected(events)
 
 
-WORDS = st.text(st.sampled_from("abü😀 \n\t\x0b\x1c\x1f\x85\xa0\u2003\u2028\ufeff#*0"), max_size=12)
+SIGNS = "abü😀 \n\t\x0b\x1c\x1f\x85\xa0\u2003\u2028\ufeff#*0\x00\x1b\x9f\u061c\u200d\u200f\u202e\u2066\U000e0041"
+WORDS = st.text(st.sampled_from(SIGNS), max_size=12)
 POOLS = {
     name: st.sampled_from(["i1", "i2", "i3"]) for name in ("id", "call_id", "approval", "input", "child", "depends_on")
 }
@@ -153,3 +155,12 @@ def test_an_event_of_a_later_version_changes_nothing(page):
     page.node.stdin.write('[{"type": "from.the.future", "seq": 1}, {"type": "constructor"}]\n')
     page.node.stdin.flush()
     assert json.loads(page.node.stdout.readline()) == expected([]) * 3
+
+
+@pytest.mark.parametrize(
+    "text", ["word " * 30, "😀" * 150, "a" * 99 + " b", "\u202e" * 20 + "x", "\x1b[31m \x00 \u2066"]
+)
+def test_a_title_is_cut_and_cleaned_alike(page, text):
+    said = ev.InputReceived(id="i1", message=user(text), delivery="submit")
+    events: list[ev.Event] = [said, ev.SessionRenamed(title=text * 3), said]
+    assert page.views(events) == expected(events)

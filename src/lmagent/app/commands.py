@@ -22,6 +22,7 @@ from lmagent.core.events import (
     grant_in_a_line,
 )
 from lmagent.core.model import Reply, TextChunk
+from lmagent.core.titles import title_of
 from lmagent.core.view import View, reduce
 from lmagent.engine.aside import ask_aside
 from lmagent.engine.session import Session
@@ -196,7 +197,7 @@ async def _rename(context: SlashContext, title: str) -> SlashResult:
     if not title:
         raise ConfigError("/rename needs a title")
     await _need(context).send(Rename(title=title, by="slash"))
-    return SlashResult(f"renamed: {title}")
+    return SlashResult(f"renamed: {title_of(title, None)}")
 
 
 async def _mode(context: SlashContext, mode: str) -> SlashResult:

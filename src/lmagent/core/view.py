@@ -16,6 +16,7 @@ from lmagent.core.live import AWAY, BACK
 from lmagent.core.messages import Image, Text, Thinking, ToolStatus
 from lmagent.core.model import Usage
 from lmagent.core.pace import Pace
+from lmagent.core.titles import title_of
 from lmagent.core.work import Task
 
 State = Literal["idle", "queued", "thinking", "running", "waiting", "retrying"]
@@ -267,13 +268,13 @@ def _session(view: View, event: ev.Event) -> View:
         case ev.SessionForked():
             return _add(view, NoticeBlock("info", f"forked from {event.parent}"), session=event.session)
         case ev.SessionRenamed():
-            return _with(view, title=event.title)
+            return _with(view, title=title_of(event.title, None))
         case ev.ModeChanged():
             return _with(view, mode=event.mode)
         case ev.ModelChanged():
             return _with(view, model=event.model)
         case ev.InputReceived():
-            title = view.title or " ".join(event.message.text.split()[:12])
+            title = view.title or title_of(event.message.text)
             images = sum(isinstance(part, Image) for part in event.message.parts)
             return _add(view, UserBlock(event.id, event.message.text, True, event.delivery, images), title=title)
         case ev.InputWithdrawn():

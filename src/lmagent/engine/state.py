@@ -41,6 +41,7 @@ from lmagent.core.events import (
 from lmagent.core.messages import Image, Message, Part, Text, Thinking, ToolCall, ToolResult
 from lmagent.core.model import ToolSpec, Usage
 from lmagent.core.ports import WAKING
+from lmagent.core.titles import title_of
 from lmagent.core.tool import FileMark
 from lmagent.engine.evidence.record import Evidence
 from lmagent.engine.work import WorkEvent, WorkState, summed, usage_beside
@@ -207,7 +208,7 @@ class SessionState(Struct):
                 self.inputs.clear()
                 self.work.parent = None  # and that works for another session
             case SessionRenamed():
-                self.title = event.title
+                self.title = title_of(event.title, None)
             case ModeChanged():
                 self.mode = event.mode
             case ModelChanged():
@@ -263,7 +264,7 @@ class SessionState(Struct):
             whole = said.message.text if said is not None else ""
             self.user_texts.append(max(message.text, whole, key=len))
             self.user_at.append(len(self.messages) - 1)
-            self.title = self.title or " ".join(message.text.split()[:12])
+            self.title = self.title or title_of(message.text)
         elif event.origin == "note" and (found := _NOTE_NAME.match(message.text)):
             self.notes[found.group(1)] = message.text
 

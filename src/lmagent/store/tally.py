@@ -23,8 +23,7 @@ from lmagent.core.events import (
     TurnStarted,
 )
 from lmagent.core.model import Usage
-
-TITLE_WORDS, TITLE_LENGTH = 12, 100
+from lmagent.core.titles import title_of
 
 PAGE = "web:"
 """Begins the job of an input that a person sent through the gateway."""
@@ -168,13 +167,13 @@ class Tally(Struct):
                 self.parent, self.waiting, self.child = event.parent, 0, False
                 self.until, self.job, self.queued = 0.0, "", ""  # it is the other one that goes on by itself
             case SessionRenamed():
-                self.title, self.renamed = event.title, True
+                self.title, self.renamed = title_of(event.title, None), True
             case ModelChanged():
                 self.model = event.model or self.model
 
     def _name(self, text: str) -> None:
         if not self.title and not self.renamed:
-            self.title = " ".join(text.split()[:TITLE_WORDS])[:TITLE_LENGTH]
+            self.title = title_of(text)
 
 
 def passage_of(event: DurableEvent) -> tuple[str, str] | None:

@@ -12,6 +12,7 @@ from msgspec import Struct
 from lmagent.core import events as ev
 from lmagent.core.messages import Image, Message, Text, Thinking, ToolCall
 from lmagent.core.model import Usage
+from lmagent.core.titles import title_of
 from lmagent.core.view import is_filler, proof_line
 
 _CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -121,7 +122,7 @@ class _Writer:
                 self._inputs.clear()
                 self.note(f"Forked from {event.parent}")
             case ev.SessionRenamed():
-                transcript.title = plain(" ".join(event.title.split()))
+                transcript.title = title_of(event.title, None)
             case ev.ModeChanged():
                 self.note(f"Permission mode: {event.mode}")
             case ev.ModelChanged():
@@ -145,7 +146,7 @@ class _Writer:
     def _user(self, message: Message, label: str, ts: float) -> None:
         images = tuple((part.media_type, part.data) for part in message.parts if isinstance(part, Image))
         self.put("user", message.text, label=label, images=images, ts=ts)
-        self.transcript.title = self.transcript.title or plain(" ".join(message.text.split()[:12]))
+        self.transcript.title = self.transcript.title or title_of(message.text)
 
     def _assistant(self, message: Message, ts: float) -> None:
         for part in message.parts:

@@ -13,6 +13,7 @@ from lmagent.app.watching import Node, Tree
 from lmagent.core.commands import Rename, SetMode, SetModel
 from lmagent.core.errors import SessionNotFound
 from lmagent.core.events import PermissionMode
+from lmagent.core.titles import title_of
 from lmagent.gateway.http.route import Call, Route
 from lmagent.gateway.hub.hub import Hub
 from lmagent.store.index import SessionIndex, SessionRow
@@ -90,7 +91,7 @@ async def begin_session(call: Call) -> Begun:
         await call.hub.send(desk.id, SetMode(mode=body.mode))
     if body.model and body.model != desk.session.state.model:
         await call.hub.send(desk.id, SetModel(model=body.model))
-    if title := " ".join(body.title.split()):
+    if title := title_of(body.title, None):
         await call.hub.send(desk.id, Rename(title=title))
     return Begun(desk.id)
 

@@ -35,6 +35,18 @@ const SPACE = "\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\
 const WORDS = new RegExp(`[^${SPACE}]+`, "g");
 const EDGES = new RegExp(`^[${SPACE}]+|[${SPACE}]+$`, "g");
 
+const TITLE_WORDS = 12;
+const LONGEST_TITLE = 100;
+const LONGEST_GIVEN = 200;
+// What may not stand in a title: see core/titles.py.
+const HIDDEN = /[\0-\x1f\x7f-\x9f\xad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff\u{e0000}-\u{e007f}]/gu;
+
+/** A title on one line. @param {string} text @param {number} [words] how many of its words are enough */
+function titleOf(text, words) {
+  const found = (text.match(WORDS) ?? []).map((word) => word.replace(HIDDEN, "")).filter(Boolean);
+  return strip([...found.slice(0, words).join(" ")].slice(0, words ? LONGEST_TITLE : LONGEST_GIVEN).join(""));
+}
+
 /** @param {string} text */
 const strip = (text) => text.replace(EDGES, "");
 
@@ -71,7 +83,7 @@ const FOLDS = {
   "session.forked": (view, event) => {
     return { ...add(view, note("info", `forked from ${event.parent}`)), session: event.session };
   },
-  "session.renamed": (view, { title }) => ({ ...view, title }),
+  "session.renamed": (view, { title }) => ({ ...view, title: titleOf(title) }),
   "mode.changed": (view, { mode }) => ({ ...view, mode }),
   "model.changed": (view, { model }) => ({ ...view, model }),
   "input.received": inputReceived,
@@ -240,7 +252,7 @@ function count(totals, usage) {
 /** @param {View} view @param {Event} event @returns {View} */
 function inputReceived(view, { id, message, delivery }) {
   const text = message.parts.map((/** @type {any} */ part) => (part.type === "text" ? part.text : "")).join("");
-  const title = view.title || (text.match(WORDS) ?? []).slice(0, 12).join(" ");
+  const title = view.title || titleOf(text, TITLE_WORDS);
   const images = message.parts.filter((/** @type {any} */ part) => part.type === "image").length;
   return { ...add(view, { kind: "user", id, text, pending: true, delivery, images }), title };
 }
