@@ -41,6 +41,11 @@ def test_what_opens_over_a_conversation_is_readable(tmp_path, screen, request, w
         box(page).press_sequentially("/pl")
         page.get_by_role("option").first.wait_for()
         readable(page, f"{place}-commands", tmp_path)
+        box(page).fill("/help")
+        page.get_by_role("button", name="Send").click()
+        page.locator(".answer pre").get_by_text("list the commands").wait_for()  # in columns, as it is laid out
+        readable(page, f"{place}-help", tmp_path)
+        page.get_by_role("button", name="Close the answer").click()
         page.get_by_role("button", name="Permissions: normal").click()
         readable(page, f"{place}-menu", tmp_path)
         page.keyboard.press("Escape")
@@ -53,6 +58,19 @@ def test_what_opens_over_a_conversation_is_readable(tmp_path, screen, request, w
         running.kill()
         page.get_by_text("The connection to the gateway is lost").wait_for()
         readable(page, f"{place}-lost", tmp_path)
+
+
+def test_a_first_screen_with_long_titles_fits_a_phone(tmp_path, screen):
+    with gateway(tmp_path, [say("ok")]) as running:
+        page = screen(running, **PHONE)
+        ask(page, "a-name-that-has-no-place-to-break-" * 8)
+        finished(page)
+        page.goto(f"{running.url}/#/")
+        page.get_by_text("Go on with").wait_for()
+        page.locator(".recent .entry").wait_for()
+        shot(page, tmp_path, "phone-first-screen")
+        wide = "[...document.querySelectorAll('.welcome *')].map((one) => one.getBoundingClientRect().right)"
+        assert max(page.evaluate(wide)) <= page.evaluate("innerWidth")
 
 
 def test_a_thumb_hits_every_button_of_a_phone(tmp_path, screen):

@@ -137,12 +137,15 @@ async function runCommand(session, line) {
   else if (fresh) go("#/");
 }
 
+/** Whether an answer is laid out in columns, for letters of one width. @param {string} text */
+const inColumns = (text) => /\S {3,}\S/.test(text) && !/^(```|\|)/m.test(text);
+
 /** What a command answered. @param {{session: string}} props */
 function Answer({ session }) {
   const { text, fault } = answered.value;
   if (!(text || fault) || answered.value.session !== session) return null;
   return html`<div class=${fault ? "answer card fault" : "answer card"} role=${fault ? "alert" : "status"}>
-    <div class="grow">${fault || html`<${Markdown} text=${text} />`}</div>
+    <div class="grow">${fault || (inColumns(text) ? html`<pre tabindex="0">${text}</pre>` : html`<${Markdown} text=${text} />`)}</div>
     <button class="button plain square" aria-label="Close the answer" onClick=${() => (answered.value = NOTHING)}>
       <${Icon} name="close" /></button></div>`;
 }

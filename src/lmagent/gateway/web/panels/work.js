@@ -61,7 +61,7 @@ export function Panel({ session }) {
     <${Pending} given=${work} what="the work" />
     ${!work.error && html`<${Pending} given=${tree} what="the sub-agents" />`}
     ${view && tree.data && work.data && !tasks.length && !agents.length && !proposed && !work.data.state && html`<${Nothing} icon="tasks" title="Nothing is planned">
-      For longer work the agent keeps a list here. <code>/plan</code> before a task makes it propose a plan first,
+      For longer work the agent keeps a list here. <code>/plan</code> before a task makes it propose a plan first,${" "}
       <code>/todo add</code> puts something on the list.</>`}
   </div>`;
 }
