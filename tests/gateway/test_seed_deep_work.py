@@ -186,6 +186,16 @@ def test_a_mode_that_is_set_while_a_turn_runs_does_not_have_it_plan(tmp_path: Pa
         client.until("plan_ready")
 
 
+def test_a_plan_that_the_settings_approve_is_answered_with_what_came_of_it(tmp_path: Path) -> None:
+    with gateway(tmp_path, worker, options=AUTO, LMAGENT_APPROVE_PLANS="true") as running:
+        answer = chat(running, "task 1")
+        assert (answer["outcome"], answer["response"]) == ("done", "All done.")
+        assert answer["plan"]["title"] == "Report"
+        assert (running.workspace / "a.txt").read_text() == "hello"
+        assert answer["iterations"] == 4  # the plan, two calls, the answer
+        assert chat(running, "task 2")["response"] == "All done."
+
+
 @pytest.mark.crash
 def test_a_plan_that_waits_survives_the_gateway(tmp_path: Path) -> None:
     with gateway(tmp_path, worker, options=AUTO) as running:

@@ -137,14 +137,32 @@ async def _accept(hub: Hub, session: str, body: Chat) -> ev.InputReceived:
 
 
 async def _answered(hub: Hub, session: str, input: ev.InputReceived, patience: float | None) -> ChatAnswer:
-    spent, plan = Spent(), None
+    spent, plan, steps, following = Spent(), None, 0, input
+    while True:
+        end, proposed = await _ended(hub, session, following, patience, spent)
+        plan = proposed.plan if proposed is not None else plan
+        begun = None
+        if proposed is not None and (end.outcome, end.cause) == ("done", "plan"):  # approved, as the settings say
+            begun = await hub.sent(session, f"plan-{proposed.id}")
+        steps, spent.steps = steps + spent.steps, 0  # a turn counts its own
+        if begun is None:
+            spent.steps = steps
+            return await _answer(hub, session, end, spent, plan)
+        following = begun
+
+
+async def _ended(
+    hub: Hub, session: str, input: ev.InputReceived, patience: float | None, spent: Spent
+) -> tuple[ev.TurnFinished, ev.PlanProposed | None]:
+    """How the turn of an input ended, and the plan that it came to."""
+    proposed = None
     async with aclosing(followed(hub, session, input, patience=patience)) as events:
         async for event in events:
             spent.take(event)
             if isinstance(event, ev.PlanProposed):
-                plan = event.plan
+                proposed = event
             if isinstance(event, ev.TurnFinished):
-                return await _answer(hub, session, event, spent, plan)
+                return event, proposed
     raise AssertionError("a turn that is followed ends")
 
 
