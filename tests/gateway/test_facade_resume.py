@@ -12,7 +12,7 @@ import pytest
 from gateway_kit import Client, Running, gateway
 
 from lmagent.testing.loopback import Received
-from lmagent.testing.script import Reply, call, calls, say, slow, tool
+from lmagent.testing.script import Reply, call, calls, say, slow, status, tool
 
 AGENT = "agent/lmagent"
 
@@ -206,3 +206,35 @@ def test_what_was_done_is_known_and_not_only_what_was_said(tmp_path: Path) -> No
         talk.ask("again")
         roles = [message["role"] for message in running.model.requests[-1].body["messages"]]
         assert "tool" in roles
+
+
+def test_a_client_that_gave_up_waiting_and_asks_again_is_given_the_same_turn(tmp_path: Path) -> None:
+    with gateway(tmp_path, [slow(say("Done at last."), first=1.5), say("Done twice.")]) as running:
+        token = running.headers["Authorization"].removeprefix("Bearer ")
+        with openai.OpenAI(base_url=f"{running.url}/v1", api_key=token, max_retries=3, timeout=0.7) as client:
+            answer = client.chat.completions.create(model=AGENT, messages=[{"role": "user", "content": "do it"}])
+        assert answer.choices[0].message.content == "Done at last."
+        assert len(running.ask("GET", "/api/sessions").json["sessions"]) == 1
+        assert [event["type"] for event in running.logs()].count("input.received") == 1
+
+
+def test_so_is_one_that_names_its_session(running: Running) -> None:
+    retry = {"X-Session": "named-and-asked-again", "X-Stainless-Retry-Count": "1"}
+    talk = Talk(running, "do it")
+    talk.ask(headers={"X-Session": "named-and-asked-again"})
+    del talk.messages[1:]
+    talk.ask(headers=retry)
+    assert talk.last == "Answer 1."
+    del talk.messages[1:]
+    talk.ask(headers={"X-Session": "named-and-asked-again"})  # this is meant as another one
+    assert talk.last == "Answer 2."
+
+
+def test_a_turn_that_failed_is_not_asked_for_again_by_itself(tmp_path: Path) -> None:
+    with gateway(tmp_path, [status(401), say("never asked")]) as running:
+        token = running.headers["Authorization"].removeprefix("Bearer ")
+        with openai.OpenAI(base_url=f"{running.url}/v1", api_key=token, max_retries=2, timeout=30) as client:
+            with pytest.raises(openai.InternalServerError) as failed:
+                client.chat.completions.create(model=AGENT, messages=[{"role": "user", "content": "do it"}])
+        assert failed.value.response.headers["x-session"]
+        assert [event["type"] for event in running.logs()].count("input.received") == 1

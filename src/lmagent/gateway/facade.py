@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
+from functools import partial
 from typing import Any
 
 import anyio
@@ -27,7 +28,7 @@ from lmagent.core.ids import SESSION_RULE, is_session_id, new_id
 from lmagent.core.messages import Message, Part
 from lmagent.gateway.api.uploads import taken
 from lmagent.gateway.facade_body import MAX_BODY, Completion, taken_in
-from lmagent.gateway.facade_resume import id_of, resumed
+from lmagent.gateway.facade_resume import id_of, repeated, resumed
 from lmagent.gateway.facade_text import Answering, begun_with, joined, last_of, title_of
 from lmagent.gateway.http.errors import Refusal, failure_of, status_of
 from lmagent.gateway.http.route import Call, Route, json
@@ -49,11 +50,13 @@ class Wish(Struct, frozen=True):
         session: `X-Session`; empty for a new one.
         interrupts: `X-Session-Interrupt: 1`: who goes away interrupts the turn.
         patience: `X-Approval-Timeout`, seconds.
+        is_retry: `X-Stainless-Retry-Count`: OpenAI's own clients say so where they send a request again.
     """
 
     session: str
     interrupts: bool
     patience: float
+    is_retry: bool
 
 
 # --- models -----------------------------------------------------------------------------------------------------------
@@ -87,24 +90,31 @@ async def complete(call: Call) -> Response:
     async with taken_in(call.request) as body:
         _refuse_what_cannot_be(body)
         wish = _wish(call)
-        desk, input = await _submitted(call, body, wish)
-    turn = _Turn(call.hub, desk.id, input, body, wish)
+        session, input = await _submitted(call, body, wish)
+    turn = _Turn(call.hub, session, input, body, wish)
+    headers = {"X-Session": session}
     if body.stream:
-        return _Stream(turn, {"X-Session": desk.id, "Cache-Control": "no-store", "X-Accel-Buffering": "no"})
-    answer = await while_there(call.request, turn.whole)
+        return _Stream(turn, {**headers, "Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+    try:
+        answer = await while_there(call.request, turn.whole)
+    except LmagentError as error:
+        failed = told(error)
+        failed.headers.update({**headers, "X-Should-Retry": "false"})  # another try would be the whole turn again
+        return failed
     if answer is None:
         await turn.left()
         return Response(status_code=499)
-    return Response(msgspec.json.encode(answer), media_type="application/json", headers={"X-Session": desk.id})
+    return Response(msgspec.json.encode(answer), media_type="application/json", headers=headers)
 
 
-async def _submitted(call: Call, body: Completion, wish: Wish) -> tuple[Desk, ev.InputReceived]:
+async def _submitted(call: Call, body: Completion, wish: Wish) -> tuple[str, ev.InputReceived]:
     """What is asked, on record in its session: one that goes on is given the last message, another one all of them."""
     hub, model = call.hub, await _model_of(call.hub, body.model)
     last, before = last_of(body.messages), begun_with(body.messages)
-    asked = await _judged(hub, last)
-    key = call.access.key_of(call.caller)
-    id = "" if wish.session else await to_thread.run_sync(id_of, key, body.model, body.messages)
+    asked, key = await _judged(hub, last), call.access.key_of(call.caller)
+    if wish.is_retry and (sent := await repeated(hub, key, body.model, body.messages, wish.session)) is not None:
+        return sent
+    id = await to_thread.run_sync(partial(id_of, key, body.model, body.messages, named=bool(wish.session)))
     async with _known(hub, key, body, wish) as desk:
         if desk is None:
             asked = (*await _judged(hub, before), *asked)
@@ -113,7 +123,7 @@ async def _submitted(call: Call, body: Completion, wish: Wish) -> tuple[Desk, ev
                 await hub.send(desk.id, Rename(title=title_of(last)))
         if model and desk.session.state.model != model:
             await hub.send(desk.id, SetModel(model=model))
-        return desk, await hub.submit(desk.id, Message("user", joined(asked)), id=id, by="openai")
+        return desk.id, await hub.submit(desk.id, Message("user", joined(asked)), id=id, by="openai")
 
 
 @asynccontextmanager
@@ -145,7 +155,8 @@ def _wish(call: Call) -> Wish:
         patience = 0.0
     if not 0 < patience <= 86_400:
         raise Refusal(400, "invalid", "X-Approval-Timeout takes seconds, up to 86400")
-    return Wish(session, headers.get("x-session-interrupt", "") in ("1", "true"), patience)
+    is_retry = headers.get("x-stainless-retry-count", "0") not in ("", "0")
+    return Wish(session, headers.get("x-session-interrupt", "") in ("1", "true"), patience, is_retry)
 
 
 def _is_there(hub: Hub, session: str) -> bool:

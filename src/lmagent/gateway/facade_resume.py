@@ -12,7 +12,8 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 
 import msgspec
 from anyio import to_thread
@@ -29,15 +30,25 @@ from lmagent.gateway.hub.sent import job_of
 from lmagent.store.index import SessionIndex
 from lmagent.store.jsonl import JsonlStore
 
+RETRIED = 3600.0
+"""Seconds within which a client repeats a request of which it got no answer."""
+
 _claimed: RunVar[set[str]] = RunVar("sessions that a conversation is about to go on in")
 
 
-def id_of(key: bytes, model: str, messages: Sequence[Spoken]) -> str:
-    """The id under which a request's input is recorded; it begins with what `_mark` looks for, and comes only once."""
-    return f"{_mark(key, model, messages)}{new_id()}"
+def id_of(key: bytes, model: str, messages: Sequence[Spoken], *, named: bool) -> str:
+    """The id under which a request's input is recorded; it begins with what `_mark` looks for, and comes only once.
+
+    Args:
+        key: of who asks.
+        model: the agent that is asked.
+        messages: all that the request says.
+        named: it names its session, which may know more than is said here: no conversation is recognised by it.
+    """
+    return f"{_mark(key, model, messages, named=named)}{new_id()}"
 
 
-def _mark(key: bytes, model: str, messages: Sequence[Spoken]) -> str:
+def _mark(key: bytes, model: str, messages: Sequence[Spoken], *, named: bool = False) -> str:
     digest = hmac.new(key, msgspec.json.encode(model), "sha256")
     for message in messages:
         said = [
@@ -47,7 +58,43 @@ def _mark(key: bytes, model: str, messages: Sequence[Spoken]) -> str:
         if message.role == "assistant":
             said = ["".join(str(part) for part in said).strip()]
         digest.update(msgspec.json.encode([message.role, said]))
-    return f"oai:{digest.hexdigest()[:40]}:"
+    return f"{'oas' if named else 'oai'}:{digest.hexdigest()[:40]}:"
+
+
+async def repeated(
+    hub: Hub, key: bytes, model: str, messages: Sequence[Spoken], session: str
+) -> tuple[str, ev.InputReceived] | None:
+    """The session and the input that this very request was taken in as a while ago; None where that is not certain.
+
+    Args:
+        hub: the sessions.
+        key: of who asks.
+        model: the agent that is asked.
+        messages: all that the request says.
+        session: the session that it names; empty for none.
+    """
+    mark = job_of(await to_thread.run_sync(partial(_mark, key, model, messages, named=bool(session))))
+    since = hub.host.clock.now() - RETRIED
+    found = await to_thread.run_sync(_taken_in, hub.host.store, mark, session, since)
+    if len(found) != 1:
+        return None
+    (await hub.desk(found[0][0])).work()  # it may be what an earlier process was killed over
+    return found[0]
+
+
+def _taken_in(store: JsonlStore, mark: str, session: str, since: float) -> list[tuple[str, ev.InputReceived]]:
+    found: list[tuple[str, ev.InputReceived]] = []
+    for name in [session] if session else _of_job(store, mark):
+        with suppress(SessionNotFound):
+            inputs = [event for event in store.read(name) if isinstance(event, ev.InputReceived)]
+            found += [(name, event) for event in inputs[-1:] if event.job.startswith(mark) and event.ts >= since]
+    return found
+
+
+def _of_job(store: JsonlStore, mark: str) -> list[str]:
+    with SessionIndex(store.root) as index:
+        index.refresh()
+        return index.of_job(mark)
 
 
 @asynccontextmanager
@@ -97,10 +144,8 @@ def _sought(key: bytes, model: str, messages: Sequence[Spoken]) -> tuple[str, st
 
 def _ended_so(store: JsonlStore, mark: str, answer: str) -> list[str]:
     """Sessions whose last turn was for an input of this mark, and was answered so."""
-    with SessionIndex(store.root) as index:
-        index.refresh()
-        found = index.of_job(job_of(mark))
-    return [session for session in found if answer in _told(store, session, job_of(mark))]
+    job = job_of(mark)
+    return [session for session in _of_job(store, job) if answer in _told(store, session, job)]
 
 
 def _told(store: JsonlStore, session: str, job: str) -> tuple[str, ...]:
