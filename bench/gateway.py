@@ -1,14 +1,14 @@
 """What a gateway takes to stream many sessions at once, and what an idle one keeps of memory.
 
-    python bench/gateway.py [--quick]
+    python bench/gateway.py [--quick] [--socket]
 
 Three processes: the model (an event stream to every session, DELTAS a second each), the gateway (`lmagent web`), and
-those who watch, one a session, over HTTP. All sessions are asked before the model begins, so that all stream together.
-`lost` counts watchers that lack an event, have one twice, or have another text than the model's; `cpu_us` is the
-processor time of the gateway a delta of the model, all it does included (reading the model's stream, recording,
-handing on); `handed_on` how many pieces those deltas were handed on as, since what waits together goes out together.
-`idle_kb` is the growth of its memory a session that is open and watched, `released_kb` of one that was used, has been
-released, and is not watched.
+those who watch, one a session, over HTTP or (`--socket`) over a WebSocket each. All sessions are asked before the
+model begins, so that all stream together. `lost` counts watchers that lack an event, have one twice, or have another
+text than the model's; `cpu_us` is the processor time of the gateway a delta of the model, all it does included
+(reading the model's stream, recording, handing on); `handed_on` how many pieces those deltas were handed on as, since
+what waits together goes out together. `idle_kb` is the growth of its memory a session that is open and watched,
+`released_kb` of one that was used, has been released, and is not watched.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import AsyncIterator
+from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -122,7 +124,39 @@ class Watched:
             self.texts.append(event["text"])
 
 
-async def watch(port: int, sessions: list[str], deltas: int) -> dict[str, Any]:
+async def by_stream(stream: anyio.abc.SocketStream, host: str, session: str) -> AsyncIterator[dict[str, Any]]:
+    """Events of a session over HTTP, as server-sent events."""
+    await stream.send(f"GET /api/sessions/{session}/events HTTP/1.1\r\n{host}\r\n".encode())
+    rest = b""
+    while True:
+        rest += await stream.receive(262_144)
+        *lines, rest = rest.split(b"\n")
+        for line in lines:
+            if line.startswith(b"data: "):
+                yield json.loads(line[6:])
+
+
+async def by_socket(stream: anyio.abc.SocketStream, host: str, session: str) -> AsyncIterator[dict[str, Any]]:
+    """The same over `/api/socket`; frames as in RFC 6455, section 5.2."""
+    reader = BufferedByteReceiveStream(stream)
+    key = "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="
+    upgrade = f"Connection: Upgrade\r\nUpgrade: websocket\r\n{key}\r\n"
+    await stream.send(f"GET /api/socket HTTP/1.1\r\n{host}{upgrade}\r\n".encode())
+    await reader.receive_until(b"\r\n\r\n", 65_536)
+    wish = json.dumps({"type": "watch", "id": "1", "session": session}).encode()
+    await stream.send(b"\x81" + bytes([0x80 | len(wish)]) + b"\0\0\0\0" + wish)
+    while True:
+        head = await reader.receive_exactly(2)
+        size = head[1]
+        if size >= 126:
+            size = int.from_bytes(await reader.receive_exactly(2 if size == 126 else 8), "big")
+        told = await reader.receive_exactly(size)
+        if head[0] == 0x81:
+            for event in json.loads(told).get("events", ()):
+                yield event
+
+
+async def watch(port: int, sessions: list[str], deltas: int, *, socket: bool) -> dict[str, Any]:
     """Watch all sessions until their turns have ended; what was missed, and how it came."""
     watched = [Watched() for _ in sessions]
     ready = 0
@@ -131,21 +165,17 @@ async def watch(port: int, sessions: list[str], deltas: int) -> dict[str, Any]:
     async def one(session: str, seen: Watched) -> None:
         nonlocal ready
         await coming.acquire()
+        host = f"Host: 127.0.0.1:{port}\r\nAuthorization: Bearer {TOKEN}\r\n"
         async with await anyio.connect_tcp("127.0.0.1", port) as stream:
-            head = f"GET /api/sessions/{session}/events HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n"
-            await stream.send(f"{head}Authorization: Bearer {TOKEN}\r\n\r\n".encode())
-            rest = b""
-            while not seen.is_over:
-                rest += await stream.receive(262_144)
-                *lines, rest = rest.split(b"\n")
-                for line in lines:
-                    if line.startswith(b"data: "):
-                        if not seen.seqs:
-                            coming.release()
-                            ready += 1
-                            if ready == len(sessions):
-                                print("ready", flush=True)
-                        seen.take(json.loads(line[6:]))
+            async for event in (by_socket if socket else by_stream)(stream, host, session):
+                if not seen.seqs:
+                    coming.release()
+                    ready += 1
+                    if ready == len(sessions):
+                        print("ready", flush=True)
+                seen.take(event)
+                if seen.is_over:
+                    return
 
     async with anyio.create_task_group() as tasks:
         for session, seen in zip(sessions, watched, strict=True):
@@ -230,7 +260,7 @@ def line_of(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline().strip()
 
 
-def measure(sessions: int, deltas: int, folder: Path) -> dict[str, Any]:
+def measure(sessions: int, deltas: int, folder: Path, *, socket: bool) -> dict[str, Any]:
     """One round."""
     server = spawn("--model", str(sessions), str(deltas))
     gateway = Gateway(folder, int(line_of(server)))
@@ -239,7 +269,7 @@ def measure(sessions: int, deltas: int, folder: Path) -> dict[str, Any]:
         gateway.warm_up()
         empty = gateway.memory_kb
         names = [gateway.ask("POST", "/api/sessions", {})["session"] for _ in range(sessions)]
-        watchers = spawn("--watch", str(gateway.port), str(deltas))
+        watchers = spawn("--watch", str(gateway.port), str(deltas), *(["--socket"] if socket else []))
         assert watchers.stdin is not None
         watchers.stdin.write(json.dumps(names) + "\n")
         watchers.stdin.flush()
@@ -272,6 +302,7 @@ def main() -> int:
     """Measure; returns the exit code."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--socket", action="store_true", help="watch over WebSockets")
     parser.add_argument("--model", nargs=2, type=int)
     parser.add_argument("--watch", nargs=2, type=int)
     given = parser.parse_args()
@@ -279,11 +310,12 @@ def main() -> int:
         anyio.run(model, *given.model)
     elif given.watch:
         names = json.loads(sys.stdin.readline())
-        print(json.dumps(anyio.run(watch, given.watch[0], names, given.watch[1])), flush=True)
+        watching = partial(watch, given.watch[0], names, given.watch[1], socket=given.socket)
+        print(json.dumps(anyio.run(watching)), flush=True)
     else:
         sessions = 100 if given.quick else SESSIONS
         with tempfile.TemporaryDirectory() as folder:
-            figures = measure(sessions, RATE * SECONDS, Path(folder))
+            figures = measure(sessions, RATE * SECONDS, Path(folder), socket=given.socket)
         holds = figures["lost"] == 0 and figures["cpu_us"] <= CPU_BAR and figures["idle_kb"] <= IDLE_BAR
         print(json.dumps({"ok": holds, **figures, "bars": {"lost": 0, "cpu_us": CPU_BAR, "idle_kb": IDLE_BAR}}))
         return 0 if holds else 1
