@@ -74,7 +74,7 @@ def test_what_a_model_called_the_work_commands_no_terminal(tmp_path: Path) -> No
     log = tmp_path / ".lmagent" / "sessions" / child / "events.jsonl"
     log.write_text(log.read_text().replace("write it", r"write\u001b]0;it\u0007 \u202eit\r now"))
     listed, shown = cli(tmp_path, "list", "--all").stdout, cli(tmp_path, "show", child).stdout
-    assert "write\\x1b]0;it\\x07 \\u202eit" in listed
+    assert "↳ write]0;it it now" in listed
     for text in (listed, shown):
         assert not set(text) & {"\x1b", "\x07", "\u202e"}
 
