@@ -267,3 +267,17 @@ def test_who_is_in_a_session_that_was_deleted_is_told_its_new_mode(tmp_path: Pat
         client.until("error")
         client.say("message", content="hi")
         assert client.until("mode_changed")["mode"] == "bounded"
+
+
+@pytest.mark.crash
+def test_work_on_a_plan_that_the_settings_approved_is_gone_on_with_after_a_kill(tmp_path: Path) -> None:
+    done = call("use_tool", name="plan_complete_step", arguments={"step_id": "one", "verification_notes": "read it"})
+    script = [say(PLAN), hang(say("never ending"), chunks=1), done, say("All done.")]
+    with gateway(tmp_path, script, options=AUTO, LMAGENT_APPROVE_PLANS="true") as running:
+        with pytest.raises(TimeoutError):
+            running.ask("POST", "/api/chat/s", {"message": "task", "mode": "deep_work", "id": "m-1"}, timeout=3)
+        until(lambda: len(events(running, "step.started")) == 2)
+        running.kill()
+        running.start()
+        until(lambda: any(event["answer"] == "All done." for event in events(running, "turn.finished")))
+        assert chat(running, "task", id="m-1")["response"] == "All done."

@@ -28,6 +28,9 @@ from lmagent.core.titles import title_of
 PAGE = "web:"
 """Begins the job of an input that a person sent through the gateway."""
 
+SETTINGS = "settings"
+"""Who approves plans unread: no surface, so what follows is for the one that asked for the plan."""
+
 
 class Tally(Struct):
     """A session in figures. The fields are columns of the table `session`.
@@ -112,7 +115,7 @@ class Tally(Struct):
                 self.job, self.queued = self.queued or self.job, ""
             case InputReceived():
                 self.waiting += 1
-                self.surface = event.by
+                self.surface = event.by if event.by != SETTINGS else self.surface
                 self._give(event.job)
                 self._name(event.message.text)
             case InputWithdrawn():
