@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from gateway_kit import Client, gateway
+from seed_client import chatting
 from serving_kit import AUTH, answer_to, lab
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
@@ -323,3 +324,23 @@ def test_a_client_that_reads_nothing_and_answers_no_ping_is_let_go(tmp_path):
         while len(running.server.connections):
             assert time.monotonic() < end
             time.sleep(0.05)
+
+
+def test_a_session_that_begins_anew_ends_its_stream_and_goes_on_with_the_new_one(tmp_path):
+    with gateway(tmp_path, [say("old"), say("new")], **AUTO) as running:
+        session = begun(running)
+        with line(running) as here, chatting(running, session) as other:
+            here.watch("x", session)
+            submit(running, session, "one")
+            here.until_event("x", "turn.finished")
+            seen = here.seqs("x")[-1]
+            other.say("clear")
+            assert here.until("ended") == {"type": "ended", "id": "x"}
+            here.events.clear()
+            here.watch("x", session, seen)
+            submit(running, session, "two")
+            here.until_event("x", "turn.finished")
+            assert here.events["x"][0]["type"] == "session.created"
+            assert here.events["x"][0]["replaces"]
+            assert here.seqs("x") == list(range(seen + 1, seen + 1 + len(here.seqs("x"))))
+            assert here.text("x") == "new"
