@@ -132,6 +132,28 @@ async def test_the_job_has_nobody_to_ask_and_the_person_behind_it_is_asked(tmp_p
     assert (tmp_path / "w" / "asked").exists()
 
 
+async def test_a_sub_agent_of_a_job_has_nobody_to_ask_either(tmp_path):
+    def model(received: Received) -> Reply:
+        messages = received.fields["messages"]
+        if "Objective" in str(messages[-1]["content"]):
+            return ASKING
+        if "delegate it" in str(messages[-1]["content"]):
+            return call("use_tool", name="delegate", arguments={"objective": "look around"})
+        return say("As far as I may.")
+
+    workspace = tmp_path / "w"
+    with ScriptedServer(model) as server:
+        async with hub_on(workspace, server.base_url, permission_mode="normal", sandbox="off") as hub:
+            Inbox(workspace / ".lmagent").submit("delegate it", time.time())
+            await until(lambda: bool(hub.host.store.sessions()))
+            session = hub.host.store.sessions()[0]
+            await until(lambda: ends(hub, session) != [])
+            (child,) = {event.child for event in recorded(hub, session) if isinstance(event, ev.SubagentStarted)}
+            answers = [event.by for event in recorded(hub, child) if isinstance(event, ev.ApprovalResolved)]
+            assert answers == ["unattended"]
+    assert not (workspace / "asked").exists()
+
+
 async def test_an_interrupt_ends_the_turn_of_the_job_for_good_and_the_person_is_answered(tmp_path):
     model = Model(slow(say("never"), first=30))
     async with a_job(tmp_path / "w", model) as (hub, session, seen):
