@@ -126,8 +126,10 @@ def test_a_window_that_nobody_looks_at_gives_its_stream_back_and_catches_up_late
     with gateway(tmp_path, [say("ok"), say("meanwhile")]) as running:
         begun(running, "Before")
         page = screen(running)
+        with page.expect_websocket() as opened:
+            page.reload()
         region(page, "Sessions").get_by_text("Before").wait_for()
-        with page.expect_event("requestfailed", lambda asked: asked.url.endswith("/api/events")):
+        with opened.value.expect_event("framesent", lambda frame: "unwatch" in frame):
             look(page, away=True)
         begun(running, "While nobody looked")
         assert region(page, "Sessions").get_by_text("While nobody looked").count() == 0

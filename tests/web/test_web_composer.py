@@ -147,6 +147,19 @@ def test_what_is_typed_while_a_session_begins_is_kept(tmp_path, screen):
         assert session_of(page)
 
 
+def test_who_writes_goes_on_writing_when_a_session_begins(tmp_path, screen):
+    with gateway(tmp_path, [say("one"), say("two")]) as running:
+        page = screen(running)
+        page.keyboard.press("m")
+        page.keyboard.type("begin")
+        page.keyboard.press("Enter")
+        finished(page)
+        page.keyboard.type("go on")
+        page.keyboard.press("Enter")
+        page.get_by_text("two", exact=True).wait_for()
+        finished(page)
+
+
 def test_the_examples_of_the_first_screen_fill_the_box_and_a_session_begins_as_it_was_set(tmp_path, screen):
     with gateway(tmp_path, [say("ok")]) as running:
         page = screen(running)

@@ -38,6 +38,10 @@ export function Composer({ session, example }) {
   const menu = useMenu(text, field, write);
   const past = useHistory(session, text, write);
   useGrowing(field, text);
+  useLayoutEffect(() => {
+    if (handOver) field.current?.focus();
+    handOver = false;
+  }, []);
   useEffect(() => {
     if (!example.count) return;
     write(example.text);
@@ -120,9 +124,13 @@ async function say(session, said, type) {
   move(id);
 }
 
-/** Go to a session that has just begun; what was written meanwhile goes along. @param {string} id */
+/** Whether the next box takes the focus of the one before it, which it stands in for. */
+let handOver = false;
+
+/** Go to a session that has just begun; what was written meanwhile goes along, and so does the focus. @param {string} id */
 function move(id) {
   const box = /** @type {HTMLTextAreaElement | null} */ (document.getElementById("message"));
+  handOver = document.activeElement === box;
   store(draftKey(id), box?.value ?? "");
   store(draftKey(""), "");
   go(sessionHref(id));
