@@ -51,6 +51,12 @@ def too_large(answer: Answer) -> bool:
     return True
 
 
+def test_what_openai_lets_be_null_may_be_null(running: Running) -> None:
+    nothing = ("stream", "stream_options", "n", "tools", "tool_choice", "response_format", "logprobs", "temperature")
+    body = {"model": "agent/lmagent", "messages": [{"role": "user", "content": "hi"}], **dict.fromkeys(nothing)}
+    assert running.ask("POST", "/v1/chat/completions", body).json["object"] == "chat.completion"
+
+
 def test_two_megabytes_of_text_are_too_large(running: Running) -> None:
     body = {"model": AGENT, "messages": [{"role": "user", "content": "x" * 2_000_000}]}
     assert too_large(complete(running, body))

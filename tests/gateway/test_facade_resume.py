@@ -12,7 +12,7 @@ import pytest
 from gateway_kit import Client, Running, gateway
 
 from lmagent.testing.loopback import Received
-from lmagent.testing.script import Reply, call, calls, say, slow, status, tool
+from lmagent.testing.script import Reply, call, calls, hang, say, slow, status, tool
 
 AGENT = "agent/lmagent"
 
@@ -49,6 +49,17 @@ class Talk:
     @property
     def last(self) -> str:
         return self.messages[-1]["content"]
+
+
+AGAIN = {"X-Stainless-Retry-Count": "1"}
+"""What OpenAI's clients say where they send a request again."""
+
+
+def given_up(talk: Talk, headers: dict[str, str] | None = None) -> None:
+    """Ask, and do not wait for the answer."""
+    body = {"model": AGENT, "messages": talk.messages}
+    with pytest.raises(TimeoutError):
+        talk.client.ask("POST", "/v1/chat/completions", body, headers, timeout=1)
 
 
 def told(running: Running) -> list[str]:
@@ -218,16 +229,66 @@ def test_a_client_that_gave_up_waiting_and_asks_again_is_given_the_same_turn(tmp
         assert [event["type"] for event in running.logs()].count("input.received") == 1
 
 
-def test_so_is_one_that_names_its_session(running: Running) -> None:
-    retry = {"X-Session": "named-and-asked-again", "X-Stainless-Retry-Count": "1"}
-    talk = Talk(running, "do it")
-    talk.ask(headers={"X-Session": "named-and-asked-again"})
-    del talk.messages[1:]
-    talk.ask(headers=retry)
-    assert talk.last == "Answer 1."
-    del talk.messages[1:]
-    talk.ask(headers={"X-Session": "named-and-asked-again"})  # this is meant as another one
-    assert talk.last == "Answer 2."
+def test_so_is_one_that_names_its_session(tmp_path: Path) -> None:
+    with gateway(tmp_path, [slow(say("Done at last."), first=1.5), say("Done twice.")]) as running:
+        talk, named = Talk(running, "do it"), {"X-Session": "named-and-asked-again"}
+        given_up(talk, named)
+        talk.ask(headers={**named, **AGAIN})
+        assert talk.last == "Done at last."
+        del talk.messages[1:]
+        talk.ask(headers=named)  # this is meant as another one
+        assert talk.last == "Done twice."
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("session", ["", "one-word-at-a-time"])
+def test_the_same_words_after_an_answer_are_another_turn_though_their_first_try_never_came(
+    running: Running, session: str, streamed: bool
+) -> None:
+    name = f"{session}-{streamed}" if session else ""
+    body = {"model": AGENT, "messages": [{"role": "user", "content": f"go on {streamed}"}], "stream": streamed}
+    asked = [running.ask("POST", "/v1/chat/completions", body, {"X-Session": name, **again}) for again in ({}, AGAIN)]
+    assert [answer.status for answer in asked] == [200, 200]
+    logs = [running.workspace / ".lmagent/sessions" / answer.headers["x-session"] for answer in asked]
+    said = {line for log in logs for line in (log / "events.jsonl").read_text().splitlines() if "turn.finished" in line}
+    assert len(said) == 2
+
+
+@pytest.mark.crash
+def test_so_they_are_when_the_gateway_was_started_anew_meanwhile(tmp_path: Path) -> None:
+    with gateway(tmp_path, counting) as running:
+        talk, named = Talk(running, "go on"), {"X-Session": "over-a-restart"}
+        talk.ask(headers=named)
+        running.kill()
+        running.start()
+        del talk.messages[1:]
+        talk.client = running
+        talk.ask(headers={**named, **AGAIN})
+        assert talk.last == "Answer 2."
+
+
+@pytest.mark.crash
+def test_a_turn_that_the_next_gateway_goes_on_with_is_given_to_who_asks_again(tmp_path: Path) -> None:
+    with gateway(tmp_path, [hang(say("never said"), chunks=1), say("After all."), say("Twice.")]) as running:
+        talk = Talk(running, "do it")
+        given_up(talk)
+        running.kill()
+        running.start()
+        talk.client = running
+        talk.ask(headers=AGAIN)
+        assert talk.last == "After all."
+        assert [event["type"] for event in running.logs()].count("input.received") == 1
+
+
+@pytest.mark.parametrize("session", ["", "interrupted"])
+def test_who_has_a_turn_interrupted_by_going_away_and_asks_again_begins_another_one(
+    tmp_path: Path, session: str
+) -> None:
+    with gateway(tmp_path, [hang(say("never said"), chunks=1), say("Done.")]) as running:
+        talk, headers = Talk(running, "do it"), {"X-Session": session, "X-Session-Interrupt": "1"}
+        given_up(talk, headers)
+        talk.ask(headers={**headers, **AGAIN})
+        assert talk.last == "Done."
 
 
 def test_a_turn_that_failed_is_not_asked_for_again_by_itself(tmp_path: Path) -> None:

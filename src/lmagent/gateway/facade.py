@@ -28,7 +28,7 @@ from lmagent.core.ids import SESSION_RULE, is_session_id, new_id
 from lmagent.core.messages import Message, Part
 from lmagent.gateway.api.uploads import taken
 from lmagent.gateway.facade_body import MAX_BODY, Completion, taken_in
-from lmagent.gateway.facade_resume import id_of, repeated, resumed
+from lmagent.gateway.facade_resume import id_of, repeated, resumed, settle
 from lmagent.gateway.facade_text import Answering, begun_with, joined, last_of, title_of
 from lmagent.gateway.http.errors import Refusal, failure_of, status_of
 from lmagent.gateway.http.route import Call, Route, json
@@ -98,12 +98,14 @@ async def complete(call: Call) -> Response:
     try:
         answer = await while_there(call.request, turn.whole)
     except LmagentError as error:
+        settle(input)
         failed = told(error)
         failed.headers.update({**headers, "X-Should-Retry": "false"})  # another try would be the whole turn again
         return failed
     if answer is None:
         await turn.left()
         return Response(status_code=499)
+    settle(input)
     return Response(msgspec.json.encode(answer), media_type="application/json", headers=headers)
 
 
@@ -197,6 +199,7 @@ class _Turn:
     async def left(self) -> None:
         """The client has gone: interrupt the turn, if it wanted that."""
         if self._wish.interrupts and not self._ended:
+            settle(self._input)  # who asks again wants more than what was cut off
             with anyio.CancelScope(shield=True), suppress(LmagentError):
                 await self._hub.send(self._session, Interrupt())
 
@@ -230,9 +233,11 @@ class _Turn:
             if self._body.stream_options is not None and self._body.stream_options.include_usage:
                 yield _data({**self._base, "object": "chat.completion.chunk", "choices": [], "usage": self._usage()})
             yield b"data: [DONE]\n\n"
+            settle(self._input)
         except LmagentError as error:
             self._ended = True
             yield _data(error_of(error))
+            settle(self._input)
         finally:
             await self.left()
 

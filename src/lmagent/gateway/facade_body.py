@@ -64,7 +64,7 @@ class Completion(Struct, frozen=True):
 
     model: str
     messages: Annotated[list[Said], Meta(min_length=1)]
-    stream: bool = False
+    stream: bool | None = None
     stream_options: StreamOptions | None = None
     n: int | None = None
     tools: list[Any] | None = None

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -33,7 +34,14 @@ from lmagent.store.jsonl import JsonlStore
 RETRIED = 3600.0
 """Seconds within which a client repeats a request of which it got no answer."""
 
+STARTED = time.time()
+"""When this process began. What was over before that was answered by another one."""
+
+REMEMBERED = 4096
+"""Inputs of which it is known that nobody waits for them any more."""
+
 _claimed: RunVar[set[str]] = RunVar("sessions that a conversation is about to go on in")
+_settled: RunVar[dict[str, None]] = RunVar("inputs for which nobody waits any more")
 
 
 def id_of(key: bytes, model: str, messages: Sequence[Spoken], *, named: bool) -> str:
@@ -61,10 +69,28 @@ def _mark(key: bytes, model: str, messages: Sequence[Spoken], *, named: bool = F
     return f"{'oas' if named else 'oai'}:{digest.hexdigest()[:40]}:"
 
 
+def settle(input: ev.InputReceived) -> None:
+    """Its answer was taken, or is not wanted: who sends the same words from here on, even again, means another turn."""
+    settled = _settled_here()
+    settled[input.id] = None
+    if len(settled) > REMEMBERED:
+        settled.pop(next(iter(settled)))
+
+
+def _settled_here() -> dict[str, None]:
+    if (settled := _settled.get(None)) is None:
+        settled = dict[str, None]()
+        _settled.set(settled)
+    return settled
+
+
 async def repeated(
     hub: Hub, key: bytes, model: str, messages: Sequence[Spoken], session: str
 ) -> tuple[str, ev.InputReceived] | None:
     """The session and the input that this very request was taken in as a while ago; None where that is not certain.
+
+    That a client sends a request again says nothing of which one: the first try of it may never have come here. So it
+    is none whose answer somebody has taken already.
 
     Args:
         hub: the sessions.
@@ -76,6 +102,7 @@ async def repeated(
     mark = job_of(await to_thread.run_sync(partial(_mark, key, model, messages, named=bool(session))))
     since = hub.host.clock.now() - RETRIED
     found = await to_thread.run_sync(_taken_in, hub.host.store, mark, session, since)
+    found = [(name, input) for name, input in found if input.id not in _settled_here()]
     if len(found) != 1:
         return None
     (await hub.desk(found[0][0])).work()  # it may be what an earlier process was killed over
@@ -86,9 +113,26 @@ def _taken_in(store: JsonlStore, mark: str, session: str, since: float) -> list[
     found: list[tuple[str, ev.InputReceived]] = []
     for name in [session] if session else _of_job(store, mark):
         with suppress(SessionNotFound):
-            inputs = [event for event in store.read(name) if isinstance(event, ev.InputReceived)]
-            found += [(name, event) for event in inputs[-1:] if event.job.startswith(mark) and event.ts >= since]
+            input, ended = _last_input(store, name)
+            if input is not None and input.job.startswith(mark) and input.ts >= since and not 0 < ended < STARTED:
+                found.append((name, input))
     return found
+
+
+def _last_input(store: JsonlStore, session: str) -> tuple[ev.InputReceived | None, float]:
+    """The last input of a session, and when the turn that answers it ended; 0 for one that did not."""
+    last, turn, ended = None, 0, 0.0
+    for event in store.read(session):
+        match event:
+            case ev.InputReceived():
+                last, turn, ended = event, 0, 0.0
+            case ev.MessageAdded(input=given) if last is not None and given == last.id:
+                turn = event.turn
+            case ev.TurnFinished() if event.turn == turn:
+                ended = event.ts
+            case _:
+                pass
+    return last, ended
 
 
 def _of_job(store: JsonlStore, mark: str) -> list[str]:
