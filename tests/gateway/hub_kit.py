@@ -13,6 +13,7 @@ import anyio
 from lmagent.app.host import Host
 from lmagent.app.wiring import HostOptions, open_host
 from lmagent.core.events import DurableEvent
+from lmagent.core.messages import user
 from lmagent.gateway.hub.fan import Watching
 from lmagent.gateway.hub.hub import Hub
 
@@ -97,3 +98,10 @@ async def until(done: Callable[[], bool], *, seconds: float = 20) -> None:
     with anyio.fail_after(seconds):
         while not done():  # noqa: ASYNC110 - see above
             await anyio.sleep(0.02)
+
+
+async def asked(hub: Hub, session: str, *words: str) -> None:
+    """Each is said, and answered."""
+    for text in words:
+        await hub.submit(session, user(text))
+        await (await hub.desk(session)).until_idle()

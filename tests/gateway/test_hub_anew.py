@@ -8,7 +8,7 @@ import anyio
 import msgspec
 import pytest
 from gateway_kit import gateway
-from hub_kit import hub_on, recorded, until, watcher
+from hub_kit import asked, hub_on, recorded, until, watcher
 from seed_client import chatting
 
 from lmagent.core import events as ev
@@ -16,7 +16,6 @@ from lmagent.core.messages import user
 from lmagent.core.view import View, reduce
 from lmagent.gateway.http.errors import Refusal
 from lmagent.gateway.hub.feed import BEGINNING
-from lmagent.gateway.hub.hub import Hub
 from lmagent.gateway.seed.anew import begin_anew
 from lmagent.gateway.turns import followed
 from lmagent.testing import ScriptedServer
@@ -28,13 +27,6 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
-
-
-async def asked(hub: Hub, session: str, *words: str) -> None:
-    """Each is said, and answered."""
-    for text in words:
-        await hub.submit(session, user(text))
-        await (await hub.desk(session)).until_idle()
 
 
 def viewed(events) -> View:

@@ -87,3 +87,18 @@ async def test_an_interrupt_ends_a_turn_that_nobody_has_gone_on_with_yet(tmp_pat
             await hub.submit(session, user("second"))
             await (await hub.desk(session)).until_idle()
             assert [outcome for outcome, _ in ends(hub, session)] == ["interrupted", "done"]
+
+
+async def test_who_interrupts_first_ends_the_turn_alone_and_what_was_accepted_behind_it_is_answered(tmp_path):
+    script = [slow(say("cut off"), first=30), say("Second done.")]
+    with ScriptedServer(script) as model:
+        async with hub_on(tmp_path / "w", model.base_url) as hub:
+            session = (await hub.begin()).id
+            await hub.submit(session, user("first"), id="one")
+            await until(lambda: any(isinstance(event, ev.StepStarted) for event in recorded(hub, session)))
+            await hub.submit(session, user("second"), id="two")
+        async with hub_on(tmp_path / "w", model.base_url) as hub:
+            ended = await hub.send(session, Interrupt())
+            assert isinstance(ended, ev.TurnFinished)
+            await until(lambda: len(ends(hub, session)) == 2)
+            assert ends(hub, session) == [("interrupted", ""), ("done", "Second done.")]

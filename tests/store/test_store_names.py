@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from store_kit import a_session, created, path_of, run, store_in, write_all
 
+from lmagent.core import events as ev
 from lmagent.core.errors import SessionBusy, SessionNotFound
 
 OLD, MIDDLE, NEW = "20250101_000000_aaaaaa", "20250601_120000_bbbbbb", "20260101_000000_aaaccc"
@@ -71,3 +72,36 @@ def test_a_deleted_session_is_gone_with_its_blobs(tmp_path: Path) -> None:
     assert not (store.root / OLD).exists()
     with pytest.raises(SessionNotFound):
         store.delete(OLD)
+
+
+def test_a_session_that_takes_the_name_of_a_deleted_one_counts_on_behind_it(tmp_path: Path) -> None:
+    store = store_in(tmp_path)
+    for first in (1, 4, 7):
+        log = store.create(OLD)
+        begun, *_ = write_all(log, [created(OLD), ev.SessionRenamed(title="a"), ev.SessionRenamed(title="b")])
+        log.close()
+        assert (begun.seq, begun.replaces) == (first, OLD if first > 1 else "")
+        assert [event.seq for event in store.read(OLD)] == [first, first + 1, first + 2]
+        store.delete(OLD)
+    log = store.create(NEW)
+    assert write_all(log, [created(NEW)])[0].seq == 1
+    log.close()
+
+
+def test_what_is_noted_of_deleted_sessions_is_believed_within_reason(tmp_path: Path) -> None:
+    store = store_in(tmp_path)
+    store.root.mkdir(parents=True)
+    note = store.root.parent / "deleted.jsonl"
+    note.write_text(
+        f'{{"session":"{OLD}","seq":7}}\n{{"session":"{OLD}","seq":9007199254740993}}\n'
+        f'{{"session":"{OLD}","seq":-3}}\n{{"session":"{OLD}","seq":"x"}}\nnonsense "{OLD}"\n{{"session":"{OLD}","se'
+    )
+    log = store.create(OLD)
+    assert write_all(log, [created(OLD)])[0].seq == 8
+    log.close()
+    note.unlink()
+    note.mkdir()  # nothing can be noted there, and the session is deleted all the same
+    store.delete(OLD)
+    log = store.create(OLD)
+    assert write_all(log, [created(OLD)])[0].seq == 1
+    log.close()

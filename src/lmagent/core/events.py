@@ -63,7 +63,7 @@ class SessionCreated(Envelope, frozen=True, tag="session.created"):
         app_version: version of lmagent that wrote it.
         imported_from: file that the session was imported from.
         parent: of which call of which session it is the sub-agent; None for a person's session.
-        replaces: id that the conversation from before has now; `seq` goes on behind its last one. Empty for none.
+        replaces: id that the conversation from before has now, its own if deleted; `seq` goes on behind its last one.
     """
 
     session: str

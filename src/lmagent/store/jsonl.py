@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 from lmagent.core.errors import SessionNotFound, StoreError
 from lmagent.core.events import DurableEvent, SessionCreated, SessionForked
-from lmagent.core.ids import SESSION_RULE, is_session_id
+from lmagent.core.ids import SESSION_RULE, is_session_id, new_id
 from lmagent.core.ports import Clock
 from lmagent.store.blobs import Blobs
 from lmagent.store.failures import store_error
 from lmagent.store.lock import hold, is_held
-from lmagent.store.log import BLOBS, EVENTS, LOCK, JsonlLog, log_facts
+from lmagent.store.log import BLOBS, EVENTS, GONE, LOCK, JsonlLog, log_facts
 from lmagent.store.scan import in_order, lines
 
 __all__ = ["JsonlLog", "JsonlStore"]
@@ -46,7 +47,7 @@ class JsonlStore:
     # --- writing ------------------------------------------------------------------------------------------------
 
     def create(self, session: str) -> JsonlLog:
-        """A new, empty log. Nothing is on disk before the first append.
+        """A new, empty log. Nothing is on disk before the first append; it counts on behind a deleted one of that name.
 
         Raises:
             StoreError: there is a session of that id, or the id cannot name a folder.
@@ -54,7 +55,12 @@ class JsonlStore:
         folder = self._folder(session)
         if (folder / EVENTS).exists():
             raise StoreError(f"there is a session {session} already: {folder}", fix=f"lmagent --resume {session}")
-        return JsonlLog(folder, self._clock)
+        last = 0
+        if os.path.lexists(self.root.parent / GONE):
+            from lmagent.store.gone import last_gone  # few people delete sessions
+
+            last = last_gone(self.root, session)
+        return JsonlLog(folder, self._clock, last)
 
     def open(self, session: str) -> JsonlLog:
         """An existing log, for writing.
@@ -104,11 +110,18 @@ class JsonlStore:
         """
         import shutil  # rare, and not light
 
+        from lmagent.store.follow import last_seq
+        from lmagent.store.gone import note_gone
+
         folder = self._known(session)
         try:
             lock = hold(folder / LOCK, session)
             try:
+                with suppress(OSError):  # a full disk keeps nobody from deleting
+                    note_gone(self.root, session, last_seq(folder / EVENTS))
                 os.unlink(folder / EVENTS)  # from here on there is no such session, whatever happens
+                with suppress(OSError):  # out of the way of a new one of that name; Windows moves nothing that is open
+                    folder = folder.rename(folder.with_name(f"{session}~{new_id()}"))
             finally:
                 lock.release()
             shutil.rmtree(folder)

@@ -29,10 +29,17 @@ from lmagent.store.lock import Lock, hold
 from lmagent.store.scan import Line, in_order, lines
 
 EVENTS, LOCK, BLOBS = "events.jsonl", "lock", "blobs"
+GONE = "deleted.jsonl"
+"""Beside the folder of the sessions: one line for each that was deleted."""
 
 
 class JsonlLog:
     """The log of one session, open for writing by this process alone.
+
+    Args:
+        folder: where it is.
+        clock: gives events their time.
+        last: of a new log, the last event of the one that had its place and was deleted; 0 for none.
 
     Attributes:
         session: the session's id.
@@ -43,7 +50,7 @@ class JsonlLog:
     session: str
     damage: Sequence[Damage]
 
-    def __init__(self, folder: Path, clock: Clock) -> None:
+    def __init__(self, folder: Path, clock: Clock, last: int = 0) -> None:
         self.session = folder.name
         self.damage = ()
         self.folder = folder
@@ -52,7 +59,7 @@ class JsonlLog:
         self._blobs = Blobs(folder / BLOBS)
         self._lock: Lock | None = None
         self._fd = -1
-        self._seq = 0
+        self._seq = last
         self._size = 0  # bytes that are known to be whole events
         self._begun = False
         self._opened: list[DurableEvent] | None = []
@@ -171,6 +178,8 @@ class JsonlLog:
             raise StoreError(f"nothing more is recorded: {self._refusal.message}", fix=self._refusal.fix)
         if self._fd < 0:
             self._begin()
+            if self._seq and isinstance(event, SessionCreated):
+                event = msgspec.structs.replace(event, replaces=self.session)
         stamped, line = stamp(event, self._seq + 1, self._clock)
         try:
             write_whole(self._fd, line)

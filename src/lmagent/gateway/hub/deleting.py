@@ -2,19 +2,55 @@
 
 from __future__ import annotations
 
-from lmagent.app.host import Host
+from typing import TYPE_CHECKING
+
+import anyio.to_thread
+
+from lmagent.core.commands import Close
+from lmagent.core.errors import SessionBusy
+from lmagent.gateway.hub.sent import BY
+
+if TYPE_CHECKING:
+    from lmagent.app.records import WorkspaceRecords
+    from lmagent.gateway.hub.hub import Hub
 
 
-def delete_family(host: Host, session: str) -> list[str]:
-    """Delete a session and its sub-agents', whose ids it gives. Nobody may have them open.
+async def delete_family(hub: Hub, session: str) -> None:
+    """Delete a session and its sub-agents'; what runs in it is interrupted for good.
+
+    Who wants to begin one of that name waits until it is gone: call it with the session's lock.
 
     Raises:
         SessionNotFound: there is none of that id.
-        StoreError: another process writes one of them; nothing was deleted.
+        SessionBusy: another process writes one of them; nothing was deleted.
+        StoreError: it cannot be removed.
     """
+    await _end(hub, session)
+    records = _records(hub)
+    family = await anyio.to_thread.run_sync(records.family, session)
+    for member in family[:-1]:
+        async with hub.lock(member):  # somebody may look after a sub-agent of old
+            await _end(hub, member)
+    await anyio.to_thread.run_sync(records.delete, session)
+    for member in family:
+        hub.views.forget(member)
+        hub.host.left.pop(member, None)
+        if (channel := hub.channels.pop(member, None)) is not None:
+            channel.fan.end()
+
+
+async def _end(hub: Hub, session: str) -> None:
+    """Interrupt what runs here and let go of the session."""
+    if (desk := hub.desks.get(session)) is not None:
+        await desk.session.send(Close(by=BY))
+        await desk.until_idle()
+        await desk.until_free()
+        await hub.close(desk)
+    elif session in hub.host.sessions:
+        raise SessionBusy(f"session {session} works for another one", fix="delete that, or interrupt it")
+
+
+def _records(hub: Hub) -> WorkspaceRecords:
     from lmagent.app.records import WorkspaceRecords  # rare, and not light
 
-    records = WorkspaceRecords(host.workspace, host.store)
-    family = records.family(session)
-    records.delete(session)
-    return family
+    return WorkspaceRecords(hub.host.workspace, hub.host.store)

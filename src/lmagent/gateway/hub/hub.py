@@ -8,7 +8,7 @@ with it if this process dies.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 
 import anyio
@@ -113,8 +113,9 @@ class Hub:
             Refusal: what stands at its place is no session.
         """
         tasks = await self._running()
-        check_place(self.host.store.root / id)
-        return self._desk_of(await self.host.new_session(id), tasks)
+        async with self.lock(id) if id else nullcontext():  # one of that name may just be deleted
+            check_place(self.host.store.root / id)
+            return self._desk_of(await self.host.new_session(id), tasks)
 
     async def desk(self, session: str, *, take_up: bool = True) -> Desk:
         """A session, opened for writing where it is not open; what a gateway that died has left in it is gone on with.
@@ -131,12 +132,12 @@ class Hub:
         if (known := self.opened(session)) is not None:
             known.touch()
             return known
-        async with self._lock(session):
+        async with self.lock(session):
             if (known := self.opened(session)) is not None:
                 return known
             self.must_be_there(session)
             if session in self.desks:
-                await self._close(session)  # its log took nothing more
+                await self.close(self.desks[session])  # its log took nothing more
             if self._of_others(session) is not None:
                 raise SessionBusy(f"session {session} is at work here for another session", fix=WAIT)
             desk = self._desk_of(await self.host.open_session(session), tasks)
@@ -158,16 +159,16 @@ class Hub:
             session: its id.
             fits: asked in the moment in which it would be closed; it stays open where this says no.
         """
-        async with self._lock(session):
+        async with self.lock(session):
             if session in self.desks and fits(self.desks[session]):
-                await self._close(session)
+                await self.close(self.desks[session])
 
-    async def _close(self, session: str) -> None:
-        desk = self.desks[session]
+    async def close(self, desk: Desk) -> None:
+        """Close a desk; call it with the session's lock."""
         desk.is_closing = True  # what is wanted of it from here on waits, and opens it again
         await desk.stop()
-        await self.host.release(session)
-        self.desks.pop(session, None)
+        await self.host.release(desk.id)
+        self.desks.pop(desk.id, None)
 
     def _desk_of(self, session: Session, tasks: anyio.abc.TaskGroup) -> Desk:
         desk = self.desks[session.state.session] = Desk(session, self.host, tasks, self.say)
@@ -182,7 +183,8 @@ class Hub:
         assert self._tasks is not None
         return self._tasks
 
-    def _lock(self, session: str) -> anyio.Lock:
+    def lock(self, session: str) -> anyio.Lock:
+        """Who opens, closes or deletes a session does so alone."""
         return self._locks.setdefault(session, anyio.Lock())
 
     def must_be_there(self, session: str) -> None:
@@ -207,9 +209,13 @@ class Hub:
         if (run := self._of_others(session)) is not None and isinstance(command, Steer | Interrupt | Approve):
             return await run.send(command)
         ends = isinstance(command, Close) or (isinstance(command, Interrupt) and not command.to)
+        was_open = self.opened(session) is not None
         desk = await self.desk(session, take_up=not ends)
         if isinstance(command, Interrupt) and ends:
-            return await desk.interrupt(command)
+            ended = await desk.interrupt(command)
+            if not was_open:
+                await self._keeper.take_up(desk)  # what was accepted behind the turn that is ended now
+            return ended
         if isinstance(command, Close):
             await desk.close_left()
         event = await desk.session.send(command)
@@ -362,25 +368,10 @@ class Hub:
         self.must_be_there(session)
         self._deleted.add(session)
         try:
-            await self._end(session)
-            family = await anyio.to_thread.run_sync(partial(delete_family, self.host, session))
+            async with self.lock(session):
+                await delete_family(self, session)
         finally:
             self._deleted.discard(session)
-        for member in family:
-            self.views.forget(member)
-            if (channel := self.channels.pop(member, None)) is not None:
-                channel.fan.end()
-
-    async def _end(self, session: str) -> None:
-        """Interrupt what runs here and let go of the session."""
-        async with self._lock(session):
-            if (desk := self.desks.get(session)) is not None:
-                await desk.session.send(Close(by=BY))
-                await desk.until_idle()
-                await desk.until_free()
-                await self._close(session)
-            elif session in self.host.sessions:
-                raise SessionBusy(f"session {session} works for another one", fix="delete that, or interrupt it")
 
     # --- what an earlier hub left -----------------------------------------------------------------------------------
 

@@ -1,0 +1,123 @@
+"""Deleting a session, and beginning another one under its name."""
+
+from __future__ import annotations
+
+import json
+
+import anyio
+import pytest
+from gateway_kit import gateway
+from hub_kit import asked, hub_on, recorded, watcher
+
+from lmagent.core import events as ev
+from lmagent.core.commands import Approve, Rename
+from lmagent.core.messages import user
+from lmagent.engine.session import Session
+from lmagent.gateway.hub.feed import BEGINNING
+from lmagent.gateway.hub.hub import Hub
+from lmagent.gateway.turns import named
+from lmagent.store.jsonl import JsonlStore
+from lmagent.testing import ScriptedServer
+from lmagent.testing.loopback import Received
+from lmagent.testing.script import Reply, call, say
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def delegating(received: Received) -> Reply:
+    last = str(received.fields["messages"][-1]["content"])
+    if "delegate it" in last:
+        return call("use_tool", name="delegate", arguments={"objective": "look around"})
+    return say("Noted.")
+
+
+def child_of(hub: Hub, session: str) -> str:
+    (child,) = {event.child for event in recorded(hub, session) if isinstance(event, ev.SubagentStarted)}
+    return child
+
+
+def test_who_comes_back_to_a_name_whose_session_was_deleted_is_given_the_new_one_alone_and_whole(tmp_path):
+    with gateway(tmp_path, lambda _: say("Noted.")) as running:
+        for _ in range(2):
+            assert running.ask("POST", "/api/chat/main", {"message": "hello"}).status == 200
+        old = running.ask("GET", "/api/sessions/main/view").json["seq"]
+        assert running.ask("DELETE", "/api/sessions/main").status == 200
+        running.kill()
+        running.start()
+        assert running.ask("POST", "/api/chat/main", {"message": "anew"}).status == 200
+        for after in (0, 3, old):
+            with running.stream(f"/api/sessions/main/events?after={after}") as events:
+                first = next(iter(events)).json
+            assert (first["seq"], first["type"], first["replaces"]) == (old + 1, "session.created", "main")
+        texts = [
+            block["text"]
+            for block in running.ask("GET", "/api/sessions/main/view").json["view"]["blocks"]
+            if block["kind"] == "user"
+        ]
+        assert texts[0] == "anew"
+
+
+async def test_who_watches_all_sessions_is_told_of_one_that_takes_a_deleted_ones_name_at_once(tmp_path):
+    with ScriptedServer(lambda _: say("Noted.")) as model:
+        async with hub_on(tmp_path / "w", model.base_url) as hub:
+            await hub.begin("main")
+            await asked(hub, "main", "one", "two")
+            async with hub.watch_all(BEGINNING) as following:
+                before = len(recorded(hub, "main"))
+                seen = [json.loads((await anext(following)).data) for _ in range(before)]
+                await hub.delete("main")
+                await hub.begin("main")
+                with anyio.fail_after(10):
+                    came = json.loads((await anext(following)).data)
+                assert (came["type"], came["replaces"]) == ("session.created", "main")
+                assert came["seq"] == seen[-1]["seq"] + 1
+
+
+async def test_who_begins_a_session_while_one_of_that_name_is_deleted_keeps_it(tmp_path):
+    with ScriptedServer(lambda _: say("Noted.")) as model:
+        async with hub_on(tmp_path / "w", model.base_url) as hub:
+            for _ in range(20):
+                await named(hub, "main")
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(hub.delete, "main")
+                    await anyio.lowlevel.checkpoint()
+                    tasks.start_soon(named, hub, "main")
+                await anyio.sleep(0.02)
+                assert await hub.send("main", Rename(title="here")) is not None
+                assert isinstance(recorded(hub, "main")[0], ev.SessionCreated)
+
+
+async def test_a_session_is_deleted_with_a_sub_agents_that_somebody_looks_after(tmp_path):
+    with ScriptedServer(delegating) as model:
+        async with hub_on(tmp_path / "w", model.base_url) as hub:
+            await hub.begin("main")
+            await asked(hub, "main", "delegate it")
+            child = child_of(hub, "main")
+            await hub.send(child, Rename(title="looked after"))
+            async with watcher(hub, child) as seen:
+                await hub.delete("main")
+                await seen.until(lambda seen: seen.is_over)
+            assert hub.host.store.sessions() == []
+
+
+async def test_what_was_granted_in_a_deleted_session_does_not_hold_in_another_one_of_its_name(tmp_path):
+    replies = [call("shell", command="touch asked"), say("Done.")]
+    with ScriptedServer(replies) as model:
+        async with hub_on(tmp_path / "w", model.base_url, permission_mode="manual") as hub:
+            await hub.begin("main")
+            async with watcher(hub, "main") as seen:
+                await hub.submit("main", user("go"))
+                await seen.until_type("approval.requested")
+                (wanted,) = [event for event in recorded(hub, "main") if isinstance(event, ev.ApprovalRequested)]
+                await hub.send("main", Approve(approval=wanted.id, approved=True, scope="session"))
+                await seen.until_type("turn.finished")
+            assert (await hub.desk("main")).session.state.grants
+            await hub.delete("main")
+            log = JsonlStore(hub.host.store.root, hub.host.clock).create("main")  # as another program begins one
+            (await Session.create(log, hub.host.wiring("main"), hub.host.opening("main"))).close()
+            assert (await hub.desk("main")).session.state.grants == []
