@@ -214,6 +214,35 @@ def test_a_kill_while_it_is_cleared_loses_no_conversation(tmp_path: Path) -> Non
             assert again.json["response"] == "Noted."
 
 
+def test_a_message_that_comes_with_a_clear_is_answered_in_the_new_conversation(tmp_path: Path) -> None:
+    with gateway(tmp_path, lambda _: slow(say("Answered."), first=0.1)) as running, chatting(running, "s") as client:
+        with chatting(running, "s") as other:
+            client.ask("hello")
+            for number in range(4):
+                other.say("message", content=f"before {number}")
+                client.say("clear")
+                for text in ("behind", "last"):
+                    other.say("message", content=f"{text} {number}")
+                client.until("cleared")
+            while [one["text"] for one in client.heard if one["type"] == "text"].count("Answered.") < 3:
+                client.hear()
+            time.sleep(0.5)
+        assert "error" not in client.types()
+        said = running.ask("GET", "/api/sessions/s/history").json["messages"]
+        roles = [message["role"] for message in said]
+        assert "last 3" in [message["content"] for message in said]
+        assert roles.count("user") == roles.count("assistant")
+
+
+def test_clear_leaves_nothing_behind_where_nothing_was_said(tmp_path: Path) -> None:
+    with gateway(tmp_path, [say("Hi.")]) as running, chatting(running, "s") as client:
+        client.ask("hello")
+        for _ in range(3):
+            client.say("clear")
+            client.until("cleared")
+        assert len(running.ask("GET", "/api/sessions").json["sessions"]) == 2
+
+
 def test_clear_interrupts_what_runs(tmp_path: Path) -> None:
     with gateway(tmp_path, [hang(say("never ending"), chunks=1), say("Fresh.")]) as running:
         with chatting(running, "s") as client:

@@ -61,6 +61,8 @@ async def named(hub: Hub, session: str) -> Desk:
         SessionBusy: another process writes it.
         StoreError: it cannot be written.
     """
+    while (renewed := hub.renewed.get(session)) is not None:
+        await renewed.wait()  # its new conversation is not yet as it is meant to be
     for attempt in range(ATTEMPTS):
         try:
             return await hub.desk(session)
@@ -100,7 +102,7 @@ async def followed(
                 yield None
                 continue
             if not frames:
-                text = "the session was deleted, or the gateway is about to end"
+                text = "the session was deleted or cleared, or the gateway is about to end"
                 raise Refusal(503, "ended", text, fix="look for the session: GET /api/sessions")
             for frame in frames:
                 event = event_of(frame.data)

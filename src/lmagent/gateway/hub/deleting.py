@@ -25,12 +25,12 @@ async def delete_family(hub: Hub, session: str) -> None:
         SessionBusy: another process writes one of them; nothing was deleted.
         StoreError: it cannot be removed.
     """
-    await _end(hub, session)
+    await let_go(hub, session)
     records = _records(hub)
     family = await anyio.to_thread.run_sync(records.family, session)
     for member in family[:-1]:
         async with hub.lock(member):  # somebody may look after a sub-agent of old
-            await _end(hub, member)
+            await let_go(hub, member)
     await anyio.to_thread.run_sync(records.delete, session)
     for member in family:
         hub.views.forget(member)
@@ -39,9 +39,15 @@ async def delete_family(hub: Hub, session: str) -> None:
             channel.fan.end()
 
 
-async def _end(hub: Hub, session: str) -> None:
-    """Interrupt what runs here and let go of the session."""
+async def let_go(hub: Hub, session: str) -> None:
+    """Interrupt what runs in a session, for good, and close it. Call it with the session's lock.
+
+    Raises:
+        SessionBusy: it is a sub-agent's at work.
+    """
     if (desk := hub.desks.get(session)) is not None:
+        desk.is_closing = True  # what is wanted of it from here on waits for the lock
+        await desk.close_left()
         await desk.session.send(Close(by=BY))
         await desk.until_idle()
         await desk.until_free()

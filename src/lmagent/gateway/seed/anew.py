@@ -13,12 +13,11 @@ import anyio
 from anyio import to_thread
 from msgspec.structs import replace
 
-from lmagent.core.commands import Close
 from lmagent.core.errors import SessionNotFound
 from lmagent.core.ids import new_session_id
 from lmagent.engine.work import WorkState
+from lmagent.gateway.hub.deleting import let_go
 from lmagent.gateway.hub.hub import Hub
-from lmagent.gateway.seed.http import state_of
 from lmagent.gateway.seed.words import Mode, change_of, mode_of
 
 LONGEST = 64
@@ -31,10 +30,10 @@ async def begin_anew(hub: Hub, session: str) -> str:
     Who watches it waits till all of that is done (`Hub.renewed`), and finds the new one as it is meant to be.
 
     Returns:
-        The id under which the old conversation stays; empty where there was none.
+        The id under which the old conversation stays; empty where nothing has been said.
 
     Raises:
-        SessionBusy: another process writes it, or somebody has just begun something in it; it is as it was.
+        SessionBusy: another process writes it, or it is a sub-agent's at work; it is as it was.
         StoreError: it cannot be copied.
     """
     while (other := hub.renewed.get(session)) is not None:
@@ -49,20 +48,24 @@ async def begin_anew(hub: Hub, session: str) -> str:
 
 async def _begin_anew(hub: Hub, session: str) -> str:
     host = hub.host
+    await host.settle()
     try:
-        chosen = _chosen((await state_of(hub, session)).work)
-        await hub.send(session, Close())
+        state = (await hub.desk(session, take_up=False)).session.state
     except SessionNotFound:
         await hub.begin(session)
         return ""
-    now = new_session_id(host.clock.now())
-    aside = f"{session[: LONGEST - len(now) - 1]}.{now}"
-    await host.settle()
-    opening = replace(host.opening(session), replaces=aside)
-    await to_thread.run_sync(host.store.begin_anew, session, aside, opening)
-    host.left.pop(session, None)
-    hub.views.forget(session)
-    old = hub.channels.pop(session, None)
+    if not (state.turn or state.inputs):
+        return ""
+    chosen = _chosen(state.work)
+    async with hub.lock(session):  # what comes meanwhile is of the new conversation
+        await let_go(hub, session)
+        now = new_session_id(host.clock.now())
+        aside = f"{session[: LONGEST - len(now) - 1]}.{now}"
+        opening = replace(host.opening(session), replaces=aside)
+        await to_thread.run_sync(host.store.begin_anew, session, aside, opening)
+        host.left.pop(session, None)
+        hub.views.forget(session)
+        old = hub.channels.pop(session, None)
     desk = await hub.desk(session)
     planning = host.settings.deep_planning
     if chosen is not None and (change := change_of(desk.session, chosen, planning=planning)) is not None:
