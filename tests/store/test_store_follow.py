@@ -6,10 +6,12 @@ from pathlib import Path
 
 import anyio
 import pytest
-from store_kit import SESSION, a_session, a_turn, created, path_of, run, start, store_in
+from store_kit import SESSION, StepClock, a_session, a_turn, created, path_of, run, start, store_in
 
 from lmagent.core import events as ev
+from lmagent.store.follow import LogTail
 from lmagent.store.jsonl import JsonlStore
+from lmagent.store.log import stamp
 
 
 async def _take(store: JsonlStore, count: int, after: int = 0) -> list[int]:
@@ -129,3 +131,23 @@ anyio.run(main)
         assert run(_take, store, 400) == list(range(1, 401))
     finally:
         process.communicate(timeout=30)
+
+
+def test_another_log_under_the_number_of_the_old_file_is_read_from_its_beginning(tmp_path: Path) -> None:
+    store = store_in(tmp_path)
+    a_session(store)
+    path = path_of(store, SESSION)
+    tail = LogTail(path)
+    while old := tail.read():
+        last = old[-1].seq
+    before = path.stat().st_ino
+    for events in (a_turn(), [*a_turn(), *a_turn("and then?")]):  # as long as the old one; longer
+        content = b"".join(
+            stamp(event, last + number, StepClock())[1] for number, event in enumerate([created(), *events], 1)
+        )
+        path.write_bytes(content)
+        assert path.stat().st_ino == before
+        assert tail.has_news
+        found = [event.seq for event in tail.read()]
+        assert found == list(range(last + 1, last + len(events) + 2))
+        last = found[-1]

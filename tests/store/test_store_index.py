@@ -10,13 +10,14 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from store_kit import SESSION, a_session, a_turn, created, path_of, run, start, store_in, write_all
+from store_kit import SESSION, StepClock, a_session, a_turn, created, path_of, run, start, store_in, write_all
 
 from lmagent.core import events as ev
 from lmagent.core.messages import user
 from lmagent.core.work import Parent
 from lmagent.store.index import SessionIndex, SessionRow, Unattended
 from lmagent.store.jsonl import JsonlStore
+from lmagent.store.log import stamp
 
 
 def _rows(store: JsonlStore, search: str = "", limit: int = 20) -> list[SessionRow]:
@@ -384,3 +385,13 @@ def test_every_event_has_a_number_that_it_keeps(tmp_path: Path) -> None:
     with SessionIndex(store.root) as index:
         index.refresh()
         assert index.numbered(0, 1000) == []
+
+
+def test_another_log_under_the_number_of_the_old_file_is_told_by_its_events(tmp_path: Path) -> None:
+    store = store_in(tmp_path)
+    a_session(store, SESSION, ev.SessionRenamed(title="old"))
+    assert _rows(store)[0].title == "old"
+    events = [created(), ev.SessionRenamed(title="new"), ev.InputReceived(message=user("x"), delivery="submit", by="t")]
+    made = b"".join(stamp(event, seq, StepClock())[1] for seq, event in enumerate(events, 3))
+    path_of(store).write_bytes(made)
+    assert _rows(store)[0].title == "new"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import NamedTuple
+from zlib import crc32
 
 import anyio
 
@@ -22,8 +24,32 @@ END = 65_536
 """Bytes at the end of a log that hold its last event, mostly."""
 
 
-Mark = tuple[int, int, int]
-"""`seq` and end of a line that is known to be there, and the number of the file in which it is."""
+class Mark(NamedTuple):
+    """A line that is known to be in a log, by which it can be told whether it is still that log.
+
+    Attributes:
+        seq: of its event.
+        end: where it ends, in bytes.
+        file: the number of the file, which the system may give to another one as soon as this one is gone.
+        size: bytes of the line.
+        crc: CRC-32 of it.
+    """
+
+    seq: int = 0
+    end: int = 0
+    file: int = 0
+    size: int = 0
+    crc: int = 0
+
+
+NOWHERE = Mark()
+"""In front of all lines."""
+
+Facts = tuple[int, int, int]
+"""Which file it is, its size, and when it was written last."""
+
+NOTHING: Facts = (0, 0, 0)
+"""No file."""
 
 
 class LogTail:
@@ -39,11 +65,11 @@ class LogTail:
         mark: where the next read begins, as above.
     """
 
-    def __init__(self, path: Path, after: int = 0, mark: Mark = (0, 0, 0)) -> None:
+    def __init__(self, path: Path, after: int = 0, mark: Mark = NOWHERE) -> None:
         self.path = path
         self.after = after
         self.mark: Mark = mark
-        self._seen = (0, 0)
+        self._seen: Facts = NOTHING
 
     @property
     def has_news(self) -> bool:
@@ -54,25 +80,32 @@ class LogTail:
         """The next events, `BATCH` lines of the log at most; none where it has no more."""
         found: list[DurableEvent] = []
         while not found:
-            file, size = _facts(self.path)
+            facts = _facts(self.path)
+            file, size, _ = facts
             # The writer took back what it could not make durable, or the file is another one.
-            if size < self.mark[1] or file != self.mark[2]:
-                self.mark, self._seen = (0, 0, file), (0, 0)
-            batch = _read(self.path, self.mark) if (file, size) != self._seen else []
+            if size < self.mark.end or file != self.mark.file:
+                self._start_again(file)
+            batch = _read(self.path, self.mark) if facts != self._seen else []
+            if batch is None:
+                self._start_again(file)
+                continue
             for line in batch:
-                self.mark = (line.seq, line.end, file)
+                self.mark = Mark(line.seq, line.end, file, len(line.raw), crc32(line.raw))
                 if line.event is not None and line.seq > self.after:
                     self.after = line.seq
                     found.append(line.event)
             if len(batch) < BATCH:
-                self._seen = (file, size)
+                self._seen = facts
                 break
         return found
+
+    def _start_again(self, file: int) -> None:
+        self.mark, self._seen = Mark(file=file), NOTHING
 
 
 def last_seq(path: Path) -> int:
     """The last event of a log, read from its end; 0 where it has none."""
-    reach, (_, size) = END, _facts(path)
+    reach, (_, size, _) = END, _facts(path)
     while True:
         start = max(0, size - reach)
         try:
@@ -103,8 +136,8 @@ async def follow_log(path: Path, after: int = 0) -> AsyncIterator[DurableEvent]:
             await anyio.sleep(POLL)
 
 
-def _read(path: Path, mark: Mark) -> list[Line]:
-    """The next events behind a mark; none where the file is another one by now.
+def _read(path: Path, mark: Mark) -> list[Line] | None:
+    """The next events behind a mark; none where the file is another one by now, None where only its content is.
 
     A line without its end is still being written, and is left for later.
     """
@@ -114,11 +147,12 @@ def _read(path: Path, mark: Mark) -> list[Line]:
     except FileNotFoundError:
         return batch
     with stream:
-        last, offset, file = mark
-        if os.fstat(stream.fileno()).st_ino != file:
+        if os.fstat(stream.fileno()).st_ino != mark.file:
             return batch
-        stream.seek(offset)
-        for line in in_order(lines(stream, start=offset), after=last):
+        stream.seek(mark.end - mark.size)
+        if crc32(stream.read(mark.size)) != mark.crc:
+            return None
+        for line in in_order(lines(stream, start=mark.end), after=mark.seq):
             if line.event is not None and line.whole:
                 batch.append(line)
                 if len(batch) == BATCH:
@@ -126,10 +160,9 @@ def _read(path: Path, mark: Mark) -> list[Line]:
     return batch
 
 
-def _facts(path: Path) -> tuple[int, int]:
-    """Which file it is, and its size; zeros where there is none."""
+def _facts(path: Path) -> Facts:
     try:
         found = os.stat(path)
     except FileNotFoundError:
-        return 0, 0
-    return found.st_ino, found.st_size
+        return NOTHING
+    return found.st_ino, found.st_size, found.st_mtime_ns

@@ -24,7 +24,7 @@ from lmagent.store.database import is_damage, move_aside, open_database
 from lmagent.store.lock import is_held
 from lmagent.store.log import EVENTS, LOCK, log_facts
 from lmagent.store.numbered import Numbered, Place, number, numbered, numbering, place_of
-from lmagent.store.scan import Line, in_order, lines
+from lmagent.store.scan import Line, ends_with, in_order, lines
 from lmagent.store.spent import Account, Spending, spending
 from lmagent.store.tally import Tally, passage_of
 
@@ -393,5 +393,4 @@ def _continues(tally: Tally, facts: os.stat_result, fd: int) -> bool:
         return True
     if facts.st_ino != tally.inode or facts.st_size < tally.read_to:
         return False
-    os.lseek(fd, tally.read_to - 1, os.SEEK_SET)
-    return os.read(fd, 1) == b"\n"
+    return ends_with(fd, tally.read_to, tally.seq)

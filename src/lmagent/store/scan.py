@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO, Literal, get_args
 
@@ -11,6 +13,11 @@ from msgspec import Struct
 from lmagent.core.events import VERSION, DurableEvent, decode
 
 NEWER = "written by a newer version of lmagent"
+
+ENVELOPE = 256
+"""Bytes at the end of a line that hold what all events have."""
+
+_SEQ = re.compile(rb'(?<!\\)"seq":(\d{1,18})')
 
 
 class Line(Struct, frozen=True):
@@ -123,3 +130,21 @@ def in_order(found: Iterable[Line], *, after: int = 0) -> Iterator[Line]:
 def _misplaced(line: Line, last: int) -> Line:
     reason = f"seq {line.seq} does not follow {last}"
     return Line(line.number, line.start, line.raw, "misplaced", 0, None, reason)
+
+
+def ends_with(fd: int, end: int, seq: int) -> bool:
+    """Whether an event's line ends at an offset of a log, as far as that can be told from its end.
+
+    The system gives the number of a file that is gone to the next one, so it is no proof that a log is still the same.
+    Later logs of a name have higher `seq`.
+
+    Args:
+        fd: the log.
+        end: the offset, in bytes.
+        seq: of the event.
+    """
+    start = max(0, end - ENVELOPE)
+    os.lseek(fd, start, os.SEEK_SET)
+    found = os.read(fd, end - start)
+    told = _SEQ.findall(found)
+    return found.endswith(b"\n") and (not told or int(told[-1]) == seq)

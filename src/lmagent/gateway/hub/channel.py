@@ -18,7 +18,7 @@ from lmagent.core import events as ev
 from lmagent.engine.session import Session
 from lmagent.gateway.hub.fan import Fan, Reader
 from lmagent.gateway.hub.frames import Frame, framed
-from lmagent.store.follow import POLL, LogTail, Mark
+from lmagent.store.follow import NOWHERE, POLL, LogTail, Mark
 
 BEAT = 0.015
 """Seconds within which pieces of text are joined. A person sees no difference; a browser draws every 0.016."""
@@ -87,7 +87,7 @@ class Channel:
         self.is_followed = False
         self._log = log
         self._pulse = pulse
-        self._mark: Mark = (0, 0, 0)
+        self._mark: Mark = NOWHERE
         self._waiting: dict[Key, Piece] = {}
         self._said: dict[Key, Piece] = {}
         self._asked: dict[str, ev.SubagentEvent] = {}
@@ -235,11 +235,11 @@ class Channel:
         return next_frames
 
     def _known(self, after: int) -> Mark:
-        return self._mark if self._mark[0] <= after else (0, 0, 0)
+        return self._mark if self._mark.seq <= after else NOWHERE
 
     def _remember(self, tail: LogTail) -> None:
         """Where reading has come to, so that who comes back need not begin at the beginning."""
-        if tail.mark[0] > self._mark[0]:
+        if tail.mark.seq > self._mark.seq:
             self._mark = tail.mark
 
 
