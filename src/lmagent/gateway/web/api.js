@@ -91,7 +91,8 @@ export function randomId() {
 const PAUSES = [500, 1000, 2000, 4000, 8000];
 
 /**
- * Send a command to a session. One that carries an id is repeated while nothing answers: the gateway takes it once.
+ * Send a command to a session. One that carries an id is repeated for as long as nothing answers, and a while longer
+ * than a gateway takes to end: it is taken once.
  * @param {string} session
  * @param {{type: string, id?: string, [field: string]: unknown}} command
  * @returns {Promise<{seq: number, session: string}>}
@@ -102,9 +103,9 @@ export async function send(session, command) {
     try {
       return await post(sessionPath(session, "/commands"), command);
     } catch (error) {
-      const again = error instanceof ApiError && (error.status === 0 || error.status === 503) && command.id;
-      if (!again || attempt >= PAUSES.length) throw error;
-      await new Promise((resolve) => setTimeout(resolve, PAUSES[attempt]));
+      const status = command.id && error instanceof ApiError ? error.status : -1;
+      if (status !== 0 && !(status === 503 && attempt < PAUSES.length)) throw error;
+      await new Promise((resolve) => setTimeout(resolve, PAUSES[Math.min(attempt, PAUSES.length - 1)]));
     }
   }
 }

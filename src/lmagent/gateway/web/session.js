@@ -3,11 +3,10 @@
 import { ApiError, get, randomId, send, sessionPath } from "./api.js";
 import { EMPTY, innermost, reduce } from "./fold.js";
 import { batch, signal } from "./lib.js";
-import { notify } from "./notify.js";
-import { announced, complain, lost } from "./state.js";
-import { busy } from "./status.js";
+import { keepOutgoing, outgoing } from "./outgoing.js";
+import { complain, lost } from "./state.js";
 import { AWAY_WORDS, follow } from "./stream.js";
-import { store, stored } from "./theme.js";
+import { tell } from "./telling.js";
 
 /** @typedef {import("./wire.js").Event} Event */
 /** @typedef {import("./wire.js").View} View */
@@ -17,9 +16,8 @@ import { store, stored } from "./theme.js";
 const PAGE = 60;
 const KEPT_OUTPUT = 4000;
 const AGAIN = 2000;
-
-/** @param {string} session */
-const outboxKey = (session) => `lmagent.outbox.${session}`;
+/** Milliseconds within which a stream that begins has told again what sub-agents ask. */
+const TOLD = 1000;
 
 /** The session on the screen; null for none. */
 export const current = signal(/** @type {Session | null} */ (null));
@@ -43,8 +41,10 @@ export class Session {
     /** When the state began, in milliseconds. */
     this.since = signal(Date.now());
     /** What was sent and is not yet seen in the log; kept in this browser until the gateway has it. */
-    this.outbox = signal(/** @type {Outgoing[]} */ (JSON.parse(stored(outboxKey(id), "[]"))));
+    this.outbox = signal(outgoing(id));
     this.seq = 0;
+    /** Approvals that sub-agents wait for: their answers stand in no log that is followed here. @type {Set<string>} */
+    this.lent = new Set();
     /** @type {Event[]} */
     this.arrived = [];
     this.scheduled = false;
@@ -75,7 +75,7 @@ export class Session {
         this.since.value = Date.now();
       });
       this.settle();
-      this.tell({ ...EMPTY, outcome: view.outcome }, view);
+      tell(this.id, { ...EMPTY, outcome: view.outcome }, view);
     } catch (caught) {
       const error = /** @type {ApiError} */ (caught);
       if (this.closed) return;
@@ -112,12 +112,23 @@ export class Session {
     this.problem.value = error.words;
   }
 
-  /** The server says once more what was said of the running step. */
+  /** The server says once more what was said of the running step, and what sub-agents ask. */
   begun() {
     this.flush();
     this.arrived = [];
     this.show({ ...this.live.peek(), draft: "", thinking: "" });
     this.outputs.value = new Map();
+    const before = this.lent;
+    this.lent = new Set();
+    if (before.size) setTimeout(() => this.answered([...before].filter((id) => !this.lent.has(id))), TOLD);
+  }
+
+  /** What sub-agents asked was answered while nothing came here. @param {string[]} gone */
+  answered(gone) {
+    this.flush();
+    const view = this.live.peek();
+    const approvals = view.approvals.filter(({ id }) => !gone.includes(id));
+    this.show({ ...view, approvals, state: view.state === "waiting" && !approvals.length ? "running" : view.state });
   }
 
   /** @param {Event} event */
@@ -154,7 +165,7 @@ export class Session {
       this.show(view);
     });
     this.settle();
-    this.tell(before, this.live.peek());
+    tell(this.id, before, this.live.peek());
   }
 
   /** @param {View} view */
@@ -167,7 +178,7 @@ export class Session {
   beside(event) {
     if (event.type === "session.created" && event.replaces) this.anew();
     else if (event.type === "tool.output") this.print(event.call_id, event.text);
-    else if (event.type === "subagent.event") this.printChild(event);
+    else if (event.type === "subagent.event") this.child(event);
     else if (event.type === "tool.finished" && this.outputs.peek().has(event.call_id)) {
       this.outputs.value = new Map([...this.outputs.peek()].filter(([call]) => call !== event.call_id));
     } else if (event.type === "retrying") this.retry.value = event;
@@ -188,26 +199,12 @@ export class Session {
     this.outputs.value = new Map(this.outputs.peek()).set(call, all.slice(-KEPT_OUTPUT));
   }
 
-  /** What a sub-agent is at, as output of the call that began it. @param {Event} event */
-  printChild(event) {
+  /** What a sub-agent asks, and what it is at, as output of the call that began it. @param {Event} event */
+  child(event) {
     const inner = innermost(event);
+    if (inner.type === "approval.requested") this.lent.add(inner.id);
+    if (inner.type === "approval.resolved") this.lent.delete(inner.approval);
     if (inner.type === "tool.started") this.print(event.call_id, `${inner.summary || inner.tool}\n`);
-  }
-
-  /** Tell a person who does not look, or cannot see. @param {View} before @param {View} after */
-  tell(before, after) {
-    const title = after.title || "lmagent";
-    const asked = after.approvals.find((item) => !before.approvals.includes(item));
-    if (asked) {
-      announced.value = `Waiting for your approval: ${asked.summary}`;
-      notify(`${title}: waiting for you`, asked.summary, `${this.id}:${asked.id}`);
-    } else if (after.plan && !before.plan) {
-      announced.value = `A plan waits for you: ${after.plan["plan"].title}`;
-      notify(`${title}: a plan waits for you`, after.plan["plan"].title, `${this.id}:plan`);
-    } else if (after.outcome && !before.outcome) {
-      announced.value = after.outcome === "done" ? "Finished" : `Ended: ${after.outcome}`;
-      notify(`${title}: ${after.outcome}`, lastWords(after), `${this.id}:turn`);
-    } else if (busy(after) && !busy(before)) announced.value = "Working";
   }
 
   /** Fetch older blocks. @returns {Promise<void>} */
@@ -261,9 +258,8 @@ export class Session {
 
   /** @param {Outgoing[]} outbox */
   keep(outbox) {
+    keepOutgoing(this.id, this.outbox.peek(), outbox);
     this.outbox.value = outbox;
-    const waiting = outbox.filter((item) => !item.seq);
-    store(outboxKey(this.id), waiting.length ? JSON.stringify(waiting) : "");
   }
 
   /** What is in the log, and seen there, is not in the outbox. */
@@ -290,10 +286,4 @@ function onlyMoreWords(before, after) {
     if (name === "draft" || name === "thinking") return !before[name] === !after[name];
     return before[name] === after[name];
   });
-}
-
-/** The end of the answer, for a notification. @param {View} view */
-function lastWords(view) {
-  const said = view.blocks.findLast((block) => block.kind === "text" || block.kind === "notice");
-  return said ? said.text.slice(0, 160) : "";
 }

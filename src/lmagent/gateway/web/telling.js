@@ -1,0 +1,29 @@
+// @ts-check
+// What is told to a person who does not look, or cannot see: that it waits for them, works, or has ended.
+import { notify } from "./notify.js";
+import { announced } from "./state.js";
+import { busy } from "./status.js";
+
+/** @typedef {import("./wire.js").View} View */
+
+/** @param {string} session @param {View} before @param {View} after */
+export function tell(session, before, after) {
+  const title = after.title || "lmagent";
+  const asked = after.approvals.find((item) => !before.approvals.includes(item));
+  if (asked) {
+    announced.value = `Waiting for your approval: ${asked.summary}`;
+    notify(`${title}: waiting for you`, asked.summary, `${session}:${asked.id}`);
+  } else if (after.plan && !before.plan) {
+    announced.value = `A plan waits for you: ${after.plan["plan"].title}`;
+    notify(`${title}: a plan waits for you`, after.plan["plan"].title, `${session}:plan`);
+  } else if (after.outcome && !before.outcome) {
+    announced.value = after.outcome === "done" ? "Finished" : `Ended: ${after.outcome}`;
+    notify(`${title}: ${after.outcome}`, lastWords(after), `${session}:turn`);
+  } else if (busy(after) && !busy(before)) announced.value = "Working";
+}
+
+/** The end of the answer. @param {View} view */
+function lastWords(view) {
+  const said = view.blocks.findLast((block) => block.kind === "text" || block.kind === "notice");
+  return said ? said.text.slice(0, 160) : "";
+}
