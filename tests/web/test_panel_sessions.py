@@ -64,6 +64,22 @@ def test_the_keyboard_goes_through_the_list_and_opens(tmp_path, screen):
         assert session_of(page) == first
 
 
+def test_the_keyboard_goes_from_the_search_to_what_was_found_and_back(tmp_path, screen):
+    with gateway(tmp_path, [say("one"), say("two")]) as running:
+        for words in ("Count the apples", "Count the pears"):
+            begun(running, words)
+        page = screen(running)
+        sessions = region(page, "Sessions")
+        sessions.get_by_role("link", name="pears").wait_for()
+        page.locator("body").press("s")
+        page.keyboard.type("apples")
+        sessions.get_by_role("link", name="pears").wait_for(state="detached")
+        page.keyboard.press("ArrowDown")
+        assert sessions.get_by_role("link", name="apples").evaluate("link => link === document.activeElement")
+        page.keyboard.press("ArrowUp")
+        assert sessions.get_by_role("searchbox").evaluate("field => field === document.activeElement")
+
+
 def test_renaming_is_seen_in_every_window(tmp_path, screen):
     with gateway(tmp_path, [say("ok")]) as running:
         session = begun(running, "Some question")

@@ -73,6 +73,26 @@ def test_a_first_screen_with_long_titles_fits_a_phone(tmp_path, screen):
         assert max(page.evaluate(wide)) <= page.evaluate("innerWidth")
 
 
+def test_what_is_asked_begins_in_view_on_a_phone_and_one_may_scroll_on(tmp_path, screen):
+    long = "touch " + " ".join(f"a-file-with-a-long-name-{number}.txt" for number in range(60))
+    with gateway(tmp_path, [call("shell", command=long), say("Done.")]) as running:
+        page = screen(running, **PHONE)
+        ask(page, "make many files")
+        card = page.get_by_role("region", name="Approval")
+        card.get_by_role("button", name="Approve").wait_for()
+        place = page.get_by_role("region", name="Conversation")
+        offset = "([card, place]) => card.getBoundingClientRect().top - place.getBoundingClientRect().top"
+        handles = [card.element_handle(), place.element_handle()]
+        page.wait_for_timeout(300)
+        assert -1 <= page.evaluate(offset, handles) < 40
+        place.evaluate("(place) => { place.scrollTop = place.scrollHeight; }")
+        page.set_viewport_size({"width": 390, "height": 700})  # as when the keyboard opens
+        page.wait_for_timeout(300)
+        assert page.evaluate(offset, handles) < -40
+        card.get_by_role("button", name="Approve").click()
+        finished(page)
+
+
 def test_a_thumb_hits_every_button_of_a_phone(tmp_path, screen):
     with gateway(tmp_path, [call("write", path="a.txt", content="new\n"), say("ok")]) as running:
         page = screen(running, **PHONE)

@@ -5,6 +5,7 @@ import { Header } from "./header.js";
 import { Icon } from "./icons.js";
 import { late } from "./late.js";
 import { html, useEffect, useState } from "./lib.js";
+import { DrawerButton } from "./parts.js";
 import { current, Session } from "./session.js";
 import { statusOf } from "./status.js";
 import { Transcript } from "./transcript.js";
@@ -30,16 +31,22 @@ export function Chat({ id }) {
   const body = id
     ? session && html`<${Conversation} session=${session} key=${id} />`
     : html`<${Welcome} choose=${(/** @type {string} */ text) => choose(({ count }) => ({ text, count: count + 1 }))} />`;
-  return html`<${PageTitle} session=${session} /><${Header} session=${session} />${body}
-    ${(!id || (session && session.phase.value !== "gone")) && html`<${Composer} key=${`composer ${id}`} session=${session} example=${example} />`}`;
+  const gone = session?.phase.value === "gone";
+  return html`<${PageTitle} session=${session} gone=${gone} />${gone ? html`<${Nowhere} />` : html`<${Header} session=${session} />`}${body}
+    ${(!id || (session && !gone)) && html`<${Composer} key=${`composer ${id}`} session=${session} example=${example} />`}`;
 }
 
-/** @param {{session: Session | null}} props */
-function PageTitle({ session }) {
+/** Above a session that is not there: nothing can be done in it. */
+function Nowhere() {
+  return html`<header class="bar"><${DrawerButton} /><h1>Not here</h1></header>`;
+}
+
+/** @param {{session: Session | null, gone: boolean}} props */
+function PageTitle({ session, gone }) {
   const view = session?.view.value;
-  const kind = view ? statusOf(view, 0, null).kind : "idle";
+  const kind = view && !gone ? statusOf(view, 0, null).kind : "idle";
   const mark = { idle: "", busy: "… ", waiting: "(!) ", done: "", failed: "" }[kind];
-  const title = `${mark}${view?.title || (session ? "Untitled" : "New session")} · lmagent`;
+  const title = `${mark}${gone ? "Not here" : view?.title || (session ? "Untitled" : "New session")} · lmagent`;
   useEffect(() => {
     document.title = title;
   }, [title]);

@@ -75,7 +75,7 @@ function useKeptPlace(session, place, following) {
       read = block ? { block, top: block.getBoundingClientRect().top } : null;
     };
     const settle = () => {
-      if (following.current) element.scrollTop = element.scrollHeight;
+      if (following.current) element.scrollTop = endOf(element);
       else if (read?.block.isConnected) element.scrollTop += read.block.getBoundingClientRect().top - read.top;
     };
     settle();
@@ -93,6 +93,17 @@ function useKeptPlace(session, place, following) {
       element.removeEventListener("scroll", look);
     };
   }, [session]);
+}
+
+/**
+ * Where the end is in view; of a card that asks something its beginning, should it not fit, until one has scrolled on.
+ * @param {HTMLElement} element
+ */
+function endOf(element) {
+  const card = element.querySelector(".ask");
+  if (!card) return element.scrollHeight;
+  const top = card.getBoundingClientRect().top - element.getBoundingClientRect().top + element.scrollTop;
+  return Math.min(element.scrollHeight - element.clientHeight, Math.max(element.scrollTop, top));
 }
 
 /** Fetch older blocks as their button comes near. @param {Session} session @param {{current: HTMLElement | null}} place */

@@ -38,11 +38,11 @@ export function Panel({ session }) {
   }, []);
   const rows = /** @type {Row[]} */ (list.data?.sessions ?? []);
   const { tops, below } = nested(rows);
-  return html`<section class="sessions" aria-label="Sessions">
+  return html`<section class="sessions" aria-label="Sessions" onKeyDown=${arrows}>
     <${Search} label="Search sessions" value=${search} change=${setSearch} placeholder="Search" />
     <${Pending} given=${list} what="the sessions" />
     ${list.data && !rows.length && html`<p class="empty small">${words ? `Nothing has “${words}”.` : "No sessions yet: what you send begins one."}</p>`}
-    <ul class="bare list" onKeyDown=${arrows}>
+    <ul class="bare list">
       ${tops.map((row) => html`<${Line} key=${row.id} row=${row} below=${below} session=${session} changed=${list.reload} />`)}
     </ul>
     ${tops.length >= limit && limit < MOST && html`<button class="button plain" onClick=${() => setLimit(limit + FIRST)}>Older sessions</button>`}
@@ -62,14 +62,14 @@ function nested(rows) {
   return { tops, below };
 }
 
-/** Up and down go through the list. @param {KeyboardEvent} event */
+/** Up and down go from the search through the list, and back. @param {KeyboardEvent} event */
 function arrows(event) {
   const step = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0;
   const target = /** @type {Element} */ (event.target);
-  if (!step || !target.matches("a")) return;
-  const links = [.../** @type {Element} */ (event.currentTarget).querySelectorAll("a")];
+  if (!step || !target.matches("a, .search")) return;
+  const places = [.../** @type {NodeListOf<HTMLElement>} */ (/** @type {Element} */ (event.currentTarget).querySelectorAll("a, .search"))];
   event.preventDefault();
-  links[links.indexOf(/** @type {HTMLAnchorElement} */ (target)) + step]?.focus();
+  places[places.indexOf(/** @type {HTMLElement} */ (target)) + step]?.focus();
 }
 
 /** @param {{row: Row, below: Map<string, Row[]>, session: string, changed: () => void}} props */
