@@ -11,10 +11,12 @@ from hub_kit import asked, hub_on, recorded, watcher
 
 from lmagent.core import events as ev
 from lmagent.core.commands import Approve, Rename
+from lmagent.core.ids import new_session_id
 from lmagent.core.messages import user
 from lmagent.engine.session import Session
 from lmagent.gateway.hub.feed import BEGINNING
 from lmagent.gateway.hub.hub import Hub
+from lmagent.gateway.seed.anew import begin_anew
 from lmagent.gateway.turns import named
 from lmagent.store.jsonl import JsonlStore
 from lmagent.testing import ScriptedServer
@@ -121,3 +123,29 @@ async def test_what_was_granted_in_a_deleted_session_does_not_hold_in_another_on
             log = JsonlStore(hub.host.store.root, hub.host.clock).create("main")  # as another program begins one
             (await Session.create(log, hub.host.wiring("main"), hub.host.opening("main"))).close()
             assert (await hub.desk("main")).session.state.grants == []
+
+
+async def test_a_conversation_that_was_put_aside_is_deleted_with_those_that_worked_for_it(tmp_path):
+    with ScriptedServer(delegating) as model:
+        async with hub_on(tmp_path / "w", model.base_url) as hub:
+            await hub.begin("main")
+            await asked(hub, "main", "delegate it")
+            first = child_of(hub, "main")
+            aside = await begin_anew(hub, "main")
+            await asked(hub, "main", "delegate it")
+            second = child_of(hub, "main")
+            copy = new_session_id(0)
+            await hub.host.store.fork(aside, copy)  # nobody works for a copy
+            await hub.delete(copy)
+            assert {first, second, aside, "main"} == set(hub.host.store.sessions())
+            await hub.delete(aside)
+            assert {second, "main"} == set(hub.host.store.sessions())
+
+
+def test_a_fork_in_front_of_a_log_that_counts_on_is_refused(tmp_path):
+    with gateway(tmp_path, lambda _: say("Noted.")) as running:
+        assert running.ask("POST", "/api/chat/main", {"message": "hello"}).status == 200
+        assert running.ask("DELETE", "/api/sessions/main").status == 200
+        assert running.ask("POST", "/api/chat/main", {"message": "anew"}).status == 200
+        refused = running.ask("POST", "/api/sessions/main/commands", {"type": "fork", "through_seq": 1})
+        assert (refused.status, refused.code) == (400, "beyond")

@@ -12,6 +12,7 @@ from store_kit import SESSION, a_session, a_turn, created, path_of, run, start, 
 
 from lmagent.core import events as ev
 from lmagent.core.errors import SessionNotFound, StoreError
+from lmagent.core.messages import user
 
 FORK = "20260102_999999_ffffff"
 
@@ -125,3 +126,21 @@ def test_a_fork_of_a_fork_names_its_own_parent(tmp_path: Path) -> None:
         return await store.fork(FORK, "third")
 
     assert run(twice).parent == FORK
+
+
+def test_a_fork_takes_the_blobs_of_many_changes_and_of_an_input_that_was_too_long(tmp_path: Path) -> None:
+    store = store_in(tmp_path)
+    log = store.create(SESSION)
+
+    async def main() -> tuple[str, str]:
+        await log.append(created())
+        changes, whole = await log.put_blob(b"[]"), await log.put_blob(b"a long story")
+        await log.append(ev.FilesChanged(call_id="c", tool="shell", count=900, blob=changes))
+        await log.append(ev.MessageAdded(message=user(f"a lo… (artifact:{whole[:12]})"), origin="input"))
+        log.close()
+        await store.fork(SESSION, FORK)
+        return changes, whole
+
+    changes, whole = run(main)
+    assert store.get_blob(FORK, changes) == b"[]"
+    assert store.get_blob(FORK, whole[:12]) == b"a long story"

@@ -118,23 +118,43 @@ class WorkspaceRecords(Struct, frozen=True):
         """A session behind those that worked for it."""
         met.add(session)
         family: list[str] = []
-        for child in [event.child for event in self.store.read(session) if isinstance(event, ev.SubagentStarted)]:
-            if child not in met and self._works_for(child, session):
+        names, children = {session}, list[str]()
+        for event in self.store.read(session):
+            if isinstance(event, ev.SubagentStarted):
+                children.append(event.child)
+            elif isinstance(
+                event, ev.SessionForked
+            ):  # put aside, a log keeps those that worked for it; a copy has none
+                names = {session} if event.at_seq else {*names, event.parent}
+        for child in children:
+            if child not in met and self._works_for(child, session, names):
                 family += self._family(child, met)
         return [*family, session]
 
-    def _works_for(self, child: str, session: str) -> bool:
-        """Whether a session says so itself: what a log says of others is not taken for granted."""
+    def _works_for(self, child: str, session: str, names: set[str]) -> bool:
+        """Whether a session says so itself: what a log says of others is not taken for granted.
+
+        Args:
+            child: its id.
+            session: whose it is to be.
+            names: what that was called, too.
+        """
         try:
             first = next(iter(self.store.read(child)), None)
         except StoreError:
             return False
-        return (
-            isinstance(first, ev.SessionCreated)
-            and first.session == child
-            and first.parent is not None
-            and first.parent.session == session
-        )
+        if not (isinstance(first, ev.SessionCreated) and first.session == child and first.parent is not None):
+            return False
+        above = first.parent.session
+        return above == session or (above in names and not self._has_begun(above, child))
+
+    def _has_begun(self, session: str, child: str) -> bool:
+        try:
+            return any(
+                isinstance(event, ev.SubagentStarted) and event.child == child for event in self.store.read(session)
+            )
+        except StoreError:
+            return False
 
     def import_file(self, path: Path) -> ImportedReport:
         """Import a session of an older system."""

@@ -48,13 +48,13 @@ def begin_anew(folder: Path, aside: Path, opening: SessionCreated, clock: Clock)
                 with suppress(OSError):
                     shutil.rmtree(aside)
                 raise
+            shutil.rmtree(folder / BLOBS, ignore_errors=True)  # the copy has those that it needs
         finally:
             lock.release()
     except FileNotFoundError:
         raise SessionNotFound(f"there is no session {folder.name}", fix="lmagent sessions list") from None
     except OSError as error:
         raise store_error(error, f"session {folder.name} could not be begun anew", folder) from error
-    shutil.rmtree(folder / BLOBS, ignore_errors=True)  # the copy has those that it needs
 
 
 def _replace(folder: Path, opening: SessionCreated, clock: Clock) -> None:

@@ -120,9 +120,15 @@ def link_blobs(source: Path, target: Path, names: set[str]) -> None:
     """Give a forked session the blobs that it refers to: by hard link, or as a copy where links are not possible.
 
     A blob that the source has lost is passed over: reading it will say so.
+
+    Args:
+        source: folder of the blobs of the one session.
+        target: of the other.
+        names: the first 12 digits of their hashes.
     """
-    for name in sorted(names):
-        if not _HANDLE.fullmatch(name) or not (source / name).is_file():
+    there = sorted(os.listdir(source)) if source.is_dir() else []
+    for name in there:
+        if name[:12] not in names or not _HANDLE.fullmatch(name) or not (source / name).is_file():
             continue
         make_private(target)
         try:

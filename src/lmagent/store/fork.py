@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from pathlib import Path
 from typing import BinaryIO
 
 from lmagent.core.errors import SessionNotFound, StoreError
-from lmagent.core.events import SessionForked, ToolFinished
+from lmagent.core.events import SessionForked
 from lmagent.core.ports import Clock
 from lmagent.store.blobs import link_blobs
 from lmagent.store.failures import store_error
@@ -16,6 +17,9 @@ from lmagent.store.files import FILE_MODE, OPEN_FLAGS, make_private, sync_file, 
 from lmagent.store.lock import hold
 from lmagent.store.log import BLOBS, EVENTS, LOCK, stamp
 from lmagent.store.scan import in_order, lines
+
+_NAMED = re.compile(rb'(?:artifact:|")([0-9a-f]{12})')
+"""How a blob is named in a line, by the beginning of its hash; ids of events look alike, and name none."""
 
 
 def fork_log(
@@ -67,7 +71,7 @@ def _copy(
     stream: BinaryIO, source: Path, target: Path, through_seq: int | None, clock: Clock, *, moved: bool
 ) -> SessionForked:
     beside, last = target / f"{EVENTS}.new", 0
-    artifacts: set[str] = set()
+    named: set[bytes] = set()
     fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | OPEN_FLAGS, FILE_MODE)
     try:
         for line in in_order(lines(stream)):
@@ -77,11 +81,10 @@ def _copy(
                 break
             write_whole(fd, line.raw)
             last = max(last, line.seq)
-            if isinstance(line.event, ToolFinished) and line.event.artifact:
-                artifacts.add(line.event.artifact)
+            named.update(_NAMED.findall(line.raw))
         if not last:
             raise StoreError(f"session {source.name} has no event up to {through_seq}: there is nothing to copy")
-        link_blobs(source / BLOBS, target / BLOBS, artifacts)
+        link_blobs(source / BLOBS, target / BLOBS, {name.decode() for name in named})
         event = SessionForked(session=target.name, parent=source.name, at_seq=0 if moved else last)
         forked, raw = stamp(event, last + 1, clock)
         write_whole(fd, raw)

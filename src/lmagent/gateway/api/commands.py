@@ -133,6 +133,9 @@ async def _fork(hub: Hub, session: str, through: int | None) -> Accepted:
         raise Refusal(400, "beyond", f"the session has no event {through}: its last is {last}", fix="leave it out")
     if not last:
         raise Refusal(409, "empty", "the session has no event, so there is nothing to copy", fix="begin a new one")
+    first = await to_thread.run_sync(lambda: next(iter(hub.host.store.read(session))).seq)
+    if through is not None and through < first:  # the log has taken another one's place
+        raise Refusal(400, "beyond", f"the session has no event {through}: its first is {first}", fix="leave it out")
     records = WorkspaceRecords(hub.host.workspace, hub.host.store)
     copy = await to_thread.run_sync(partial(records.fork, session, through))
     return Accepted(await hub.last_seq(copy), copy)
