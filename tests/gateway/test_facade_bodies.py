@@ -87,6 +87,19 @@ def test_slashes_that_are_written_as_two_characters_are_one(running: Running) ->
     assert complete(running, body).status == 200
 
 
+@pytest.mark.parametrize("size", [40_000, 5_000_000])
+def test_so_are_those_that_are_written_by_their_number(running: Running, size: int) -> None:
+    data = jpeg(9, 9) + b"\xfb\xef\xbe\xff" * (size // 40) + bytes(size - size // 10)
+    url = "data:image/jpeg;base64," + base64.b64encode(data).decode()
+    body = json.dumps(looking(url)).replace("+", "\\u002B").replace("/", "\\u002f").replace("=", "\\u003D")
+    answer = complete(running, body.encode())
+    assert answer.status == 200, answer.body
+    log = running.workspace / ".lmagent" / "sessions" / answer.headers["x-session"] / "events.jsonl"
+    (said,) = [event for event in map(json.loads, log.read_text().splitlines()) if event["type"] == "input.received"]
+    image = running.ask("GET", f"/api/sessions/{answer.headers['x-session']}/images/{said['id']}/0")
+    assert image.body == data
+
+
 def test_an_image_may_have_what_an_upload_may_and_all_together_a_sum(running: Running) -> None:
     assert too_large(complete(running, looking(photo(20_000_003))))
     half = photo(MAX_IMAGES // 8 * 3 + 3)
@@ -145,7 +158,8 @@ def test_what_comes_in_any_pieces_is_what_was_sent(texts: list[str], images: lis
     said = [{"role": "system", "content": texts[0]}, {"role": "user", "content": content}]
     text = json.dumps({"model": "m", "messages": said}, ensure_ascii=is_ascii)
     try:
-        body = text.replace("/", data.draw(st.sampled_from(["/", "\\/"]))).encode()
+        text = text.replace("+", data.draw(st.sampled_from(["+", "\\u002B"])))
+        body = text.replace("/", data.draw(st.sampled_from(["/", "\\/", "\\u002f"]))).encode()
     except UnicodeEncodeError:
         return
     cuts = sorted(data.draw(st.lists(st.integers(0, len(body)), max_size=8)))

@@ -31,8 +31,9 @@ MAX_IMAGE = (MAX_UPLOAD + 2) // 3 * 4
 MAX_IMAGES = 40_000_000
 """The same of all images of a request."""
 
-MAX_BODY = MAX_TEXT + MAX_IMAGES + MAX_IMAGES // 32
-"""Bytes of a body: some clients write each slash as two characters, and one in 64 characters of base64 is one."""
+MAX_BODY = MAX_TEXT + MAX_IMAGES + MAX_IMAGES // 6
+"""Bytes of a body: some clients write each slash as two characters, or a plus or a slash as six (RFC 8259, section 7),
+and two in 64 characters of base64 are such."""
 
 AT_ONCE = 4
 """Requests with more than an ordinary body that are taken in at once; others wait."""
@@ -41,7 +42,9 @@ PATIENCE = 60.0
 """Seconds for which they wait."""
 
 _MARK = b";base64,"
-_RUN = re.compile(rb'(?:[^"\\]++|\\/)*+')
+_RUN = re.compile(rb'(?:[^"\\]++|\\/|\\u00[2-7][0-9A-Fa-f])*+')
+_NUMBER = re.compile(rb"\\u00(..)")
+_CUT = re.compile(rb"\\(?:u(?:0(?:0[2-7]?)?)?)?")
 _CONTROL = re.compile(rb"[\x00-\x1f]")
 _places: RunVar[anyio.Semaphore] = RunVar("places of large bodies")
 
@@ -158,6 +161,8 @@ class Sieve:
         found = _RUN.match(piece, at)
         assert found is not None
         run = found[0].replace(b"\\/", b"/")
+        if b"\\" in run:
+            run = _NUMBER.sub(_character, run)
         if _CONTROL.search(run):
             raise Refusal(400, "invalid", "the body is no JSON: a string has a control character")
         self._data[-1] += run
@@ -168,8 +173,8 @@ class Sieve:
         if self._total > MAX_IMAGES:
             text = f"the images come to more than {MAX_IMAGES // 4 * 3:,} bytes"
             raise Refusal(413, "too_large", text, fix="send fewer, or smaller ones")
-        if piece[found.end() :] == b"\\":  # what it escapes is still to come
-            self._rest = b"\\"
+        if _CUT.fullmatch(piece, found.end()):  # the rest of what it escapes is still to come
+            self._rest = piece[found.end() :]
             return len(piece)
         self._is_inside = found.end() == len(piece)
         return found.end()
@@ -211,9 +216,13 @@ class Sieve:
     def _image(self, url: str) -> Image | None:
         """The image whose data stood in this URL, if it held nothing else."""
         found = self._marks.search(url)
-        if found is None or found.end() != len(url) or url[:5].lower() != "data:":
+        if found is None or found.end() != len(url) or url[:5].lower() != "data:" or url.index(",") < found.start() - 1:
             return None
         return Image("", _words(self._data[int(found[1])]))
+
+
+def _character(number: re.Match[bytes]) -> bytes:
+    return bytes.fromhex(number[1].decode())
 
 
 def _words(data: bytearray) -> str:
