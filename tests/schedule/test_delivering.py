@@ -173,3 +173,16 @@ def test_a_job_of_the_scheduler_delivers_and_the_ledger_says_so(workspace):
     stages = [entry["what"] for entry in ledger(workspace)]
     assert stages[:5] == ["on", "claimed", "ran", "delivering", "delivered"]
     assert taken[0][0]["answer"] == "Tock."
+
+
+def test_the_session_of_a_job_is_free_while_its_result_is_delivered(workspace):
+    async def check(place: str) -> None:
+        row = {"id": "tick", "schedule": "every 1s", "prompt": "Tick.", "webhook": f"http://{place}/"}
+        write_jobs(workspace, row)
+        with ScriptedServer(lambda _: say("Tock.")) as server:
+            async with a_host(workspace, server, sandbox_hosts=(place,)) as host, scheduling(host):
+                await until(lambda: any(entry["what"] == "delivering" for entry in ledger(workspace)))
+                host.store.open(host.store.sessions()[0]).close()
+
+    with a_webhook_that_never_ends(b"") as place:
+        anyio.run(check, place)

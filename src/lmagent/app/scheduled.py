@@ -167,14 +167,14 @@ class Scheduled:
             self._say(f"cron {name}: is in no file any more, so it does not run")
             await self._note(name, "ran", run.at, "", "removed")
             return
-        if run.stage == "ran" and not self.has(target, job.id):
-            return  # it was taken back before it began
+        if run.stage != "claimed" and not self.has(target, job.id):
+            return  # it was taken back before it began, or its session was deleted
         async with self._opened(target, f"cron {name}") as place:
             finished = await self._cron_turn(place, job, cron, run)
             if run.stage == "claimed":
                 await self._note(name, "ran", run.at, target, finished.outcome if finished else "withdrawn")
-            if finished is not None and cron is not None and (cron.command or cron.webhook):
-                await self._deliver(cron, job, run, finished, target)
+        if finished is not None and cron is not None and (cron.command or cron.webhook):
+            await self._deliver(cron, job, run, finished, target)  # may take minutes: the session is free for others
 
     async def _cron_turn(self, place: Place, job: Job, cron: CronJob | None, run: Run) -> ev.TurnFinished | None:
         session = place.session
