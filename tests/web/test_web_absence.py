@@ -64,6 +64,23 @@ def test_a_first_message_that_gets_no_answer_begins_one_session_alone(tmp_path, 
         assert len(running.ask("GET", "/api/sessions").json["sessions"]) == 1
 
 
+def test_what_was_being_written_in_a_session_that_is_deleted_elsewhere_goes_along_to_a_new_one(tmp_path, screen):
+    with gateway(tmp_path, [say("first"), say("second")]) as running:
+        page = screen(running)
+        ask(page, "one")
+        finished(page)
+        box(page).fill("half a thought")
+        running.ask("DELETE", f"/api/sessions/{session_of(page)}")
+        page.get_by_text("This session is not there.").wait_for()
+        page.get_by_text("half a thought").wait_for()
+        page.get_by_role("link", name="Begin a new one").click()
+        page.get_by_role("heading", name="What shall we work on?").wait_for()
+        assert box(page).input_value() == "half a thought"
+        assert page.evaluate("Object.keys(localStorage).filter((key) => key.includes('draft'))") == [
+            "lmagent.draft.new"
+        ]
+
+
 def test_a_session_that_is_opened_while_the_gateway_is_away_is_shown_when_it_is_back(tmp_path, screen):
     with gateway(tmp_path, [say("An answer.")]) as running:
         session = begun(running, "A question")

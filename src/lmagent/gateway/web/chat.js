@@ -1,6 +1,6 @@
 // @ts-check
 // A conversation, or the first screen where there is none yet; the composer is the same.
-import { Composer } from "./composer.js";
+import { Composer, takeAlong, unsent } from "./composer.js";
 import { Header } from "./header.js";
 import { Icon } from "./icons.js";
 import { late } from "./late.js";
@@ -57,7 +57,7 @@ function PageTitle({ session, gone }) {
 function Conversation({ session }) {
   const phase = session.phase.value;
   if (phase === "loading") return html`<div class="transcript"><p class="empty" role="status">Loading …</p></div>`;
-  if (phase === "gone") return html`<${Gone} problem=${session.problem.value} />`;
+  if (phase === "gone") return html`<${Gone} session=${session} />`;
   if (phase === "failed") {
     return html`<div class="transcript"><div class="column"><div class="notice error" role="alert"><${Icon} name="warning" /><div>
       The session cannot be shown: ${session.problem.value}
@@ -69,10 +69,12 @@ function Conversation({ session }) {
   </>`;
 }
 
-/** @param {{problem: string}} props */
-function Gone({ problem }) {
+/** @param {{session: Session}} props */
+function Gone({ session }) {
+  const words = unsent(session);
   return html`<div class="transcript"><div class="column"><div class="notice warning" role="alert"><${Icon} name="warning" /><div>
     <strong>This session is not there.</strong> It may have been deleted in another window or in a terminal.
-    <div class="small quiet">${problem}</div>
-    <p><a class="button" href="#/">Begin a new one</a></p></div></div></div></div>`;
+    <div class="small quiet">${session.problem.value}</div>
+    ${words && html`<p>What you wrote and it did not get, which goes along to a new one:</p><blockquote class="wrap">${words}</blockquote>`}
+    <p><a class="button" href="#/" onClick=${() => takeAlong(session)}>Begin a new one</a></p></div></div></div></div>`;
 }

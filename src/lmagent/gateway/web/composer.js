@@ -23,6 +23,19 @@ const answered = signal(NOTHING);
 /** @param {string} session */
 const draftKey = (session) => `lmagent.draft.${session || "new"}`;
 
+/** What was said in a session, or was being written, and stands in no log. @param {Session} session */
+export function unsent({ id, outbox }) {
+  return [...outbox.value.map(wordsOf), stored(draftKey(id), "")].filter(Boolean).join("\n\n");
+}
+
+/** Take it along to a new session, out of one that is not there any more. @param {Session} session */
+export function takeAlong(session) {
+  const words = [stored(draftKey(""), ""), unsent(session)].filter(Boolean).join("\n\n");
+  session.keep([]);
+  store(draftKey(session.id), "");
+  store(draftKey(""), words);
+}
+
 /** @param {{session: Session | null, example: {text: string, count: number}}} props */
 export function Composer({ session, example }) {
   const id = session?.id ?? "";
