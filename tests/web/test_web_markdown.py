@@ -148,3 +148,21 @@ def test_code_that_keeps_the_highlighter_busy_is_whole_and_the_page_goes_on(tmp_
         page.get_by_role("button", name="New session").click(timeout=5000)
         page.go_back()
         assert page.locator(".code").text_content().strip() == code
+
+
+def test_a_letter_that_stands_where_a_piece_of_code_ends_stays_whole(tmp_path, screen):
+    code = f'xy = "{"🌱 " * 2000}"'
+    with gateway(tmp_path, [say(f"```python\n{code}\n```")]) as running:
+        page = screen(running)
+        ask(page, "go")
+        page.locator("pre.code .code-string").first.wait_for()
+        finished(page)
+        halves = """() => {
+          const texts = document.createTreeWalker(document.querySelector("pre.code"), NodeFilter.SHOW_TEXT);
+          let found = 0;
+          while (texts.nextNode()) found += texts.currentNode.data.isWellFormed() ? 0 : 1;
+          return found;
+        }"""
+        page.wait_for_timeout(500)
+        assert page.evaluate(halves) == 0
+        assert page.locator("pre.code").inner_text().strip() == code

@@ -139,3 +139,14 @@ def test_the_focus_goes_back_to_the_button_of_the_drawer(tmp_path, screen):
         page.keyboard.press("Escape")
         page.get_by_role("button", name="Close the list").first.wait_for(state="hidden")
         has_focus(page, "Sessions and pages")
+
+
+def test_a_conversation_that_still_scrolls_when_it_is_left_is_no_fault(tmp_path, screen):
+    with gateway(tmp_path, [say("ok")]) as running:
+        session = begun(running, "begin")
+        page = screen(running, path=f"#/s/{session}")
+        page.get_by_text("ok", exact=True).wait_for()
+        page.evaluate("() => { window.left = document.querySelector('.transcript'); location.hash = '#/'; }")
+        page.get_by_role("heading", name="What shall we work on?").wait_for()
+        page.evaluate("window.left.dispatchEvent(new Event('scroll'))")  # the browser tells of it a frame later
+        box(page).wait_for()

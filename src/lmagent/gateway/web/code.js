@@ -84,6 +84,9 @@ function lineEnd(nodes, length) {
   return end || length;
 }
 
+/** Whether a letter of two units (UTF-16) would be cut there. @param {string} text @param {number} place */
+const isHalf = (text, place) => /[\ud800-\udbff]/.test(text[place - 1] ?? "") && place < text.length;
+
 /** The beginning of some nodes. @param {HighlightNode[]} nodes @param {number} length characters @returns {HighlightNode[]} */
 function upTo(nodes, length) {
   /** @type {HighlightNode[]} */
@@ -107,7 +110,7 @@ async function paint(hljs, code, language, take) {
   let spent = 0;
   for (let at = 0; at < code.length && spent < ENOUGH; ) {
     await new Promise((resolve) => setTimeout(resolve));
-    const text = code.slice(at, at + PIECE);
+    const text = code.slice(at, at + PIECE - (isHalf(code, at + PIECE) ? 1 : 0));
     const began = performance.now();
     /** @type {HighlightNode[]} */
     const nodes = hljs.highlight(text, { language, ignoreIllegals: true })._emitter.rootNode.children;

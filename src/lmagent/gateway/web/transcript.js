@@ -19,8 +19,8 @@ export function Transcript({ session, children }) {
   useOlder(session, place);
 
   // More may have come below since the scrolling that this tells of: only who goes up leaves the end.
-  const scrolled = () => {
-    const { scrollHeight, scrollTop, clientHeight } = /** @type {HTMLElement} */ (place.current);
+  const scrolled = (/** @type {Event} */ event) => {
+    const { scrollHeight, scrollTop, clientHeight } = /** @type {HTMLElement} */ (event.currentTarget);
     if (scrollHeight - scrollTop - clientHeight < NEAR) following.current = true;
     else if (scrollTop < top.current) following.current = false;
     top.current = scrollTop;
