@@ -254,6 +254,21 @@ def test_the_same_words_after_an_answer_are_another_turn_though_their_first_try_
     assert len(said) == 2
 
 
+@pytest.mark.parametrize("session", ["", "my-own"])
+@pytest.mark.parametrize("type", ["steer", "submit"])
+def test_who_asks_again_is_given_the_turn_though_somebody_else_has_said_something_meanwhile(
+    tmp_path: Path, session: str, type: str
+) -> None:
+    with gateway(tmp_path, lambda received: slow(counting(received), first=1.5)) as running:
+        talk, headers = Talk(running, "do it"), {"X-Session": session}
+        given_up(talk, headers)
+        (name,) = [row["id"] for row in running.ask("GET", "/api/sessions").json["sessions"]]
+        said = {"type": type, "message": {"role": "user", "parts": [{"type": "text", "text": "from the page"}]}}
+        assert running.ask("POST", f"/api/sessions/{name}/commands", said).status == 202
+        assert talk.ask(headers={**headers, **AGAIN}) == name
+        assert [event["type"] for event in running.logs()].count("input.received") == 2
+
+
 @pytest.mark.crash
 def test_so_they_are_when_the_gateway_was_started_anew_meanwhile(tmp_path: Path) -> None:
     with gateway(tmp_path, counting) as running:

@@ -28,7 +28,7 @@ from lmagent.core.ids import SESSION_RULE, is_session_id, new_id
 from lmagent.core.messages import Message, Part
 from lmagent.gateway.api.uploads import taken
 from lmagent.gateway.facade_body import MAX_BODY, Completion, taken_in
-from lmagent.gateway.facade_resume import id_of, repeated, resumed, settle
+from lmagent.gateway.facade_resume import expect, id_of, repeated, resumed, settle
 from lmagent.gateway.facade_text import Answering, begun_with, joined, last_of, title_of
 from lmagent.gateway.http.errors import Refusal, failure_of, status_of
 from lmagent.gateway.http.route import Call, Route, json
@@ -125,7 +125,9 @@ async def _submitted(call: Call, body: Completion, wish: Wish) -> tuple[str, ev.
                 await hub.send(desk.id, Rename(title=title_of(last)))
         if model and desk.session.state.model != model:
             await hub.send(desk.id, SetModel(model=model))
-        return desk.id, await hub.submit(desk.id, Message("user", joined(asked)), id=id, by="openai")
+        input = await hub.submit(desk.id, Message("user", joined(asked)), id=id, by="openai")
+        expect(desk.id, input)
+        return desk.id, input
 
 
 @asynccontextmanager

@@ -38,10 +38,11 @@ STARTED = time.time()
 """When this process began. What was over before that was answered by another one."""
 
 REMEMBERED = 4096
-"""Inputs of which it is known that nobody waits for them any more."""
+"""Inputs of which it is known whether somebody may ask for them again."""
 
 _claimed: RunVar[set[str]] = RunVar("sessions that a conversation is about to go on in")
-_settled: RunVar[dict[str, None]] = RunVar("inputs for which nobody waits any more")
+_asked: RunVar[dict[str, tuple[str, str]]] = RunVar("inputs of requests that this process has taken in")
+_SETTLED = "", ""
 
 
 def id_of(key: bytes, model: str, messages: Sequence[Spoken], *, named: bool) -> str:
@@ -69,19 +70,30 @@ def _mark(key: bytes, model: str, messages: Sequence[Spoken], *, named: bool = F
     return f"{'oas' if named else 'oai'}:{digest.hexdigest()[:40]}:"
 
 
+def expect(session: str, input: ev.InputReceived) -> None:
+    """Who gives up waiting for the answer may ask for it again."""
+    _note(input, (session, input.job))
+
+
 def settle(input: ev.InputReceived) -> None:
     """Its answer was taken, or is not wanted: who sends the same words from here on, even again, means another turn."""
-    settled = _settled_here()
-    settled[input.id] = None
-    if len(settled) > REMEMBERED:
-        settled.pop(next(iter(settled)))
+    _note(input, _SETTLED)
 
 
-def _settled_here() -> dict[str, None]:
-    if (settled := _settled.get(None)) is None:
-        settled = dict[str, None]()
-        _settled.set(settled)
-    return settled
+def _note(input: ev.InputReceived, place: tuple[str, str]) -> None:
+    asked = _asked_here()
+    asked.pop(input.id, None)
+    asked[input.id] = place
+    if len(asked) > REMEMBERED:
+        asked.pop(next(iter(asked)))
+
+
+def _asked_here() -> dict[str, tuple[str, str]]:
+    """Session and job by the input's id, or `_SETTLED`."""
+    if (asked := _asked.get(None)) is None:
+        asked = dict[str, tuple[str, str]]()
+        _asked.set(asked)
+    return asked
 
 
 async def repeated(
@@ -100,39 +112,42 @@ async def repeated(
         session: the session that it names; empty for none.
     """
     mark = job_of(await to_thread.run_sync(partial(_mark, key, model, messages, named=bool(session))))
-    since = hub.host.clock.now() - RETRIED
-    found = await to_thread.run_sync(_taken_in, hub.host.store, mark, session, since)
-    found = [(name, input) for name, input in found if input.id not in _settled_here()]
+    since, asked = hub.host.clock.now() - RETRIED, _asked_here()
+    here = [session for session, job in asked.values() if job.startswith(mark)]
+    found = await to_thread.run_sync(_taken_in, hub.host.store, mark, [session] if session else here, since)
+    found = [(name, input) for name, input in found if asked.get(input.id) != _SETTLED]
     if len(found) != 1:
         return None
     (await hub.desk(found[0][0])).work()  # it may be what an earlier process was killed over
     return found[0]
 
 
-def _taken_in(store: JsonlStore, mark: str, session: str, since: float) -> list[tuple[str, ev.InputReceived]]:
+def _taken_in(
+    store: JsonlStore, mark: str, sessions: Sequence[str], since: float
+) -> list[tuple[str, ev.InputReceived]]:
     found: list[tuple[str, ev.InputReceived]] = []
-    for name in [session] if session else _of_job(store, mark):
+    for session in sorted({*sessions} or {*_of_job(store, mark)}):
         with suppress(SessionNotFound):
-            input, ended = _last_input(store, name)
-            if input is not None and input.job.startswith(mark) and input.ts >= since and not 0 < ended < STARTED:
-                found.append((name, input))
+            found += [(session, input) for input in _unanswered(store, session, mark)[-1:] if input.ts >= since]
     return found
 
 
-def _last_input(store: JsonlStore, session: str) -> tuple[ev.InputReceived | None, float]:
-    """The last input of a session, and when the turn that answers it ended; 0 for one that did not."""
-    last, turn, ended = None, 0, 0.0
+def _unanswered(store: JsonlStore, session: str, mark: str) -> list[ev.InputReceived]:
+    """The inputs of a mark but for those whose turn was over before this process began."""
+    found: dict[str, ev.InputReceived] = {}
+    turns: dict[str, int] = {}
     for event in store.read(session):
         match event:
-            case ev.InputReceived():
-                last, turn, ended = event, 0, 0.0
-            case ev.MessageAdded(input=given) if last is not None and given == last.id:
-                turn = event.turn
-            case ev.TurnFinished() if event.turn == turn:
-                ended = event.ts
+            case ev.InputReceived() if event.job.startswith(mark):
+                found[event.id] = event
+            case ev.MessageAdded(input=str(given)) if given in found:
+                turns[given] = event.turn
+            case ev.TurnFinished() if event.ts < STARTED:
+                for id in [id for id in found if turns.get(id) == event.turn]:
+                    del found[id]
             case _:
                 pass
-    return last, ended
+    return list(found.values())
 
 
 def _of_job(store: JsonlStore, mark: str) -> list[str]:
