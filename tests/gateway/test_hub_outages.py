@@ -8,7 +8,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from hub_kit import Seen, hub_on, recorded, until, watcher
+from hub_kit import Seen, asked, hub_on, recorded, until, watcher
 
 from lmagent.core import events as ev
 from lmagent.core.commands import Interrupt
@@ -46,9 +46,9 @@ async def left_open(workspace: Path, script=SCRIPT) -> tuple[str, int]:
 
 
 @asynccontextmanager
-async def restarted(workspace: Path, port: int, session: str):
+async def restarted(workspace: Path, port: int, session: str, **flags):
     """The next gateway, and who watches the session."""
-    async with hub_on(workspace, f"http://127.0.0.1:{port}/v1", llm_max_retries=0) as hub:
+    async with hub_on(workspace, f"http://127.0.0.1:{port}/v1", llm_max_retries=0, **flags) as hub:
         async with watcher(hub, session) as seen:
             yield hub, seen
 
@@ -165,3 +165,20 @@ async def test_a_job_waits_for_the_model_server_on_the_lane_and_a_person_can_sto
                 await other.until_type("turn.finished")
         assert (ends(hub, first), ends(hub, second)) == (["interrupted"], ["done"])
         await until(lambda: not list((workspace / ".lmagent" / "inbox" / "claimed").iterdir()))
+
+
+async def test_a_summary_that_the_turn_needs_is_waited_for_too(tmp_path):
+    with ScriptedServer([*[say("Noted. " * 500)] * 5, slow(say("cut off"), first=30)]) as server:
+        async with hub_on(tmp_path / "w", server.base_url, context_window=100_000) as hub:
+            await hub.begin("main")
+            await asked(hub, "main", *(f"part {number} " * 1000 for number in range(5)))
+            await hub.submit("main", user("work"), id="one")
+            await until(lambda: recorded(hub, "main")[-1].turn == 6 and hub.host.sessions["main"].state.step == 1)
+        port = int(server.base_url.rpartition(":")[2].partition("/")[0])
+    async with restarted(tmp_path / "w", port, "main", context_window=16_000) as (hub, seen):
+        await seen.until_type("retrying", 2)
+        with ScriptedServer(lambda _: say("It is all about parts."), port=port):
+            await seen.until_type("turn.finished", 6)
+        (done,) = [event for event in recorded(hub, "main") if isinstance(event, ev.CompactionDone)]
+        assert done.summary == "It is all about parts."
+        assert notices(seen)[:2] == [AWAY, BACK]

@@ -19,6 +19,7 @@ from lmagent.core.messages import Message, Text, ToolResult, user
 from lmagent.core.model import Reply, Usage
 from lmagent.engine import intake, ledger, worktext
 from lmagent.engine.aside import ask_aside
+from lmagent.engine.outage import Outage
 from lmagent.engine.session import Session
 from lmagent.engine.state import SessionState, message_bytes
 from lmagent.engine.window import SURELY
@@ -215,11 +216,8 @@ def _worth_a_summary(state: SessionState, budget: Budget) -> bool:
 async def _summary(session: Session, focus: str, tokens: int) -> tuple[str, Usage | None]:
     """The model's summary, asked for on the prefix that it has cached, empty when it cannot be had; and its price."""
     wish = f"{SUMMARY_REQUEST}\nKeep above all: {focus}" if focus else SUMMARY_REQUEST
-    reply: Reply | None = None
     try:
-        async for event in ask_aside(session, wish, tokens):
-            if isinstance(event, Reply):
-                reply = event
+        reply = await _answered(session, wish, tokens)
     except ProviderError as failure:
         text = f"the model could not summarise ({failure.message}); the facts on record were kept instead"
         await session.record(Notice(level="warning", code="summary_failed", text=text))
@@ -227,6 +225,21 @@ async def _summary(session: Session, focus: str, tokens: int) -> tuple[str, Usag
     if reply is None:
         return "", _prompt_read(session)
     return "" if reply.message.tool_calls else reply.message.text.strip(), reply.usage
+
+
+async def _answered(session: Session, wish: str, tokens: int) -> Reply | None:
+    """What the model replies aside, once its server can be reached."""
+    outage = Outage(session)
+    while True:
+        reply: Reply | None = None
+        try:
+            async for event in ask_aside(session, wish, tokens):
+                await outage.notice(event)
+                reply = event if isinstance(event, Reply) else reply
+        except ProviderError as failure:
+            await outage.sit_out(failure)
+        else:
+            return reply
 
 
 def _prompt_read(session: Session) -> Usage:

@@ -35,7 +35,7 @@ def waits_until(session: Session) -> float:
     """Until when the running turn waits, Unix seconds; 0 for not at all. Sub-agents wait as who they work for."""
     while session.above is not None:
         session = session.above
-    return session.patience.get(session.state.job, 0.0)
+    return session.patience.get(session.state.job, 0.0) if session.state.turn_open else 0.0
 
 
 class Outage:
