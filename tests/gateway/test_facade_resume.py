@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -280,6 +281,28 @@ def test_so_they_are_when_the_gateway_was_started_anew_meanwhile(tmp_path: Path)
         talk.client = running
         talk.ask(headers={**named, **AGAIN})
         assert talk.last == "Answer 2."
+
+
+def test_a_client_whose_gateway_is_started_anew_is_given_its_turn_by_the_next_one(tmp_path: Path) -> None:
+    with gateway(tmp_path, [hang(say("never said"), chunks=1), say("After all."), say("Twice.")]) as running:
+        token, came = running.headers["Authorization"].removeprefix("Bearer "), []
+
+        def ask() -> None:
+            with openai.OpenAI(base_url=f"{running.url}/v1", api_key=token, max_retries=9, timeout=30) as client:
+                answer = client.chat.completions.create(model=AGENT, messages=[{"role": "user", "content": "do it"}])
+                came.append(answer.choices[0].message.content)
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        deadline = time.monotonic() + 20
+        while not any(event["type"] == "step.started" for event in running.logs()):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        running.stop()
+        running.start()
+        asking.join()
+        assert came == ["After all."]
+        assert [event["type"] for event in running.logs()].count("input.received") == 1
 
 
 @pytest.mark.crash

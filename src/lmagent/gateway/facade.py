@@ -34,7 +34,7 @@ from lmagent.gateway.http.errors import Refusal, failure_of, status_of
 from lmagent.gateway.http.route import Call, Route, json
 from lmagent.gateway.hub.desk import Desk
 from lmagent.gateway.hub.hub import Hub
-from lmagent.gateway.turns import Spent, followed, named, raise_for_server, while_there
+from lmagent.gateway.turns import LEAVING, Spent, followed, named, raise_for_server, while_there
 
 AGENT = "agent/lmagent"
 """The agent, with the model of new sessions; `agent/lmagent:NAME` has it use the model NAME."""
@@ -99,8 +99,10 @@ async def complete(call: Call) -> Response:
         answer = await while_there(call.request, turn.whole)
     except LmagentError as error:
         settle(input)
+        # Another try would be the whole turn again, unless the next gateway knows of this one.
+        again = isinstance(error, Refusal) and error.code == LEAVING
         failed = told(error)
-        failed.headers.update({**headers, "X-Should-Retry": "false"})  # another try would be the whole turn again
+        failed.headers.update({**headers, "X-Should-Retry": "true" if again else "false"})
         return failed
     if answer is None:
         await turn.left()

@@ -27,6 +27,9 @@ BEAT = 15.0
 
 ATTEMPTS = 5
 
+LEAVING = "leaving"
+"""Code of the refusal of who waits for a turn that the next gateway goes on with."""
+
 
 def _kinds(error: type[Exception]) -> Iterator[type[Exception]]:
     yield error
@@ -102,7 +105,10 @@ async def followed(
                 yield None
                 continue
             if not frames:
-                text = "the session was deleted or cleared, or the gateway is about to end"
+                if hub.is_left:
+                    text = "the gateway is about to end; the next one goes on with this turn"
+                    raise Refusal(503, LEAVING, text, fix="send the same again then, under the id that it had")
+                text = "the session was deleted or cleared"
                 raise Refusal(503, "ended", text, fix="look for the session: GET /api/sessions")
             for frame in frames:
                 event = event_of(frame.data)

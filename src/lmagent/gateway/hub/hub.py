@@ -32,7 +32,7 @@ from lmagent.gateway.hub.fan import Watching
 from lmagent.gateway.hub.feed import Feed, Following
 from lmagent.gateway.hub.jobs import desk_place
 from lmagent.gateway.hub.keeping import Keeper
-from lmagent.gateway.hub.places import check_place, check_session
+from lmagent.gateway.hub.places import check_lock, check_place, check_session
 from lmagent.gateway.hub.sent import BY, find_sent, job_of, not_at_work
 from lmagent.gateway.hub.views import Views
 from lmagent.store.follow import last_seq
@@ -136,6 +136,7 @@ class Hub:
             if (known := self.opened(session)) is not None:
                 return known
             self.must_be_there(session)
+            check_lock(self.host.store, session)
             if session in self.desks:
                 await self.close(self.desks[session])  # its log took nothing more
             if self._of_others(session) is not None:
@@ -175,6 +176,11 @@ class Hub:
         self.channel(desk.id).listen(session)
         desk.sleep()
         return desk
+
+    @property
+    def is_left(self) -> bool:
+        """Whether this hub is about to end, so that what runs is the next one's."""
+        return self._is_left
 
     async def _running(self) -> anyio.abc.TaskGroup:
         await self._runs.wait()
@@ -366,6 +372,7 @@ class Hub:
         """
         await self._running()
         self.must_be_there(session)
+        check_lock(self.host.store, session)
         self._deleted.add(session)
         try:
             async with self.lock(session):
