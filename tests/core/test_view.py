@@ -66,6 +66,12 @@ def test_an_approval_waits_until_somebody_answers_it():
     assert (answered.state, answered.approvals) == ("running", ())
 
 
+def test_nothing_is_asked_any_more_at_the_end_of_a_turn():
+    asked = ev.ApprovalRequested(id="a1", call_id="c1", tool="write", summary="write b")
+    ended = see(ev.TurnStarted(turn=1), asked, ev.TurnFinished(outcome="interrupted"))
+    assert (ended.state, ended.approvals) == ("idle", ())
+
+
 def test_an_input_is_pending_until_it_is_delivered_and_gone_when_withdrawn():
     assert see(ASKED).blocks[0].pending
     assert see(ASKED, ev.InputWithdrawn(input="i1")).blocks == ()

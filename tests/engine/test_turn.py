@@ -243,6 +243,22 @@ async def test_without_a_person_asking_means_denying_and_the_turn_says_so():
 
 
 @run
+async def test_an_interrupt_answers_what_was_asked():
+    made = await bench(call(("write", '{"path": "a"}')), mode="normal", attended=True)
+
+    async def interrupt():
+        while not made.session.state.approvals:
+            await anyio.lowlevel.checkpoint()
+        await made.session.send(Interrupt())
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(interrupt)
+        assert (await made.submit()).outcome == "interrupted"
+    (asked,), (answered,) = made.of(ev.ApprovalRequested), made.of(ev.ApprovalResolved)
+    assert (answered.approval, answered.approved, answered.by) == (asked.id, False, "interrupt")
+
+
+@run
 async def test_an_approval_is_answered_while_the_run_waits():
     made = await bench(call(("write", '{"path": "a"}')), call(("write", '{"path": "b"}')), mode="normal", attended=True)
 

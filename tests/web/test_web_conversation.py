@@ -172,3 +172,17 @@ def test_what_goes_wrong_is_said_with_what_to_do(tmp_path, screen):
         ask(page, "hello")
         page.locator(".notice.error").first.wait_for()
         assert "error:" in talk(page)
+
+
+def test_what_is_asked_goes_with_the_turn_that_is_stopped(tmp_path, screen):
+    with gateway(tmp_path, [call("shell", command="touch a"), say("Next.")]) as running:
+        page = screen(running)
+        ask(page, "make a")
+        page.get_by_role("button", name="Approve").wait_for()
+        page.get_by_role("button", name="Stop").click()
+        page.get_by_text("interrupted by the user").wait_for()
+        page.get_by_role("button", name="Approve").wait_for(state="detached")
+        ask(page, "and now?")
+        page.get_by_text("Next.", exact=True).wait_for()
+        finished(page)
+        assert not (running.workspace / "a").exists()

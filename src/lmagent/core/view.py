@@ -228,7 +228,7 @@ def _turn(view: View, event: ev.StepStarted | ev.StepFinished | ev.TurnStarted |
             return _with(view, totals=totals, pace=pace, model=event.model or view.model)
         case ev.TurnFinished():
             ended = _with(view, state="idle", outcome=event.outcome, draft="", thinking="", progress=None)
-            ended = _with(ended, until=event.until)
+            ended = _with(ended, until=event.until, approvals=())
             if proof := proof_line(event):
                 ended = _add(ended, NoticeBlock("info" if event.proof == "verified" else "warning", proof))
             if event.outcome == "done" or not event.reason:

@@ -38,10 +38,11 @@ async def report_interrupted_calls(session: Session) -> None:
 
 async def close_turn(session: Session, cause: Cause, reason: str) -> TurnFinished:
     """End a turn that cannot go on: every call gets its result, what was said so far is kept."""
-    await close_calls(session)
-    await _keep_partial(session)
+    # First: a call's result ends what it asked, and who watches would not be told.
     for request in list(session.state.approvals.values()):
         await session.record(ApprovalResolved(approval=request.id, call_id=request.call_id, approved=False, by=cause))
+    await close_calls(session)
+    await _keep_partial(session)
     finished = TurnFinished(outcome="interrupted", cause=cause, reason=reason, steps=session.state.step)
     stored = await session.record(finished, sync=True)
     assert isinstance(stored, TurnFinished)

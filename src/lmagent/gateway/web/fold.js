@@ -217,7 +217,7 @@ function stepFinished(view, event) {
 function turnFinished(view, event) {
   const { outcome, reason = "", fix = "", until = 0 } = event;
   /** @type {View} */
-  const ended = { ...view, state: "idle", outcome, draft: "", thinking: "", progress: null, until };
+  const ended = { ...view, state: "idle", outcome, draft: "", thinking: "", progress: null, until, approvals: [] };
   /** @type {Block[]} */
   const said = [];
   if (event.proof) {
