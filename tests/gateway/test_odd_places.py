@@ -130,3 +130,20 @@ def test_a_session_without_an_event_cannot_be_copied(running):
     answer = running.ask("POST", "/api/sessions/nothing-yet/commands", {"type": "fork"})
     shutil.rmtree(folder)
     assert (answer.status, answer.code) == (409, "empty")
+
+
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
+def test_a_session_whose_lock_is_none_can_be_read_and_is_opened_and_deleted_by_nobody(tmp_path, make):
+    with gateway(tmp_path, lambda _: say("ok")) as running:
+        assert running.ask("POST", "/api/chat/main", {"message": "hello"}).status == 200
+        running.kill()
+        lock = running.workspace / ".lmagent" / "sessions" / "main" / "lock"
+        lock.unlink()
+        make(lock)
+        running.start()
+        assert running.ask("GET", "/api/sessions/main/view").status == 200
+        submit = ("POST", "/api/sessions/main/commands", {"type": "submit", "message": MESSAGE})
+        for refused in (submit, ("POST", "/api/chat/main", {"message": "hi"}), ("DELETE", "/api/sessions/main", None)):
+            answer = running.ask(*refused)
+            assert (answer.status, answer.code) == (409, "no_lock")
+        assert running.ask("GET", "/api/sessions").status == 200

@@ -105,3 +105,19 @@ def test_what_is_noted_of_deleted_sessions_is_believed_within_reason(tmp_path: P
     log = store.create(OLD)
     assert write_all(log, [created(OLD)])[0].seq == 1
     log.close()
+
+
+def test_a_pipe_in_the_place_of_a_lock_or_of_the_note_holds_nobody_up(tmp_path: Path) -> None:
+    store = store_in(tmp_path)
+    a_session(store, OLD)
+    lock, note = store.root / OLD / "lock", store.root.parent / "deleted.jsonl"
+    lock.unlink()
+    os.mkfifo(lock)
+    os.mkfifo(note)
+    other = os.open(lock, os.O_RDWR)  # as who holds it has it open
+    assert not store.is_running(OLD)
+    store.delete(OLD)
+    log = store.create(OLD)
+    assert write_all(log, [created(OLD)])[0].seq == 1
+    log.close()
+    os.close(other)

@@ -19,6 +19,9 @@ from lmagent.store.log import GONE
 HIGHEST = 2**48
 """Above this nothing is believed: the file can come with a checkout, and a page counts exactly up to 2^53 only."""
 
+_FLAGS = OPEN_FLAGS | getattr(os, "O_NONBLOCK", 0)
+"""A pipe in its place holds nobody up."""
+
 
 class Gone(Struct, frozen=True):
     """A session that was deleted, and its last event."""
@@ -38,7 +41,7 @@ def note_gone(root: Path, session: str, seq: int) -> None:
     Raises:
         OSError: it could not be written.
     """
-    fd = os.open(root.parent / GONE, os.O_WRONLY | os.O_CREAT | os.O_APPEND | OPEN_FLAGS, FILE_MODE)
+    fd = os.open(root.parent / GONE, os.O_WRONLY | os.O_CREAT | os.O_APPEND | _FLAGS, FILE_MODE)
     try:
         write_whole(fd, msgspec.json.encode(Gone(session, seq)) + b"\n")
         sync_file(fd)
@@ -49,9 +52,8 @@ def note_gone(root: Path, session: str, seq: int) -> None:
 def last_gone(root: Path, session: str) -> int:
     """The last event of the sessions of a name that were deleted; 0 where there was none."""
     try:
-        fd = os.open(root.parent / GONE, os.O_RDONLY | OPEN_FLAGS | getattr(os, "O_NONBLOCK", 0))  # a pipe is no file
-        with open(fd, "rb") as stream:
-            content = stream.read()
+        with open(os.open(root.parent / GONE, os.O_RDONLY | _FLAGS), "rb") as stream:
+            content = stream.read() or b""
     except OSError:
         return 0
     last, named = 0, f'"{session}"'.encode()

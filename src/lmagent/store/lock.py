@@ -24,6 +24,9 @@ from lmagent.store.files import FILE_MODE, OPEN_FLAGS, write_whole
 ATTEMPTS, PAUSE = 8, 0.005
 """A lock without a living owner is being released, or looked at by a list; it is tried again for so long (seconds)."""
 
+NOTE = 4096
+"""Bytes that the note of an owner has at most."""
+
 _NO_LOCKS_HERE = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 
 KernelLock = Callable[[int], bool]
@@ -150,7 +153,11 @@ def _busy(session: str, owner: Owner | None) -> SessionBusy:
 def read_owner(path: Path) -> Owner | None:
     """The owner that a lock file names; None when nobody holds it or the note cannot be read."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Owner)
+        fd = os.open(path, os.O_RDONLY | OPEN_FLAGS | getattr(os, "O_NONBLOCK", 0))  # a pipe would not answer
+        try:
+            return msgspec.json.decode(os.read(fd, NOTE), type=Owner)
+        finally:
+            os.close(fd)
     except (OSError, ValueError):
         return None
 

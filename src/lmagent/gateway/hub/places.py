@@ -9,7 +9,7 @@ from lmagent.core.errors import SessionNotFound
 from lmagent.core.ids import is_session_id
 from lmagent.gateway.http.errors import Refusal
 from lmagent.store.jsonl import JsonlStore
-from lmagent.store.log import EVENTS, log_facts
+from lmagent.store.log import EVENTS, LOCK, log_facts
 
 
 def check_place(folder: Path) -> None:
@@ -42,3 +42,15 @@ def check_session(store: JsonlStore, session: str, *, is_deleted: bool) -> None:
     if not os.access(log, os.R_OK, effective_ids=True):
         what = f"the log of session {session} may not be read by the user of this gateway"
         raise Refusal(403, "unreadable", what, fix=f"look at the rights of {log}")
+
+
+def check_lock(store: JsonlStore, session: str) -> None:
+    """Refuse to open a session whose lock is none.
+
+    Raises:
+        Refusal: something else stands in its place.
+    """
+    lock = store.root / session / LOCK
+    if os.path.lexists(lock) and (lock.is_symlink() or not lock.is_file()):
+        what = f"what stands at {LOCK} in the folder of session {session} is no lock"
+        raise Refusal(409, "no_lock", what, fix=f"move it away: {lock}")
