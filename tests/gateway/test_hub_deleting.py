@@ -7,7 +7,7 @@ import json
 import anyio
 import pytest
 from gateway_kit import gateway
-from hub_kit import asked, hub_on, recorded, watcher
+from hub_kit import asked, hub_on, recorded, until, watcher
 
 from lmagent.core import events as ev
 from lmagent.core.commands import Approve, Rename
@@ -149,3 +149,20 @@ def test_a_fork_in_front_of_a_log_that_counts_on_is_refused(tmp_path):
         assert running.ask("POST", "/api/chat/main", {"message": "anew"}).status == 200
         refused = running.ask("POST", "/api/sessions/main/commands", {"type": "fork", "through_seq": 1})
         assert (refused.status, refused.code) == (400, "beyond")
+
+
+async def test_a_new_session_is_watched_while_somebody_slow_has_not_left_the_deleted_one_of_its_name(tmp_path):
+    with ScriptedServer(lambda _: say("Noted.")) as model:
+        async with hub_on(tmp_path / "w", model.base_url) as hub:
+            await hub.begin("main")
+            await hub.release("main")
+            async with hub.watch("main"):  # and reads nothing
+                stream = hub.channel("main").fan
+                hub.host.store.delete("main")  # as another process does
+                await until(lambda: stream.is_over)
+                await hub.begin("main")
+                async with watcher(hub, "main") as seen:
+                    await seen.until_type("session.created")
+                    await asked(hub, "main", "hello")
+                    await seen.until_type("turn.finished")
+                    assert not seen.is_over

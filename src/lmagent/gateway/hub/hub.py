@@ -334,10 +334,13 @@ class Hub:
             yield following
 
     def channel(self, session: str) -> Channel:
-        """The stream of a session."""
-        if session not in self.channels:
-            self.channels[session] = Channel(session, self.host.store.root / session / EVENTS, self._pulse)
-        return self.channels[session]
+        """The stream of a session; a new one where the last has ended and somebody slow has not left it yet."""
+        known = self.channels.get(session)
+        if known is None or known.fan.is_over:
+            if known is not None:
+                known.deafen()
+            known = self.channels[session] = Channel(session, self.host.store.root / session / EVENTS, self._pulse)
+        return known
 
     def _opened_in_host(self, session: Session) -> None:
         """Somebody has opened a session in this process: a desk, a job, a call that began a sub-agent."""
