@@ -145,10 +145,13 @@ async def test_a_sub_agent_of_a_job_has_nobody_to_ask_either(tmp_path):
     with ScriptedServer(model) as server:
         async with hub_on(workspace, server.base_url, permission_mode="normal", sandbox="off") as hub:
             Inbox(workspace / ".lmagent").submit("delegate it", time.time())
-            await until(lambda: bool(hub.host.store.sessions()))
-            session = hub.host.store.sessions()[0]
+            await until(lambda: len(hub.host.store.sessions()) == 2)
+            begun = {name: recorded(hub, name) for name in hub.host.store.sessions()}
+            (session,) = [
+                name for name, events in begun.items() if any(isinstance(e, ev.SubagentStarted) for e in events)
+            ]
+            (child,) = begun.keys() - {session}
             await until(lambda: ends(hub, session) != [])
-            (child,) = {event.child for event in recorded(hub, session) if isinstance(event, ev.SubagentStarted)}
             answers = [event.by for event in recorded(hub, child) if isinstance(event, ev.ApprovalResolved)]
             assert answers == ["unattended"]
     assert not (workspace / "asked").exists()
