@@ -12,6 +12,7 @@ from http.client import HTTPConnection
 import pytest
 from router_kit import HELLO, Lab, Model, chunks, joined_calls, lab, tool
 
+from lmagent.modelserver import relay
 from lmagent.modelserver.errors import BadRequest
 from lmagent.modelserver.metrics import MOST_UNKNOWN
 from lmagent.modelserver.spec import ModelServerError
@@ -167,8 +168,9 @@ def test_what_fails_behind_a_wait_is_an_error_event_and_what_fails_at_once_has_a
     ],
 )
 @pytest.mark.parametrize("stream", [True, False])
-def test_an_engines_refusal_keeps_its_status_and_reason_in_our_shape(reply, code, words, stream):
-    with ScriptedServer([reply]) as server, lab(Model("m", server.url, engine="upstream")) as running:
+def test_an_engines_refusal_keeps_its_status_and_reason_in_our_shape(monkeypatch, reply, code, words, stream):
+    monkeypatch.setattr(relay, "GRACE", 30.0)  # a machine that stands still for half a second begins the stream
+    with ScriptedServer([reply]) as server, lab(Model("m", server.url, engine="upstream"), keep_alive=30.0) as running:
         told, answer, _ = running.chat(model="m", stream=stream)
     assert told == code
     assert words in answer["error"]["message"]
