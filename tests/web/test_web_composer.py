@@ -147,6 +147,31 @@ def test_what_is_typed_while_a_session_begins_is_kept(tmp_path, screen):
         assert session_of(page)
 
 
+TYPES_WHEN_IT_MOVES = """() => {
+  const push = history.pushState.bind(history);
+  history.pushState = (...given) => {
+    push(...given);
+    setTimeout(() => {
+      const box = document.getElementById("message");
+      box.value += "!";
+      box.dispatchEvent(new Event("input", { bubbles: true }));
+    });
+  };
+}"""
+"""The first thing that happens behind the move to the new session is a key."""
+
+
+def test_a_letter_typed_in_the_moment_in_which_a_session_has_begun_is_kept(tmp_path, screen):
+    with gateway(tmp_path, [say("ok")]) as running:
+        page = screen(running)
+        page.evaluate(TYPES_WHEN_IT_MOVES)
+        box(page).fill("begin")
+        box(page).press("Enter")
+        page.wait_for_url("**/#/s/*")
+        finished(page)
+        assert box(page).input_value() == "!"
+
+
 def test_who_writes_goes_on_writing_when_a_session_begins(tmp_path, screen):
     with gateway(tmp_path, [say("one"), say("two")]) as running:
         page = screen(running)

@@ -4,7 +4,7 @@ import { Composer, takeAlong, unsent } from "./composer.js";
 import { Header } from "./header.js";
 import { Icon } from "./icons.js";
 import { late } from "./late.js";
-import { html, useEffect, useState } from "./lib.js";
+import { html, useEffect, useLayoutEffect, useState } from "./lib.js";
 import { DrawerButton } from "./parts.js";
 import { current, Session } from "./session.js";
 import { statusOf } from "./status.js";
@@ -17,7 +17,7 @@ const PlanCard = late(() => import("./plan.js").then((module) => module.PlanCard
 /** @param {{id: string}} props */
 export function Chat({ id }) {
   const [example, choose] = useState({ text: "", count: 0 });
-  useEffect(() => {
+  useLayoutEffect(() => { // before the next key comes: until then there is no box for it
     if (!id) return;
     const session = new Session(id);
     current.value = session;

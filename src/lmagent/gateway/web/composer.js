@@ -70,6 +70,7 @@ export function Composer({ session, example }) {
     answered.value = NOTHING;
     menu.close();
     past.reset();
+    if (field.current) field.current.value = ""; // at once: what is typed before it is drawn is the next message
     setText("");
     try {
       if (isCommand(typed)) await runCommand(id, said);
