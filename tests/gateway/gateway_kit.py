@@ -30,6 +30,17 @@ from msgspec import Struct
 
 from lmagent.testing import ScriptedServer
 
+NO_MESSAGES: tuple[str | bytes, ...] = (
+    "",
+    "nonsense",
+    "[]",
+    "{}",
+    '{"type": "dance"}',
+    "[" * 100 + "]" * 100,
+    b"\xff\xfe",
+)
+"""What no socket of the gateway understands."""
+
 PIN = "314159"
 OURS = ("LLM", "LM_", "XDG", "AGENT")
 """How variables begin that would tell the gateway something."""

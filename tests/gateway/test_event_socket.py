@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from gateway_kit import Client, gateway
+from gateway_kit import NO_MESSAGES, Client, gateway
 from seed_client import chatting
 from serving_kit import AUTH, answer_to, lab
 from websockets.exceptions import ConnectionClosed, InvalidStatus
@@ -231,15 +231,7 @@ def test_one_socket_watches_so_many_streams_and_no_more(idle):
 @pytest.mark.parametrize(
     "sent",
     [
-        *(
-            "",
-            "nonsense",
-            "[]",
-            "{}",
-            '{"type": "dance"}',
-            "[" * 100 + "]" * 100,
-            b"\xff\xfe",
-        ),
+        *NO_MESSAGES,
         *('{"type": "watch"}', '{"type": "watch", "id": ""}', '{"type": "watch", "id": "x", "session": 5}'),
         *('{"type": "watch", "id": "x", "session": "s", "after": -1}', '{"type": "unwatch", "id": 3}'),
         *('{"type": "watch", "id": "x", "session": "s", "after": 1e99}', '{"type": "ping", "more": 1}'),

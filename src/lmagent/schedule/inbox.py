@@ -20,7 +20,7 @@ from msgspec import Struct
 from lmagent.core.errors import StoreError
 from lmagent.core.ids import is_session_id, new_session_id
 from lmagent.store.failures import store_error
-from lmagent.store.files import FILE_MODE, OPEN_FLAGS, make_private, sync_file, sync_folder, write_whole
+from lmagent.store.files import OPEN_FLAGS, make_private, sync_folder, write_new
 
 SUFFIX = ".task"
 CLAIMED, FAILED = "claimed", "failed"
@@ -92,12 +92,7 @@ class Inbox:
         try:
             self._require_real()
             made = make_private(self.folder)
-            fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | OPEN_FLAGS, FILE_MODE)
-            try:
-                write_whole(fd, content)
-                sync_file(fd)
-            finally:
-                os.close(fd)
+            write_new(beside, content)
             os.rename(beside, target)
             for folder in (*made, self.folder):
                 sync_folder(folder)

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from lmagent.schedule.entries import Entry, JobHistory, Run
-from lmagent.store.files import FILE_MODE, OPEN_FLAGS, sync_file, sync_folder, write_whole
+from lmagent.store.files import replace_whole
 
 
 def facts_of(jobs: Mapping[str, JobHistory]) -> list[Entry] | None:
@@ -59,13 +59,4 @@ def replace(path: Path, facts: list[Entry], unread: list[bytes]) -> None:
     lines = [msgspec.json.encode(entry) + b"\n" for entry in facts] + unread
     # Its beginning is one that no ledger had before: a number of a file may be given a second time.
     lines[0] = b'{"of":"' + os.urandom(12).hex().encode() + b'",' + lines[0][1:]
-    made = path.with_suffix(".new")
-    made.unlink(missing_ok=True)  # of somebody who was killed in the middle of this
-    fd = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | OPEN_FLAGS, FILE_MODE)
-    try:
-        write_whole(fd, b"".join(lines))
-        sync_file(fd)
-    finally:
-        os.close(fd)
-    os.replace(made, path)
-    sync_folder(path.parent)
+    replace_whole(path, path.with_suffix(".new"), b"".join(lines))

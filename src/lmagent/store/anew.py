@@ -6,7 +6,6 @@ and asks for what came after that, is given all of the new one and nothing else,
 
 from __future__ import annotations
 
-import os
 import shutil
 from contextlib import suppress
 from pathlib import Path
@@ -15,7 +14,7 @@ from lmagent.core.errors import SessionNotFound
 from lmagent.core.events import SessionCreated
 from lmagent.core.ports import Clock
 from lmagent.store.failures import store_error
-from lmagent.store.files import FILE_MODE, OPEN_FLAGS, sync_file, sync_folder, write_whole
+from lmagent.store.files import replace_whole
 from lmagent.store.follow import last_seq
 from lmagent.store.fork import fork_log
 from lmagent.store.lock import hold
@@ -58,15 +57,5 @@ def begin_anew(folder: Path, aside: Path, opening: SessionCreated, clock: Clock)
 
 
 def _replace(folder: Path, opening: SessionCreated, clock: Clock) -> None:
-    made = folder / f"{EVENTS}.new"
     _, line = stamp(opening, last_seq(folder / EVENTS) + 1, clock)
-    with suppress(FileNotFoundError):
-        made.unlink()  # of somebody who was killed in the middle of this
-    fd = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | OPEN_FLAGS, FILE_MODE)
-    try:
-        write_whole(fd, line)
-        sync_file(fd)
-    finally:
-        os.close(fd)
-    os.replace(made, folder / EVENTS)
-    sync_folder(folder)
+    replace_whole(folder / EVENTS, folder / f"{EVENTS}.new", line)

@@ -54,3 +54,34 @@ def sync_folder(folder: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def write_new(path: Path, content: bytes) -> None:
+    """Make a private file with this content, which is on the disk when this returns.
+
+    Raises:
+        OSError: there is one of that name, or part of it may have been written.
+    """
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | OPEN_FLAGS, FILE_MODE)
+    try:
+        write_whole(fd, content)
+        sync_file(fd)
+    finally:
+        os.close(fd)
+
+
+def replace_whole(path: Path, beside: Path, content: bytes) -> None:
+    """Put another content in the place of a file's, all at once; it is on the disk when this returns.
+
+    Args:
+        path: the file.
+        beside: where the content is written first, in the same folder; what a killed process left there goes.
+        content: all of it.
+
+    Raises:
+        OSError: the file is as it was.
+    """
+    beside.unlink(missing_ok=True)
+    write_new(beside, content)
+    os.replace(beside, path)
+    sync_folder(path.parent)

@@ -16,13 +16,13 @@ import anyio
 import anyio.abc
 import msgspec
 from msgspec import Meta, Struct
-from starlette.websockets import WebSocketDisconnect
 
 from lmagent.core.errors import LmagentError, ungrouped
 from lmagent.gateway.api.events import BEAT, HIGHEST, check_place
 from lmagent.gateway.http.errors import Refusal, failure_of, status_of
 from lmagent.gateway.http.guard import Visitor
 from lmagent.gateway.http.route import Socket, Talk, decode
+from lmagent.gateway.http.sockets import read_message, until_gone
 
 MOST = 64
 """Streams that one socket may watch at a time; what waits for a slow client is bounded for each of them."""
@@ -81,17 +81,12 @@ async def tell(talk: Talk) -> None:
     """Tell one client what it watches, until it goes, its login ends, or the gateway does."""
     await talk.socket.accept()
     line = _Line(talk)
-    try:
+    with until_gone():
         with ungrouped():
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(line.stay, tasks.cancel_scope)
                 tasks.start_soon(line.listen, tasks)
         await talk.socket.close(LOGGED_OUT, "the login has ended")
-    except WebSocketDisconnect:
-        return
-    except RuntimeError as closed:  # Starlette's word for a send after the end
-        if "close" not in str(closed):
-            raise
 
 
 class _Line:
@@ -121,7 +116,7 @@ class _Line:
     async def listen(self, tasks: anyio.abc.TaskGroup) -> None:
         """Take what the client says, for as long as it is there."""
         while True:
-            text = await self._read()
+            text = await read_message(self._socket)
             try:
                 said = decode(text, Said)
                 if isinstance(said, Ping):
@@ -141,13 +136,6 @@ class _Line:
             return self._access.caller(headers.get(b"authorization"), headers.cookies) != "anyone"
         except LmagentError:  # it cannot be told which cookies count: none does
             return False
-
-    async def _read(self) -> bytes:
-        message = await self._socket.receive()
-        if message["type"] == "websocket.disconnect":
-            raise WebSocketDisconnect(message.get("code", 1000))
-        text = message.get("text")
-        return text.encode("utf-8", "replace") if text is not None else (message.get("bytes") or b"")
 
     async def _say(self, message: dict[str, Any]) -> None:
         await self._socket.send_text(msgspec.json.encode(message).decode())

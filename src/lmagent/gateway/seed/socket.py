@@ -7,6 +7,7 @@ the socket ends nothing but the socket.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Annotated
 
 import anyio
@@ -14,7 +15,6 @@ import msgspec
 from anyio import to_thread
 from anyio.streams.memory import MemoryObjectSendStream
 from msgspec import Meta, Struct
-from starlette.websockets import WebSocketDisconnect
 
 from lmagent.core.commands import Approve, DecidePlan, Interrupt
 from lmagent.core.errors import ConfigError, LmagentError, SessionNotFound, ungrouped
@@ -22,6 +22,7 @@ from lmagent.core.messages import user
 from lmagent.engine.session import Session
 from lmagent.engine.state import SessionState
 from lmagent.gateway.http.route import Talk, decode
+from lmagent.gateway.http.sockets import read_message, until_gone
 from lmagent.gateway.hub.hub import Hub
 from lmagent.gateway.seed.anew import begin_anew
 from lmagent.gateway.seed.http import state_of
@@ -113,26 +114,14 @@ async def run_socket(
             async for message in told:
                 await talk.socket.send_text(msgspec.json.encode(message).decode())
 
-    async def read() -> bytes:
-        message = await talk.socket.receive()
-        if message["type"] == "websocket.disconnect":
-            raise WebSocketDisconnect(message.get("code", 1000))
-        text = message.get("text")
-        return text.encode("utf-8", "replace") if text is not None else (message.get("bytes") or b"")
-
-    try:
+    with until_gone():
         with ungrouped():
             async with anyio.create_task_group() as tasks, telling:
                 tasks.start_soon(write)
-                await work(telling, read)
+                await work(telling, partial(read_message, talk.socket))
                 await telling.aclose()
                 tasks.cancel_scope.deadline = anyio.current_time() + LAST  # what was told is still sent
         await talk.socket.close(AGAIN)
-    except (WebSocketDisconnect, anyio.BrokenResourceError):
-        return
-    except RuntimeError as closed:  # Starlette's word for a send after the end
-        if "close" not in str(closed):
-            raise
 
 
 class _Conversation:
