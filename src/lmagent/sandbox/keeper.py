@@ -17,6 +17,7 @@ import os
 import signal
 import struct
 import subprocess
+from collections.abc import Collection
 from typing import Any
 
 PIECE = 65536
@@ -41,8 +42,8 @@ def processes() -> dict[int, tuple[int, str]]:
     return found
 
 
-def below(root: int) -> dict[int, str]:
-    """States of what is below a process and not dead."""
+def below(root: int, without: Collection[int] = ()) -> dict[int, str]:
+    """States of what is below a process and not dead, but for the processes `without` and what is below those."""
     everything = processes()
     children: dict[int, list[int]] = {}
     for pid, (parent, _) in everything.items():
@@ -51,6 +52,8 @@ def below(root: int) -> dict[int, str]:
     waiting = list(children.get(root, ()))
     while waiting:
         pid = waiting.pop()
+        if pid in without:
+            continue
         if everything[pid][1] not in "ZX":
             found[pid] = everything[pid][1]
         waiting += children.get(pid, ())
@@ -63,20 +66,22 @@ def kill(pid: int, number: int) -> None:
         os.kill(pid, number)
 
 
-def kill_below(root: int) -> None:
-    """Kill all below a process.
+def kill_below(root: int, without: Collection[int] = ()) -> bool:
+    """Kill all below a process, but for the processes `without` and what is below those; whether there was anything.
 
     First all are stopped, again until none is new: what is stopped cannot fork, and a fork bomb that is stopped at its
     limit keeps the limit full.
     """
     for _ in range(50):
-        moving = [pid for pid, state in below(root).items() if state not in "Tt"]
+        moving = [pid for pid, state in below(root, without).items() if state not in "Tt"]
         if not moving:
             break
         for pid in moving:
             kill(pid, signal.SIGSTOP)
-    for pid in below(root):
+    left = below(root, without)
+    for pid in left:
         kill(pid, signal.SIGKILL)
+    return bool(left)
 
 
 def control(option: int, *arguments: object) -> None:

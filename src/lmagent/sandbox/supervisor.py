@@ -29,6 +29,7 @@ from lmagent.sandbox.keeper import (
     PIECE,
     SUBREAPER,
     Request,
+    below,
     control,
     install_filter,
     keep,
@@ -346,7 +347,7 @@ class Supervisor:
             return
         if full or sum(self._pass_on(job, end) for end in list(job.streams)):
             return
-        if not job.said and self._kill_strays():
+        if not job.said and self._kill_strays(job.keeper):
             return
         job.close()
         del self.jobs[job.number]
@@ -357,16 +358,13 @@ class Supervisor:
             result["memory"] = result["code"] != 0 and out_of_memory() > job.ooms
             self._put(EXIT, job.number, json.dumps(result).encode())
 
-    def _kill_strays(self) -> bool:
+    def _kill_strays(self, keeper: int) -> bool:
         """Kill what a killed keeper left to us; whether there was anything."""
-        keepers = {job.keeper for job in (*self.jobs.values(), *([self.spare] if self.spare else []))}
-        found = [pid for pid, (parent, state) in processes().items() if parent == os.getpid() and state not in "ZX"]
-        strays = [pid for pid in found if pid not in keepers]
-        for pid in strays:
-            kill(pid, signal.SIGSTOP)
-            kill_below(pid)
-            kill(pid, signal.SIGKILL)
-        return bool(strays)
+        if keeper in below(os.getpid()):  # a process that dies closes its files before it hands on its children
+            kill(keeper, signal.SIGKILL)
+            return True
+        keepers = {job.keeper for job in (*self.jobs.values(), *([self.spare] if self.spare else []))} - {keeper}
+        return kill_below(os.getpid(), keepers)
 
 
 def _become_keeper(ends: dict[str, int]) -> None:
