@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import threading
 
 import anyio
 import msgspec
@@ -12,9 +14,11 @@ from hub_kit import asked, hub_on, recorded, until, watcher
 from seed_client import chatting
 
 from lmagent.core import events as ev
+from lmagent.core.errors import SessionBusy
 from lmagent.core.messages import user
 from lmagent.core.view import View, reduce
 from lmagent.gateway.http.errors import Refusal
+from lmagent.gateway.hub import keeping
 from lmagent.gateway.hub.feed import BEGINNING
 from lmagent.gateway.seed.anew import begin_anew
 from lmagent.gateway.turns import followed
@@ -90,6 +94,51 @@ async def test_another_gateway_that_watches_from_afar_gives_the_new_conversation
                 assert seen.seqs[-len(new) :] == [event.seq for event in new]
             _, view, blocks = await other.views.look(session)
             assert msgspec.structs.replace(view, blocks=blocks) == viewed(new)
+
+
+async def test_another_process_that_looks_at_the_session_now_and_then_keeps_nobody_from_clearing_it(tmp_path):
+    with ScriptedServer(lambda _: say("Noted.")) as model:
+        async with hub_on(tmp_path / "w", model.base_url) as hub:
+            session = (await hub.begin("main")).id
+            looks, is_over = list[int](), threading.Event()
+
+            def look() -> None:
+                while not is_over.wait(0.001):
+                    with contextlib.suppress(SessionBusy):
+                        hub.host.store.open(session).close()
+                        looks.append(1)
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(anyio.to_thread.run_sync, look)
+                try:
+                    while len(looks) < 100:
+                        await asked(hub, session, "one")
+                        assert await begin_anew(hub, session)
+                finally:
+                    is_over.set()
+
+
+async def test_a_gateway_that_finds_nothing_left_in_a_session_lets_it_go_at_once(tmp_path, monkeypatch):
+    with ScriptedServer(lambda _: say("Noted.")) as model:
+        async with hub_on(tmp_path / "w", model.base_url) as hub:
+            session = (await hub.begin("main")).id
+            await hub.submit(session, user("one"))
+            rows = keeping._unattended(hub.host.store.root)  # another gateway sees this, and looks a moment later
+            await hub.desks[session].until_idle()
+            await hub.release(session)
+            assert [row.session for row in rows] == [session]
+            looked = anyio.Event()
+
+            def stale(root):
+                anyio.from_thread.run_sync(looked.set)
+                return rows
+
+            monkeypatch.setattr(keeping, "_unattended", stale)
+            async with hub_on(tmp_path / "w", model.base_url) as other:
+                await looked.wait()
+                await anyio.sleep(0.5)  # it opens it, and finds that all is done
+                await until(lambda: other.desks == {}, seconds=5)
+                await asked(hub, session, "two")
 
 
 async def test_who_follows_all_sessions_is_told_of_the_new_conversation_once(tmp_path):

@@ -41,6 +41,7 @@ from lmagent.store.jsonl import JsonlStore
 if TYPE_CHECKING:
     from lmagent.app.places import Place
     from lmagent.providers.cassette import ReplayTransport
+    from lmagent.store.log import JsonlLog
 
 
 WARMED = ("lmagent", "lmstudio", "ollama", "llamacpp", "vllm")
@@ -248,8 +249,8 @@ class Host(Struct):
             app_version=__version__,
         )
 
-    async def open_session(self, name: str) -> Session:
-        """An existing session, by id or unique prefix.
+    async def open_session(self, name: str, log: JsonlLog | None = None) -> Session:
+        """An existing session, by id or unique prefix; `log` is its log, if that is open already.
 
         Raises:
             SessionNotFound: no session, or several, are called so.
@@ -261,7 +262,7 @@ class Host(Struct):
                 raise SessionBusy(f"a job runs in session {session_id}", fix="it is free when its turn has ended")
             return self.sessions[session_id]
         await self.settle()
-        log = self.store.open(session_id)
+        log = log or self.store.open(session_id)
         left, opening = self.left.pop(session_id, None), self.opening(session_id)
         if left is not None:
             opening = replace(opening, mode=left.mode)

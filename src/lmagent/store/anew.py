@@ -18,19 +18,23 @@ from lmagent.store.files import replace_whole
 from lmagent.store.follow import last_seq
 from lmagent.store.fork import fork_log
 from lmagent.store.lock import hold
-from lmagent.store.log import BLOBS, EVENTS, LOCK, stamp
+from lmagent.store.log import BLOBS, EVENTS, LOCK, JsonlLog, stamp
 
 
-def begin_anew(folder: Path, aside: Path, opening: SessionCreated, clock: Clock) -> None:
+def begin_anew(folder: Path, aside: Path, opening: SessionCreated, clock: Clock) -> JsonlLog:
     """Put a session's log aside and a new one in its place, which happens all at once.
 
-    Who is killed in between leaves the session as it was, and perhaps a copy of it.
+    Who is killed in between leaves the session as it was, and perhaps a copy of it. The lock is held throughout, and
+    by the new log then, so that nobody else can have the session in between.
 
     Args:
         folder: of the session.
         aside: of the session that is to have the old log; there is none yet.
         opening: the first event of the new log, which names `aside`.
         clock: gives events their time.
+
+    Returns:
+        The new log, open.
 
     Raises:
         SessionNotFound: no such session.
@@ -48,8 +52,10 @@ def begin_anew(folder: Path, aside: Path, opening: SessionCreated, clock: Clock)
                     shutil.rmtree(aside)
                 raise
             shutil.rmtree(folder / BLOBS, ignore_errors=True)  # the copy has those that it needs
-        finally:
+            return JsonlLog.open(folder, clock, lock)
+        except BaseException:
             lock.release()
+            raise
     except FileNotFoundError:
         raise SessionNotFound(f"there is no session {folder.name}", fix="lmagent sessions list") from None
     except OSError as error:

@@ -88,8 +88,8 @@ class JsonlStore:
 
         return fork_log(self._known(source), self._folder(session), through_seq, self._clock, moved=moved)
 
-    def begin_anew(self, session: str, aside: str, opening: SessionCreated) -> None:
-        """Keep a session's log as the session `aside`, and begin a new one in its place; see `store.anew`.
+    def begin_anew(self, session: str, aside: str, opening: SessionCreated) -> JsonlLog:
+        """Keep a session's log as the session `aside`; the new one in its place, open. See `store.anew`.
 
         Raises:
             SessionNotFound: no such session.
@@ -98,7 +98,7 @@ class JsonlStore:
         """
         from lmagent.store.anew import begin_anew  # rare
 
-        begin_anew(self._known(session), self._folder(aside), opening, self._clock)
+        return begin_anew(self._known(session), self._folder(aside), opening, self._clock)
 
     def delete(self, session: str) -> None:
         """Delete a session with its blobs.

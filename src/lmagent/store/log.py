@@ -70,8 +70,13 @@ class JsonlLog:
     # --- opening ----------------------------------------------------------------------------------------------
 
     @classmethod
-    def open(cls, folder: Path, clock: Clock) -> JsonlLog:
+    def open(cls, folder: Path, clock: Clock, lock: Lock | None = None) -> JsonlLog:
         """Open an existing log; the half-written end of one whose writer died is cut off.
+
+        Args:
+            folder: of the session.
+            clock: gives events their time.
+            lock: the session's, if it is held already; the log has it from here on.
 
         Raises:
             SessionNotFound: no such session.
@@ -83,7 +88,7 @@ class JsonlLog:
         if not log.path.is_file():
             raise SessionNotFound(f"there is no session {folder.name}", fix="lmagent sessions list")
         try:
-            log._lock = hold(folder / LOCK, log.session)
+            log._lock = lock or hold(folder / LOCK, log.session)
             try:
                 log._fd = os.open(log.path, os.O_RDWR | os.O_APPEND | OPEN_FLAGS)
                 log._load()

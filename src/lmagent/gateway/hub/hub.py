@@ -18,7 +18,7 @@ import msgspec
 
 from lmagent.app.host import Host
 from lmagent.core.commands import Approve, Close, Command, Continue, DecidePlan, Interrupt, Steer, Submit
-from lmagent.core.errors import SessionBusy, SessionNotFound
+from lmagent.core.errors import SessionBusy
 from lmagent.core.events import DurableEvent, InputReceived
 from lmagent.core.ids import is_session_id, new_id
 from lmagent.core.messages import Message
@@ -36,7 +36,7 @@ from lmagent.gateway.hub.places import check_lock, check_place, check_session
 from lmagent.gateway.hub.sent import BY, find_sent, job_of, not_at_work
 from lmagent.gateway.hub.views import Views
 from lmagent.store.follow import last_seq
-from lmagent.store.log import EVENTS
+from lmagent.store.log import EVENTS, JsonlLog
 
 WAIT = "it is free when that has ended; interrupt it, or steer it"
 
@@ -134,6 +134,7 @@ class Hub:
             return known
         async with self.lock(session):
             if (known := self.opened(session)) is not None:
+                known.touch()
                 return known
             self.must_be_there(session)
             check_lock(self.host.store, session)
@@ -147,6 +148,12 @@ class Hub:
                 await self._keeper.take_up(desk)
                 desk.is_opening = False
             return desk
+
+    async def seat(self, log: JsonlLog) -> Desk:
+        """A session whose log is open, and of whose conversation nothing is known here; call it with its lock."""
+        self.host.left.pop(log.session, None)
+        self.views.forget(log.session)
+        return self._desk_of(await self.host.open_session(log.session, log), await self._running())
 
     def opened(self, session: str) -> Desk | None:
         """A session's desk, if it is open here and well."""
@@ -382,19 +389,3 @@ class Hub:
                 await delete_family(self, session)
         finally:
             self._deleted.discard(session)
-
-    # --- what an earlier hub left -----------------------------------------------------------------------------------
-
-    async def go_on(self, session: str) -> bool:
-        """Go on with what was accepted for a session; False where somebody else has it open, to be tried again."""
-        try:
-            desk = await self.desk(session)
-        except SessionNotFound:
-            return True
-        except SessionBusy:
-            return False
-        except Exception as failure:  # noqa: BLE001 - one session's trouble is not the others'
-            self.say(f"session {session} is not gone on with: {failure}")
-            return True
-        desk.work()
-        return True

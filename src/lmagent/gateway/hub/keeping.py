@@ -11,7 +11,7 @@ import anyio
 import anyio.to_thread
 
 from lmagent.core.commands import Approve, Continue
-from lmagent.core.errors import LmagentError, ungrouped
+from lmagent.core.errors import LmagentError, SessionBusy, SessionNotFound, ungrouped
 from lmagent.core.ports import UNATTENDED, WAKING
 from lmagent.engine.outage import PATIENCE, be_patient
 from lmagent.engine.session import SCHEDULER, Session
@@ -101,8 +101,26 @@ class Keeper:
                 continue
             key = (row.session, row.ended if row.until else row.job)
             due = not row.until or row.until - self._host.clock.now() < SOON
-            if due and key not in self._gone_on and await self._hub.go_on(row.session):
+            if due and key not in self._gone_on and await self._go_on(row.session):
                 self._gone_on.add(key)
+
+    async def _go_on(self, session: str) -> bool:
+        """Go on with what was accepted for a session; False where somebody else has it open, to be tried again."""
+        try:
+            desk = await self._hub.desk(session)
+        except SessionNotFound:
+            return True
+        except SessionBusy:
+            return False
+        except Exception as failure:  # noqa: BLE001 - one session's trouble is not the others'
+            self._hub.say(f"session {session} is not gone on with: {failure}")
+            return True
+        if desk.is_needed or desk.session.state.turn_open or desk.session.state.wait is not None:
+            desk.work()
+        else:  # whoever had it has done it meanwhile, and may want it again
+            used = desk.used_at
+            await self._hub.release(session, fits=lambda it: it is desk and not it.is_needed and it.used_at == used)
+        return True
 
     async def take_up(self, desk: Desk) -> None:
         """Go on with what a gateway has accepted and left in a session that was opened now, before all that comes next.

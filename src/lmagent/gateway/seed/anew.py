@@ -13,15 +13,21 @@ import anyio
 from anyio import to_thread
 from msgspec.structs import replace
 
-from lmagent.core.errors import SessionNotFound
+from lmagent.app.host import Host
+from lmagent.core.errors import SessionBusy, SessionNotFound
+from lmagent.core.events import SessionCreated
 from lmagent.core.ids import new_session_id
 from lmagent.engine.work import WorkState
 from lmagent.gateway.hub.deleting import let_go
 from lmagent.gateway.hub.hub import Hub
 from lmagent.gateway.seed.words import Mode, change_of, mode_of
+from lmagent.store.log import JsonlLog
 
 LONGEST = 64
 """Characters of a session's id."""
+
+GLANCE, PAUSE = 2.0, 0.05
+"""Seconds for which somebody else may have a session whom we wait for, and between two tries."""
 
 
 async def begin_anew(hub: Hub, session: str) -> str:
@@ -61,18 +67,31 @@ async def _begin_anew(hub: Hub, session: str) -> str:
         await let_go(hub, session)
         now = new_session_id(host.clock.now())
         aside = f"{session[: LONGEST - len(now) - 1]}.{now}"
-        opening = replace(host.opening(session), replaces=aside)
-        await to_thread.run_sync(host.store.begin_anew, session, aside, opening)
-        host.left.pop(session, None)
-        hub.views.forget(session)
+        log = await _put_aside(host, session, replace(host.opening(session), replaces=aside))
         old = hub.channels.pop(session, None)
-    desk = await hub.desk(session)
+        try:
+            desk = await hub.seat(log)
+        except BaseException:
+            log.close()
+            raise
     planning = host.settings.deep_planning
     if chosen is not None and (change := change_of(desk.session, chosen, planning=planning)) is not None:
         await hub.send(session, change)
     if old is not None:
         old.fan.end()  # who watched finds the new conversation there
     return aside
+
+
+async def _put_aside(host: Host, session: str, opening: SessionCreated) -> JsonlLog:
+    """The new log. Another gateway may look at the session in the moment in which it was let go here."""
+    until = host.clock.monotonic() + GLANCE
+    while True:
+        try:
+            return await to_thread.run_sync(host.store.begin_anew, session, opening.replaces, opening)
+        except SessionBusy:
+            if host.clock.monotonic() >= until:
+                raise
+            await anyio.sleep(PAUSE)
 
 
 def _chosen(work: WorkState) -> Mode | None:
