@@ -62,7 +62,7 @@ class Stage:
         self.tasks = tasks
         self.here: OpenLog | None = None
         self.count = 0
-        self.watchers: dict[int, tuple[Seen, anyio.CancelScope]] = {}
+        self.watchers: dict[int, tuple[Seen, anyio.CancelScope, anyio.Event]] = {}
         self.left: list[Seen] = []
 
     async def do(self, action: str) -> None:
@@ -124,6 +124,7 @@ class Stage:
         """Leave, and come back with the last that was seen."""
         if (known := self.watchers.get(int(name))) is not None:
             await self.leave(name)
+            await known[2].wait()  # what is on its way to who leaves is seen, or comes again
             await self._join(int(name), known[0].seqs[-1] if known[0].seqs else 0, known[0])
 
     async def leave(self, name: str) -> None:
@@ -141,15 +142,16 @@ class Stage:
         if name in self.watchers:
             return
         seen = seen or Seen()
-        scope = anyio.CancelScope()
-        self.watchers[name] = (seen, scope)
-        self.tasks.start_soon(self._watch, seen, scope, after)
+        scope, ended = anyio.CancelScope(), anyio.Event()
+        self.watchers[name] = (seen, scope, ended)
+        self.tasks.start_soon(self._watch, seen, scope, ended, after)
 
-    async def _watch(self, seen: Seen, scope: anyio.CancelScope, after: int) -> None:
+    async def _watch(self, seen: Seen, scope: anyio.CancelScope, ended: anyio.Event, after: int) -> None:
         with scope:
             async with self.channel.fan.watch(after) as watching:
                 self._follow()
                 await seen.take(watching)
+        ended.set()
 
     def _follow(self) -> None:
         if self.channel.fan.watchers and not self.channel.is_heard:
@@ -177,9 +179,9 @@ async def _play(root, actions) -> None:
             await stage.do(action)
         await stage.join("9")
         await stage.write()
-        for seen, _ in stage.watchers.values():
+        for seen, *_ in stage.watchers.values():
             await seen.until(lambda seen: bool(seen.seqs) and seen.seqs[-1] == stage.count)
-        for seen in [*stage.left, *(seen for seen, _ in stage.watchers.values())]:
+        for seen in [*stage.left, *(seen for seen, *_ in stage.watchers.values())]:
             assert seen.seqs == list(range(1, len(seen.seqs) + 1))
         if stage.here is not None:
             stage.here.close()
@@ -195,7 +197,7 @@ async def _said_to(root, actions) -> list[Seen]:
         for action in actions:
             await stage.do(action)
         await anyio.sleep(0.1)
-        found = [seen for seen, _ in stage.watchers.values()]
+        found = [seen for seen, *_ in stage.watchers.values()]
         assert stage.here is not None
         stage.here.close()
         tasks.cancel_scope.cancel()
