@@ -18,7 +18,7 @@ from lmagent.engine import outage
 from lmagent.gateway.hub.hub import Hub
 from lmagent.schedule.inbox import Inbox
 from lmagent.testing import ScriptedServer
-from lmagent.testing.script import call, say, slow
+from lmagent.testing.script import call, cut, say, slow, status
 
 pytestmark = pytest.mark.anyio
 
@@ -33,6 +33,7 @@ def anyio_backend() -> str:
 @pytest.fixture(autouse=True)
 def hurry(monkeypatch):
     monkeypatch.setattr(outage, "PAUSES", (0.1, 0.2))
+    monkeypatch.setattr(outage, "ASKED", 0.2)
 
 
 async def left_open(workspace: Path, script=SCRIPT) -> tuple[str, int]:
@@ -136,6 +137,57 @@ async def test_a_server_that_dies_in_the_middle_of_a_turn_that_was_gone_on_with_
             with ScriptedServer([say("All done.")], port=port):
                 await seen.until_type("turn.finished")
             assert ends(hub, session) == ["done"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        status(502, "<html><title>502 Bad Gateway</title></html>"),
+        status(503, {"error": "no backend is up"}),
+        status(504),
+        status(429, headers={"Retry-After": "0"}),
+        cut(say("It was cut off here"), chunks=1, reset=True),
+        cut(say("It was cut off here"), chunks=1),
+    ],
+    ids=["502", "503", "504", "429", "reset", "cut"],
+)
+async def test_a_server_that_somebody_else_answers_for_or_that_breaks_off_is_waited_for_too(tmp_path, answer):
+    session, port = await left_open(tmp_path / "w")
+    with ScriptedServer([*[answer] * 4, say("All done.")], port=port):
+        async with restarted(tmp_path / "w", port, session) as (hub, seen):
+            await seen.until_type("turn.finished")
+            assert ends(hub, session) == ["done"]
+            assert notices(seen) == [AWAY, BACK]
+            messages = [event for event in recorded(hub, session) if isinstance(event, ev.MessageAdded)]
+            assert [event.message.text for event in messages if event.origin == "model"] == ["All done."]
+
+
+async def test_a_server_that_breaks_off_each_time_is_believed_to_die_of_the_request(tmp_path):
+    session, port = await left_open(tmp_path / "w")
+    with ScriptedServer(lambda _: cut(say("It was cut off here"), chunks=0, reset=True), port=port):
+        async with restarted(tmp_path / "w", port, session) as (hub, seen):
+            await seen.until_type("turn.finished")
+            assert ends(hub, session) == ["error"]
+            assert seen.types.count("retrying") == outage.LOST
+
+
+async def test_what_a_server_asks_for_before_the_next_try_is_kept_to(tmp_path):
+    session, port = await left_open(tmp_path / "w")
+    with ScriptedServer([status(429, headers={"Retry-After": "400"}), say("All done.")], port=port):
+        async with restarted(tmp_path / "w", port, session) as (hub, seen):
+            await seen.until_type("retrying")
+            (told,) = [event for event in seen.events if event["type"] == "retrying"]
+            assert told["delay"] == 400
+            await hub.send(session, Interrupt())
+            await seen.until_type("turn.finished")
+
+
+async def test_a_fault_of_the_server_is_no_outage(tmp_path):
+    session, port = await left_open(tmp_path / "w")
+    with ScriptedServer(lambda _: status(500, {"error": "the template is broken"}), port=port):
+        async with restarted(tmp_path / "w", port, session) as (hub, seen):
+            await seen.until_type("turn.finished")
+            assert ends(hub, session) == ["error"]
 
 
 async def test_a_turn_waits_for_a_day_and_then_ends_as_an_error(tmp_path, monkeypatch):

@@ -19,6 +19,7 @@ from lmagent.core.errors import (
     ModelNotFound,
     ProviderError,
     ServerFailure,
+    Unavailable,
     Unreachable,
 )
 from lmagent.core.model import TextChunk
@@ -114,7 +115,7 @@ def test_time_rates_and_memory_are_not_taken_for_an_overflow(status: int, text: 
 def test_a_rate_limit_inside_a_200_is_not_taken_for_an_overflow() -> None:
     said = {"error": {"code": 429, "message": "Rate limit reached: too many tokens, the context length is 8192"}}
     run = ask(Answer([b"data: " + json.dumps(said).encode() + b"\n\n"]), retries=ONCE)
-    assert type(run.error) is ServerFailure
+    assert type(run.error) is Unavailable
     assert "rate limit" in run.error.message
     assert "127.0.0.1" in run.error.message
 
@@ -134,12 +135,12 @@ CASES: dict[str, tuple[int, Any, type[ProviderError], str, bool]] = {
     "bad request": (400, {"error": {"message": "temperature must be at most 2"}}, ProviderError, "at most 2", False),
     "tools unsupported": (400, {"error": "m does not support tools"}, ProviderError, "does not support tools", False),
     "no credit": (402, {"error": {"message": "Insufficient credits"}}, ProviderError, "credit", False),
-    "rate limit": (429, {"error": {"message": "slow down"}}, ServerFailure, "rate limit", True),
+    "rate limit": (429, {"error": {"message": "slow down"}}, Unavailable, "rate limit", True),
     "timeout": (408, b"", ServerFailure, "408", True),
     "conflict": (409, {"error": "loading"}, ServerFailure, "loading", True),
     "internal": (500, {"error": {"message": "CUDA out of memory"}}, ServerFailure, "CUDA out of memory", True),
     "loading": (503, {"error": {"message": "Loading model", "type": "unavailable_error", "code": 503}}, ModelLoading, "Loading model", True),
-    "gateway page": (502, b"<html><title>502 Bad Gateway</title></html>", ServerFailure, "502 Bad Gateway", True),
+    "gateway page": (502, b"<html><title>502 Bad Gateway</title></html>", Unavailable, "502 Bad Gateway", True),
     "not implemented": (501, b"", ServerFailure, "501", False),
 }  # fmt: skip
 

@@ -125,7 +125,15 @@ class ServerFailure(ProviderError):
     """429, 5xx, or an error reported inside a stream."""
 
 
-class ModelLoading(ServerFailure):
+class ConnectionLost(ServerFailure):
+    """The server broke off before its answer was whole; it may have died of the request."""
+
+
+class Unavailable(ServerFailure):
+    """Somebody answers, and says that the model cannot be had now: 429, 502, 503, 504, 529."""
+
+
+class ModelLoading(Unavailable):
     """The server is up and loads the model: it answers as soon as that is done, and not before."""
 
 

@@ -13,7 +13,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from lmagent.core.errors import ProviderError, Unreachable
+from lmagent.core.errors import ProviderError, Unavailable, Unreachable
 from lmagent.core.events import CompactionDone, Notice
 from lmagent.core.messages import Message, Text, ToolResult, user
 from lmagent.core.model import Reply, Usage
@@ -221,7 +221,7 @@ async def _summary(session: Session, focus: str, tokens: int) -> tuple[str, Usag
     except ProviderError as failure:
         text = f"the model could not summarise ({failure.message}); the facts on record were kept instead"
         await session.record(Notice(level="warning", code="summary_failed", text=text))
-        return "", None if isinstance(failure, Unreachable) else _prompt_read(session)
+        return "", None if isinstance(failure, Unreachable | Unavailable) else _prompt_read(session)
     if reply is None:
         return "", _prompt_read(session)
     return "" if reply.message.tool_calls else reply.message.text.strip(), reply.usage

@@ -1,4 +1,4 @@
-"""Outage: a turn that nobody sits in front of waits for a model server that cannot be reached, within its step.
+"""Outage: a turn that nobody sits in front of waits for a model server that cannot be had, within its step.
 
 A person who has just typed something is told at once instead, and decides. What a gateway goes on with after a restart,
 and what a job runs, has nobody to tell: the server may only come up later than we do.
@@ -6,7 +6,7 @@ and what a job runs, has nobody to tell: the server may only come up later than 
 
 from __future__ import annotations
 
-from lmagent.core.errors import ModelLoading, ProviderError, Unreachable
+from lmagent.core.errors import ConnectionLost, ProviderError, Unavailable, Unreachable
 from lmagent.core.events import Notice, RetryScheduled
 from lmagent.core.live import AWAY, BACK
 from lmagent.core.model import ModelEvent, Progress, Retrying
@@ -18,6 +18,12 @@ PATIENCE = 86_400.0
 
 PAUSES = (1.0, 2.0, 5.0, 15.0)
 """Seconds between two tries; the last one repeats. A try costs a server that is not there nothing."""
+
+ASKED = 60.0
+"""Seconds between two tries where somebody answers that the model cannot be had; more, if they ask for more."""
+
+LOST = 5
+"""Connections that are lost one after the other before it is believed that the server dies of the request."""
 
 
 def be_patient(session: Session, job: str, until: float) -> None:
@@ -38,6 +44,11 @@ def waits_until(session: Session) -> float:
     return session.patience.get(session.state.job, 0.0) if session.state.turn_open else 0.0
 
 
+def is_outage(failure: ProviderError) -> bool:
+    """Whether the same request may be answered once a server is there, or has time; it is not at fault itself."""
+    return isinstance(failure, Unreachable | Unavailable | ConnectionLost)
+
+
 class Outage:
     """One step's wait for the server.
 
@@ -47,7 +58,7 @@ class Outage:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._tries = 0
+        self._tries = self._lost = 0
 
     async def sit_out(self, failure: ProviderError) -> None:
         """Wait a while before the next try, for everybody to see.
@@ -57,12 +68,14 @@ class Outage:
         """
         session = self._session
         clock = session.wiring.clock
-        if not isinstance(failure, Unreachable | ModelLoading) or clock.now() >= waits_until(session):
+        self._lost = self._lost + 1 if isinstance(failure, ConnectionLost) else 0
+        if not is_outage(failure) or self._lost > LOST or clock.now() >= waits_until(session):
             raise failure
         if not self._tries:
             text = f"{failure.message}; the turn waits for the model server, and goes on when it answers"
             await session.record(Notice(level="warning", code=AWAY, text=text, fix=failure.fix))
-        pause = PAUSES[min(self._tries, len(PAUSES) - 1)]
+        pauses = (*PAUSES, ASKED) if isinstance(failure, Unavailable) else PAUSES
+        pause = max(pauses[min(self._tries, len(pauses) - 1)], failure.retry_after or 0.0)
         self._tries += 1
         session.emit_live(RetryScheduled(reason=failure.message, attempt=self._tries, delay=pause))
         await clock.sleep(pause)
@@ -71,5 +84,5 @@ class Outage:
         """Tell that the server answers, once it does: what waits for its turn here, or tries again, is none."""
         answers = not isinstance(event, Retrying) and not (isinstance(event, Progress) and event.fraction is None)
         if self._tries and answers:
-            self._tries = 0
+            self._tries = self._lost = 0
             await self._session.record(Notice(level="info", code=BACK, text="the model server answers again"))

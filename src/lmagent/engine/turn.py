@@ -15,13 +15,14 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from lmagent.core.commands import SetWork
-from lmagent.core.errors import ModelLoading, ProviderError, Unreachable
+from lmagent.core.errors import ProviderError
 from lmagent.core.events import MessageAdded, Notice, Outcome, TurnFinished, TurnStarted
 from lmagent.core.messages import NO_WORDS, Message, Text, user
 from lmagent.core.model import Reply
 from lmagent.engine import budget, constrain, intake, recovery
 from lmagent.engine.act import act
 from lmagent.engine.loopguard import Alarm, LoopGuard
+from lmagent.engine.outage import is_outage
 from lmagent.engine.review import Again, End
 from lmagent.engine.session import Session
 from lmagent.engine.step import take_step
@@ -116,7 +117,7 @@ async def _run(session: Session, *, acted: bool) -> TurnFinished:
     try:
         end = await _loop(session, progress)
     except ProviderError as failure:
-        if session.outlasts_outages and isinstance(failure, Unreachable | ModelLoading):
+        if session.outlasts_outages and is_outage(failure):
             session.partial = []
             raise  # the turn stays open, as if the program had been killed here
         cause = type(failure).__name__

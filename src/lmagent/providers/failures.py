@@ -11,11 +11,13 @@ from urllib.parse import urljoin, urlsplit
 from lmagent.core.errors import (
     AuthError,
     BadReply,
+    ConnectionLost,
     ContextOverflow,
     ModelLoading,
     ModelNotFound,
     ProviderError,
     ServerFailure,
+    Unavailable,
     Unreachable,
 )
 from lmagent.providers import jsontext
@@ -26,6 +28,9 @@ from lmagent.providers.urls import is_loopback
 
 RETRYABLE = frozenset({408, 409, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
 """Statuses after which the same request may succeed."""
+
+LATER = frozenset({502, 503, 504, 521, 522, 523, 529})
+"""Statuses of who stands in front of a server that is not there, or has no time."""
 
 _NOT_THE_PROMPT = frozenset({408, 429, 504})
 """Statuses that say nothing of the prompt, whatever their text mentions."""
@@ -111,7 +116,7 @@ def from_transport(error: TransportError, *, url: str, timeouts: Timeouts) -> Pr
             fix = "raise LLM_TIMEOUT if the model is slow, or look at the server's log"
             return Unreachable(f"the model server {when}: no sign of life for {limit:g} s ({where})", fix=fix)
         case "lost":
-            return ServerFailure(
+            return ConnectionLost(
                 f"the model server broke off the connection ({where})",
                 fix="look at the server's log: it may have run out of memory",
                 retryable=True,
@@ -221,7 +226,7 @@ def _by_code(code: int, text: str, url: str, wait: float | None) -> ProviderErro
     host, long = _host(url), wait is not None and wait >= TOLD
     asks = f", and asks to wait {wait:,.0f} s" if long else ""
     if code == 429:
-        return ServerFailure(
+        return Unavailable(
             f"{host} is at its rate limit{asks}: {text}",
             fix=f"wait {wait:,.0f} s, or use another model" if long else "wait, or use another model",
             retryable=True,
@@ -232,7 +237,8 @@ def _by_code(code: int, text: str, url: str, wait: float | None) -> ProviderErro
     if code == 503 and _LOADING.search(text):
         return ModelLoading(f"{host} is still loading the model: {text}", fix="wait until it is loaded", retryable=True)
     if code in RETRYABLE or code >= 500:
-        return ServerFailure(
+        failure = Unavailable if code in LATER else ServerFailure
+        return failure(
             f"{host} failed (HTTP {code}){asks}: {text}",
             fix="look at the server's log, or try another model",
             retryable=code in RETRYABLE,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from lmagent.core.errors import BadReply, ModelLoading, ProviderError, ServerFailure
+from lmagent.core.errors import BadReply, ConnectionLost, ModelLoading, ProviderError
 from lmagent.core.model import ModelEvent, ModelRequest, Progress, Retrying, TextChunk, ThinkingChunk, ToolSpec
 from lmagent.core.ports import Clock
 from lmagent.providers import jsontext
@@ -248,7 +248,7 @@ class _Adapted(Exception):
 def _unfinished(assembler: Assembler) -> ProviderError:
     if assembler.chunks == 0:
         return BadReply("the model server answered with an empty stream", fix="look at the server's log")
-    return ServerFailure(
+    return ConnectionLost(
         "the model server's stream ended in the middle of the reply",
         fix="look at the server's log: it may have run out of memory",
         retryable=True,
