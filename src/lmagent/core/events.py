@@ -13,12 +13,10 @@ Only `message.added`, `tool.finished`, `context.inherited` add to what the model
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
-from lmagent.core.fileevents import FilesChanged as FilesChanged
-from lmagent.core.fileevents import FilesRestored as FilesRestored
 from lmagent.core.live import VERSION as VERSION
 from lmagent.core.live import Envelope, EphemeralEvent
 from lmagent.core.live import PrefillProgress as PrefillProgress
@@ -28,8 +26,15 @@ from lmagent.core.live import TextDelta as TextDelta
 from lmagent.core.live import ThinkingDelta as ThinkingDelta
 from lmagent.core.live import ToolOutput as ToolOutput
 from lmagent.core.live import innermost as innermost
-from lmagent.core.messages import Message, ToolStatus
+from lmagent.core.messages import Message
 from lmagent.core.model import FinishReason, ToolSpec, Usage
+from lmagent.core.toolevents import ApprovalRequested as ApprovalRequested
+from lmagent.core.toolevents import ApprovalResolved as ApprovalResolved
+from lmagent.core.toolevents import FilesChanged as FilesChanged
+from lmagent.core.toolevents import FilesRestored as FilesRestored
+from lmagent.core.toolevents import ToolFinished as ToolFinished
+from lmagent.core.toolevents import ToolStarted as ToolStarted
+from lmagent.core.toolevents import grant_in_a_line as grant_in_a_line
 from lmagent.core.work import Parent, Proof, Way
 from lmagent.core.workevents import ContextInherited as ContextInherited
 from lmagent.core.workevents import PlanDecided as PlanDecided
@@ -213,90 +218,6 @@ class StepFinished(Envelope, frozen=True, tag="step.finished"):
     first_token_s: float
     total_s: float
     model: str = ""
-
-
-# --- tools ------------------------------------------------------------------------------------------------------
-
-
-def grant_in_a_line(grant: str) -> str:
-    """The rules of a grant as a person reads them."""
-    return ", ".join(grant.split("\n"))
-
-
-class ApprovalRequested(Envelope, frozen=True, tag="approval.requested"):
-    """A call waits for a person; `id` names the approval.
-
-    Attributes:
-        call_id: the call.
-        tool: its tool.
-        summary: the call in one line.
-        preview: what would change (a diff, the whole command).
-        reason: why the gate asks.
-        grant: the rules that "always" would add, exactly, one a line.
-    """
-
-    call_id: str
-    tool: str
-    summary: str
-    preview: str = ""
-    reason: str = ""
-    grant: str = ""
-
-
-class ApprovalResolved(Envelope, frozen=True, tag="approval.resolved"):
-    """An approval was answered.
-
-    Attributes:
-        approval: id of the `approval.requested`.
-        call_id: the call.
-        approved: whether it may run.
-        scope: "once", or "session" when `grant` was added to the session's rules.
-        by: who answered: a surface, or "unattended" when nobody could.
-        grant: the rules added, one a line.
-        feedback: words for the model.
-    """
-
-    approval: str
-    call_id: str
-    approved: bool
-    scope: Literal["once", "session"] = "once"
-    by: str = ""
-    grant: str = ""
-    feedback: str = ""
-
-
-class ToolStarted(Envelope, frozen=True, tag="tool.started"):
-    """A call is about to act. On disk before it does."""
-
-    call_id: str
-    tool: str
-    effect: str
-    summary: str = ""
-    replay_safe: bool = False
-
-
-class ToolFinished(Envelope, frozen=True, tag="tool.finished"):
-    """A call has its result; the model sees `content`.
-
-    Attributes:
-        call_id: the call.
-        tool: the name it was dispatched to.
-        status: how it ended.
-        content: what the model is told, capped.
-        artifact: blob of the whole output, when `content` is capped.
-        size: bytes of the whole output.
-        data: facts for surfaces and for the ledger (`path`, `sha256`, `diff` …).
-        duration: seconds.
-    """
-
-    call_id: str
-    tool: str
-    status: ToolStatus
-    content: str
-    artifact: str | None = None
-    size: int = 0
-    data: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
-    duration: float = 0.0
 
 
 # --- context ----------------------------------------------------------------------------------------------------
