@@ -162,13 +162,33 @@ async def test_a_server_that_somebody_else_answers_for_or_that_breaks_off_is_wai
             assert [event.message.text for event in messages if event.origin == "model"] == ["All done."]
 
 
-async def test_a_server_that_breaks_off_each_time_is_believed_to_die_of_the_request(tmp_path):
+@pytest.mark.parametrize("chunks", [0, 3])
+async def test_a_server_that_breaks_off_each_time_is_believed_to_die_of_the_request(tmp_path, chunks):
     session, port = await left_open(tmp_path / "w")
-    with ScriptedServer(lambda _: cut(say("It was cut off here"), chunks=0, reset=True), port=port):
+    with ScriptedServer(lambda _: cut(say("It was cut off here"), chunks=chunks, reset=True), port=port):
         async with restarted(tmp_path / "w", port, session) as (hub, seen):
             await seen.until_type("turn.finished")
             assert ends(hub, session) == ["error"]
             assert seen.types.count("retrying") == outage.LOST
+
+
+async def test_a_server_that_dies_of_the_request_is_away_in_between_each_time(tmp_path):
+    session, port = await left_open(tmp_path / "w")
+    replies = [cut(say("It was cut off here"), chunks=3, reset=True), status(503, {"error": "it comes up"})]
+    with ScriptedServer(replies * (outage.LOST + 1), port=port):
+        async with restarted(tmp_path / "w", port, session) as (hub, seen):
+            await seen.until_type("turn.finished")
+            assert ends(hub, session) == ["error"]
+            assert seen.types.count("retrying") == 2 * outage.LOST
+
+
+async def test_a_server_that_asks_for_longer_than_a_turn_waits_does_not_get_it(tmp_path, monkeypatch):
+    session, port = await left_open(tmp_path / "w")
+    monkeypatch.setattr("lmagent.gateway.hub.keeping.PATIENCE", 1.0)
+    with ScriptedServer(lambda _: status(429, headers={"Retry-After": "400"}), port=port):
+        async with restarted(tmp_path / "w", port, session) as (hub, seen):
+            await seen.until_type("turn.finished")
+            assert ends(hub, session) == ["error"]
 
 
 async def test_what_a_server_asks_for_before_the_next_try_is_kept_to(tmp_path):

@@ -23,7 +23,8 @@ ASKED = 60.0
 """Seconds between two tries where somebody answers that the model cannot be had; more, if they ask for more."""
 
 LOST = 5
-"""Connections that are lost one after the other before it is believed that the server dies of the request."""
+"""Connections that are lost over one request before it is believed that the server dies of it: it begins to answer
+first, and is away for a while then, each time."""
 
 
 def be_patient(session: Session, job: str, until: float) -> None:
@@ -49,6 +50,11 @@ def is_outage(failure: ProviderError) -> bool:
     return isinstance(failure, Unreachable | Unavailable | ConnectionLost)
 
 
+def was_waited_for(session: Session, failure: ProviderError) -> bool:
+    """Whether a failure that has ended a step had its tries in there already."""
+    return is_outage(failure) and waits_until(session) > 0
+
+
 class Outage:
     """One step's wait for the server.
 
@@ -68,14 +74,15 @@ class Outage:
         """
         session = self._session
         clock = session.wiring.clock
-        self._lost = self._lost + 1 if isinstance(failure, ConnectionLost) else 0
-        if not is_outage(failure) or self._lost > LOST or clock.now() >= waits_until(session):
+        self._lost += isinstance(failure, ConnectionLost)
+        left = waits_until(session) - clock.now()
+        if not is_outage(failure) or self._lost > LOST or left <= 0:
             raise failure
         if not self._tries:
             text = f"{failure.message}; the turn waits for the model server, and goes on when it answers"
             await session.record(Notice(level="warning", code=AWAY, text=text, fix=failure.fix))
         pauses = (*PAUSES, ASKED) if isinstance(failure, Unavailable) else PAUSES
-        pause = max(pauses[min(self._tries, len(pauses) - 1)], failure.retry_after or 0.0)
+        pause = min(max(pauses[min(self._tries, len(pauses) - 1)], failure.retry_after or 0.0), left)
         self._tries += 1
         session.emit_live(RetryScheduled(reason=failure.message, attempt=self._tries, delay=pause))
         await clock.sleep(pause)
@@ -84,5 +91,5 @@ class Outage:
         """Tell that the server answers, once it does: what waits for its turn here, or tries again, is none."""
         answers = not isinstance(event, Retrying) and not (isinstance(event, Progress) and event.fraction is None)
         if self._tries and answers:
-            self._tries = self._lost = 0
+            self._tries = 0
             await self._session.record(Notice(level="info", code=BACK, text="the model server answers again"))

@@ -15,7 +15,7 @@ from lmagent.core.events import (
 )
 from lmagent.core.messages import NO_WORDS, Message, Text, Thinking
 from lmagent.core.model import ModelEvent, Progress, Reply, Retrying, TextChunk, ThinkingChunk
-from lmagent.engine.outage import Outage
+from lmagent.engine.outage import Outage, was_waited_for
 from lmagent.engine.session import Session
 from lmagent.engine.window import learn_window, refuse_hopeless
 
@@ -47,7 +47,11 @@ async def take_step(session: Session) -> Reply:
             learn_window(session, overflow.window)
             await compact(session, "overflow")
         except ServerFailure as failure:
-            if not (failure.partial and failure.retryable) or broken >= STREAM_RETRIES:
+            if (
+                not (failure.partial and failure.retryable)
+                or broken >= STREAM_RETRIES
+                or was_waited_for(session, failure)
+            ):
                 raise
             broken += 1
             delay = float(broken)
