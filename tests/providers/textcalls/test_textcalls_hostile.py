@@ -60,3 +60,12 @@ def test_deep_arguments_with_a_lone_surrogate_are_handed_on(depth):
     text = f'<tool_call>{{"name": "read", "arguments": {{"path": "a\\ud800", "limit": {lists}}}}}</tool_call>'
     (call,) = find_calls(text, TOOLS, cut=False).calls
     call.arguments.encode()
+
+
+def test_a_number_of_thousands_of_digits_is_a_fault_of_the_call():
+    digits = "9" * 5000
+    (call,) = parse_text(
+        f'<tool_call>{{"name":"read","arguments":{{"path":"a","limit":{digits}}}}}</tool_call>', TOOLS
+    ).calls
+    assert call.fault == "a number has too many digits"
+    assert digits in call.arguments

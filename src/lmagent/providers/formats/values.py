@@ -127,6 +127,8 @@ def fault_in(raw: str) -> str:
         return f"{error.msg} at line {error.lineno} column {error.colno} (character {error.pos} of {len(raw)})"
     except RecursionError:
         return "nested too deeply"
+    except ValueError:
+        return "a number has too many digits"
     return "not a JSON object"
 
 
