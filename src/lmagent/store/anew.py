@@ -6,8 +6,8 @@ and asks for what came after that, is given all of the new one and nothing else,
 
 from __future__ import annotations
 
+import os
 import shutil
-from contextlib import suppress
 from pathlib import Path
 
 from lmagent.core.errors import SessionNotFound
@@ -16,7 +16,7 @@ from lmagent.core.ports import Clock
 from lmagent.store.failures import store_error
 from lmagent.store.files import replace_whole
 from lmagent.store.follow import last_seq
-from lmagent.store.fork import fork_log
+from lmagent.store.fork import fork_log, take_away
 from lmagent.store.lock import hold
 from lmagent.store.log import BLOBS, EVENTS, LOCK, JsonlLog, stamp
 
@@ -39,17 +39,19 @@ def begin_anew(folder: Path, aside: Path, opening: SessionCreated, clock: Clock)
     Raises:
         SessionNotFound: no such session.
         SessionBusy: a process writes it.
-        StoreError: it could not be done; the session is as it was.
+        StoreError: it could not be done; the session is as it was, unless all that failed is what comes last: to sync
+            its folder, or to open the new log. Then it has begun anew.
     """
     try:
         lock = hold(folder / LOCK, folder.name)
         try:
             fork_log(folder, aside, None, clock, moved=True)
+            old = os.stat(folder / EVENTS).st_ino
             try:
                 _replace(folder, opening, clock)
             except BaseException:
-                with suppress(OSError):
-                    shutil.rmtree(aside)
+                if os.stat(folder / EVENTS).st_ino == old:  # else the copy is all that there is
+                    take_away(aside)
                 raise
             shutil.rmtree(folder / BLOBS, ignore_errors=True)  # the copy has those that it needs
             return JsonlLog.open(folder, clock, lock)

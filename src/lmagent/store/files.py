@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 FOLDER_MODE = 0o700
@@ -79,9 +80,14 @@ def replace_whole(path: Path, beside: Path, content: bytes) -> None:
         content: all of it.
 
     Raises:
-        OSError: the file is as it was.
+        OSError: the file is as it was, or, where only the folder could not be synced, another one.
     """
     beside.unlink(missing_ok=True)
-    write_new(beside, content)
-    os.replace(beside, path)
+    try:
+        write_new(beside, content)
+        os.replace(beside, path)
+    except BaseException:
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
+        raise
     sync_folder(path.parent)

@@ -47,12 +47,13 @@ def fork_log(
             lock = hold(target / LOCK, target.name)
             try:
                 _refuse_existing(target)
-                forked = _copy(stream, source, target, through_seq, clock, moved=moved)
-                for folder in (target, *parents):
-                    sync_folder(folder)
-            except BaseException:
-                _clear(target)
-                raise
+                try:
+                    forked = _copy(stream, source, target, through_seq, clock, moved=moved)
+                    for folder in (target, *parents):
+                        sync_folder(folder)
+                except BaseException:
+                    take_away(target)
+                    raise
             finally:
                 lock.release()
     except FileNotFoundError:
@@ -96,11 +97,10 @@ def _copy(
     return forked
 
 
-def _clear(target: Path) -> None:
-    """Take away what a failed fork has begun; never a session that is there."""
-    if (target / EVENTS).exists():
-        return
-    with contextlib.suppress(OSError):
-        import shutil  # rare, and not light
+def take_away(target: Path) -> None:
+    """Leave nothing of a copy that has failed; its log, without which it is no session, goes first."""
+    import shutil  # rare, and not light
 
+    with contextlib.suppress(OSError):
+        (target / EVENTS).unlink(missing_ok=True)
         shutil.rmtree(target)
