@@ -39,7 +39,7 @@ def _read_old(source: Source, at: int, _opener: str) -> Found | None:
             if end < 0:
                 return Found(end=source.end, items=found.items, cut=name)
             text = source.text[value.end() : end]
-            arguments[value[1]] = repair.fit_text(text.strip("\n"), known.get(value[1]) or {})
+            arguments[value[1]] = repair.fit_text(text.strip("\r\n"), known.get(value[1]) or {})
             place = end + len(value[1]) + 3
         ended = source.match(_OLD_END, place)
         if ended is None:

@@ -29,7 +29,7 @@ def opening(source: Source, at: int) -> re.Match[str] | None:
 
 def closing(marks: str, indent: str = "[ ]{0,3}") -> re.Pattern[str]:
     """The line that closes a fence which these marks opened."""
-    return re.compile(rf"(?m)^{indent}{re.escape(marks[0])}{{{min(len(marks), 1000)},}}[ \t]*(?=\n|\Z)")
+    return re.compile(rf"(?m)^{indent}{re.escape(marks[0])}{{{min(len(marks), 1000)},}}[ \t\r]*(?=\n|\Z)")
 
 
 def in_item(line: str) -> re.Pattern[str] | None:

@@ -10,9 +10,10 @@ from lmagent.providers.formats import jsoncalls
 from lmagent.providers.formats.base import Format, Found, Source
 
 _ENDS = ("<|stop|>", "<|from|>", ">>>", "<|eot_id|>")
-_SECOND = re.compile(r"\s*(?:assistant\s*)?(?:<\|recipient\|>\s*)?([\w.-]{1,128})\s*<\|content\|>[ \t]*\n?")
-_LATER = re.compile(r">>>[A-Za-z_][\w.-]{0,127}[ \t]*\n")
-_THIRD = re.compile(r"([A-Za-z_][\w.-]{0,127})[ \t]*\n\s*(?=\{|\Z)")
+_ALL = ("all\n", "all\r\n")
+_SECOND = re.compile(r"\s*(?:assistant\s*)?(?:<\|recipient\|>\s*)?([\w.-]{1,128})\s*<\|content\|>[ \t\r]*\n?")
+_LATER = re.compile(r">>>[A-Za-z_][\w.-]{0,127}[ \t]*\r?\n")
+_THIRD = re.compile(r"([A-Za-z_][\w.-]{0,127})[ \t]*\r?\n\s*(?=\{|\Z)")
 
 
 def _read_second(source: Source, at: int, opener: str) -> Found | None:
@@ -28,8 +29,8 @@ def _read_second(source: Source, at: int, opener: str) -> Found | None:
 
 
 def _read_third(source: Source, at: int, opener: str) -> Found | None:
-    if source.starts(at, "all\n"):
-        return Found(end=at + len("all\n"), header=True)
+    if everyone := source.starts(at, *_ALL):
+        return Found(end=at + len(everyone), header=True)
     head = source.match(_THIRD, at)
     if head is None:
         return None
@@ -43,15 +44,15 @@ def _ended(source: Source, found: Found) -> Found:
     return jsoncalls.closed(source, found, ("<|stop|>", "<|eot_id|>"))
 
 
-def _read_all(source: Source, at: int, _opener: str) -> Found | None:
+def _read_all(source: Source, at: int, opener: str) -> Found | None:
     """The recipient of text at the very beginning, whose `>>>` stood in the prompt; only if others follow."""
     if not source.begins or source.search(_LATER, at) < 0:
         return None
-    return Found(end=at + len("all\n"), header=True)
+    return Found(end=at + len(opener), header=True)
 
 
 FORMATS = (
     Format(name="functionary", openers=("<|from|>assistant", "<|recipient|>"), read=_read_second, quiet=("<|stop|>",)),
     Format(name="functionary", openers=(">>>",), read=_read_third),
-    Format(name="functionary", line=r"all\n", read=_read_all),
+    Format(name="functionary", line=r"all\r?\n", read=_read_all),
 )

@@ -17,7 +17,7 @@ _TAGS = xmlcalls.tags(
     value_end=r"</arg_value>",
     over=r"<\|(?:observation|user|endoftext)\|>",
 )
-_NAMED = re.compile(r"([A-Za-z_][\w.-]{0,127})[ \t]*\n[ \t]*(?=\{)")
+_NAMED = re.compile(r"([A-Za-z_][\w.-]{0,127})[ \t]*\r?\n[ \t]*(?=\{)")
 
 
 def _read_four(source: Source, at: int, _opener: str) -> Found | None:
@@ -39,5 +39,5 @@ FORMATS = (
         read=xmlcalls.alone("glm-4.5", _TAGS, ("</tool_call>",)),
         quiet=("<|observation|>", "<|user|>", "<|assistant|>"),
     ),
-    Format(name="glm-4", line=r"[A-Za-z_][\w.-]{0,127}[ \t]*\n[ \t]*\{", read=_read_four, bare=True),
+    Format(name="glm-4", line=r"[A-Za-z_][\w.-]{0,127}[ \t]*\r?\n[ \t]*\{", read=_read_four, bare=True),
 )

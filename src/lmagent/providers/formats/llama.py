@@ -11,7 +11,7 @@ from lmagent.providers.formats.base import Format as _Format
 from lmagent.providers.formats.pycalls import NotACall
 
 _ENDS = ("<|eom_id|>", "<|eot_id|>", "<|python_end|>", "<|eom|>", "<|eot|>")
-_FENCE = re.compile(r"\A```[\w-]*[ \t]*\n|\n?```\s*\Z")
+_FENCE = re.compile(r"\A```[\w-]*[ \t]*\r?\n|\r?\n?```\s*\Z")
 _METHOD = re.compile(r"([A-Za-z_]\w*)\.call\(")
 _RUNNERS = ("python", "code_interpreter", "ipython", "interpreter", "execute_python")
 

@@ -13,17 +13,17 @@ from lmagent.providers.formats.values import fault_in
 _B = r"(?:\*\*)?"
 _ACTION = re.compile(
     rf"{_B}Action{_B}[ \t]*\d*[ \t]*:{_B}[ \t]*[`\"'*]*(?P<name>[A-Za-z_][\w.-]{{0,127}})[`\"'*]*"
-    rf"[ \t]*\n+[ \t]*{_B}Action[ \t]+Input{_B}[ \t]*\d*[ \t]*:{_B}[ \t]*"
+    rf"[ \t]*(?:\r?\n)+[ \t]*{_B}Action[ \t]+Input{_B}[ \t]*\d*[ \t]*:{_B}[ \t]*"
 )
-_BLOB = re.compile(rf"{_B}Action{_B}[ \t]*\d*[ \t]*:{_B}\s*(?P<fence>```[\w-]*[ \t]*\n?)?\s*(?=[{{\[])")
+_BLOB = re.compile(rf"{_B}Action{_B}[ \t]*\d*[ \t]*:{_B}\s*(?P<fence>```[\w-]*[ \t]*\r?\n?)?\s*(?=[{{\[])")
 _INLINE = re.compile(rf"{_B}Action{_B}[ \t]*\d*[ \t]*:{_B}[ \t]*(?P<name>[A-Za-z_][\w.-]{{0,127}})[ \t]*(?=[\[(])")
-_FENCE = re.compile(r"\s*```(?:json|JSON|python|text)?[ \t]*\n?\s*")
-_CLOSED = re.compile(r"\s*```[ \t]*(?=\n|\Z)")
+_FENCE = re.compile(r"\s*```(?:json|JSON|python|text)?[ \t]*\r?\n?\s*")
+_CLOSED = re.compile(r"\s*```[ \t\r]*(?=\n|\Z)")
 _NEXT = re.compile(
     rf"(?m)^[ \t]*{_B}(?:(?:Action|Thought|Final Answer)\b[^:\n]{{0,12}}:|Observation\b[^:\n]{{0,12}}(?::|\Z))"
 )
 _OPEN_END = re.compile(rf"[ \t]*{_B}(?:Action|Thought|Final Answer)\b")
-_FENCE_END = re.compile(r"(?m)^[ \t]*```[ \t]*$")
+_FENCE_END = re.compile(r"(?m)^[ \t]*```[ \t\r]*$")
 _TRIPLE = re.compile(r'"""|\'\'\'')
 _STEP = re.compile(rf"(?m)^[ \t]*{_B}(?:Action|Final Answer)\b[^:\n]{{0,12}}:")
 _FINAL = re.compile(rf"{_B}Final Answer{_B}[ \t]*:{_B}[ \t]*")

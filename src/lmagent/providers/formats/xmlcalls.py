@@ -15,6 +15,8 @@ from lmagent.providers.formats.base import Call, Found, More, Read, Source
 from lmagent.providers.formats.values import Broken, Cut, read_whole
 from lmagent.providers.formats.xmlends import Ends, Tags, Unclear
 
+_BREAK = re.compile(r"\r?\n")
+
 
 def tags(call: str, call_end: str, value: str, value_end: str, over: str = r"(?!)") -> Tags:
     """The tags of a format from patterns without flags."""
@@ -57,7 +59,7 @@ def _read_call(source: Source, opened: re.Match[str], style: Tags, format: str, 
             found.cut, found.end = name, source.end
             return False
         text, sure = source.text[value.end() : end.at], sure and end.sure
-        text = text if end.behind > end.at else text.rstrip("\n")
+        text = text if end.behind > end.at else text.rstrip("\r\n")
         arguments[key] = typed(text, properties.get(key), _told(value))
         at = source.skip(end.behind)
     if ended := source.match(style.call_end, at):
@@ -143,8 +145,9 @@ def _ends(source: Source, style: Tags, at: int) -> Ends:
 
 def typed(text: str, schema: Any, told: str = "") -> Any:
     """A value as its schema wants it, without the line breaks that set it off; `told` is what the format says."""
-    if text.startswith("\n"):
-        text = text[1:].removesuffix("\n")
+    if begun := _BREAK.match(text):
+        text = text[begun.end() :].removesuffix("\n")
+        text = text.removesuffix("\r") if begun[0] == "\r\n" else text
     if told == "false":
         read, value = read_whole(text.strip())
         if read:

@@ -97,7 +97,7 @@ class Ends:
         self._spend(0, 0)
         first = bisect_left(self._starts, at)
         # Where a value begins on a line of its own, its closing tag does, too: that is the template of most models.
-        apart = self._text.startswith("\n", at)
+        apart = self._text.startswith(("\n", "\r\n"), at)
         own = bool(first) and self._events[first - 1].begins
         self._known = tools.properties(name) if own else ()
         for words, lines in (
@@ -186,7 +186,7 @@ class Ends:
         depth = 0
         for number in range(first, len(self._events)):
             event = self._events[number]
-            apart = event.begins or "\n" not in self._text[at : event.start].strip("\n")
+            apart = event.begins or "\n" not in self._text[at : event.start].strip("\r\n")
             if event.kind == "co":
                 depth += event.begins
             elif event.kind == "ce" and depth:
