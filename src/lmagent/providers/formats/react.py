@@ -18,7 +18,8 @@ _ACTION = re.compile(
 _BLOB = re.compile(rf"{_B}Action{_B}[ \t]*\d*[ \t]*:{_B}\s*(?P<fence>```[\w-]*[ \t]*\r?\n?)?\s*(?=[{{\[])")
 _INLINE = re.compile(rf"{_B}Action{_B}[ \t]*\d*[ \t]*:{_B}[ \t]*(?P<name>[A-Za-z_][\w.-]{{0,127}})[ \t]*(?=[\[(])")
 _FENCE = re.compile(r"\s*```(?:json|JSON|python|text)?[ \t]*\r?\n?\s*")
-_CLOSED = re.compile(r"\s*```[ \t\r]*(?=\n|\Z)")
+_CODE = re.compile(r"`(?=[{\[])")
+_CLOSED = re.compile(r"\s*(?:```|`)[ \t\r]*(?=\n|\Z)")
 _NEXT = re.compile(
     rf"(?m)^[ \t]*{_B}(?:(?:Action|Thought|Final Answer)\b[^:\n]{{0,12}}:|Observation\b[^:\n]{{0,12}}(?::|\Z))"
 )
@@ -50,7 +51,7 @@ def _with_input(source: Source, at: int) -> Found | None:
     if head is None:
         return None
     name, place = source.tools.plain(head["name"]), head.end()
-    if fenced := source.match(_FENCE, place):
+    if fenced := source.match(_FENCE, place) or source.match(_CODE, place):
         place = fenced.end()
     if source.text[place : place + 1] in ("{", "["):
         found = jsoncalls.named(source, name, place, ("Observation", "```", "Thought", "Action"), "react")
