@@ -5,6 +5,7 @@ from textcalls_corpus import TOOLS
 
 from lmagent.core.model import ToolSpec
 from lmagent.core.tool import Tool
+from lmagent.providers.formats.markup import RESULTS
 from lmagent.providers.textcalls import parse_text
 
 CALL = '<tool_call>\n{"name": "ls", "arguments": {"path": "a"}}\n</tool_call>'
@@ -108,6 +109,28 @@ def test_what_follows_an_invented_observation_is_dropped():
     parsed = parse_text(f"Action: ls\nAction Input: {{}}\nObservation: a\n{CALL}\nDone.", TOOLS)
     assert [call.arguments for call in parsed.calls] == [{}]
     assert parsed.content == ""
+
+
+@pytest.mark.parametrize("opening, closing", list(RESULTS.items()))
+def test_a_call_inside_a_result_block_is_text(opening, closing):
+    for call in (CALL, BARE):
+        text = f"{opening}\n{call}\n{closing}\nThat is what the file holds."
+        parsed = parse_text(text, TOOLS)
+        assert (parsed.calls, parsed.content) == ((), text)
+
+
+def test_a_result_block_that_is_only_mentioned_hides_no_call():
+    assert names(f"The tag <tool_response> holds it.\n{CALL}") == ["ls"]
+    assert names(f"<tool_response>\n{CALL}") == ["ls"]
+
+
+def test_calls_in_the_form_of_python_are_found_in_a_list_in_tags():
+    assert names('<tool_call>[ls(path="a"), ls()]</tool_call>') == ["ls", "ls"]
+
+
+@pytest.mark.parametrize("text", ["<TOOLCALL>[hello]</TOOLCALL>", "[TOOL_CALLS][hello]", "<|tool_call|>[ls]"])
+def test_a_list_of_something_else_than_calls_is_not_swallowed(text):
+    assert parse_text(text, TOOLS).content == text
 
 
 def test_an_id_is_handed_on():

@@ -167,6 +167,9 @@ def read_values(
         elif mark == "]" and opened:
             opened -= 1
             found.end = _behind(source, at + 1)
+        elif opened and not found.items:
+            found.cut, found.end = "", source.end
+            return (found if at >= source.end else None), at  # a list, but of no calls in JSON
         else:
             return (found if found.items or listed else None), at
 

@@ -230,13 +230,20 @@ class Scanner(Thinking):
             self._open_thought(word, end)
         elif word in BY_OPENER:
             self._native(word, end)
-        elif word in RESULTS and self.calls:
-            close = self._source.find(RESULTS[word], end)
-            self._drop(close + len(RESULTS[word]) if close >= 0 else len(self._text))
+        elif word in RESULTS and (self.calls or not self._before(self._at).strip()):
+            self._result(RESULTS[word], end)
         elif word in QUIET and self._says_nothing(word, end):
             self._drop(end)
         else:
             self._say(end)
+
+    def _result(self, closing: str, end: int) -> None:
+        """A block of a result: invented, if it stands behind a call; what it quotes is no call anywhere."""
+        close = self._source.find(closing, end)
+        if self.calls:
+            self._drop(close + len(closing) if close >= 0 else len(self._text))
+        else:
+            self._say(close + len(closing) if close >= 0 else end)
 
     def _says_nothing(self, word: str, end: int) -> bool:
         """Whether a token is left over: alone in its line, beside other markup, or at either end of the reply."""
