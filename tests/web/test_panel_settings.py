@@ -6,6 +6,14 @@ from web_kit import box
 
 GROUND = "getComputedStyle(document.documentElement).backgroundColor"
 
+TYPED_BEHIND_ESCAPE = """() => {
+    const dialog = document.querySelector("dialog");
+    dialog.close();
+    const typed = new KeyboardEvent("keydown", { key: "n", bubbles: true, cancelable: true });
+    dialog.querySelector("button").dispatchEvent(typed);
+}"""
+"""A key that comes before the page has heard that the dialog is closed."""
+
 
 def test_the_pin_is_asked_for_as_a_code_and_a_wrong_one_is_said_so(tmp_path, screen):
     with gateway(tmp_path) as running:
@@ -71,6 +79,11 @@ def test_letters_go_to_places_and_can_be_switched_off(tmp_path, screen):
         page.keyboard.press("Escape")
         dialog.wait_for(state="detached")
         page.keyboard.press("n")
+        holds(page, "document.activeElement.id === 'message'")
+        page.evaluate("document.activeElement.blur()")
+        page.keyboard.press("?")
+        dialog.wait_for()
+        page.evaluate(TYPED_BEHIND_ESCAPE)
         holds(page, "document.activeElement.id === 'message'")
         go(page, "#/p/settings")
         region(page, "Keys").get_by_role("switch").click()

@@ -43,8 +43,8 @@ addEventListener("keydown", (event) => {
   const act = Object.hasOwn(LETTERS, event.key) ? LETTERS[event.key] : undefined;
   const target = /** @type {Element | null} */ (event.target);
   if (!act || !lettersOn.peek() || login.peek() !== "in" || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
-  // A list of files goes to the name that is typed; an approval has letters of its own.
-  if (target?.closest?.("input, textarea, select, dialog, [contenteditable], [role=tree]")) return;
+  // A dialog that was just closed may still have the focus. A list of files goes to the name that is typed; an approval has letters of its own.
+  if (target?.closest?.("input, textarea, select, dialog[open], [contenteditable], [role=tree]")) return;
   event.preventDefault();
   act();
 });
