@@ -32,6 +32,7 @@ from lmagent.core.commands import (
     Undo,
     Withdraw,
 )
+from lmagent.core.errors import StoreError
 from lmagent.core.events import (
     ApprovalRequested,
     ApprovalResolved,
@@ -160,6 +161,8 @@ class Session:
         self.answer_schemas: dict[int, dict[str, Any]] = {}
         """The JSON schema that answers of a turn must follow where the server can enforce it, by the turn."""
         self.closed = False
+        self.has_failed = False
+        """Its log takes nothing more until it is opened anew."""
 
     # --- opening ----------------------------------------------------------------------------------------------
 
@@ -218,7 +221,11 @@ class Session:
         """
         if self.state.turn_open and not event.turn:
             event = msgspec.structs.replace(event, turn=self.state.turn)
-        stored = await self.log.append(self._redactor.event(event), sync=sync)
+        try:
+            stored = await self.log.append(self._redactor.event(event), sync=sync)
+        except StoreError:
+            self.has_failed = True
+            raise
         self.state.apply(stored)
         self._end_streams(stored)
         self.emit(stored)

@@ -37,7 +37,6 @@ class Desk:
     Attributes:
         opened_at: when it was opened, Unix seconds.
         used_at: when something was last wanted of it, by the monotonic clock.
-        has_failed: its log takes nothing more, or we are at fault: it must be opened anew.
         is_opening: what was left in it is being looked at.
         is_closing: it is about to be released.
         inputs: what was sent here, by the id that the sender gave it.
@@ -49,7 +48,7 @@ class Desk:
         self.session = session
         self.opened_at = host.clock.now()
         self.used_at = host.clock.monotonic()
-        self.has_failed = False
+        self._has_failed = False
         self.is_opening = False
         self.is_closing = False
         self.inputs: dict[str, InputReceived] = {}
@@ -76,6 +75,15 @@ class Desk:
     def is_working(self) -> bool:
         """Whether its lane runs."""
         return self._is_working
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether its log takes nothing more, or we are at fault: it must be opened anew."""
+        return self._has_failed or self.session.has_failed
+
+    def fail(self) -> None:
+        """It must be opened anew."""
+        self._has_failed = True
 
     @property
     def is_well(self) -> bool:
@@ -190,10 +198,10 @@ class Desk:
         try:
             self._last = await run_until_idle(self.session, resumable=True) or self._last
         except LmagentError as failure:
-            self.has_failed, self.failure = True, failure
+            self._has_failed, self.failure = True, failure
             self._say(f"session {self.id}: {failure}")
         except Exception as fault:  # noqa: BLE001 - one session's trouble is not the others'
-            self.has_failed, self.failure = True, fault
+            self._has_failed, self.failure = True, fault
             self._say(f"session {self.id}: a fault in lmagent: {type(fault).__name__}: {fault}")
 
     def sleep(self) -> None:
@@ -208,7 +216,7 @@ class Desk:
         try:
             woken = await wake_in_time(self.session, self._host.clock)
         except LmagentError as failure:
-            self.has_failed, woken = True, False
+            self._has_failed, woken = True, False
             self._say(f"session {self.id}: {failure}")
         finally:
             self._is_asleep = False

@@ -11,7 +11,7 @@ import anyio
 import anyio.to_thread
 
 from lmagent.core.commands import Approve, Continue
-from lmagent.core.errors import LmagentError, SessionBusy, SessionNotFound, ungrouped
+from lmagent.core.errors import LmagentError, SessionBusy, SessionNotFound, StoreError, ungrouped
 from lmagent.core.ports import UNATTENDED, WAKING
 from lmagent.engine.outage import PATIENCE, be_patient
 from lmagent.engine.session import SCHEDULER, Session
@@ -35,6 +35,9 @@ LEFT = 10.0
 IDLE = 120.0
 """Seconds for which an idle session stays open that somebody watches; then a terminal may have it."""
 
+REFUSED = 60.0
+"""Seconds after which what a disk has refused to record is gone on with, as if nobody had tried yet."""
+
 SOON = 60.0
 """Seconds before its time for which a session that waits is opened."""
 
@@ -52,6 +55,8 @@ class Keeper:
         self._left_at: dict[str, float] = {}
         self._gone_on: set[tuple[str, str]] = set()
         self._taken_up: set[tuple[str, int]] = set()
+        self._refused: dict[str, float] = {}
+        self._told: set[str] = set()
         self._scope = anyio.CancelScope()
         self._ended = anyio.Event()
         self._ended.set()
@@ -96,6 +101,7 @@ class Keeper:
         except LmagentError as trouble:
             self._hub.say(str(trouble))
             return
+        self._forget_refused()
         for row in rows:
             if row.session in self._host.sessions or not _is_ours(row):
                 continue
@@ -113,7 +119,11 @@ class Keeper:
         except SessionBusy:
             return False
         except Exception as failure:  # noqa: BLE001 - one session's trouble is not the others'
-            self._hub.say(f"session {session} is not gone on with: {failure}")
+            if isinstance(failure, StoreError):
+                self._refused[session] = self._host.clock.monotonic()
+            if (text := f"session {session} is not gone on with: {failure}") not in self._told:
+                self._told.add(text)
+                self._hub.say(text)
             return True
         if desk.is_needed or desk.session.state.turn_open or desk.session.state.wait is not None:
             desk.work()
@@ -121,6 +131,15 @@ class Keeper:
             used = desk.used_at
             await self._hub.release(session, fits=lambda it: it is desk and not it.is_needed and it.used_at == used)
         return True
+
+    def _forget_refused(self) -> None:
+        """A disk that was full has room some time later, and what was accepted is not to wait for a restart then."""
+        now = self._host.clock.monotonic()
+        again = {session for session, at in self._refused.items() if now - at >= REFUSED}
+        if again:
+            self._refused = {session: at for session, at in self._refused.items() if session not in again}
+            self._gone_on = {key for key in self._gone_on if key[0] not in again}
+            self._taken_up = {turn for turn in self._taken_up if turn[0] not in again}
 
     async def take_up(self, desk: Desk) -> None:
         """Go on with what a gateway has accepted and left in a session that was opened now, before all that comes next.
@@ -167,10 +186,12 @@ class Keeper:
             try:
                 await self._give_up_approvals(desk)
                 if self._may_go(desk):
+                    if desk.session.has_failed:
+                        self._refused[desk.id] = self._host.clock.monotonic()
                     await self._hub.release(desk.id, fits=self._may_go)
                     self._left_at.pop(desk.id, None)
             except LmagentError as trouble:
-                desk.has_failed = True
+                desk.fail()
                 self._hub.say(f"session {desk.id}: {trouble}")
 
     def _may_go(self, desk: Desk) -> bool:
