@@ -111,7 +111,7 @@ def test_what_follows_an_invented_observation_is_dropped():
     assert parsed.content == ""
 
 
-@pytest.mark.parametrize("opening, closing", list(RESULTS.items()))
+@pytest.mark.parametrize(("opening", "closing"), list(RESULTS.items()))
 def test_a_call_inside_a_result_block_is_text(opening, closing):
     for call in (CALL, BARE):
         text = f"{opening}\n{call}\n{closing}\nThat is what the file holds."
