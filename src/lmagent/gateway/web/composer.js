@@ -4,7 +4,7 @@ import { post, randomId, sessionPath } from "./api.js";
 import { Attachments, useAttachments } from "./attachments.js";
 import { wanted } from "./header.js";
 import { Icon } from "./icons.js";
-import { html, signal, useEffect, useLayoutEffect, useRef, useState } from "./lib.js";
+import { html, signal, useLayoutEffect, useRef, useState } from "./lib.js";
 import { Markdown } from "./markdown.js";
 import { isCommand, Menu, useMenu } from "./menus.js";
 import { go, sessionHref } from "./router.js";
@@ -55,7 +55,7 @@ export function Composer({ session, example }) {
     if (handOver) field.current?.focus();
     handOver = false;
   }, []);
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (!example.count) return;
     write(example.text);
     field.current?.focus();

@@ -2,7 +2,7 @@
 // The line above a conversation: its title, what it is at, how permissions and the model stand, and the panels.
 import { get } from "./api.js";
 import { Icon } from "./icons.js";
-import { html, signal, useEffect, useState } from "./lib.js";
+import { drawn, html, signal, useEffect, useState } from "./lib.js";
 import { whySlow } from "./pace.js";
 import { PANELS } from "./panels.js";
 import { DrawerButton, figure, Popup, useElapsed } from "./parts.js";
@@ -33,13 +33,16 @@ export function Header({ session }) {
   </header>`;
 }
 
+/** One function for all drawings: another one would take the focus with each. @param {HTMLInputElement | null} field */
+const focusOnce = (field) => field?.focus();
+
 /** @param {{session: Session}} props */
 function Title({ session }) {
   const [editing, setEditing] = useState(false);
   const title = session.view.value.title || "Untitled";
   const close = () => {
     setEditing(false);
-    requestAnimationFrame(() => /** @type {HTMLElement | null} */ (document.querySelector("h1 .title"))?.focus());
+    drawn(() => /** @type {HTMLElement | null} */ (document.querySelector("h1 .title"))?.focus());
   };
   const save = async (/** @type {any} */ event) => {
     event.preventDefault();
@@ -55,8 +58,7 @@ function Title({ session }) {
     close();
   };
   return html`<form class="row" onSubmit=${save} onKeyDown=${pressed}>
-    <input class="field grow" name="title" aria-label="Title" value=${title} maxlength="200" autofocus
-      ref=${(/** @type {HTMLInputElement | null} */ field) => field?.focus()} />
+    <input class="field grow" name="title" aria-label="Title" defaultValue=${title} maxlength="200" ref=${focusOnce} />
     <button class="button">Rename</button></form>`;
 }
 

@@ -9,5 +9,11 @@ export {
 } from "./vendor/preact-hooks.js";
 export { batch, computed, effect, signal, useComputed, useSignal } from "./vendor/signals.js";
 
+/**
+ * Do it when what was changed is drawn, and before the next key comes: a frame later, letters would be lost meanwhile.
+ * @param {() => void} act
+ */
+export const drawn = (act) => queueMicrotask(act);
+
 /** @type {(strings: TemplateStringsArray, ...values: any[]) => any} */
 export const html = /** @type {any} */ (htm.bind(/** @type {any} */ (h)));

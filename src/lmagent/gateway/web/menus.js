@@ -32,6 +32,17 @@ function opening(before) {
   return file ? { kind: "file", word: file[1] ?? "" } : null;
 }
 
+/**
+ * Whether a choice may fit what is wanted: it begins with the command, or has the letters of the file in their order.
+ * @param {Choice} choice @param {{kind: "command" | "file", word: string}} wanted
+ */
+function mayFit({ value, label }, { kind, word }) {
+  if (kind === "command") return label.startsWith(`/${word.toLowerCase()}`);
+  let at = -1;
+  const path = label.toLowerCase();
+  return value.startsWith("@") && [...word.toLowerCase()].every((letter) => (at = path.indexOf(letter, at + 1)) >= 0);
+}
+
 /** @param {{kind: "command" | "file", word: string}} wanted @param {AbortSignal} signal @returns {Promise<Choice[]>} */
 async function choicesFor({ kind, word }, signal) {
   if (kind === "command") {
@@ -62,6 +73,9 @@ export function useMenu(text, field, write) {
     const element = field.current;
     const wanted = element && opening(element.value.slice(0, element.selectionStart));
     if (!wanted) return setChoices([]);
+    // Until the answer is there, Enter must not take what fitted fewer letters, and does not fit these.
+    setChoices((shown) => shown.filter((choice) => mayFit(choice, wanted)));
+    setAt(0);
     const mine = new AbortController();
     asked.current = mine;
     const found = await choicesFor(wanted, mine.signal).catch(() => []);
@@ -71,14 +85,14 @@ export function useMenu(text, field, write) {
   };
   const take = (/** @type {Choice} */ choice) => {
     const element = field.current;
-    const caret = element?.selectionStart ?? text.length;
-    const before = text.slice(0, caret).replace(/(^\/[\w-]*|@[^\s@]*)$/, choice.value);
-    write(before + text.slice(caret));
+    if (!element) return;
+    const { value, selectionStart: caret } = element;
+    const before = value.slice(0, caret).replace(/(^\/[\w-]*|@[^\s@]*)$/, () => choice.value);
+    element.value = before + value.slice(caret);
+    element.focus();
+    element.setSelectionRange(before.length, before.length); // at once: the next letter belongs behind it
+    write(element.value);
     close();
-    requestAnimationFrame(() => {
-      element?.focus();
-      element?.setSelectionRange(before.length, before.length);
-    });
   };
   const pressed = (/** @type {KeyboardEvent} */ event) => {
     if (!choices.length) return false;

@@ -1,7 +1,7 @@
 // @ts-check
 // Small pieces that several screens use.
 import { Icon } from "./icons.js";
-import { html, useEffect, useRef, useState } from "./lib.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "./lib.js";
 import { drawer } from "./state.js";
 
 /** The button that opens the drawer of a narrow window. */
@@ -18,7 +18,7 @@ export function DrawerButton() {
 export function Popup({ label, face, kind = "button plain", children }) {
   const [open, setOpen] = useState(false);
   const place = useRef(/** @type {HTMLElement | null} */ (null));
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (!open) return;
     const outside = (/** @type {Event} */ event) => {
       if (!place.current?.contains(/** @type {Node} */ (event.target))) setOpen(false);

@@ -3,7 +3,7 @@
 import { Icon } from "./icons.js";
 import { UNLOADED } from "./late.js";
 import { DrawerButton } from "./parts.js";
-import { html, useEffect, useErrorBoundary, useLayoutEffect, useRef, useState } from "./lib.js";
+import { drawn, html, useEffect, useErrorBoundary, useLayoutEffect, useRef, useState } from "./lib.js";
 import { NotifyButton } from "./notify.js";
 import { PANELS } from "./panels.js";
 import { go, pageHref, route, sessionHref } from "./router.js";
@@ -72,7 +72,7 @@ function useEscape() {
 function Side({ session, page }) {
   const side = useRef(/** @type {HTMLElement | null} */ (null));
   const open = drawer.value === "side";
-  useEffect(() => {
+  useLayoutEffect(() => { // not later: it would take the focus from where somebody has gone meanwhile
     if (!open) return;
     side.current?.querySelector("button")?.focus();
     return () => focusOn("Sessions and pages");
@@ -104,7 +104,7 @@ function Side({ session, page }) {
 function newSession() {
   go("#/");
   drawer.value = "";
-  requestAnimationFrame(() => document.getElementById("message")?.focus());
+  drawn(() => document.getElementById("message")?.focus());
 }
 
 const THEMES = /** @type {const} */ ({

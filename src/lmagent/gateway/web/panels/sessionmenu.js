@@ -36,7 +36,7 @@ export function Actions({ row, closed, changed }) {
   const question = `Delete it for good?${row.status === "running" ? " It is working: that stops." : ""}`;
   return html`<div class="actions" ref=${place} onKeyDown=${pressed}>
     ${doing === "rename" && html`<form class="row" onSubmit=${rename}>
-      <input class="field grow" name="title" aria-label="New title" value=${row.title} maxlength="200" /><button class="button">Rename</button></form>`}
+      <input class="field grow" name="title" aria-label="New title" defaultValue=${row.title} maxlength="200" /><button class="button">Rename</button></form>`}
     ${doing === "delete" && html`<div class="row" role="group" aria-label="Delete"><span class="small">${question}</span>
       <button class="button fault" onClick=${discard}>Delete for good</button><button class="button plain" onClick=${closed}>Keep it</button></div>`}
     ${!doing && html`<div class="row"><button class="button plain" onClick=${() => setDoing("rename")}><${Icon} name="edit" />Rename</button>

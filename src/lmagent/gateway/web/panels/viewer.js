@@ -3,7 +3,7 @@
 import { get } from "../api.js";
 import { Code } from "../code.js";
 import { Icon } from "../icons.js";
-import { html, useEffect, useState } from "../lib.js";
+import { drawn, html, useEffect, useState } from "../lib.js";
 import { go, sessionHref } from "../router.js";
 import { toast } from "../state.js";
 import { visible } from "../visible.js";
@@ -89,7 +89,7 @@ function mention(path, session) {
   field.dispatchEvent(new Event("input", { bubbles: true }));
   if (matchMedia("(max-width: 1100px)").matches) go(sessionHref(session));
   else toast(`${path} stands in the message`);
-  requestAnimationFrame(() => field.focus());
+  drawn(() => field.focus());
 }
 
 /** @param {string} path */
