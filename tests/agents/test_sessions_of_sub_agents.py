@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -128,6 +129,15 @@ def read_until(watcher: subprocess.Popen[str], words: str) -> str:
     raise AssertionError(f"{words} was never shown")
 
 
+def main_session(workspace: Path) -> str:
+    """The session that is no sub-agent's; empty where there is none yet."""
+    for log in workspace.glob(".lmagent/sessions/*/events.jsonl"):
+        head, is_whole, _ = log.read_bytes().partition(b"\n")
+        if is_whole and not json.loads(head).get("parent"):
+            return log.parent.name
+    return ""
+
+
 def test_a_watcher_in_another_process_sees_it_happen_until_its_end(tmp_path: Path) -> None:
     script = {**SCRIPT, "write it": [*SCRIPT["write it"][:1], hang(say("never ends"), chunks=1)]}
     with ScriptedServer(by_brief(script)) as server:
@@ -140,11 +150,10 @@ def test_a_watcher_in_another_process_sees_it_happen_until_its_end(tmp_path: Pat
             env={**os.environ, "HOME": str(tmp_path)},
             cwd=tmp_path,
         )
-        sessions = tmp_path / ".lmagent" / "sessions"
         deadline = time.monotonic() + 30
-        while not list(sessions.glob("*/events.jsonl")) and time.monotonic() < deadline:
+        while not (main := main_session(tmp_path)):
+            assert time.monotonic() < deadline
             time.sleep(0.02)
-        main = min(sessions.glob("*/events.jsonl"), key=lambda path: path.stat().st_ctime).parent.name
         watcher = watching(tmp_path, main)
         try:
             read_until(watcher, "↳ write it")

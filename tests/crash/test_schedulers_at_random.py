@@ -60,6 +60,18 @@ def is_over(workspace: Path) -> bool:
     return outcomes(workspace, "inbox")["done"] == TASKS and outcomes(workspace, "cron")["done"] > 1
 
 
+def ledger(workspace: Path) -> list[dict]:
+    lines = (workspace / ".lmagent" / "cron-history.jsonl").read_bytes().split(b"\n")[:-1]
+    return [json.loads(line) for line in lines]
+
+
+def is_settled(workspace: Path) -> bool:
+    """No job begins any more, and all that had begun is done."""
+    entries = ledger(workspace)
+    claimed, ran = ({entry["at"] for entry in entries if entry["what"] == what} for what in ("claimed", "ran"))
+    return claimed == ran and any(entry["what"] == "off" for entry in entries)
+
+
 @pytest.mark.parametrize("seed", [1, 2])
 def test_everything_is_done_once(tmp_path, seed):
     chance = random.Random(seed)
@@ -80,23 +92,25 @@ def test_everything_is_done_once(tmp_path, seed):
                 if number == TASKS // 2:
                     (workspace / ".lmagent" / "state.db").unlink(missing_ok=True)
                 running[victim] = start(workspace, server)
-            end = time.monotonic() + 60
+            end = time.monotonic() + 90
             while not is_over(workspace) and time.monotonic() < end:
                 time.sleep(0.1)
             (workspace / "cron.json").write_text("[]")
-            time.sleep(2)
+            while not is_settled(workspace) and time.monotonic() < end:
+                time.sleep(0.1)
         finally:
             for process in running:
                 process.terminate()
             for process in running:
                 process.wait(30)
         assert server.objections == []
+    assert is_settled(workspace)
     assert outcomes(workspace, "inbox") == {"waiting": TASKS, "done": TASKS}
     jobs = [event["job"] for log in events_of(workspace) for event in log if event.get("job")]
     assert len(jobs) == len(set(jobs)), "a job ran twice"
     assert Counter(job.partition(":")[0] for job in jobs)["wait"] == TASKS
     assert set(outcomes(workspace, "cron")) == {"done"}
-    entries = [json.loads(line) for line in (workspace / ".lmagent" / "cron-history.jsonl").read_text().splitlines()]
+    entries = ledger(workspace)
     claimed = [entry["at"] for entry in entries if entry["what"] == "claimed"]
     assert len(claimed) == len(set(claimed))
     assert {entry["at"] for entry in entries if entry["what"] == "ran"} == set(claimed)

@@ -10,15 +10,21 @@ from lmagent.app.watching import Tree
 from lmagent.core import events as ev
 from lmagent.core.messages import user
 from lmagent.testing.script import call, say
+from lmagent.tools import jobs
 
 
 def start(command: str):
     return call("shell", command=command, background=True)
 
 
-def test_jobs_are_shown_while_they_run_and_with_how_they_ended(folder):
+UNTIL = "until [ -e go ]; do sleep 0.05; done; exit 3"
+
+
+def test_jobs_are_shown_while_they_run_and_with_how_they_ended(folder, monkeypatch):
+    monkeypatch.setattr(jobs, "FIRST_LOOK", 1.5)  # in which one that ends at once is seen to have
+
     async def go() -> None:
-        script = [start("sleep 60"), start("sleep 1; exit 3"), start("true"), say("Begun.")]
+        script = [start("sleep 60"), start(UNTIL), start("true"), say("Begun.")]
         script += [
             call("jobs", action="wait", id="job2", until="exit"),
             call("jobs", action="kill", id="job1"),
@@ -31,11 +37,12 @@ def test_jobs_are_shown_while_they_run_and_with_how_they_ended(folder):
                 return [line.strip() for line in lines if " job" in line]
 
             await run.submit("begin")
-            assert shown()[:2] == ["▸ job1 sleep 60 (running)", "▸ job2 sleep 1; exit 3 (running)"]
+            assert shown()[:2] == ["▸ job1 sleep 60 (running)", f"▸ job2 {UNTIL} (running)"]
             assert shown()[2].startswith("✓ job3 true (exit code 0 after ")
+            (folder / "go").touch()
             await run.submit("and now?")
             assert shown()[0].startswith("✗ job1 sleep 60 (killed after ")
-            assert shown()[1].startswith("✗ job2 sleep 1; exit 3 (exit code 3 after ")
+            assert shown()[1].startswith(f"✗ job2 {UNTIL} (exit code 3 after ")
 
     anyio.run(go)
 
@@ -44,7 +51,9 @@ def test_a_job_whose_end_the_model_is_told_of_is_shown_as_ended(folder):
     async def go() -> None:
         async with running(folder, start("sleep 1; exit 2"), say("Begun."), say("It ended."), sandbox="off") as run:
             await run.submit("begin")
-            await anyio.sleep(2)
+            with anyio.fail_after(20):
+                while run.host.registry.is_busy(run.session.state.session):  # noqa: ASYNC110  it tells the next turn
+                    await anyio.sleep(0.02)
             await run.submit("and now?")
             (line,) = [one for one in Tree(run.host.store, run.session.state.session).lines() if " job" in one]
             assert "job1 sleep 1; exit 2 (exit code 2 after " in line

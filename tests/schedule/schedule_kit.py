@@ -90,7 +90,14 @@ def inputs(workspace: Path) -> list[str]:
 
 def ledger(workspace: Path) -> list[dict]:
     path = workspace / ".lmagent" / "cron-history.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    return [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]] if path.exists() else []
+
+
+def unfinished(workspace: Path) -> set[int]:
+    """Times of cron jobs that were claimed and have not run to their end."""
+    entries = ledger(workspace)
+    claimed, ran = ({entry["at"] for entry in entries if entry["what"] == what} for what in ("claimed", "ran"))
+    return claimed - ran
 
 
 def write_jobs(workspace: Path, *rows: dict) -> None:

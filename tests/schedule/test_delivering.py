@@ -79,11 +79,11 @@ def a_webhook_that_never_ends(head: bytes):
     ("head", "said"),
     [
         (b"HTTP/1.1 200 OK\r\nContent-Length: 60000\r\n\r\n", "ok"),
-        (b"HTTP/1.1 200 OK\r\nX-Slow: ", "failed: the webhook was not reached: no answer within 0.3 s"),
+        (b"HTTP/1.1 200 OK\r\nX-Slow: ", "failed: the webhook was not reached: no answer within 2 s"),
     ],
 )
 def test_a_webhook_whose_answer_never_ends_holds_nothing_up(workspace, monkeypatch, head, said):
-    monkeypatch.setattr(delivering, "PATIENCE", 0.3)
+    monkeypatch.setattr(delivering, "PATIENCE", 2.0)
     with a_webhook_that_never_ends(head) as place:
         assert delivered(workspace, job(webhook=f"http://{place}/"), sandbox_hosts=(place,)) == said
 
@@ -170,8 +170,9 @@ def test_a_job_of_the_scheduler_delivers_and_the_ledger_says_so(workspace):
 
     with a_webhook() as (place, taken):
         anyio.run(check, place)
-    stages = [entry["what"] for entry in ledger(workspace)]
-    assert stages[:5] == ["on", "claimed", "ran", "delivering", "delivered"]
+    first = next(entry["at"] for entry in ledger(workspace) if entry["what"] == "claimed")
+    stages = [entry["what"] for entry in ledger(workspace) if entry.get("at") == first]
+    assert stages == ["claimed", "ran", "delivering", "delivered"]
     assert taken[0][0]["answer"] == "Tock."
 
 
@@ -182,7 +183,8 @@ def test_the_session_of_a_job_is_free_while_its_result_is_delivered(workspace):
         with ScriptedServer(lambda _: say("Tock.")) as server:
             async with a_host(workspace, server, sandbox_hosts=(place,)) as host, scheduling(host):
                 await until(lambda: any(entry["what"] == "delivering" for entry in ledger(workspace)))
-                host.store.open(host.store.sessions()[0]).close()
+                session = next(entry["session"] for entry in ledger(workspace) if entry["what"] == "ran")
+                host.store.open(session).close()
 
     with a_webhook_that_never_ends(b"") as place:
         anyio.run(check, place)
