@@ -43,12 +43,17 @@ def test_a_view_that_is_looked_at_in_between_is_the_view_of_the_whole_log(tmp_pa
     folded = Folded(store.root / SESSION / EVENTS)
     whole = View()
     written = 0
-    is_open = False  # the call of a turn that is over stays as it was left: no log goes on with it
+    is_open = is_called = False  # the call of a turn that is over stays as it was left: no log goes on with it
     for event, looks in steps:
         if isinstance(event, ev.TurnStarted | ev.TurnFinished):
-            is_open = isinstance(event, ev.TurnStarted)
-        elif not is_open and _is_of_a_turn(event):
-            continue
+            is_open, is_called = isinstance(event, ev.TurnStarted), False
+        elif isinstance(event, ev.ToolStarted | ev.ToolFinished):
+            if not is_called:
+                continue
+        elif isinstance(event, ev.MessageAdded) and event.message.tool_calls:
+            if not is_open:
+                continue
+            is_called = True
         whole = reduce(whole, anyio.run(log.append, event))
         written += 1
         if looks:
@@ -57,12 +62,6 @@ def test_a_view_that_is_looked_at_in_between_is_the_view_of_the_whole_log(tmp_pa
     seq, view, blocks = folded.look()
     assert seq == written
     assert (view, blocks) == (replace(whole, blocks=()), whole.blocks)
-
-
-def _is_of_a_turn(event: ev.DurableEvent) -> bool:
-    if isinstance(event, ev.MessageAdded):
-        return bool(event.message.tool_calls)
-    return isinstance(event, ev.ToolStarted | ev.ToolFinished)
 
 
 @pytest.mark.anyio
