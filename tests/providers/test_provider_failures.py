@@ -14,6 +14,7 @@ from provider_loopback import Answer, ask, delta, request, sse
 from lmagent.core.errors import (
     AuthError,
     BadReply,
+    ConnectionLost,
     ContextOverflow,
     ModelLoading,
     ModelNotFound,
@@ -272,6 +273,41 @@ def test_a_200_that_is_no_reply_is_never_taken_for_one(name: str) -> None:
     assert type(run.error) is BadReply, (run.error, run.events)
     assert words in str(run.error)
     assert len(run.server.requests) == 1
+
+
+def test_a_stream_that_breaks_off_in_its_first_chunk_is_quoted_and_asked_again() -> None:
+    half = Answer([b'data: {"choices":[{"delta":{"content":"hel'])
+    run = ask(half, half)
+    assert type(run.error) is ConnectionLost
+    assert run.server.url.split("/")[2] in str(run.error)
+    assert '"delta":{"content":"hel' in str(run.error)
+    assert len(run.server.requests) > 1
+
+
+RUNAWAYS: dict[str, dict[str, Any]] = {
+    "text": delta(content="ha " * 3333),
+    "thought": delta(reasoning_content="ha " * 3333),
+    "one call": delta(tool_calls=[{"index": 0, "id": "c", "function": {"name": "ls", "arguments": "ha " * 3333}}]),
+}
+
+
+@pytest.mark.parametrize("name", RUNAWAYS)
+def test_a_reply_of_ten_million_characters_is_an_error_that_names_the_server_and_what_it_sent(name: str) -> None:
+    run = ask(Answer([sse(RUNAWAYS[name], done=False)] * 1000), retries=ONCE)
+    assert type(run.error) is BadReply
+    assert run.server.url.split("/")[2] in str(run.error)
+    assert "ha ha" in str(run.error)
+    assert "LLM_MAX_TOKENS" in run.error.fix
+
+
+def test_calls_without_end_are_an_error() -> None:
+    calls = [
+        delta(tool_calls=[{"index": number, "id": f"c{number}", "function": {"name": "ls", "arguments": "{}"}}])
+        for number in range(6000)
+    ]
+    run = ask(Answer([sse(*calls)]), retries=ONCE)
+    assert type(run.error) is BadReply
+    assert "does not end" in str(run.error)
 
 
 CUTS: dict[str, bytes] = {

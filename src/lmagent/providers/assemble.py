@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from lmagent.providers.foundcalls import FoundCalls
     from lmagent.providers.textcalls import TextCallParser
 
-MAX_REPLY = 16_000_000
-"""Characters of text and thought beyond which a reply has run away (about four million tokens)."""
+MAX_REPLY = 8_000_000
+"""Characters of text, thought and calls beyond which a reply has run away (about two million tokens)."""
 
 _THOUGHT_KEYS = ("reasoning_content", "reasoning", "thinking")
 _FINISH: dict[str, FinishReason] = {
@@ -56,8 +56,10 @@ class Assembler:
         elapsed: seconds since the request was sent.
         tools: what may be called, also in text that the server did not understand.
         known: the tools of the request, where calls in text do not count; else as `tools`.
+        server: its name in errors.
 
     Attributes:
+        server: see above.
         done: `[DONE]` was read.
         finish: the finish reason as the server gave it; empty when it gave none.
         usage: token counts; None until the server gives some.
@@ -70,8 +72,10 @@ class Assembler:
         elapsed: Callable[[], float] = lambda: 0.0,
         tools: Sequence[ToolSpec] = (),
         known: Sequence[ToolSpec] | None = None,
+        server: str = "the model server",
     ) -> None:
         self.done = False
+        self.server = server
         self.finish = ""
         self.usage: Usage | None = None
         self.chunks = 0
@@ -201,7 +205,7 @@ class Assembler:
             if len(lines) < 2:
                 said = payload[:200].decode("utf-8", "replace")
                 raise BadReply(
-                    f"the model server's stream holds something that is not JSON: {hidden(said)!r}",
+                    f"the stream of {self.server} holds something that is not JSON: {hidden(said)!r}",
                     fix="look at the server's log, and whether a proxy stands in between",
                 ) from None
             for line in lines:
@@ -261,8 +265,10 @@ class Assembler:
         if calls := delta.get("tool_calls"):
             self._calls.feed(calls, len(self._content))
             self.spoke = True
+            self._bound(calls)
         if call := delta.get("function_call"):
             self._calls.feed([{"function": call}], len(self._content))
+            self._bound(call)
 
     def _news(self, message: dict[str, Any]) -> dict[str, Any]:
         """What a whole `message` adds to what was streamed before it."""
@@ -301,9 +307,13 @@ class Assembler:
 
     def _grow(self, text: str) -> None:
         self._size += len(text)
-        if self._size > MAX_REPLY:
+        self._bound(text)
+
+    def _bound(self, came: Any) -> None:
+        if self._size + self._calls.size > MAX_REPLY:
+            end = hidden(str(came)[-40:])
             raise BadReply(
-                f"the model's reply does not end: more than {MAX_REPLY} characters",
+                f"the reply of {self.server} does not end: it has more than {MAX_REPLY:,} characters, at last {end!r}",
                 fix="set LLM_MAX_TOKENS, or try another model",
             )
 

@@ -67,15 +67,23 @@ class Assembled(Struct, frozen=True):
     truncated: bool
 
 
+CALL_SIZE = 2000
+"""Characters that a call counts for beside its own: the pieces of each are looked for among all of them."""
+
+
 class CallAssembler:
     """Collects the calls of one reply.
 
     Args:
         tools: what may be called; tells whole names from parts of one, and arguments that must be from those that need
             not.
+
+    Attributes:
+        size: characters that came, with `CALL_SIZE` for each call.
     """
 
     def __init__(self, tools: Sequence[ToolSpec] = ()) -> None:
+        self.size = 0
         self._calls: list[_Open] = []
         self._tools = tools
         self._schemas: Mapping[str, dict[str, Any]] | None = None
@@ -108,12 +116,14 @@ class CallAssembler:
         index = index if isinstance(index, int) else None
         if not (name or arguments or identity):
             return
+        self.size += len(name) + len(arguments)
         known = self._find(identity, index, position, name)
         if known is None or self._begins_anew(known, identity, index, name, arguments):
             call = _Open(identity, index, position, said)
             if known is not None:
                 call.follow(known, name)
             self._calls.append(call)
+            self.size += CALL_SIZE
         else:
             call = known
             if _opens(arguments) and call.complete:

@@ -7,6 +7,7 @@ import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import anyio
 
@@ -14,6 +15,7 @@ from lmagent.core.errors import BadReply, ConnectionLost, ModelLoading, Provider
 from lmagent.core.model import ModelEvent, ModelRequest, Progress, Retrying, TextChunk, ThinkingChunk, ToolSpec
 from lmagent.core.ports import Clock
 from lmagent.providers import jsontext
+from lmagent.providers.concealed import hidden
 from lmagent.providers.encode import BodyEncoder
 from lmagent.providers.retry import RetryPolicy, next_delay
 from lmagent.providers.transport import ErrorChunk, Response, Timeouts, Transport, TransportError, read_all
@@ -74,6 +76,7 @@ class OpenAIChat:
         random: Callable[[], float] = _random.random,
     ) -> None:
         self.url = chat_url(base_url)
+        self._server = f"the model server at {urlsplit(self.url).netloc.rpartition('@')[2]}"
         self._models_url = f"{api_root(base_url)}/models"
         self._local = is_loopback(self.url)
         self._headers = {
@@ -152,7 +155,8 @@ class OpenAIChat:
     ) -> AsyncGenerator[ModelEvent]:
         from lmagent.providers.assemble import Assembler
 
-        assembler = Assembler(lambda: self._clock.monotonic() - begun, callable_tools(request), request.tools)
+        tools, server = callable_tools(request), self._server
+        assembler = Assembler(lambda: self._clock.monotonic() - begun, tools, request.tools, server)
         first: float | None = None
         payloads = self._batches(response, assembler)
         async with aclosing(payloads):
@@ -245,11 +249,12 @@ class _Adapted(Exception):
     """The request is to be sent again at once, put differently."""
 
 
-def _unfinished(assembler: Assembler) -> ProviderError:
-    if assembler.chunks == 0:
-        return BadReply("the model server answered with an empty stream", fix="look at the server's log")
+def _unfinished(assembler: Assembler, cut: bytes = b"") -> ProviderError:
+    if assembler.chunks == 0 and not cut:
+        return BadReply(f"{assembler.server} answered with an empty stream", fix="look at the server's log")
+    said = hidden(cut[:200].decode("utf-8", "replace"))
     return ConnectionLost(
-        "the model server's stream ended in the middle of the reply",
+        f"the stream of {assembler.server} ended in the middle of the reply{f', behind {said!r}' if cut else ''}",
         fix="look at the server's log: it may have run out of memory",
         retryable=True,
     )
@@ -278,7 +283,11 @@ async def _payloads(response: Response, assembler: Assembler, url: str) -> Async
             reader, chunk = SseReader(), head
         yield reader.feed(chunk)
     if reader is not None:
-        yield _whole(reader.finish())
+        last = reader.finish()
+        whole = _whole(last)
+        yield whole
+        if last and not whole and not assembler.chunks and not assembler.ended:
+            raise _unfinished(assembler, last[-1])
     if reader is None or (assembler.chunks == 0 and not assembler.done and b"data:" not in head):
         raise _no_reply(head, response, url)
 
