@@ -28,7 +28,7 @@ from lmagent.core.ids import SESSION_RULE, is_session_id, new_id
 from lmagent.core.messages import Message, Part
 from lmagent.gateway.api.uploads import taken
 from lmagent.gateway.facade_body import MAX_BODY, Completion, taken_in
-from lmagent.gateway.facade_resume import expect, id_of, repeated, resumed, settle
+from lmagent.gateway.facade_resume import expect, id_of, mark_of, repeated, resumed, settle, taking
 from lmagent.gateway.facade_text import Answering, begun_with, joined, last_of, title_of
 from lmagent.gateway.http.errors import Refusal, failure_of, status_of
 from lmagent.gateway.http.route import Call, Route, json
@@ -112,13 +112,20 @@ async def complete(call: Call) -> Response:
 
 
 async def _submitted(call: Call, body: Completion, wish: Wish) -> tuple[str, ev.InputReceived]:
-    """What is asked, on record in its session: one that goes on is given the last message, another one all of them."""
-    hub, model = call.hub, await _model_of(call.hub, body.model)
+    """What is asked, on record in its session, or what it is on record as already."""
+    key = call.access.key_of(call.caller)
+    mark = await to_thread.run_sync(partial(mark_of, key, body.model, body.messages, named=bool(wish.session)))
+    async with taking(mark):
+        if wish.is_retry and (sent := await repeated(call.hub, mark, wish.session)) is not None:
+            return sent
+        return await _given(call.hub, key, mark, body, wish)
+
+
+async def _given(hub: Hub, key: bytes, mark: str, body: Completion, wish: Wish) -> tuple[str, ev.InputReceived]:
+    """A session that goes on is given the last message, another one all of them."""
+    model = await _model_of(hub, body.model)
     last, before = last_of(body.messages), begun_with(body.messages)
-    asked, key = await _judged(hub, last), call.access.key_of(call.caller)
-    if wish.is_retry and (sent := await repeated(hub, key, body.model, body.messages, wish.session)) is not None:
-        return sent
-    id = await to_thread.run_sync(partial(id_of, key, body.model, body.messages, named=bool(wish.session)))
+    asked = await _judged(hub, last)
     async with _known(hub, key, body, wish) as desk:
         if desk is None:
             asked = (*await _judged(hub, before), *asked)
@@ -127,7 +134,7 @@ async def _submitted(call: Call, body: Completion, wish: Wish) -> tuple[str, ev.
                 await hub.send(desk.id, Rename(title=title_of(last)))
         if model and desk.session.state.model != model:
             await hub.send(desk.id, SetModel(model=model))
-        input = await hub.submit(desk.id, Message("user", joined(asked)), id=id, by="openai")
+        input = await hub.submit(desk.id, Message("user", joined(asked)), id=id_of(mark), by="openai")
         expect(desk.id, input)
         return desk.id, input
 

@@ -14,8 +14,8 @@ import hmac
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
-from functools import partial
 
+import anyio
 import msgspec
 from anyio import to_thread
 from anyio.lowlevel import RunVar
@@ -42,11 +42,12 @@ REMEMBERED = 4096
 
 _claimed: RunVar[set[str]] = RunVar("sessions that a conversation is about to go on in")
 _asked: RunVar[dict[str, tuple[str, str]]] = RunVar("inputs of requests that this process has taken in")
+_taking: RunVar[dict[str, anyio.Lock]] = RunVar("requests that are about to be on record, by their mark")
 _SETTLED = "", ""
 
 
-def id_of(key: bytes, model: str, messages: Sequence[Spoken], *, named: bool) -> str:
-    """The id under which a request's input is recorded; it begins with what `_mark` looks for, and comes only once.
+def mark_of(key: bytes, model: str, messages: Sequence[Spoken], *, named: bool = False) -> str:
+    """What the ids of inputs begin with that requests of the same words are recorded under; see `id_of`.
 
     Args:
         key: of who asks.
@@ -54,10 +55,6 @@ def id_of(key: bytes, model: str, messages: Sequence[Spoken], *, named: bool) ->
         messages: all that the request says.
         named: it names its session, which may know more than is said here: no conversation is recognised by it.
     """
-    return f"{_mark(key, model, messages, named=named)}{new_id()}"
-
-
-def _mark(key: bytes, model: str, messages: Sequence[Spoken], *, named: bool = False) -> str:
     digest = hmac.new(key, msgspec.json.encode(model), "sha256")
     for message in messages:
         said = [
@@ -68,6 +65,29 @@ def _mark(key: bytes, model: str, messages: Sequence[Spoken], *, named: bool = F
             said = ["".join(str(part) for part in said).strip()]
         digest.update(msgspec.json.encode([message.role, said]))
     return f"{'oas' if named else 'oai'}:{digest.hexdigest()[:40]}:"
+
+
+def id_of(mark: str) -> str:
+    """An id for the input of a request of a mark, which comes only once."""
+    return f"{mark}{new_id()}"
+
+
+@asynccontextmanager
+async def taking(mark: str) -> AsyncGenerator[None]:
+    """Requests of one mark are taken in one after the other: who asks again finds the first try on record, or refused.
+
+    The first may take a while for that, as long as a model server does to say what it serves.
+    """
+    if (locks := _taking.get(None)) is None:
+        locks = dict[str, anyio.Lock]()
+        _taking.set(locks)
+    lock = locks.setdefault(mark, anyio.Lock())
+    try:
+        async with lock:
+            yield
+    finally:
+        if not lock.locked():  # else somebody else has it now
+            locks.pop(mark, None)
 
 
 def expect(session: str, input: ev.InputReceived) -> None:
@@ -96,9 +116,7 @@ def _asked_here() -> dict[str, tuple[str, str]]:
     return asked
 
 
-async def repeated(
-    hub: Hub, key: bytes, model: str, messages: Sequence[Spoken], session: str
-) -> tuple[str, ev.InputReceived] | None:
+async def repeated(hub: Hub, mark: str, session: str) -> tuple[str, ev.InputReceived] | None:
     """The session and the input that this very request was taken in as a while ago; None where that is not certain.
 
     That a client sends a request again says nothing of which one: the first try of it may never have come here. So it
@@ -106,12 +124,10 @@ async def repeated(
 
     Args:
         hub: the sessions.
-        key: of who asks.
-        model: the agent that is asked.
-        messages: all that the request says.
+        mark: of the request.
         session: the session that it names; empty for none.
     """
-    mark = job_of(await to_thread.run_sync(partial(_mark, key, model, messages, named=bool(session))))
+    mark = job_of(mark)
     since, asked = hub.host.clock.now() - RETRIED, _asked_here()
     here = [session for session, job in asked.values() if job.startswith(mark)]
     found = await to_thread.run_sync(_taken_in, hub.host.store, mark, [session] if session else here, since)
@@ -198,7 +214,7 @@ async def _open(hub: Hub, session: str, mark: str) -> Desk | None:
 
 def _sought(key: bytes, model: str, messages: Sequence[Spoken]) -> tuple[str, str]:
     answer = "".join(part.text for part in parts_of(messages[-2]) if not isinstance(part, Image))
-    return _mark(key, model, messages[:-2]), answer.strip()
+    return mark_of(key, model, messages[:-2]), answer.strip()
 
 
 def _ended_so(store: JsonlStore, mark: str, answer: str) -> list[str]:
