@@ -91,6 +91,54 @@ def test_each_server_is_recognised_and_examined(label, tmp_path):
     assert kept["reads tokens/s"] > 0
 
 
+LIARS = {
+    "llama.cpp that cuts": (
+        lambda: LlamaCppServer(able, context=4096, lies=Lies(cut=True, stated_window=131072)),
+        ("131,072 tokens are stated", "cut without a word; 4,096 are served"),
+        4096,
+    ),
+    "vLLM that refuses": (
+        lambda: VLLMServer(able, window=4096, lies=Lies(stated_window=131072)),
+        ("131,072 tokens are stated", "refused"),
+        4096,
+    ),
+    "one that says nothing and cuts": (
+        lambda: GenericServer(able, window=4096, lies=Lies(cut=True)),
+        ("no window is stated and 32,768 is assumed", "cut without a word; 4,096 are served"),
+        4096,
+    ),
+    "one that shrinks": (
+        lambda: LlamaCppServer(able, context=16384, lies=Lies(cut=True, shrinks=(16384, 2048))),
+        ("16,384 tokens are stated", "2,048 are served"),
+        2048,
+    ),
+}
+
+
+@pytest.mark.parametrize("liar", LIARS)
+def test_a_window_that_is_smaller_than_it_is_said_to_be_is_found_out(liar, tmp_path):
+    make, words, served = LIARS[liar]
+    with make() as server:
+        found = doctor(server.base_url, tmp_path)["window"]
+    assert found["state"] == "warning"
+    assert all(word in found["text"] for word in words)
+    assert "LMAGENT_CONTEXT_WINDOW" in found["fix"]
+    assert profile(tmp_path)["window"] == served
+
+
+def test_a_window_that_is_stated_once_the_model_is_loaded_is_told(tmp_path):
+    with LMStudioServer(able, window=4096, maximum=131072, loaded=False) as server:
+        assert "4,096 tokens are served" in doctor(server.base_url, tmp_path)["window"]["text"]
+
+
+@pytest.mark.parametrize("usage", ["zero", "missing", "wrong_field"])
+def test_a_server_that_does_not_count_is_believed_about_its_window(usage, tmp_path):
+    with LlamaCppServer(able, context=16384, lies=Lies(usage=usage)) as server:
+        found = doctor(server.base_url, tmp_path)
+    assert "16,384 tokens are served" in found["window"]["text"]
+    assert "estimated by us" in found["tool calls"]["text"]
+
+
 def test_a_cache_that_is_kept_is_noticed_and_one_that_is_not(tmp_path):
     with LlamaCppServer(able, context=16384) as server:
         assert "is not read again" in doctor(server.base_url, tmp_path)["speed"]["text"]

@@ -19,7 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from lmagent.app.traits import CALLS, NO_CALLS, READS, SCHEMA, VISION
-from lmagent.core.errors import AuthError, ProviderError, Unreachable
+from lmagent.core.errors import AuthError, ContextOverflow, ProviderError, Unreachable
 from lmagent.core.messages import Image, Message, Text, user
 from lmagent.core.model import ModelRequest, Reply, ToolSpec
 from lmagent.providers import jsontext
@@ -33,8 +33,20 @@ PROBE = ToolSpec(
 )
 NUMBER = {"type": "object", "properties": {"number": {"type": "integer"}}, "required": ["number"]}
 
-PROMPT_LINES = 160
+PROMPT_LINES = 80
 """Lines of the prompt on which the speed is measured: about 2,000 tokens, which fit the smallest window."""
+
+PROOF, SHARE = 6000, 0.7
+"""Tokens of the prompt that tries the window, and its share of the window at most: beyond 4,096, where most are cut."""
+
+LEAST, MOST = 6.0, 50.0
+"""Tokens that one of its lines has in any tokenizer; a server that says otherwise does not count."""
+
+SHORT = 0.75
+"""Share of the tokens that this prompt must have, by its first lines, below which it was cut."""
+
+PATIENCE = 120.0
+"""Seconds that reading it may take, by the measured speed; a slower machine is spared that."""
 
 _NO_IMAGES = re.compile(
     r"images?\b.{0,60}\bnot (be )?(supported|accepted|allowed)|(not|n't) (support|accept)\w* .{0,40}\bimage|mmproj",
@@ -73,6 +85,8 @@ class Battery:
         self._model = model
         self._assumed = assumed
         self._request = ModelRequest(model, "You do exactly what you are asked to do.", (), (), temperature=0.0)
+        self._line_tokens = 0.0
+        self._reading = 0.0
         self.measured: dict[str, Any] = {}
         self.answered = False
 
@@ -85,23 +99,25 @@ class Battery:
         facts = await self._served.facts(self._model, deep=True)
         self.measured |= {"server": facts.label or facts.dialect, "version": facts.version, "slots": facts.slots}
         yield self._server(facts)
-        yield await self._window(facts)
         for name, examine in (
             (CALLS, self._calls),
             ("parallel calls", self._parallel),
             (SCHEMA, self._schema),
             (VISION, self._vision),
             ("speed", self._speed),
+            ("window", self._window),
         ):
             try:
                 yield await examine(facts)
             except ProviderError as failure:
                 broken = None if self.answered else await self._no_answer(failure)
                 if broken is not None:
+                    yield await self._stated()
                     yield Finding("chat", "fault", f"the model does not answer: {broken.message}", broken.fix)
                     return
                 yield Finding(name, "warning", f"could not be examined: {failure.message}", failure.fix)
                 if isinstance(failure, Unreachable | AuthError):
+                    yield await self._stated()
                     return
         yield self._embeddings(facts)
 
@@ -122,7 +138,37 @@ class Battery:
         about = " ".join(filter(None, (model.size, model.quant))) if model else ""
         return Finding("server is", "ok", f"{name}{slots}{f'; the model is {about}' if about else ''}")
 
-    async def _window(self, facts: ServerFacts) -> Finding:
+    async def _window(self, _: ServerFacts) -> Finding:
+        """What is stated, once the model is loaded; or what is served instead, which a long prompt shows."""
+        stated = await self._stated()
+        try:
+            finding = await self._tried(self.measured["window"])
+        except ProviderError:
+            return stated  # all that is known
+        return finding or stated
+
+    async def _tried(self, window: int | None) -> Finding | None:
+        """What a prompt longer than most windows shows; None if it was read, or cannot be tried."""
+        size = min(PROOF, int(SHARE * (window or self._assumed)))
+        if not LEAST <= self._line_tokens <= MOST or size > PATIENCE * self._reading:
+            return None
+        asked = user(f"{_lines(int(size / self._line_tokens))}\nSay OK.")
+        try:
+            reply = await self._ask(replace(self._request, messages=(asked,), max_tokens=32))
+        except ContextOverflow as overflow:
+            served, how = overflow.window, "cut without a word" if overflow.silent else "refused"
+        else:
+            served, how = reply.usage.prompt_tokens, "cut without a word"
+            if reply.usage.estimated or served >= SHORT * size:
+                return None
+        self.measured |= {"window": served, "proof": "tried"}
+        said = f"{window:,} tokens are stated" if window else f"no window is stated and {self._assumed:,} is assumed"
+        least = f"; {served:,} are served" if served else ""
+        fix = "load the model with a larger context, or set LMAGENT_CONTEXT_WINDOW to what is served"
+        return Finding("window", "warning", f"{said}, but a prompt of {size:,} was {how}{least}", fix)
+
+    async def _stated(self) -> Finding:
+        facts = await self._served.facts(self._model, deep=True)
         window = await self._served.window(self._model)
         model = facts.model
         proof = "asked for with each request" if facts.native_chat else model.proof if model else "none"
@@ -195,11 +241,12 @@ class Battery:
         return Finding("vision", "ok", "a picture is accepted, and not seen")
 
     async def _speed(self, _: ServerFacts) -> Finding:
-        text = "\n".join(f"{number}: {secrets.token_hex(16)}" for number in range(PROMPT_LINES // 2))
-        asked = replace(self._request, messages=(user(f"{text}\nSay OK."),), max_tokens=32)
+        asked = replace(self._request, messages=(user(f"{_lines(PROMPT_LINES)}\nSay OK."),), max_tokens=32)
         first = await self._ask(asked)
         again = await self._ask(asked)
         reading = first.usage.prompt_tokens / max(first.first_token_s, 1e-6)
+        self._reading = reading
+        self._line_tokens = 0.0 if first.usage.estimated else first.usage.prompt_tokens / PROMPT_LINES
         writing = first.usage.completion_tokens / max(first.total_s - first.first_token_s, 1e-6)
         counted = again.usage.cached_tokens >= KEPT * again.usage.prompt_tokens
         kept = counted or again.first_token_s < (1 - KEPT) * first.first_token_s
@@ -229,6 +276,11 @@ class Battery:
             raise ProviderError("the stream ended without a reply")
         self.answered = True
         return reply
+
+
+def _lines(count: int) -> str:
+    """Lines that no cache knows, each of about as many tokens."""
+    return "\n".join(f"{number}: {secrets.token_hex(16)}" for number in range(count))
 
 
 def _is_refusal(failure: ProviderError) -> bool:
