@@ -8,6 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
+import anyio.lowlevel
 import msgspec
 from starlette.requests import Request
 
@@ -26,6 +27,9 @@ BEAT = 15.0
 """Seconds of silence after which who follows is told that nothing happened."""
 
 ATTEMPTS = 5
+
+ROUNDS = 8
+"""Rounds of the event loop in which it tells that a client has gone, from its socket to who waits for that: four."""
 
 LEAVING = "leaving"
 """Code of the refusal of who waits for a turn that the next gateway goes on with."""
@@ -164,6 +168,9 @@ class _Waiting:
 async def while_there(request: Request, work: Callable[[], Awaitable[T]]) -> T | None:
     """What comes of some work; None where the client went away before it was done. The body must have been read.
 
+    A client whose patience ends as the work does is mostly gone before it can be seen to be: that is looked at once
+    more behind the work, for who is sent an answer counts as having it.
+
     Raises:
         LmagentError: the work's own.
     """
@@ -177,7 +184,10 @@ async def while_there(request: Request, work: Callable[[], Awaitable[T]]) -> T |
     with ungrouped():
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(gone)
-            result = await work()
+            answer = await work()
+            for _ in range(ROUNDS):
+                await anyio.lowlevel.checkpoint()
+            result = answer
             tasks.cancel_scope.cancel()
     return result
 
