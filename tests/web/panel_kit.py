@@ -47,8 +47,15 @@ def until(holds: Any, otherwise: str) -> None:
 
 
 def go(page: Any, address: str) -> None:
-    """Follow an address of the page: `#/p/usage`."""
-    page.evaluate("address => { location.hash = address; }", address)
+    """Follow an address of the page, `#/p/usage`, and be there: a browser tells the page of it a moment later."""
+    page.evaluate(
+        """address => new Promise((there) => {
+          if (location.hash === address) return there();
+          addEventListener("hashchange", () => there(), { once: true });
+          location.hash = address;
+        })""",
+        address,
+    )
 
 
 def holds(page: Any, expression: str) -> None:

@@ -1,8 +1,8 @@
 """What somebody does in the moment between two drawings, or while the page draws anew, is neither lost nor undone."""
 
 from gateway_kit import gateway
-from panel_kit import begun, command, region, told
-from web_kit import box
+from panel_kit import begun, command, go, region, told
+from web_kit import ask, box, finished
 
 from lmagent.testing.script import say
 
@@ -18,6 +18,61 @@ def test_who_begins_a_new_session_writes_at_once(tmp_path, screen):
         page.get_by_role("button", name="New session").click()
         page.keyboard.type("next")
         assert box(page).input_value() == "next"
+
+
+def test_what_is_typed_right_behind_a_letter_that_goes_somewhere_is_written_there(tmp_path, screen):
+    with gateway(tmp_path) as running:
+        page = screen(running)
+        go(page, "#/p/settings")
+        page.get_by_role("heading", name="Settings").click()
+        page.evaluate(NO_FRAMES)
+        page.keyboard.type("sfind me")
+        assert region(page, "Sessions").get_by_role("searchbox").input_value() == "find me"
+        page.get_by_role("heading", name="Settings").click()
+        page.keyboard.type("nnew")
+        assert box(page).input_value() == "new"
+
+
+def test_in_a_narrow_window_the_search_keeps_the_focus_while_its_drawer_opens(tmp_path, screen):
+    with gateway(tmp_path) as running:
+        page = screen(running, viewport={"width": 700, "height": 800}, reduced_motion="no-preference")
+        page.locator(".sessions").wait_for(state="attached")
+        page.keyboard.type("sfind ")
+        region(page, "Sessions").get_by_role("searchbox").wait_for()
+        page.evaluate("() => new Promise((done) => setTimeout(done, 300))")  # the drawer has moved
+        page.keyboard.type("me")
+        assert region(page, "Sessions").get_by_role("searchbox").input_value() == "find me"
+
+
+WATCHED = """() => {
+  const real = fetch;
+  window.fetch = async (...given) => {
+    const answer = await real(...given);
+    if (`${given[0]}`.endsWith("/commands")) await new Promise((done) => setTimeout(done, 100));
+    return answer;
+  };
+  let before = false;
+  window.away = 0;
+  new MutationObserver(() => {
+    const there = [...document.querySelectorAll(".bubble")].some((bubble) => bubble.textContent.includes("two"));
+    if (before && !there) window.away++;
+    before = there;
+  }).observe(document.body, { childList: true, subtree: true, characterData: true });
+}"""
+"""The answer to what is sent comes behind the news of it; counts how often a message goes from the screen."""
+
+
+def test_a_message_stays_on_the_screen_from_its_sending_on(tmp_path, screen):
+    with gateway(tmp_path, [say("first"), say("second")]) as running:
+        page = screen(running)
+        ask(page, "one")
+        finished(page)
+        page.evaluate(NO_FRAMES)
+        page.evaluate(WATCHED)
+        ask(page, "two")
+        page.get_by_text("second", exact=True).wait_for()
+        page.get_by_text("sending …").wait_for(state="detached")
+        assert page.evaluate("window.away") == 0
 
 
 def test_letters_behind_a_suggestion_that_was_taken_stand_behind_it(tmp_path, screen):

@@ -1,7 +1,7 @@
 // @ts-check
 // The lists that open while one writes: commands after a slash, files after an @.
 import { get } from "./api.js";
-import { html, useEffect, useRef, useState } from "./lib.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "./lib.js";
 
 /** @typedef {{value: string, label: string, help: string}} Choice */
 /** @typedef {{name: string, usage: string, help: string}} Command */
@@ -110,7 +110,7 @@ export function useMenu(text, field, write) {
 
 /** @param {{menu: ReturnType<typeof useMenu>}} props */
 export function Menu({ menu }) {
-  useEffect(() => document.getElementById(`menu-${menu.at}`)?.scrollIntoView({ block: "nearest" }), [menu.at]);
+  useLayoutEffect(() => document.getElementById(`menu-${menu.at}`)?.scrollIntoView({ block: "nearest" }), [menu.at]);
   if (!menu.open) return null;
   return html`<ul class="bare suggestions card" id="menu" role="listbox" aria-label="Suggestions">
     ${menu.choices.map((choice, index) => html`<li key=${choice.value} id=${`menu-${index}`} role="option" class="entry"

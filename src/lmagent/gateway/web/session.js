@@ -264,6 +264,7 @@ export class Session {
 
   /** What is in the log, and seen there, is not in the outbox. */
   settle() {
+    if (this.arrived.length) return; // it is on record, but not on the screen: what is drawn next settles it
     const left = this.outbox.peek().filter((item) => !item.seq || item.seq > this.seq);
     if (left.length < this.outbox.peek().length) this.keep(left);
   }

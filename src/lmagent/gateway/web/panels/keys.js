@@ -1,6 +1,6 @@
 // @ts-check
 // Keys for the whole page. They are single letters, so they can be switched off, and do nothing where one writes.
-import { signal } from "../lib.js";
+import { drawn, signal } from "../lib.js";
 import { go, route, sessionHref } from "../router.js";
 import { drawer, login } from "../state.js";
 import { store, stored } from "../theme.js";
@@ -26,11 +26,11 @@ const LETTERS = {
   m: () => focus("#message"),
   n: () => {
     go("#/");
-    requestAnimationFrame(() => focus("#message"));
+    drawn(() => focus("#message"));
   },
   s: () => {
     if (matchMedia("(max-width: 820px)").matches) drawer.value = "side";
-    requestAnimationFrame(() => focus(".sessions input[type=search]"));
+    drawn(() => focus(".sessions input[type=search]"));
   },
   f: () => {
     const { session, panel, page } = route.peek();
