@@ -85,7 +85,8 @@ def faults(page) -> list[str]:
 
 
 def settled(page) -> None:
-    """Nothing is being loaded any more."""
+    """Nothing is being loaded any more, and what is loaded is there."""
+    holds(page, "!document.querySelector('.page:empty, .panel .body:empty')")
     holds(page, "!document.body.innerText.includes('Loading')")
     page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
 

@@ -121,4 +121,5 @@ def test_undo_waits_for_the_end_of_the_turn(tmp_path, screen):
         assert region(page, "Changes").get_by_role("button", name="Undo the last turn").is_disabled()
         page.get_by_role("button", name="Stop", exact=True).click()
         region(page, "Changes").get_by_text("Undo and redo wait").wait_for(state="detached")
-        assert region(page, "Changes").get_by_role("button", name="Undo the last turn").is_enabled()
+        undo = region(page, "Changes").get_by_role("button", name="Undo the last turn")
+        until(undo.is_enabled, "it cannot be undone")

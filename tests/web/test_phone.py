@@ -11,10 +11,11 @@ from images_kit import png
 from panel_kit import enter, until
 from web_kit import PATIENCE, PHONE, box, session_of
 
-from lmagent.testing.script import call, say, slow, think
+from lmagent.testing.script import call, say, think
 
 SHOTS = Path(__file__).parents[2] / ".cache" / "screenshots"
 TASK = "What is on this picture? Count the lines of notes.txt and write the number into count.txt"
+COUNT = "until [ -e closed ]; do sleep 0.05; done; wc -l < notes.txt > count.txt"
 ANSWER = "There are three lines, and count.txt says so."
 
 
@@ -64,14 +65,15 @@ def terminal(running, *words: str) -> str:
 
 def test_a_task_sent_and_approved_on_a_phone_is_found_finished_in_the_terminal(tmp_path, browser):
     script = [
-        think("I count the lines.", call("bash", command="wc -l < notes.txt > count.txt")),
-        slow(say(ANSWER), first=1.0),
+        think("I count the lines.", call("bash", command=COUNT)),
+        say(ANSWER),
         say("It was three."),
     ]
     with gateway(tmp_path, script, options=["--lan", "--permission", "normal"]) as running:
         (running.workspace / "notes.txt").write_text("one\ntwo\nthree\n")
         phone = Phone(browser, address_for_phones(running))
         session = a_run_from_the_phone(phone)
+        (running.workspace / "closed").touch()
         until(lambda: ended(running), "the turn goes on for ever")
         assert (running.workspace / "count.txt").read_text().strip() == "3"
         picture_was_sent(running)

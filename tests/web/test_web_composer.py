@@ -4,6 +4,7 @@ import base64
 import json
 
 from gateway_kit import gateway
+from panel_kit import holds
 from web_kit import ask, box, finished, session_of, shot
 
 from lmagent.testing.script import say, slow
@@ -189,7 +190,7 @@ def test_the_examples_of_the_first_screen_fill_the_box_and_a_session_begins_as_i
     with gateway(tmp_path, [say("ok")]) as running:
         page = screen(running)
         page.get_by_role("button", name="Look around this folder").click()
-        page.wait_for_function("document.getElementById('message').value.startsWith('Look around this folder')")
+        holds(page, "document.getElementById('message').value.startsWith('Look around this folder')")
         page.get_by_role("button", name="Permissions: normal").click()
         page.get_by_role("button", name="manual").click()
         box(page).press("Enter")

@@ -98,12 +98,11 @@ def test_thoughts_are_folded_away_until_they_are_wanted(tmp_path, screen):
 
 def test_while_it_works_enter_steers_and_another_button_queues(tmp_path, screen):
     script = [
-        slow(call("read", path="a.txt"), first=2.0),
+        call("bash", command="until [ -e go ]; do sleep 0.05; done"),
         say("Steered."),
         say("And the queued one."),
     ]
     with gateway(tmp_path, script, options=["--permission", "auto"]) as running:
-        (running.workspace / "a.txt").write_text("x")
         page = screen(running)
         ask(page, "begin")
         page.get_by_role("button", name="Stop").wait_for()
@@ -112,6 +111,8 @@ def test_while_it_works_enter_steers_and_another_button_queues(tmp_path, screen)
         page.get_by_text("queued: it follows").wait_for()
         box(page).fill("be brief")
         box(page).press("Enter")
+        page.get_by_text("steering: it is told").wait_for()
+        (running.workspace / "go").touch()
         page.get_by_text("And the queued one.").wait_for()
         finished(page)
         said = [event for event in running.logs() if event["type"] == "input.received"]

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from gateway_kit import gateway
-from panel_kit import until
+from panel_kit import holds, until
 from web_kit import ask, box, finished, session_of
 
 from lmagent.testing.script import call, say
@@ -63,8 +63,8 @@ def test_what_a_sub_agent_asks_stays_as_it_is_where_a_line_broke_and_is_back(tmp
         page.get_by_role("button", name="Approve").wait_for()
         page.get_by_label("Words for the model").fill("go ahead")
         page.evaluate("window.lines.at(-1).close()")
-        page.wait_for_timeout(2500)
-        assert page.evaluate("window.lines.at(-1).readyState") == 1
+        holds(page, "window.lines.length === 2 && window.lines[1].readyState === 1")
+        page.wait_for_timeout(2000)  # longer than it takes the page to drop what nobody asks any more
         assert page.get_by_label("Words for the model").input_value() == "go ahead"
         page.get_by_role("button", name="Approve").click()
         finished(page)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from gateway_kit import gateway
+from panel_kit import until
 from web_kit import PHONE, ask, box, finished, shot
 
 from lmagent.testing.script import call, say
@@ -83,11 +84,11 @@ def test_what_is_asked_begins_in_view_on_a_phone_and_one_may_scroll_on(tmp_path,
         place = page.get_by_role("region", name="Conversation")
         offset = "([card, place]) => card.getBoundingClientRect().top - place.getBoundingClientRect().top"
         handles = [card.element_handle(), place.element_handle()]
-        page.wait_for_timeout(300)
-        assert -1 <= page.evaluate(offset, handles) < 40
+        until(lambda: -1 <= page.evaluate(offset, handles) < 40, "the question does not begin in view")
         place.evaluate("(place) => { place.scrollTop = place.scrollHeight; }")
         page.set_viewport_size({"width": 390, "height": 700})  # as when the keyboard opens
-        page.wait_for_timeout(300)
+        until(lambda: page.evaluate("innerHeight") == 700, "the window stays as it was")
+        page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
         assert page.evaluate(offset, handles) < -40
         card.get_by_role("button", name="Approve").click()
         finished(page)

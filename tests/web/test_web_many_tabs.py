@@ -1,6 +1,7 @@
 """Many tabs of one browser: browsers keep six connections to one address, and a page must not take one for good."""
 
 from gateway_kit import gateway
+from panel_kit import holds
 from web_kit import ask, box, finished, session_of, talk
 
 from lmagent.testing.script import say, slow
@@ -80,9 +81,13 @@ def test_a_socket_that_has_gone_silent_is_noticed_when_somebody_comes_back(tmp_p
         ask(page, "one")
         finished(page)
         running.process.send_signal(19)  # SIGSTOP: it neither answers nor hangs up
-        page.evaluate("Date.now = ((now) => () => now() + 25_000)(Date.now.bind(Date))")
-        page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
-        page.wait_for_function("window.opened.length >= 1")
+        page.evaluate(
+            """() => {  // in one go: a word of the gateway in between would be news from it
+              Date.now = ((now) => () => now() + 25_000)(Date.now.bind(Date));
+              document.dispatchEvent(new Event("visibilitychange"));
+            }"""
+        )
+        holds(page, "window.opened.length >= 1")
         running.process.send_signal(18)
         ask(page, "two")
         page.get_by_text("second", exact=True).wait_for()

@@ -3,6 +3,7 @@
 import json
 
 from gateway_kit import gateway
+from panel_kit import holds, until
 from web_kit import PHONE, ask, box, finished, session_of, shot, talk
 
 from lmagent.testing.script import call, calls, say, slow, tool
@@ -88,7 +89,7 @@ def test_a_session_deleted_elsewhere_is_said_and_another_can_be_begun(tmp_path, 
         running.ask("DELETE", f"/api/sessions/{session_of(page)}")
         page.get_by_text("This session is not there.").wait_for()
         assert page.get_by_role("heading", name="Not here").count() == 1
-        assert page.title() == "Not here · lmagent"
+        holds(page, "document.title === 'Not here · lmagent'")
         assert page.get_by_role("main").get_by_role("button", name="Permissions").count() == 0
         shot(page, tmp_path, "gone")
         page.get_by_role("link", name="Begin a new one").click()
@@ -109,10 +110,11 @@ def test_a_login_that_has_ended_leads_to_the_pin_and_back(tmp_path, screen):
         page = screen(running)
         ask(page, "hello")
         finished(page)
-        page.get_by_role("region", name="Sessions").get_by_text("done").wait_for()
-        page.wait_for_timeout(1000)  # what the list still asks would lead to the PIN before anything is sent
+        page.route("**/api/sessions?*", lambda asked: None)  # the list would lead to the PIN before anything is sent
         page.context.clear_cookies()
         ask(page, "again")
+        page.get_by_label("PIN").wait_for()
+        page.unroute("**/api/sessions?*")
         page.get_by_label("PIN").fill("000000")
         page.get_by_role("button", name="Log in").click()
         page.get_by_role("alert").get_by_text("PIN").wait_for()
@@ -129,14 +131,14 @@ def test_the_end_stays_in_view_only_while_somebody_is_there(tmp_path, screen):
         page.get_by_text("Paragraph number 30 ").wait_for()
         place = page.locator(".transcript")
         left = "(place) => place.scrollHeight - place.scrollTop - place.clientHeight"
-        assert place.evaluate(left) < 60
+        until(lambda: place.evaluate(left) < 60, "the end is not in view")
         place.evaluate("(place) => { place.scrollTop = 40; }")
         page.get_by_role("button", name="Jump to latest").wait_for()
         page.get_by_text("Paragraph number 60 ").wait_for(state="attached")
         assert place.evaluate("(place) => place.scrollTop") == 40
         page.get_by_role("button", name="Jump to latest").click()
         finished(page)
-        assert place.evaluate(left) < 60
+        until(lambda: place.evaluate(left) < 60, "the end is not in view")
 
 
 def test_a_long_conversation_begins_at_its_end_and_is_scrolled_back(tmp_path, screen):
@@ -152,9 +154,12 @@ def test_a_long_conversation_begins_at_its_end_and_is_scrolled_back(tmp_path, sc
         page = screen(running, path=f"#/s/{session}")
         page.get_by_text("answer 69", exact=True).wait_for()
         assert page.get_by_text("question 0", exact=True).and_(page.locator(".bubble")).count() == 0
-        for _ in range(20):
+
+        def is_at_the_beginning() -> bool:
             page.locator(".transcript").evaluate("(place) => { place.scrollTop = 0; }")
-            page.wait_for_timeout(100)
+            return page.locator(".older").count() == 0
+
+        until(is_at_the_beginning, "older ones do not come")
         assert page.locator(".bubble").all_text_contents() == [f"question {number}" for number in range(70)]
 
 
