@@ -151,7 +151,7 @@ class Scheduled:
                 await place.session.send(Submit(message=user(text), by="inbox", job=job.id))
                 self._say(f"{claimed.session}: begins a task of the inbox: {_title(text)}")
             await self._to_its_end(place, job.id)
-        self._inbox.done(claimed)
+            self._inbox.done(claimed)  # a session that is free can be deleted: then nothing else says so
 
     async def _cron(self, job: Job) -> None:
         name, _, at = job.id.removeprefix("cron:").rpartition(":")
