@@ -14,6 +14,7 @@ from hub_kit import asked, hub_on, recorded, until, watcher
 from undo_kit import small_disk
 
 from lmagent.core import events as ev
+from lmagent.core.commands import SetModel
 from lmagent.core.errors import StoreError
 from lmagent.core.messages import user
 from lmagent.gateway.hub import keeping
@@ -62,6 +63,20 @@ async def test_what_was_refused_for_a_full_disk_is_taken_as_soon_as_there_is_roo
                 await until(lambda: ends(hub, session) == ["done", "done"])
             inputs = [event.job for event in recorded(hub, session) if isinstance(event, ev.InputReceived)]
             assert inputs.count("web:two") == 1
+
+
+async def test_a_session_that_could_not_be_opened_whole_is_not_kept_from_anybody(tmp_path):
+    with small_disk(tmp_path / "w", "4m") as disk, ScriptedServer(lambda _: say("Noted.")) as model:
+        async with hub_on(disk, model.base_url) as hub:
+            session = (await hub.begin()).id
+            await asked(hub, session, "one")
+        async with hub_on(disk, model.base_url) as hub:
+            hub.host.wishes = (SetModel(model=LONG),)  # which is recorded as the session is opened
+            with full(disk), pytest.raises(StoreError, match="the disk is full"):
+                await hub.desk(session)
+            assert session not in hub.host.sessions
+            hub.host.store.open(session).close()  # as another process would
+            await asked(hub, session, "two")
 
 
 async def test_a_turn_that_a_full_disk_has_cut_off_is_gone_on_with_when_there_is_room(tmp_path, monkeypatch):

@@ -272,12 +272,16 @@ class Host(Struct):
             log.close()
             raise
         session.state.grants += left.grants if left is not None else ()
-        for wish in self.wishes if left is None else ():
-            current = session.state.mode if isinstance(wish, SetMode) else session.state.model
-            if current != (wish.mode if isinstance(wish, SetMode) else wish.model):
-                await session.send(wish)
-        for begin in self.registry.openers:
-            await begin(session)
+        try:
+            for wish in self.wishes if left is None else ():
+                current = session.state.mode if isinstance(wish, SetMode) else session.state.model
+                if current != (wish.mode if isinstance(wish, SetMode) else wish.model):
+                    await session.send(wish)
+            for begin in self.registry.openers:
+                await begin(session)
+        except BaseException:
+            await self.release(session_id)  # nobody knows that it is open, so nobody would ever close it
+            raise
         return session
 
     async def fork_session(self, name: str, through_seq: int | None = None) -> Session:
