@@ -24,6 +24,7 @@ _STOPS = (*_ONE_END, *_ALL_END, *_ONE)
 _GAP = r"(?:▁|_| |\\_)"
 _BEGIN = re.compile(rf"<[｜|]tool{_GAP}call{_GAP}begin[｜|]>\s*")
 _END = re.compile(rf"\s*(?:```)?\s*<[｜|]tool{_GAP}calls?{_GAP}end[｜|]>")
+_FENCE_END = re.compile(r"\s*```")
 _NAMED = re.compile(
     rf"(?:function\s*<[｜|]tool{_GAP}sep[｜|]>\s*)?([A-Za-z_][\w.:-]{{0,127}})\s*"
     rf"(?:<[｜|]tool{_GAP}sep[｜|]>|\n)\s*(?:```(?:json)?\s*)?"
@@ -55,7 +56,8 @@ def _call(source: Source, found: Found, named: re.Match[str]) -> bool:
     found.end, found.cut = one.end, one.cut
     if one.cut is not None:
         return False
-    if ended := source.match(_END, found.end):
+    ended = source.match(_END, found.end) or ("```" in named[0] and source.match(_FENCE_END, found.end))
+    if ended:
         found.end = ended.end()
     return True
 
