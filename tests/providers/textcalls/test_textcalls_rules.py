@@ -57,6 +57,43 @@ def test_nothing_inside_a_thought_runs(tag):
     assert names(f"<{tag}>\na\n</{tag}>\n{CALL}") == ["ls"]
 
 
+ENDS_EARLY = {
+    "a cut call": f'{CALL}\n<tool_call>\n{{"name": "ls", "argu',
+    "an invented observation": f"{CALL}\nAction: ls\nAction Input: {{}}\nObservation: a",
+    "an input of bare text": "Action: shell\nAction Input: ls -l",
+    "a result block that is not closed": f"{CALL}\n<tool_response>\nfile",
+    "code behind a token": "<|python_tag|>ls.call(path='a')",
+    "a cut list": "[ls(), ls(path='x",
+    "a fence that ends a call": "<｜tool▁call▁begin｜>function<｜tool▁sep｜>ls\n```json\n{}\n```",
+}
+
+
+@pytest.mark.parametrize("how", ENDS_EARLY)
+def test_nothing_runs_that_stands_before_a_closing_thought_tag_which_the_template_opened(how):
+    parsed = parse_text(f"Well.\n{ENDS_EARLY[how]}\n</think>\n\nNo call is needed.", TOOLS)
+    assert (parsed.calls, parsed.cut, parsed.content) == ((), None, "No call is needed.")
+    after = parse_text(f"Well.\n{ENDS_EARLY[how]}\n</think>\n\n{CALL}", TOOLS)
+    assert [(call.name, call.fault) for call in after.calls] == [("ls", "")]
+
+
+def test_a_closing_thought_tag_in_the_text_of_a_call_takes_nothing_with_it():
+    opened = "<function=write>\n<parameter=path>\na\n</parameter>\n<parameter=content>\n"
+    written = f"{opened}</think>\n</parameter>\n</function>"
+    assert names(f"{CALL}\n{written}") == ["ls", "write"]
+
+
+def test_a_thought_that_is_whole_in_a_line_of_code_ends_nothing_else():
+    assert names(f"So:\n\n    <think>I call.</think>\n    {BARE}\n\nOk.") == []
+
+
+@pytest.mark.parametrize("behind", [CALL, "<|im_end|>", f" {CALL}"])
+def test_calls_in_a_row_within_a_sentence_are_text(behind):
+    line = CALL.replace("\n", "")
+    text = f"The text {line}{behind.replace(CALL, line)} would call a tool."
+    parsed = parse_text(text, TOOLS)
+    assert (parsed.calls, parsed.content) == ((), text)
+
+
 @pytest.mark.parametrize(
     "text",
     [

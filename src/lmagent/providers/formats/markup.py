@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from lmagent.providers.formats.base import Format, Found, More, Source
+from lmagent.providers.formats.place import Place
 from lmagent.providers.formats.registry import FORMATS
 from lmagent.providers.formats.thoughts import CLOSES, TAGS
 
@@ -137,6 +138,31 @@ def behind_calls(source: Source, at: int) -> int:
         if found is None:
             return at
         at = found.end()
+
+
+_ROW = 16
+
+
+def behind_row(source: Source, before: str, at: int) -> int:
+    """The place behind calls and tokens that stand in one row within a sentence: it goes on behind them, if anywhere.
+
+    Args:
+        source: the text.
+        before: the line before the row; where no sentence is begun in it, each stands for itself.
+        at: the place behind the first of the row.
+    """
+    if not before.strip() or Place.ended(before):
+        return at
+    for _ in range(_ROW):
+        place = at
+        while source.text[place : place + 1] in (" ", "\t"):
+            place += 1
+        opened = INSIDE.match(source.text, place)
+        if opened is None or opened[0][0] == "`":
+            break
+        inner = native(source, opened[0], opened.end()) if opened[0] in BY_OPENER else None
+        at = inner.end if inner is not None else opened.end()
+    return at
 
 
 def opens_at_end(text: str) -> int:

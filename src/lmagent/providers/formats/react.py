@@ -21,7 +21,7 @@ _FENCE = re.compile(r"\s*```(?:json|JSON|python|text)?[ \t]*\r?\n?\s*")
 _CODE = re.compile(r"`(?=[{\[])")
 _CLOSED = re.compile(r"\s*(?:```|`)[ \t\r]*(?=\n|\Z)")
 _NEXT = re.compile(
-    rf"(?m)^[ \t]*{_B}(?:(?:Action|Thought|Final Answer)\b[^:\n]{{0,12}}:|Observation\b[^:\n]{{0,12}}(?::|\Z))"
+    rf"(?m)^[ \t]*{_B}(?:(?:Action|Thought|Final Answer)\b[^:\n]{{0,12}}:|Observation\b[^:\n]{{0,12}}(?::|\Z)|</think)"
 )
 _OPEN_END = re.compile(rf"[ \t]*{_B}(?:Action|Thought|Final Answer)\b")
 _FENCE_END = re.compile(r"(?m)^[ \t]*```[ \t\r]*$")

@@ -22,6 +22,7 @@ from lmagent.providers.formats.markup import (
     RESULTS,
     Ahead,
     behind_calls,
+    behind_row,
     growing,
     native,
     native_soon,
@@ -184,7 +185,8 @@ class Scanner(Thinking):
     def _quoted_line(self, found: re.Match[str]) -> None:
         """A line of code, of a quotation or of a list holds no call; but a thought may end in it."""
         closing = CLOSING.search(self._text, found.start(), found.end())
-        if closing is not None and not quoted(self._text, closing.start(), closing.end()):
+        opened = closing is not None and any(tag in self._text[found.start() : closing.start()] for tag in OPENS)
+        if closing is not None and not opened and not quoted(self._text, closing.start(), closing.end()):
             self._say(closing.start())
             self._close_thought(closing.end())
             return
@@ -240,6 +242,8 @@ class Scanner(Thinking):
     def _result(self, closing: str, end: int) -> None:
         """A block of a result: invented, if it stands behind a call; what it quotes is no call anywhere."""
         close = self._source.find(closing, end)
+        if close < 0 and self.calls and self._is_thought():
+            return
         if self.calls:
             self._drop(close + len(closing) if close >= 0 else len(self._text))
         else:
@@ -292,7 +296,7 @@ class Scanner(Thinking):
             else:
                 self._say(end)
             return
-        place = self._place(self._at, found.end)
+        place = self._place(self._at, behind_row(self._source, self._before(self._at), found.end))
         special = not word.startswith("<") or word[1:2] in "|｜" or word.startswith("<start_function")
         if found.calls and found.cut is None and not found.last:
             found.end = behind_calls(self._source, found.end)
@@ -316,6 +320,9 @@ class Scanner(Thinking):
         return inner is not None and bool(inner.items)
 
     def _take(self, found: Found) -> None:
+        whole = found.cut is None and not (found.last or found.code or any(call.fault for call in found.calls))
+        if not whole and self._is_thought():
+            return
         self._drop(found.end)
         for item in found.items:
             if isinstance(item, Call):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 
 from lmagent.providers.formats.base import Call, More, Toolset
 from lmagent.providers.formats.place import Place
 from lmagent.providers.formats.reading import Reading
-from lmagent.providers.formats.thoughts import Pairing, quoted
+from lmagent.providers.formats.thoughts import Pairing, quoted, unopened
 
 _WINDOW = 2000
 _GOES_ON = re.compile(r" [a-z]")
@@ -29,6 +30,7 @@ class Thinking(Reading):
         self._closed_thoughts = False
         self._since_thought = 0
         self._doubt = False
+        self._unopened: list[tuple[int, int]] | None = None
 
     def _open_thought(self, word: str, end: int) -> None:
         if quoted(self._text, self._at, end):
@@ -68,9 +70,24 @@ class Thinking(Reading):
             return
         thought = self.content.forget()
         del self.calls[self._since_thought if self._closed_thoughts else 0 :]
+        self._doubt = self._source.spilled = False
         self._note(thought)
         self._drop(end)
         self._closed_thoughts, self._since_thought, self._said_since = True, len(self.calls), False
+
+    def _is_thought(self) -> bool:
+        """Whether what would end the reply stands in a thought that the template opened; it is taken for one then."""
+        if not self._source.final or self._closed_thoughts:
+            return False
+        if self._unopened is None:
+            self._unopened = unopened(self._text)
+        number = bisect_left(self._unopened, (self._at, 0))
+        if number >= len(self._unopened):
+            return False
+        begin, end = self._unopened[number]
+        self._say(begin)
+        self._close_thought(end)
+        return True
 
     def _mentioned(self, end: int) -> bool:
         """Whether a closing tag is a word of a sentence."""

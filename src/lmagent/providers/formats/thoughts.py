@@ -71,6 +71,22 @@ def unbalanced(text: str) -> bool:
     return any(bisect_left(fences, place) % 2 for place in closing)
 
 
+def unopened(text: str) -> list[tuple[int, int]]:
+    """Where tags begin a line that close a thought which nothing opened, and the places behind them."""
+    found: list[tuple[int, int]] = []
+    fences, depth = _fences(text, 0), 0
+    for tag in _ANY.finditer(text):
+        if bisect_left(fences, tag.start()) % 2 or quoted(text, tag.start(), tag.end()):
+            continue
+        if tag[0] in OPENS:
+            depth += 1
+        elif depth:
+            depth -= 1
+        elif not text[text.rfind("\n", max(0, tag.start() - _NEAR), tag.start()) + 1 : tag.start()].strip():
+            found.append(tag.span())
+    return found
+
+
 def _fences(text: str, at: int) -> list[int]:
     """Where fences open and close, from a place on."""
     return [found.start() for found in _FENCE.finditer(text, at)]
