@@ -6,6 +6,9 @@ import { toast } from "./state.js";
 /** Why a part is not there: a browser's own words name an address, and no reason. */
 export const UNLOADED = "this part of the page did not come from the gateway";
 
+/** Say that a part is not there. */
+export const unloaded = () => toast(UNLOADED, "error", "try it again when the gateway answers");
+
 /**
  * A component that stands for one of a module that is not there yet.
  * @param {() => Promise<any>} load gives the component
@@ -16,7 +19,7 @@ export function late(load) {
     const [Part, setPart] = useState(/** @type {any} */ (null));
     useEffect(() => {
       let here = true;
-      load().then((part) => here && setPart(() => part), () => toast(UNLOADED, "error", "try it again when the gateway answers"));
+      load().then((part) => here && setPart(() => part), unloaded);
       return () => {
         here = false;
       };

@@ -1,5 +1,6 @@
 // @ts-check
 // Keys for the whole page. They are single letters, so they can be switched off, and do nothing where one writes.
+import { unloaded } from "../late.js";
 import { drawn, signal } from "../lib.js";
 import { go, route, sessionHref } from "../router.js";
 import { drawer, login } from "../state.js";
@@ -36,7 +37,7 @@ const LETTERS = {
     const { session, panel, page } = route.peek();
     if (!page) go(sessionHref(session, panel === "files" ? "" : "files"));
   },
-  "?": () => import("./help.js").then(({ openHelp }) => openHelp()),
+  "?": () => import("./help.js").then(({ openHelp }) => openHelp(), unloaded),
 };
 
 addEventListener("keydown", (event) => {
