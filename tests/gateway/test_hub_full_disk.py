@@ -18,6 +18,7 @@ from lmagent.core.commands import SetModel
 from lmagent.core.errors import StoreError
 from lmagent.core.messages import user
 from lmagent.gateway.hub import keeping
+from lmagent.gateway.seed.anew import begin_anew
 from lmagent.testing import ScriptedServer
 from lmagent.testing.script import say, slow
 
@@ -77,6 +78,26 @@ async def test_a_session_that_could_not_be_opened_whole_is_not_kept_from_anybody
             assert session not in hub.host.sessions
             hub.host.store.open(session).close()  # as another process would
             await asked(hub, session, "two")
+
+
+async def test_who_watches_a_session_is_sent_to_the_new_conversation_though_it_could_not_be_opened(tmp_path):
+    with ScriptedServer(lambda _: say("Noted.")) as model:
+        async with hub_on(tmp_path / "w", model.base_url) as hub:
+            session = (await hub.begin("main")).id
+            await asked(hub, session, "one")
+
+            async def refuse(_: object) -> None:
+                hub.host.registry.openers.remove(refuse)
+                raise StoreError("the disk is full")
+
+            hub.host.registry.openers.append(refuse)
+            async with watcher(hub, session) as seen:
+                with pytest.raises(StoreError):
+                    await begin_anew(hub, session)
+                await seen.until(lambda seen: seen.is_over)  # its place would be told nothing live any more
+            async with watcher(hub, session) as seen:
+                await asked(hub, session, "two")
+                await seen.until_type("text.delta")
 
 
 async def test_a_turn_that_a_full_disk_has_cut_off_is_gone_on_with_when_there_is_room(tmp_path, monkeypatch):

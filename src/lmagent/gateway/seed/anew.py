@@ -9,6 +9,8 @@ the old one, so whoever was away comes back to all of it; its first event says t
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 import anyio
 from anyio import to_thread
 from msgspec.structs import replace
@@ -63,22 +65,22 @@ async def _begin_anew(hub: Hub, session: str) -> str:
     if not (state.turn or state.inputs):
         return ""
     chosen = _chosen(state.work)
-    async with hub.lock(session):  # what comes meanwhile is of the new conversation
-        await let_go(hub, session)
-        now = new_session_id(host.clock.now())
-        aside = f"{session[: LONGEST - len(now) - 1]}.{now}"
-        log = await _put_aside(host, session, replace(host.opening(session), replaces=aside))
-        old = hub.channels.pop(session, None)
-        try:
-            desk = await hub.seat(log)
-        except BaseException:
-            log.close()
-            raise
-    planning = host.settings.deep_planning
-    if chosen is not None and (change := change_of(desk.session, chosen, planning=planning)) is not None:
-        await hub.send(session, change)
-    if old is not None:
-        old.fan.end()  # who watched finds the new conversation there
+    with ExitStack() as ending:
+        async with hub.lock(session):  # what comes meanwhile is of the new conversation
+            await let_go(hub, session)
+            now = new_session_id(host.clock.now())
+            aside = f"{session[: LONGEST - len(now) - 1]}.{now}"
+            log = await _put_aside(host, session, replace(host.opening(session), replaces=aside))
+            if (old := hub.channels.pop(session, None)) is not None:
+                ending.callback(old.fan.end)  # who watched finds the new conversation there, whatever comes of the rest
+            try:
+                desk = await hub.seat(log)
+            except BaseException:
+                log.close()
+                raise
+        planning = host.settings.deep_planning
+        if chosen is not None and (change := change_of(desk.session, chosen, planning=planning)) is not None:
+            await hub.send(session, change)
     return aside
 
 
