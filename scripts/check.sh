@@ -6,6 +6,7 @@ uv="$(scripts/ensure_uv)" || exit 1
 bin=.venv/bin
 failed=()
 skipped=()
+unstable=()
 
 step() {
     local name="$1"
@@ -45,7 +46,18 @@ fi
 
 report="$(mktemp)"
 trap 'rm -f "$report"' EXIT
-tests() { "$bin/pytest" -n auto -q --durations=10 --durations-min=0.5 </dev/null 2>&1 | tee "$report"; return "${PIPESTATUS[0]}"; }
+# Thousands of tests drive real processes on a busy machine. A few that fail are tried once more, alone: what passes then
+# is told apart in the summary, as a race to be found, in the program or in the test; what fails again has failed.
+tests() {
+    "$bin/pytest" -n auto -q --durations=10 --durations-min=0.5 </dev/null 2>&1 | tee "$report"
+    local code=${PIPESTATUS[0]} names
+    [ "$code" -eq 1 ] || return "$code"
+    mapfile -t names < <(grep -E '^(FAILED|ERROR) ' "$report")
+    [ ${#names[@]} -gt 0 ] && [ ${#names[@]} -le 3 ] || return 1
+    printf '\n-- %d failed: tried once more, alone\n' ${#names[@]}
+    "$bin/pytest" --last-failed --last-failed-no-failures none -q </dev/null || return 1
+    unstable+=("${names[@]}")
+}
 step "tests" tests
 while IFS= read -r line; do skipped+=("test: ${line#SKIPPED }"); done < <(grep '^SKIPPED ' "$report")
 
@@ -55,6 +67,7 @@ if [ ${#skipped[@]} -gt 0 ]; then
 else
     echo "skipped: nothing"
 fi
+[ ${#unstable[@]} -eq 0 ] || printf 'UNSTABLE, passed alone: %s\n' "${unstable[@]}"
 if [ ${#failed[@]} -gt 0 ]; then
     printf 'FAILED: %s\n' "${failed[@]}"
     exit 1
