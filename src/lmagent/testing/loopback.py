@@ -11,10 +11,11 @@ import contextlib
 import http.client
 import socket
 import struct
+import sys
 import threading
 import time
 import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Literal, Self, cast
@@ -122,6 +123,23 @@ class Response:
 Handler = Callable[[Received], Awaitable[Response]]
 
 
+@contextlib.contextmanager
+def held_port() -> Generator[int]:
+    """A port of 127.0.0.1 for a server that is ended and started anew, kept from everybody else in between.
+
+    Without it the port is free for a moment, and Linux gives it to the next connection of anybody, who keeps it for a
+    minute after the end (ip(7), `ip_local_port_range`; TIME-WAIT of RFC 9293). Here it stays bound, which keeps no
+    server with SO_REUSEADDR from listening there. Other systems would keep that one away, too: there it is not held.
+    """
+    with socket.socket() as place:
+        place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        place.bind(("127.0.0.1", 0))
+        port = int(place.getsockname()[1])
+        if sys.platform != "linux":
+            place.close()
+        yield port
+
+
 class _GoneAwayError(Exception):
     """The connection is over: dropped by the script, or by the client."""
 
@@ -147,6 +165,7 @@ class LoopbackServer:
         self._stop: asyncio.Event | None = None
         self._failure: OSError | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._writers: set[asyncio.StreamWriter] = set()
         self._errors: list[Exception] = []
 
     @property
@@ -175,7 +194,7 @@ class LoopbackServer:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
         try:
-            server = await asyncio.start_server(self._connection, "127.0.0.1", self.port, limit=_BODY_LIMIT)
+            server = await asyncio.start_server(self._connected, "127.0.0.1", self.port, limit=_BODY_LIMIT)
         except OSError as error:
             self._failure = error
             self._ready.set()
@@ -183,27 +202,35 @@ class LoopbackServer:
         self.port = server.sockets[0].getsockname()[1]
         self._ready.set()
         await self._stop.wait()
+        for listener in server.sockets:
+            self._loop.remove_reader(listener.fileno())
+        for _ in range(5):  # who was let in just now: a server that is closed before that leaves the socket open
+            await asyncio.sleep(0)
         server.close()
         for task in self._tasks:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=2)
+        for writer in self._writers:  # their tasks were cancelled before they began
+            writer.close()
         for _ in range(3):  # the transports finish closing in later rounds of the loop
             await asyncio.sleep(0)
 
-    async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
+    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.add(writer)
         self.connections += 1
-        number = self.connections
+        task = asyncio.get_running_loop().create_task(self._connection(reader, writer, self.connections))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, number: int) -> None:
         try:
             while await self._exchange(reader, writer, number):
                 pass
         except (_GoneAwayError, ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass  # the end of a connection; what it means is in the request's record
         finally:
-            self._tasks.discard(task)
+            self._writers.discard(writer)
             writer.close()
 
     async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, number: int) -> bool:
