@@ -20,8 +20,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,8 @@ from typing import Any
 from msgspec import Struct
 
 from lmagent.testing import ScriptedServer
+from lmagent.testing.loopback import Received, held_port
+from lmagent.testing.script import Reply
 
 NO_MESSAGES: tuple[str | bytes, ...] = (
     "",
@@ -144,7 +147,9 @@ class Running(Client):
     """A gateway process and its scripted model; asked itself, it is asked as a program with the token."""
 
     def __init__(self, folder: Path, model: ScriptedServer, options: Sequence[str], env: dict[str, str]) -> None:
-        super().__init__(0)
+        place = ExitStack()
+        weakref.finalize(self, place.close)
+        super().__init__(place.enter_context(held_port()))
         self.folder = folder
         self.workspace = folder / "workspace"
         self.model = model
@@ -182,7 +187,7 @@ class Running(Client):
         return Client(self.port, {"Cookie": cookie, "X-LMAgent-Request": "1", "Origin": self.url})
 
     def start(self) -> None:
-        """Start the process, on the port that it had before, and wait until it listens."""
+        """Start the process, always on the same port, and wait until it listens."""
         command = [sys.executable, "-m", "lmagent", "web", str(self.port), "--no-browser", "-w", str(self.workspace)]
         command += ["--base-url", self.model.base_url, "-m", "scripted", *self._options]
         self.process = subprocess.Popen(
@@ -251,10 +256,32 @@ class Running(Client):
             connection.sendall(sent)
             return drained(connection)
 
+    def leave(self, path: str, body: Any, headers: dict[str, str] | None = None, *, once: Callable[[], object]) -> None:
+        """Post something, and go away without an answer once something has come of it."""
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=30)
+        try:
+            fields = {"Content-Type": "application/json", **self.headers, **(headers or {})}
+            given = {name: value for name, value in fields.items() if value}
+            connection.request("POST", path, json.dumps(body).encode(), given)
+            until(once)
+        finally:
+            connection.close()
+
+    def until_asked(self, left: int) -> None:
+        """Wait until the model has been asked for all but so many replies of its script.
+
+        A step that is recorded has not asked yet: where it ends before that, the next one is given its reply.
+        """
+        until(lambda: self.model.left == left)
+
+    def recorded(self, type: str) -> list[dict]:
+        """All recorded events of a type."""
+        return [event for event in self.logs() if event["type"] == type]
+
     def logs(self) -> list[dict]:
-        """All recorded events."""
+        """All recorded events; not the one that is being written, or was when the process died."""
         files = sorted(self.workspace.glob(".lmagent/sessions/*/events.jsonl"))
-        return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+        return [json.loads(line) for file in files for line in file.read_bytes().split(b"\n")[:-1]]
 
 
 def drained(connection: socket.socket) -> bytes:
@@ -266,6 +293,24 @@ def drained(connection: socket.socket) -> bytes:
     except (TimeoutError, ConnectionError):
         pass
     return came
+
+
+def until(done: Callable[[], object], *, seconds: float = 40) -> None:
+    """Wait for something that tells nobody."""
+    deadline = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def held(then: Reply, gate: threading.Event) -> Callable[[Received], Reply]:
+    """A reply of a script that is given once the gate is open; the model server answers nobody until then."""
+
+    def answer(received: Received) -> Reply:
+        assert gate.wait(30)
+        return then
+
+    return answer
 
 
 @contextmanager
@@ -283,6 +328,9 @@ def gateway(folder: Path, script: Any = (), *, options: Sequence[str] = (), **en
         running.start()
         try:
             yield running
+        except BaseException:
+            print("".join(running.said), running.process and running.process.poll())  # beside the failure
+            raise
         finally:
             if running.process is not None and running.process.poll() is None:
                 running.stop()

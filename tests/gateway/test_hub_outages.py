@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from lmagent.engine import outage
 from lmagent.gateway.hub.hub import Hub
 from lmagent.schedule.inbox import Inbox
 from lmagent.testing import ScriptedServer
+from lmagent.testing.loopback import held_port
 from lmagent.testing.script import call, cut, say, slow, status
 
 pytestmark = pytest.mark.anyio
@@ -36,14 +38,21 @@ def hurry(monkeypatch):
     monkeypatch.setattr(outage, "ASKED", 0.2)
 
 
-async def left_open(workspace: Path, script=SCRIPT) -> tuple[str, int]:
-    """A session whose turn a gateway has left, and the port on which its model server was; that is gone."""
-    with ScriptedServer(script) as server:
+@pytest.fixture
+def port() -> Iterator[int]:
+    """That of the model server, whenever there is one."""
+    with held_port() as held:
+        yield held
+
+
+async def left_open(workspace: Path, port: int) -> str:
+    """A session whose turn a gateway has left; its model server is gone from that port."""
+    with ScriptedServer(SCRIPT, port=port) as server:
         async with hub_on(workspace, server.base_url) as hub:
             desk = await hub.begin()
             await hub.submit(desk.id, user("work"), id="one")
             await until(lambda: any(isinstance(event, ev.StepStarted) for event in recorded(hub, desk.id)))
-        return desk.id, int(server.base_url.rpartition(":")[2].partition("/")[0])
+        return desk.id
 
 
 @asynccontextmanager
@@ -62,8 +71,8 @@ def ends(hub: Hub, session: str) -> list[str]:
     return [event.outcome for event in recorded(hub, session) if isinstance(event, ev.TurnFinished)]
 
 
-async def test_a_turn_that_is_gone_on_with_waits_for_its_model_server_and_says_so(tmp_path):
-    session, port = await left_open(tmp_path / "w")
+async def test_a_turn_that_is_gone_on_with_waits_for_its_model_server_and_says_so(tmp_path, port):
+    session = await left_open(tmp_path / "w", port)
     async with restarted(tmp_path / "w", port, session) as (hub, seen):
         await seen.until(lambda seen: len([event for event in seen.events if event["type"] == "retrying"]) > 3)
         _, view, _ = await hub.views.look(session)
@@ -81,8 +90,8 @@ async def test_a_turn_that_is_gone_on_with_waits_for_its_model_server_and_says_s
         assert seen.types.count("step.started") == 2  # that of before, and one for all the tries
 
 
-async def test_a_turn_that_waits_is_interrupted_after_a_second_restart_too(tmp_path):
-    session, port = await left_open(tmp_path / "w")
+async def test_a_turn_that_waits_is_interrupted_after_a_second_restart_too(tmp_path, port):
+    session = await left_open(tmp_path / "w", port)
     async with restarted(tmp_path / "w", port, session) as (hub, seen):
         await seen.until_type("retrying")
     assert ends(hub, session) == []
@@ -96,14 +105,14 @@ async def test_a_turn_that_waits_is_interrupted_after_a_second_restart_too(tmp_p
         assert ends(hub, session) == ["interrupted"]
 
 
-async def test_a_message_that_was_accepted_and_not_begun_waits_too_and_a_new_one_is_answered_at_once(tmp_path):
-    with ScriptedServer(SCRIPT) as server:
+async def test_a_message_that_was_accepted_and_not_begun_waits_too_and_a_new_one_is_answered_at_once(tmp_path, port):
+    with ScriptedServer(SCRIPT, port=port) as server:
         async with hub_on(tmp_path / "w", server.base_url) as hub:
             desk = await hub.begin()
             await hub.submit(desk.id, user("first"), id="one")
             await until(lambda: any(isinstance(event, ev.StepStarted) for event in recorded(hub, desk.id)))
             await hub.submit(desk.id, user("second"), id="two")
-        session, port = desk.id, int(server.base_url.rpartition(":")[2].partition("/")[0])
+        session = desk.id
     async with restarted(tmp_path / "w", port, session) as (hub, seen):
         await seen.until_type("retrying")
         await hub.send(session, Interrupt())
@@ -114,10 +123,8 @@ async def test_a_message_that_was_accepted_and_not_begun_waits_too_and_a_new_one
         assert ends(hub, session) == ["interrupted", "interrupted", "error"]
 
 
-async def test_a_new_message_is_told_at_once_that_no_model_server_can_be_reached(tmp_path):
-    with ScriptedServer() as server:
-        gone = server.base_url
-    async with hub_on(tmp_path / "w", gone, llm_max_retries=0) as hub:
+async def test_a_new_message_is_told_at_once_that_no_model_server_can_be_reached(tmp_path, port):
+    async with hub_on(tmp_path / "w", f"http://127.0.0.1:{port}/v1", llm_max_retries=0) as hub:
         desk = await hub.begin()
         await hub.submit(desk.id, user("hello"))
         ended = await desk.until_idle()
@@ -125,8 +132,8 @@ async def test_a_new_message_is_told_at_once_that_no_model_server_can_be_reached
         assert (ended.outcome, ended.cause) == ("error", "Unreachable")
 
 
-async def test_a_server_that_dies_in_the_middle_of_a_turn_that_was_gone_on_with_is_waited_for(tmp_path):
-    session, port = await left_open(tmp_path / "w")
+async def test_a_server_that_dies_in_the_middle_of_a_turn_that_was_gone_on_with_is_waited_for(tmp_path, port):
+    session = await left_open(tmp_path / "w", port)
     with ExitStack() as server:
         server.enter_context(ScriptedServer([call("list_files", path="."), slow(say("cut off"), first=30)], port=port))
         async with restarted(tmp_path / "w", port, session) as (hub, seen):
@@ -151,8 +158,8 @@ async def test_a_server_that_dies_in_the_middle_of_a_turn_that_was_gone_on_with_
     ],
     ids=["502", "503", "504", "429", "reset", "cut"],
 )
-async def test_a_server_that_somebody_else_answers_for_or_that_breaks_off_is_waited_for_too(tmp_path, answer):
-    session, port = await left_open(tmp_path / "w")
+async def test_a_server_that_somebody_else_answers_for_or_that_breaks_off_is_waited_for_too(tmp_path, port, answer):
+    session = await left_open(tmp_path / "w", port)
     with ScriptedServer([*[answer] * 4, say("All done.")], port=port):
         async with restarted(tmp_path / "w", port, session) as (hub, seen):
             await seen.until_type("turn.finished")
@@ -163,27 +170,27 @@ async def test_a_server_that_somebody_else_answers_for_or_that_breaks_off_is_wai
 
 
 @pytest.mark.parametrize("chunks", [0, 3])
-async def test_a_server_that_breaks_off_each_time_is_believed_to_die_of_the_request(tmp_path, chunks):
-    session, port = await left_open(tmp_path / "w")
-    with ScriptedServer(lambda _: cut(say("It was cut off here"), chunks=chunks, reset=True), port=port):
+async def test_a_server_that_breaks_off_each_time_is_believed_to_die_of_the_request(tmp_path, port, chunks):
+    session = await left_open(tmp_path / "w", port)
+    with ScriptedServer(lambda _: cut(say("It was cut off here"), chunks=chunks, reset=True), port=port) as server:
         async with restarted(tmp_path / "w", port, session) as (hub, seen):
             await seen.until_type("turn.finished")
             assert ends(hub, session) == ["error"]
-            assert seen.types.count("retrying") == outage.LOST
+            assert len(server.chats) == outage.LOST + 1
 
 
-async def test_a_server_that_dies_of_the_request_is_away_in_between_each_time(tmp_path):
-    session, port = await left_open(tmp_path / "w")
+async def test_a_server_that_dies_of_the_request_is_away_in_between_each_time(tmp_path, port):
+    session = await left_open(tmp_path / "w", port)
     replies = [cut(say("It was cut off here"), chunks=3, reset=True), status(503, {"error": "it comes up"})]
-    with ScriptedServer(replies * (outage.LOST + 1), port=port):
+    with ScriptedServer(replies * (outage.LOST + 1), port=port) as server:
         async with restarted(tmp_path / "w", port, session) as (hub, seen):
             await seen.until_type("turn.finished")
             assert ends(hub, session) == ["error"]
-            assert seen.types.count("retrying") == 2 * outage.LOST
+            assert len(server.chats) == 2 * outage.LOST + 1
 
 
-async def test_a_server_that_asks_for_longer_than_a_turn_waits_does_not_get_it(tmp_path, monkeypatch):
-    session, port = await left_open(tmp_path / "w")
+async def test_a_server_that_asks_for_longer_than_a_turn_waits_does_not_get_it(tmp_path, port, monkeypatch):
+    session = await left_open(tmp_path / "w", port)
     monkeypatch.setattr("lmagent.gateway.hub.keeping.PATIENCE", 1.0)
     with ScriptedServer(lambda _: status(429, headers={"Retry-After": "400"}), port=port):
         async with restarted(tmp_path / "w", port, session) as (hub, seen):
@@ -191,8 +198,8 @@ async def test_a_server_that_asks_for_longer_than_a_turn_waits_does_not_get_it(t
             assert ends(hub, session) == ["error"]
 
 
-async def test_what_a_server_asks_for_before_the_next_try_is_kept_to(tmp_path):
-    session, port = await left_open(tmp_path / "w")
+async def test_what_a_server_asks_for_before_the_next_try_is_kept_to(tmp_path, port):
+    session = await left_open(tmp_path / "w", port)
     with ScriptedServer([status(429, headers={"Retry-After": "400"}), say("All done.")], port=port):
         async with restarted(tmp_path / "w", port, session) as (hub, seen):
             await seen.until_type("retrying")
@@ -202,27 +209,25 @@ async def test_what_a_server_asks_for_before_the_next_try_is_kept_to(tmp_path):
             await seen.until_type("turn.finished")
 
 
-async def test_a_fault_of_the_server_is_no_outage(tmp_path):
-    session, port = await left_open(tmp_path / "w")
+async def test_a_fault_of_the_server_is_no_outage(tmp_path, port):
+    session = await left_open(tmp_path / "w", port)
     with ScriptedServer(lambda _: status(500, {"error": "the template is broken"}), port=port):
         async with restarted(tmp_path / "w", port, session) as (hub, seen):
             await seen.until_type("turn.finished")
             assert ends(hub, session) == ["error"]
 
 
-async def test_a_turn_waits_for_a_day_and_then_ends_as_an_error(tmp_path, monkeypatch):
-    session, port = await left_open(tmp_path / "w")
+async def test_a_turn_waits_for_a_day_and_then_ends_as_an_error(tmp_path, port, monkeypatch):
+    session = await left_open(tmp_path / "w", port)
     monkeypatch.setattr("lmagent.gateway.hub.keeping.PATIENCE", 0.5)
     async with restarted(tmp_path / "w", port, session) as (hub, seen):
         await seen.until_type("turn.finished")
         assert ends(hub, session) == ["error"]
 
 
-async def test_a_job_waits_for_the_model_server_on_the_lane_and_a_person_can_stop_it(tmp_path):
+async def test_a_job_waits_for_the_model_server_on_the_lane_and_a_person_can_stop_it(tmp_path, port):
     workspace = tmp_path / "w"
-    with ScriptedServer() as server:
-        gone, port = server.base_url, int(server.base_url.rpartition(":")[2].partition("/")[0])
-    async with hub_on(workspace, gone, llm_max_retries=0, scheduler_poll_interval=0.1) as hub:
+    async with hub_on(workspace, f"http://127.0.0.1:{port}/v1", llm_max_retries=0, scheduler_poll_interval=0.1) as hub:
         inbox = Inbox(workspace / ".lmagent")
         for task in ("count the sheep", "count the goats"):
             inbox.submit(task, time.time())
@@ -239,14 +244,13 @@ async def test_a_job_waits_for_the_model_server_on_the_lane_and_a_person_can_sto
         await until(lambda: not list((workspace / ".lmagent" / "inbox" / "claimed").iterdir()))
 
 
-async def test_a_summary_that_the_turn_needs_is_waited_for_too(tmp_path):
-    with ScriptedServer([*[say("Noted. " * 500)] * 5, slow(say("cut off"), first=30)]) as server:
+async def test_a_summary_that_the_turn_needs_is_waited_for_too(tmp_path, port):
+    with ScriptedServer([*[say("Noted. " * 500)] * 5, slow(say("cut off"), first=30)], port=port) as server:
         async with hub_on(tmp_path / "w", server.base_url, context_window=100_000) as hub:
             await hub.begin("main")
             await asked(hub, "main", *(f"part {number} " * 1000 for number in range(5)))
             await hub.submit("main", user("work"), id="one")
             await until(lambda: recorded(hub, "main")[-1].turn == 6 and hub.host.sessions["main"].state.step == 1)
-        port = int(server.base_url.rpartition(":")[2].partition("/")[0])
     async with restarted(tmp_path / "w", port, "main", context_window=16_000) as (hub, seen):
         await seen.until_type("retrying", 2)
         with ScriptedServer(lambda _: say("It is all about parts."), port=port):
