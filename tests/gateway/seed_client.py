@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -27,12 +28,19 @@ class Chatting:
     def __init__(self, socket: ClientConnection) -> None:
         self.socket = socket
         self.heard: list[dict[str, Any]] = []
+        self._before: deque[dict[str, Any]] = deque()
+
+    def join(self) -> None:
+        """Wait until it is told all that happens: a message is taken only then."""
+        self.say("ping")
+        while (message := json.loads(self.socket.recv(20))) != {"type": "pong"}:
+            self._before.append(message)
 
     def say(self, type: str, **fields: Any) -> None:
         self.socket.send(json.dumps({"type": type, **fields}))
 
     def hear(self, timeout: float = 20) -> dict[str, Any]:
-        message = json.loads(self.socket.recv(timeout))
+        message = self._before.popleft() if self._before else json.loads(self.socket.recv(timeout))
         self.heard.append(message)
         return message
 
@@ -56,4 +64,6 @@ class Chatting:
 def chatting(running: Running, session: str) -> Iterator[Chatting]:
     url = f"ws://127.0.0.1:{running.port}/ws/{session}"
     with connect(url, additional_headers=running.headers, open_timeout=20) as socket:
-        yield Chatting(socket)
+        client = Chatting(socket)
+        client.join()
+        yield client

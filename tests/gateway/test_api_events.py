@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from http.client import HTTPException
 from typing import Any
 
 import pytest
-from gateway_kit import Running, gateway
+from gateway_kit import Running, gateway, until
 
 from lmagent.testing.script import call, say, slow
 
@@ -25,6 +24,7 @@ class Watcher(threading.Thread):
         self.events: list[dict[str, Any]] = []
         self.ids: list[str] = []
         self.connects = 0
+        self.is_open = False
         self.is_done = False
         self.start()
 
@@ -34,6 +34,7 @@ class Watcher(threading.Thread):
                 self.connects += 1
                 headers = {"Last-Event-ID": self.ids[-1]} if self.ids else {}
                 with self.running.stream(self.path, headers, timeout=5) as events:
+                    self.is_open = True
                     for count, event in enumerate(events):
                         self.events.append(event.json)
                         if event.id:
@@ -46,15 +47,11 @@ class Watcher(threading.Thread):
     def recorded(self) -> list[dict[str, Any]]:
         return [event for event in self.events if event["seq"]]
 
+    def text(self) -> str:
+        return "".join(event["text"] for event in self.events if event["type"] == "text.delta")
+
     def types(self) -> list[str]:
         return [event["type"] for event in self.events]
-
-
-def until(done: Callable[[], object], *, seconds: float = 40) -> None:
-    end = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def begun(running: Running) -> str:
@@ -87,11 +84,10 @@ def test_all_who_watch_have_every_event_once_over_reconnects_and_a_restart(tmp_p
         path = f"/api/sessions/{session}/events"
         watchers = [Watcher(running, path), Watcher(running, path), Watcher(running, path, hops=7)]
         everything = Watcher(running, "/api/events")
-        until(lambda: everything.connects and all(watcher.events for watcher in watchers))
+        until(lambda: everything.is_open and all(watcher.events for watcher in watchers))
         submit(running, session, "one")
         until(lambda: all("turn.finished" in watcher.types() for watcher in watchers))
-        texts = ["".join(e["text"] for e in w.events if e["type"] == "text.delta") for w in watchers[:2]]
-        assert texts == [words, words]
+        assert [watcher.text() for watcher in watchers[:2]] == [words, words]
         submit(running, session, "two")
         submit(running, session, "three")
         until(lambda: running.model.left == 1)
@@ -115,12 +111,12 @@ def test_all_who_watch_have_every_event_once_over_reconnects_and_a_restart(tmp_p
 
 def test_who_joins_a_running_step_is_given_what_was_said_as_one_piece(tmp_path):
     words = " ".join(f"word{number}" for number in range(60))
-    with gateway(tmp_path, [slow(say(words, chunk=4), each=0.02)], **AUTO) as running:
+    with gateway(tmp_path, [slow(say(words, chunk=4), each=0.05)], **AUTO) as running:
         session = begun(running)
         path = f"/api/sessions/{session}/events"
         first = Watcher(running, path)
         submit(running, session, "go")
-        until(lambda: first.types().count("text.delta") > 15)
+        until(lambda: len(first.text()) > 15)
         late = Watcher(running, path)
         until(lambda: "turn.finished" in first.types() and "turn.finished" in late.types())
         deltas = [event["text"] for event in late.events if event["type"] == "text.delta"]

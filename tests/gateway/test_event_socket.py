@@ -106,6 +106,7 @@ def test_many_sessions_and_all_of_them_are_watched_over_one_socket(tmp_path):
     with gateway(tmp_path, script, **AUTO) as running, line(running) as here:
         sessions = [begun(running) for _ in range(3)]
         here.say("watch_all", id="all")
+        here.until("watching", id="all")
         for session in sessions:
             here.watch(session, session)
             here.until("watching", id=session)
@@ -306,11 +307,12 @@ def test_a_client_that_reads_nothing_and_answers_no_ping_is_let_go(tmp_path):
     frame = b"\x81" + bytes([0x80 | len(ping)]) + b"\0\0\0\0" + ping
     with lab(tmp_path, sockets=subject.SOCKETS, limits=limits) as running, socket.socket() as deaf:
         deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # what it does not read fills every buffer soon
-        deaf.settimeout(1)
+        deaf.settimeout(10)
         deaf.connect(("127.0.0.1", running.port))
         deaf.sendall(hello())
         assert deaf.recv(12) == b"HTTP/1.1 101"
         end = time.monotonic() + 30
+        deaf.settimeout(1)
         with pytest.raises(TimeoutError):
             deaf.sendall(frame * 1_000_000)
         while len(running.server.connections):

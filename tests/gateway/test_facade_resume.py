@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import openai
 import pytest
-from gateway_kit import Client, Running, gateway
+from gateway_kit import Client, Running, gateway, held
 
 from lmagent.testing.loopback import Received
 from lmagent.testing.script import Reply, call, calls, hang, say, slow, status, tool
@@ -56,11 +55,10 @@ AGAIN = {"X-Stainless-Retry-Count": "1"}
 """What OpenAI's clients say where they send a request again."""
 
 
-def given_up(talk: Talk, headers: dict[str, str] | None = None) -> None:
-    """Ask, and do not wait for the answer."""
+def given_up(running: Running, talk: Talk, headers: dict[str, str] | None = None) -> None:
+    """Ask, and go away while the model answers."""
     body = {"model": AGENT, "messages": talk.messages}
-    with pytest.raises(TimeoutError):
-        talk.client.ask("POST", "/v1/chat/completions", body, headers, timeout=1)
+    running.leave("/v1/chat/completions", body, headers, once=lambda: running.model.chats)
 
 
 def told(running: Running) -> list[str]:
@@ -221,9 +219,9 @@ def test_what_was_done_is_known_and_not_only_what_was_said(tmp_path: Path) -> No
 
 
 def test_a_client_that_gave_up_waiting_and_asks_again_is_given_the_same_turn(tmp_path: Path) -> None:
-    with gateway(tmp_path, [slow(say("Done at last."), first=1.5), say("Done twice.")]) as running:
+    with gateway(tmp_path, [slow(say("Done at last."), first=3), say("Done twice.")]) as running:
         token = running.headers["Authorization"].removeprefix("Bearer ")
-        with openai.OpenAI(base_url=f"{running.url}/v1", api_key=token, max_retries=3, timeout=0.7) as client:
+        with openai.OpenAI(base_url=f"{running.url}/v1", api_key=token, max_retries=9, timeout=2) as client:
             answer = client.chat.completions.create(model=AGENT, messages=[{"role": "user", "content": "do it"}])
         assert answer.choices[0].message.content == "Done at last."
         assert len(running.ask("GET", "/api/sessions").json["sessions"]) == 1
@@ -233,7 +231,7 @@ def test_a_client_that_gave_up_waiting_and_asks_again_is_given_the_same_turn(tmp
 def test_so_is_one_that_names_its_session(tmp_path: Path) -> None:
     with gateway(tmp_path, [slow(say("Done at last."), first=1.5), say("Done twice.")]) as running:
         talk, named = Talk(running, "do it"), {"X-Session": "named-and-asked-again"}
-        given_up(talk, named)
+        given_up(running, talk, named)
         talk.ask(headers={**named, **AGAIN})
         assert talk.last == "Done at last."
         del talk.messages[1:]
@@ -260,12 +258,14 @@ def test_the_same_words_after_an_answer_are_another_turn_though_their_first_try_
 def test_who_asks_again_is_given_the_turn_though_somebody_else_has_said_something_meanwhile(
     tmp_path: Path, session: str, type: str
 ) -> None:
-    with gateway(tmp_path, lambda received: slow(counting(received), first=1.5)) as running:
+    gate = threading.Event()
+    with gateway(tmp_path, lambda received: held(counting(received), gate)(received)) as running:
         talk, headers = Talk(running, "do it"), {"X-Session": session}
-        given_up(talk, headers)
+        given_up(running, talk, headers)
         (name,) = [row["id"] for row in running.ask("GET", "/api/sessions").json["sessions"]]
         said = {"type": type, "message": {"role": "user", "parts": [{"type": "text", "text": "from the page"}]}}
         assert running.ask("POST", f"/api/sessions/{name}/commands", said).status == 202
+        gate.set()
         assert talk.ask(headers={**headers, **AGAIN}) == name
         assert [event["type"] for event in running.logs()].count("input.received") == 2
 
@@ -294,10 +294,7 @@ def test_a_client_whose_gateway_is_started_anew_is_given_its_turn_by_the_next_on
 
         asking = threading.Thread(target=ask)
         asking.start()
-        deadline = time.monotonic() + 20
-        while not any(event["type"] == "step.started" for event in running.logs()):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        running.until_asked(left=2)
         running.stop()
         running.start()
         asking.join()
@@ -309,7 +306,7 @@ def test_a_client_whose_gateway_is_started_anew_is_given_its_turn_by_the_next_on
 def test_a_turn_that_the_next_gateway_goes_on_with_is_given_to_who_asks_again(tmp_path: Path) -> None:
     with gateway(tmp_path, [hang(say("never said"), chunks=1), say("After all."), say("Twice.")]) as running:
         talk = Talk(running, "do it")
-        given_up(talk)
+        given_up(running, talk)
         running.kill()
         running.start()
         talk.client = running
@@ -324,7 +321,7 @@ def test_who_has_a_turn_interrupted_by_going_away_and_asks_again_begins_another_
 ) -> None:
     with gateway(tmp_path, [hang(say("never said"), chunks=1), say("Done.")]) as running:
         talk, headers = Talk(running, "do it"), {"X-Session": session, "X-Session-Interrupt": "1"}
-        given_up(talk, headers)
+        given_up(running, talk, headers)
         talk.ask(headers={**headers, **AGAIN})
         assert talk.last == "Done."
 

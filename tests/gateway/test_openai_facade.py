@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import base64
-import json
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
 import anyio
 import openai
 import pytest
-from gateway_kit import Running, gateway
+from gateway_kit import Running, gateway, until
 from images_kit import gif, png
 from pydantic_ai import Agent
 from pydantic_ai.models.openai import OpenAIChatModel
@@ -217,24 +214,14 @@ def test_an_approval_that_nobody_gives_in_time_is_denied(tmp_path: Path) -> None
 
 
 def finished(running: Running) -> dict:
-    deadline = time.monotonic() + 20
-    while not (ends := [event for event in running.logs() if event["type"] == "turn.finished"]):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    return ends[0]
+    until(lambda: running.recorded("turn.finished"))
+    return running.recorded("turn.finished")[0]
 
 
 def leave(running: Running, *, stream: bool, headers: dict[str, str]) -> None:
     """Ask, and go away while the turn runs."""
-    connection = HTTPConnection("127.0.0.1", running.port, timeout=20)
-    body = json.dumps({"model": AGENT, "messages": [HEY], "stream": stream})
-    fields = {**running.headers, "Content-Type": "application/json", **headers}
-    connection.request("POST", "/v1/chat/completions", body, fields)
-    deadline = time.monotonic() + 20
-    while not any(event["type"] == "step.started" for event in running.logs()):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    connection.close()
+    body = {"model": AGENT, "messages": [HEY], "stream": stream}
+    running.leave("/v1/chat/completions", body, headers, once=lambda: running.recorded("step.started"))
 
 
 @pytest.mark.parametrize("stream", [True, False])

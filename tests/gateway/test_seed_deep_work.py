@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from gateway_kit import Running, gateway
+from gateway_kit import Running, gateway, until
 from seed_client import PLAN, chatting
 
 from lmagent.testing.loopback import Received
@@ -28,17 +26,6 @@ def chat(running: Running, message: str, mode: str | None = "deep_work", **field
 def decide(running: Running, decision: str) -> None:
     command = {"type": "decide_plan", "decision": decision}
     assert running.ask("POST", "/api/sessions/s/commands", command).status == 202
-
-
-def until(condition: Callable[[], bool], timeout: float = 30) -> None:
-    deadline = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
-def events(running: Running, kind: str) -> list[dict[str, Any]]:
-    return [event for event in running.logs() if event["type"] == kind]
 
 
 def worker(received: Received):
@@ -66,10 +53,10 @@ def test_each_task_of_deep_work_is_planned_over_http(tmp_path: Path) -> None:
             decide(running, "approved")
             until(
                 lambda number=number: (
-                    len([e for e in events(running, "turn.finished") if e["outcome"] == "done"]) == number
+                    len([e for e in running.recorded("turn.finished") if e["outcome"] == "done"]) == number
                 )
             )
-        assert len(events(running, "plan.proposed")) == 2
+        assert len(running.recorded("plan.proposed")) == 2
 
 
 def test_each_task_of_deep_work_is_planned_on_the_socket(tmp_path: Path) -> None:
@@ -108,7 +95,7 @@ def test_what_answers_the_agent_is_no_new_task(tmp_path: Path) -> None:
         client.say("approve_plan")
         assert client.until("done")["outcome"] == "question"
         assert client.ask("blue")["outcome"] == "blocked"
-        assert len(events(running, "plan.proposed")) == 1
+        assert len(running.recorded("plan.proposed")) == 1
 
 
 def test_a_plan_that_was_refused_is_followed_by_another_one(tmp_path: Path) -> None:
@@ -133,7 +120,7 @@ def test_planning_that_was_stopped_begins_again_with_the_next_message(tmp_path: 
     ):
         client.say("set_mode", mode="deep_work")
         client.say("message", content="plan it")
-        client.until("thinking")
+        running.until_asked(left=1)
         client.say("stop")
         assert client.until("done")["outcome"] == "interrupted"
         client.say("message", content="plan it after all")
@@ -146,7 +133,7 @@ def test_work_that_was_stopped_is_planned_anew(tmp_path: Path) -> None:
             chat(running, "task 1")
             client.until("plan_ready")
             client.say("approve_plan")
-            client.until("thinking")
+            running.until_asked(left=1)
             client.say("stop")
             assert client.until("done")["outcome"] == "interrupted"
             assert chat(running, "something else")["plan"]["title"] == "Report"
@@ -156,7 +143,7 @@ def test_a_budget_that_is_used_up_ends_no_session(tmp_path: Path) -> None:
     with gateway(tmp_path, worker, options=AUTO, LMAGENT_DEEP_STEPS="2") as running:
         chat(running, "task 1")
         decide(running, "approved")
-        until(lambda: any(event["outcome"] == "limit" for event in events(running, "turn.finished")))
+        until(lambda: any(event["outcome"] == "limit" for event in running.recorded("turn.finished")))
         assert chat(running, "task 2")["plan"]["title"] == "Report"
 
 
@@ -165,8 +152,8 @@ def test_a_mode_for_a_message_leaves_alone_what_runs(tmp_path: Path) -> None:
     with gateway(tmp_path, script) as running, chatting(running, "s") as client:
         client.say("message", content="touch x")
         asked = client.until("approval_request")
-        with pytest.raises(TimeoutError):
-            running.ask("POST", "/api/chat/s", {"message": "write the report", "mode": "deep_work"}, timeout=1)
+        message = {"message": "write the report", "mode": "deep_work"}
+        running.leave("/api/chat/s", message, once=lambda: len(running.recorded("input.received")) == 2)
         client.say("approval_response", tool_call_id=asked["tool_call_id"], approved=True)
         assert client.until("done")["text"] == "Touched."
         client.until("plan_ready")
@@ -209,7 +196,7 @@ def test_a_plan_that_waits_survives_the_gateway(tmp_path: Path) -> None:
             running.kill()
         running.start()
         with chatting(running, "s") as client:
-            until(lambda: any(event["outcome"] == "done" for event in events(running, "turn.finished")))
+            until(lambda: any(event["outcome"] == "done" for event in running.recorded("turn.finished")))
             client.say("message", content="task 2")
             client.until("plan_ready")
 
@@ -221,13 +208,14 @@ def test_a_task_that_waits_for_its_turn_is_planned_by_the_next_gateway(tmp_path:
         with chatting(running, "s") as client:
             client.say("message", content="hello")
             client.until("thinking")
-            with pytest.raises(TimeoutError):
-                running.ask("POST", "/api/chat/s", {"message": "the report", "mode": "deep_work"}, timeout=1)
-            assert [event["mode"] for event in events(running, "work.changed")] == []
+            message = {"message": "the report", "mode": "deep_work"}
+            running.leave("/api/chat/s", message, once=lambda: len(running.recorded("input.received")) == 2)
+            running.until_asked(left=2)
+            assert [event["mode"] for event in running.recorded("work.changed")] == []
             running.kill()
         running.start()
-        until(lambda: bool(events(running, "plan.proposed")))
-        said = [event["message"]["parts"][0]["text"] for event in events(running, "input.received")]
+        until(lambda: bool(running.recorded("plan.proposed")))
+        said = [event["message"]["parts"][0]["text"] for event in running.recorded("input.received")]
         assert said == ["hello", "the report"]
 
 
@@ -256,7 +244,7 @@ def test_a_session_that_nobody_chose_a_mode_for_has_none_after_a_clear(tmp_path:
         client.say("clear")
         client.until("cleared")
         client.ask("hello")
-        assert events(running, "work.changed") == []
+        assert running.recorded("work.changed") == []
 
 
 def test_who_is_in_a_session_that_was_deleted_is_told_its_new_mode(tmp_path: Path) -> None:
@@ -274,10 +262,9 @@ def test_work_on_a_plan_that_the_settings_approved_is_gone_on_with_after_a_kill(
     done = call("use_tool", name="plan_complete_step", arguments={"step_id": "one", "verification_notes": "read it"})
     script = [say(PLAN), hang(say("never ending"), chunks=1), done, say("All done.")]
     with gateway(tmp_path, script, options=AUTO, LMAGENT_APPROVE_PLANS="true") as running:
-        with pytest.raises(TimeoutError):
-            running.ask("POST", "/api/chat/s", {"message": "task", "mode": "deep_work", "id": "m-1"}, timeout=3)
-        until(lambda: len(events(running, "step.started")) == 2)
+        message = {"message": "task", "mode": "deep_work", "id": "m-1"}
+        running.leave("/api/chat/s", message, once=lambda: running.model.left == 2)
         running.kill()
         running.start()
-        until(lambda: any(event["answer"] == "All done." for event in events(running, "turn.finished")))
+        until(lambda: any(event["answer"] == "All done." for event in running.recorded("turn.finished")))
         assert chat(running, "task", id="m-1")["response"] == "All done."

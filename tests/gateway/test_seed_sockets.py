@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from pathlib import Path
 
 import pytest
-from gateway_kit import NO_MESSAGES, Running, gateway
+from gateway_kit import NO_MESSAGES, Running, gateway, held, until
 from seed_client import PLAN, chatting
 
 from lmagent.testing.loopback import Received
@@ -60,6 +61,7 @@ def test_messages_are_read_while_a_turn_runs(tmp_path: Path) -> None:
         with chatting(running, "s") as client:
             client.say("message", content="go")
             client.until("thinking")
+            running.until_asked(left=1)
             client.say("ping")
             client.until("pong")
             client.say("stop")
@@ -125,11 +127,13 @@ def test_what_a_sub_agent_asks_is_asked_and_answered_here(tmp_path: Path) -> Non
 
 
 def test_closing_the_page_ends_no_run(tmp_path: Path) -> None:
-    with gateway(tmp_path, [slow(say("Finished."), first=1.0)]) as running:
+    gate = threading.Event()
+    with gateway(tmp_path, [held(say("Finished."), gate)]) as running:
         with chatting(running, "s") as client:
             client.say("message", content="go")
             client.until("thinking")
         with chatting(running, "s") as client:
+            gate.set()
             assert client.until("done")["text"] == "Finished."
 
 
@@ -216,12 +220,15 @@ def test_a_message_that_comes_with_a_clear_is_answered_in_the_new_conversation(t
                 client.until("cleared")
             while [one["text"] for one in client.heard if one["type"] == "text"].count("Answered.") < 3:
                 client.hear()
-            time.sleep(0.5)
+
+            def is_answered() -> bool:
+                said = running.ask("GET", "/api/sessions/s/history").json["messages"]
+                roles = [message["role"] for message in said]
+                is_there = "last 3" in [message["content"] for message in said]
+                return is_there and roles.count("user") == roles.count("assistant")
+
+            until(is_answered)
         assert "error" not in client.types()
-        said = running.ask("GET", "/api/sessions/s/history").json["messages"]
-        roles = [message["role"] for message in said]
-        assert "last 3" in [message["content"] for message in said]
-        assert roles.count("user") == roles.count("assistant")
 
 
 def test_clear_leaves_nothing_behind_where_nothing_was_said(tmp_path: Path) -> None:
@@ -239,7 +246,7 @@ def test_clear_interrupts_what_runs(tmp_path: Path) -> None:
             client.say("clear")
             assert client.hear() == {"type": "cleared"}  # there was nothing yet
             client.say("message", content="go")
-            client.until("thinking")
+            running.until_asked(left=1)
             client.say("clear")
             client.until("cleared")
             assert client.ask("hello")["text"] == "Fresh."
@@ -255,13 +262,15 @@ def test_a_session_that_is_deleted_is_told_and_begun_anew_by_a_message(tmp_path:
 
 
 def test_a_message_that_was_taken_survives_the_process(tmp_path: Path) -> None:
-    with gateway(tmp_path, [hang(say("cut off"), chunks=1), say("Finished after all.")]) as running:
+    gate = threading.Event()
+    with gateway(tmp_path, [hang(say("cut off"), chunks=1), held(say("Finished after all."), gate)]) as running:
         with chatting(running, "s") as client:
             client.say("message", content="go")
-            client.until("thinking")
+            running.until_asked(left=1)
         running.kill()
         running.start()
         with chatting(running, "s") as client:
+            gate.set()
             assert client.until("done", 40)["text"] == "Finished after all."
         said = [event for event in running.logs() if event["type"] == "input.received"]
         assert len(said) == 1

@@ -16,7 +16,7 @@ FILLER = "no reply: the turn ended here"
 def test_nobody_is_shown_a_reply_that_nobody_gave(tmp_path: Path) -> None:
     with gateway(tmp_path, [hang(), say("Hello.")]) as running, chatting(running, "s") as client:
         client.say("message", content="one")
-        client.until("thinking")
+        running.until_asked(left=1)
         client.say("stop")
         assert client.until("done")["outcome"] == "interrupted"
         client.say("message", content="two")
