@@ -80,10 +80,11 @@ class Seen:
 
 @asynccontextmanager
 async def watcher(hub: Hub, session: str, after: int = 0) -> AsyncIterator[Seen]:
-    """Somebody who watches a session and reads all that comes."""
+    """Somebody who watches a session and reads all that comes; has read what there was, and is told the rest live."""
     seen = Seen()
     async with anyio.create_task_group() as tasks, hub.watch(session, after) as watching:
         tasks.start_soon(seen.take, watching)
+        await until(lambda: watching._live or seen.is_over)
         yield seen
         tasks.cancel_scope.cancel()
 

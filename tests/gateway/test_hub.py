@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import anyio
 import pytest
-from hub_kit import hub_on, recorded, watcher
+from hub_kit import hub_on, recorded, until, watcher
 from msgspec.structs import replace
 
 from lmagent.core import events as ev
@@ -152,7 +152,7 @@ async def test_a_turn_that_runs_when_the_gateway_ends_is_gone_on_with_by_the_nex
             desk = await hub.begin()
             async with watcher(hub, desk.id) as seen:
                 await hub.submit(desk.id, user("work"), id="task")
-                await seen.until_type("step.started")
+                await until(lambda: model.left == 1)
                 await hub.leave()
                 await seen.until(lambda seen: seen.is_over)
             with pytest.raises(Refusal):

@@ -7,6 +7,7 @@ import json
 import threading
 
 import anyio
+import anyio.lowlevel
 import msgspec
 import pytest
 from gateway_kit import gateway
@@ -136,7 +137,9 @@ async def test_a_gateway_that_finds_nothing_left_in_a_session_lets_it_go_at_once
             monkeypatch.setattr(keeping, "_unattended", stale)
             async with hub_on(tmp_path / "w", model.base_url) as other:
                 await looked.wait()
-                await anyio.sleep(0.5)  # it opens it, and finds that all is done
+                with anyio.fail_after(20):
+                    while session not in other.desks:  # it opens it, and finds that all is done
+                        await anyio.lowlevel.checkpoint()
                 await until(lambda: other.desks == {}, seconds=5)
                 await asked(hub, session, "two")
 

@@ -188,7 +188,8 @@ async def _play(root, actions) -> None:
         tasks.cancel_scope.cancel()
 
 
-async def _said_to(root, actions) -> list[Seen]:
+async def _said_to(root, actions, letters: int) -> list[Seen]:
+    """All who watched, once they have so many letters of the running step, and what else would come of it."""
     async with anyio.create_task_group() as tasks:
         stage = Stage(root, tasks)
         await stage.begin()
@@ -196,8 +197,10 @@ async def _said_to(root, actions) -> list[Seen]:
         await stage.open()
         for action in actions:
             await stage.do(action)
-        await anyio.sleep(0.1)
         found = [seen for seen, *_ in stage.watchers.values()]
+        for one in found:
+            await one.until(lambda seen: len(seen.seqs) == stage.count and len(seen.text()) >= letters)
+        await anyio.sleep(0.1)
         assert stage.here is not None
         stage.here.close()
         tasks.cancel_scope.cancel()
@@ -207,20 +210,21 @@ async def _said_to(root, actions) -> list[Seen]:
 @given(st.lists(st.sampled_from(["say", "say", "say", "pause", "breathe", "join:1", "join:2"]), max_size=25))
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_all_who_watch_a_running_step_have_the_same_text_whenever_they_came(tmp_path_factory, actions):
-    found = anyio.run(_said_to, tmp_path_factory.mktemp("channel"), [*actions, "join:3"])
-    assert {seen.text() for seen in found} == {"x" * actions.count("say")}
+    letters = actions.count("say")
+    found = anyio.run(_said_to, tmp_path_factory.mktemp("channel"), [*actions, "join:3"], letters)
+    assert {seen.text() for seen in found} == {"x" * letters}
 
 
 @pytest.mark.parametrize("late", [False, True])
 def test_pieces_that_arrive_together_are_handed_on_as_one(tmp_path, late):
     actions = [*(["say"] * 50), "join:1"] if late else ["join:1", "pause", *(["say"] * 50)]
-    (seen,) = anyio.run(_said_to, tmp_path, actions)
+    (seen,) = anyio.run(_said_to, tmp_path, actions, 50)
     assert seen.types.count("text.delta") == 1
     assert seen.text() == "x" * 50
 
 
 def test_a_recorded_reply_takes_the_place_of_what_was_said(tmp_path):
-    (seen,) = anyio.run(_said_to, tmp_path, ["say", "reply", "join:1"])
+    (seen,) = anyio.run(_said_to, tmp_path, ["say", "reply", "join:1"], 0)
     assert seen.text() == ""
     assert seen.types == ["session.created", "message.added"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from contextlib import asynccontextmanager
 from functools import partial
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from gateway_kit import held
 from hub_kit import Seen, hub_on, recorded, until, watcher
 
 from lmagent.core import events as ev
@@ -226,8 +228,8 @@ async def test_a_session_is_free_for_others_as_soon_as_its_job_is_done(tmp_path)
 
 
 async def test_a_job_for_a_session_that_a_person_works_in_is_queued_behind_the_person(tmp_path):
-    workspace = tmp_path / "w"
-    with ScriptedServer([slow(say("For the person."), first=1.5), say("The job is done.")]) as server:
+    workspace, gate = tmp_path / "w", threading.Event()
+    with ScriptedServer([held(say("For the person."), gate), say("The job is done.")]) as server:
         async with hub_on(workspace, server.base_url, scheduler_poll_interval=0.1) as hub:
             desk = await hub.begin()
             async with watcher(hub, desk.id) as seen:
@@ -238,6 +240,7 @@ async def test_a_job_for_a_session_that_a_person_works_in_is_queued_behind_the_p
                 await seen.until(lambda seen: "cron" in jobs(hub, desk.id))
                 assert seen.types.count("turn.finished") == 0
                 (workspace / "cron.json").write_text("[]")
+                gate.set()
                 await seen.until_type("turn.finished", 2)
             assert ends(hub, desk.id)[:2] == [("done", "For the person."), ("done", "The job is done.")]
 

@@ -35,7 +35,8 @@ def hurry(monkeypatch):
     monkeypatch.setattr(keeping, "IDLE", 1.5)
 
 
-async def test_a_session_is_released_after_its_last_watcher_has_gone(tmp_path, hurry):
+async def test_a_session_is_released_after_its_last_watcher_has_gone(tmp_path, hurry, monkeypatch):
+    monkeypatch.setattr(keeping, "IDLE", 120.0)
     with ScriptedServer([say("hello")]) as model:
         async with hub_on(tmp_path / "w", model.base_url) as hub:
             desk = await hub.begin()
@@ -70,7 +71,7 @@ async def test_an_idle_session_that_is_watched_is_released_so_that_a_terminal_ca
 
 
 async def test_a_session_in_which_something_runs_is_not_released(tmp_path, hurry):
-    script = [call("shell", command="sleep 3", background=True), say("it runs"), slow(say("late"), first=2)]
+    script = [call("shell", command="sleep 60", background=True), say("it runs"), slow(say("late"), first=60)]
     with ScriptedServer(script) as model:
         async with hub_on(tmp_path / "w", model.base_url, permission_mode="auto", sandbox="off") as hub:
             desk = await hub.begin()
@@ -176,6 +177,7 @@ async def test_work_that_another_gateway_left_is_gone_on_with_once_it_has_gone(t
                 async with watcher(hub, desk.id) as seen:
                     await first.submit(desk.id, user("work"))
                     await seen.until_type("step.started")
+                    await until(lambda: model.left == 1)
                     with pytest.raises(SessionBusy, match="already open"):
                         await hub.desk(desk.id)
             async with watcher(hub, desk.id) as seen:
