@@ -11,13 +11,15 @@ from contextlib import ExitStack, suppress
 from http.client import HTTPSConnection, IncompleteRead
 
 import pytest
-from serving_kit import AUTH, ROUTES, SOCKETS, answer_to, lab, opened
+from serving_kit import AUTH, ROUTES, SOCKETS, answer_to, lab, opened, wait
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from lmagent.core.errors import ConfigError
 from lmagent.gateway.http.bodies import Patience
 from lmagent.gateway.http.connections import Caps
+from lmagent.gateway.http.door import Done
+from lmagent.gateway.http.route import Call, Route
 from lmagent.gateway.http.serving import FRAME, Limits
 from lmagent.gateway.http.tls import tls_of
 
@@ -100,11 +102,18 @@ class TestTheEnd:
             assert stopping.hub.left >= began
 
     def test_a_request_that_is_being_answered_is_answered(self, tmp_path):
-        with lab(tmp_path, ROUTES, limits=Limits(grace=5, caps=Caps())) as stopping:
+        begun = threading.Event()
+
+        async def long(call: Call) -> Done:
+            begun.set()
+            return await wait(call)
+
+        route = Route("GET", "/api/long", long, "Wait", answer=Done)
+        with lab(tmp_path, [route], limits=Limits(grace=5, caps=Caps())) as stopping:
             answers = []
-            asking = threading.Thread(target=lambda: answers.append(stopping.ask("GET", "/api/wait").status))
+            asking = threading.Thread(target=lambda: answers.append(stopping.ask("GET", "/api/long").status))
             asking.start()
-            time.sleep(0.2)
+            assert begun.wait(10)
             stopping.server.should_exit = True
             asking.join(10)
             assert answers == [200]
