@@ -21,7 +21,7 @@ def _read_tag(source: Source, at: int, opener: str) -> Found | None:
     place = source.skip(at)
     if source.text[place : place + 1] in ("{", "["):
         found = jsoncalls.between("llama-3", _ENDS)(source, at, opener)
-        if found is not None and (found.cut or any(call.name != jsoncalls.UNNAMED for call in found.calls)):
+        if found is not None and (found.cut is not None or any(call.name != jsoncalls.UNNAMED for call in found.calls)):
             return found
     if source.match(pycalls.CALL, place) or source.match(pycalls.LIST, place):
         found = _python(source, place)
@@ -40,6 +40,7 @@ def _python(source: Source, at: int) -> Found | None:
         return None
     for call in found.calls:
         call.name = source.tools.plain(call.name.removesuffix(".call"))
+    found.cut = None if found.cut is None else found.cut.removesuffix(".call")
     known = all(source.tools.known(call.name) for call in found.calls)
     if not known and source.text[at] != "[" and not source.match(_METHOD, at):
         return None  # code that happens to be one call
