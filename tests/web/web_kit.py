@@ -28,8 +28,11 @@ PATIENCE = 30_000
 PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
 DESKTOP = {"viewport": {"width": 1280, "height": 860}}
 
-EXPECTED = re.compile(r"status of (4\d\d|50[23])|net::ERR_")
-"""What a browser logs of requests that fail: the page shows it, which its tests see. A 500 is a fault."""
+EXPECTED = re.compile(
+    r"status of (4\d\d|50[23])|net::ERR_|response code: (4\d\d|50[23])"
+    r"|WebSocket .* failed: (HTTP Authentication failed|.*closed before (receiving|the connection))"
+)
+"""What a browser logs of requests and sockets that fail: the page shows it, which its tests see. A 500 is a fault."""
 
 
 @pytest.fixture(scope="module")
