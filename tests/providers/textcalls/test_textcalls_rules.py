@@ -49,7 +49,7 @@ async def _run(arguments, context):
     raise NotImplementedError
 
 
-@pytest.mark.parametrize("tag", ["think", "thinking", "thought", "reasoning"])
+@pytest.mark.parametrize("tag", ["think", "thinking", "thought", "reasoning", "antThinking", "antml:thinking"])
 def test_nothing_inside_a_thought_runs(tag):
     assert names(f"<{tag}>\n{CALL}\n</{tag}>\nDone.") == []
     assert names(f"<{tag}>\n{CALL}\n") == []

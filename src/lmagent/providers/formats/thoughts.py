@@ -15,6 +15,8 @@ _LOWER = ("think", "thinking", "thought", "thoughts", "reasoning", "reflection",
 _WORDS = (*_LOWER, *(word.capitalize() for word in _LOWER), "THINK", "THINKING", "THOUGHT", "REASONING")
 _PAIRS: tuple[tuple[str, str, str], ...] = (
     *((f"<{word}>", f"</{word}>", "think") for word in _WORDS),
+    ("<antThinking>", "</antThinking>", "claude"),
+    ("<antml:thinking>", "</antml:thinking>", "claude"),
     ("[THINK]", "[/THINK]", "mistral"),
     ("<seed:think>", "</seed:think>", "seed"),
     ("<mm:think>", "</mm:think>", "minimax"),
