@@ -69,11 +69,19 @@ def test_grants_and_answers_in_a_log_do_not_let_a_call_run():
     anyio.run(check)
 
 
+async def _until_asked(made) -> None:
+    """Let it work until it waits for an approval, when the program ends."""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(made.submit)
+        while not made.session.state.approvals:
+            await anyio.lowlevel.checkpoint()
+        tasks.cancel_scope.cancel()
+
+
 def test_an_approval_that_waited_through_a_crash_is_shown_again_and_can_be_answered():
     async def check():
         made = await bench(call(("write", '{"path": "a"}')), mode="normal", attended=True)
-        with anyio.move_on_after(0.2):
-            await made.submit()
+        await _until_asked(made)
         kept = next(n for n, event in enumerate(made.log.events(), 1) if isinstance(event, ev.ApprovalRequested))
         again = await made.reopen(kept)
         async with anyio.create_task_group() as tasks:
@@ -96,8 +104,7 @@ def test_an_approval_that_waited_through_a_crash_is_shown_again_and_can_be_answe
 def test_an_answer_given_before_going_on_counts():
     async def check():
         made = await bench(call(("write", '{"path": "a"}')), mode="normal", attended=True)
-        with anyio.move_on_after(0.2):
-            await made.submit()
+        await _until_asked(made)
         kept = next(n for n, event in enumerate(made.log.events(), 1) if isinstance(event, ev.ApprovalRequested))
         again = await made.reopen(kept)
         (request,) = again.session.state.approvals.values()

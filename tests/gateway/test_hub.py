@@ -105,7 +105,7 @@ async def test_commands_work_at_once_while_an_approval_waits(tmp_path):
             async with watcher(hub, desk.id) as seen:
                 await hub.submit(desk.id, user("clean up"))
                 await seen.until_type("approval.requested")
-                with anyio.fail_after(5):
+                with anyio.fail_after(20):
                     await hub.submit(desk.id, user("hurry"), steer=True)
                     await hub.submit(desk.id, user("then this"))
                     await hub.send(desk.id, SetMode(mode="normal"))

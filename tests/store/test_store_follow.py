@@ -16,7 +16,7 @@ from lmagent.store.log import stamp
 
 async def _take(store: JsonlStore, count: int, after: int = 0) -> list[int]:
     seen: list[int] = []
-    with anyio.fail_after(10):
+    with anyio.fail_after(30):
         stream = store.follow(SESSION, after)
         try:
             async for event in stream:
