@@ -131,3 +131,17 @@ def test_a_part_of_the_page_that_did_not_come_is_got_when_the_gateway_is_back(tm
         page.get_by_label("Find files by name").wait_for()
         page.locator(".tool-line").click()
         page.locator(".tool-details").wait_for()
+
+
+def test_code_is_coloured_again_once_the_highlighter_can_be_had(tmp_path, screen):
+    code = say("```python\ndef f():\n    return 'x'\n```")
+    with gateway(tmp_path, [code, code]) as running:
+        page = screen(running)
+        page.route("**/highlight.js", lambda route: route.abort())
+        with page.expect_event("requestfailed"):
+            ask(page, "one")
+        finished(page)
+        assert page.locator(".code-keyword").count() == 0
+        page.unroute("**/highlight.js")
+        ask(page, "two")
+        page.locator(".code-keyword").first.wait_for()

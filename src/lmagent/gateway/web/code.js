@@ -21,7 +21,10 @@ const DEEP = 40;
 let loading;
 
 function highlighter() {
-  loading ??= import("./vendor/highlight.js").then((module) => module.default);
+  loading ??= import("./vendor/highlight.js").then((module) => module.default).catch((error) => {
+    loading = undefined; // the next code asks again
+    throw error;
+  });
   return loading;
 }
 
