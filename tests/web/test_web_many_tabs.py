@@ -46,6 +46,7 @@ def test_a_tab_has_one_connection_for_all_that_it_follows_and_tells_when_it_is_l
         page = screen(running)
         sockets, streams = [], []
         page.on("websocket", lambda opened: sockets.append(opened))
+        page.once("framenavigated", lambda _: sockets.clear())  # the page before may open its own just now
         page.on("request", lambda asked: streams.append(asked.url) if "/events" in asked.url else None)
         page.reload()
         ask(page, "one")
