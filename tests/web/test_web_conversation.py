@@ -71,6 +71,24 @@ def test_always_in_this_session_is_asked_once_and_the_keys_answer(tmp_path, scre
         assert (running.workspace / "c.txt").exists()
 
 
+def test_a_key_that_is_held_down_answers_one_approval_and_not_the_next(tmp_path, screen):
+    script = [call("write", path="a.txt", content="1\n"), call("write", path="b.txt", content="2\n"), say("Both.")]
+    with gateway(tmp_path, script) as running:
+        page = screen(running)
+        ask(page, "write both")
+        card = page.get_by_role("region", name="Approval")
+        card.focus()
+        page.keyboard.down("a")
+        card.get_by_text("b.txt").first.wait_for()
+        card.focus()
+        page.keyboard.down("a")  # again, as it is still held
+        card.get_by_role("button", name="Approve").click(trial=True)  # it was not answered: it can be
+        page.keyboard.up("a")
+        page.keyboard.press("a")
+        finished(page)
+        assert (running.workspace / "b.txt").exists()
+
+
 def test_a_call_is_a_line_that_opens_to_its_arguments_result_and_changes(tmp_path, screen):
     script = [call("write", path="a.txt", content="one\ntwo\n"), call("read", path="a.txt"), say("Read.")]
     with gateway(tmp_path, script, options=["--permission", "auto"]) as running:

@@ -32,7 +32,8 @@ function Card({ session, asked }) {
   };
   const pressed = (/** @type {KeyboardEvent} */ event) => {
     const writing = /** @type {Element} */ (event.target).matches("input, textarea");
-    if (writing || event.ctrlKey || event.metaKey || event.altKey) return;
+    // A key that is held down would answer what is asked next, which nobody has read yet: the focus goes on to it.
+    if (writing || event.repeat || event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key === "a") answer(true);
     else if (event.key === "d") answer(false);
     else return;
