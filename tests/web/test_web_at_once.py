@@ -25,6 +25,7 @@ def test_what_is_typed_right_behind_a_letter_that_goes_somewhere_is_written_ther
         page = screen(running)
         go(page, "#/p/settings")
         page.get_by_role("heading", name="Settings").click()
+        region(page, "Sessions").get_by_role("searchbox").wait_for()
         page.evaluate(NO_FRAMES)
         page.keyboard.type("sfind me")
         assert region(page, "Sessions").get_by_role("searchbox").input_value() == "find me"
@@ -36,7 +37,7 @@ def test_what_is_typed_right_behind_a_letter_that_goes_somewhere_is_written_ther
 def test_in_a_narrow_window_the_search_keeps_the_focus_while_its_drawer_opens(tmp_path, screen):
     with gateway(tmp_path) as running:
         page = screen(running, viewport={"width": 700, "height": 800}, reduced_motion="no-preference")
-        page.locator(".sessions").wait_for(state="attached")
+        page.locator(".sessions input[type=search]").wait_for(state="attached")
         page.keyboard.type("sfind ")
         region(page, "Sessions").get_by_role("searchbox").wait_for()
         page.evaluate("() => new Promise((done) => setTimeout(done, 300))")  # the drawer has moved
