@@ -66,6 +66,7 @@ def test_letters_go_to_places_and_can_be_switched_off(tmp_path, screen):
         page = screen(running)
         go(page, "#/p/settings")
         region(page, "Keys").get_by_role("switch").wait_for()
+        region(page, "Sessions").get_by_role("searchbox").wait_for()
         page.keyboard.press("s")
         holds(page, "document.activeElement.type === 'search'")
         page.keyboard.type("n?")
