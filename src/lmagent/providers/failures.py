@@ -24,7 +24,7 @@ from lmagent.providers import jsontext
 from lmagent.providers.concealed import hidden, shown
 from lmagent.providers.overflow import is_overflow, read_window
 from lmagent.providers.transport import Timeouts, TransportError
-from lmagent.providers.urls import is_loopback
+from lmagent.providers.urls import authority, is_loopback
 
 RETRYABLE = frozenset({408, 409, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
 """Statuses after which the same request may succeed."""
@@ -86,13 +86,13 @@ def from_error(error: Any, *, url: str, model: str) -> ProviderError:
         return _no_model(model, text, url)
     if code == 0:  # no reason given to believe that the request itself is at fault
         fix = "look at the server's log, or try another model"
-        return ServerFailure(f"{_host(url)} reported an error: {text}", fix=fix, retryable=True)
+        return ServerFailure(f"{authority(url)} reported an error: {text}", fix=fix, retryable=True)
     return _by_code(code, text, url, None)
 
 
 def from_transport(error: TransportError, *, url: str, timeouts: Timeouts) -> ProviderError:
     """The error for bytes that did not get through."""
-    where = f"{urlsplit(url).scheme}://{_host(url)}"
+    where = f"{urlsplit(url).scheme}://{authority(url)}"
     detail = hidden(error.detail)
     match error.kind:
         case "refused":
@@ -207,7 +207,7 @@ def _auth(status: int, text: str, url: str) -> AuthError:
 def _no_model(model: str, text: str, url: str) -> ModelNotFound:
     named = f"the model {model!r}" if model else "a request without a model name"
     return ModelNotFound(
-        f"{_host(url)} does not serve {named}: {text}",
+        f"{authority(url)} does not serve {named}: {text}",
         fix="load or download it there, or choose another with --model NAME (`lmagent doctor` lists what is served)",
     )
 
@@ -218,12 +218,8 @@ def _moved(location: str, url: str) -> BadReply:
     return BadReply(f"{shown(url)} redirects to {where}", fix=f"set LLM_URL to the address it redirects to: {where}")
 
 
-def _host(url: str) -> str:
-    return urlsplit(url).netloc.rpartition("@")[2]
-
-
 def _by_code(code: int, text: str, url: str, wait: float | None) -> ProviderError:
-    host, long = _host(url), wait is not None and wait >= TOLD
+    host, long = authority(url), wait is not None and wait >= TOLD
     asks = f", and asks to wait {wait:,.0f} s" if long else ""
     if code == 429:
         return Unavailable(

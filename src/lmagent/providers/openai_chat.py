@@ -7,7 +7,6 @@ import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 import anyio
 
@@ -19,7 +18,7 @@ from lmagent.providers.concealed import hidden
 from lmagent.providers.encode import BodyEncoder
 from lmagent.providers.retry import RetryPolicy, next_delay
 from lmagent.providers.transport import ErrorChunk, Response, Timeouts, Transport, TransportError, read_all
-from lmagent.providers.urls import api_root, chat_url, is_loopback
+from lmagent.providers.urls import api_root, authority, chat_url, is_loopback
 
 if TYPE_CHECKING:
     from lmagent.providers.assemble import Assembler  # what reads a reply is loaded while the server works on it
@@ -76,7 +75,7 @@ class OpenAIChat:
         random: Callable[[], float] = _random.random,
     ) -> None:
         self.url = chat_url(base_url)
-        self._server = f"the model server at {urlsplit(self.url).netloc.rpartition('@')[2]}"
+        self._server = f"the model server at {authority(self.url)}"
         self._models_url = f"{api_root(base_url)}/models"
         self._local = is_loopback(self.url)
         self._headers = {

@@ -12,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from lmagent.providers.proxy import proxy_for
+from lmagent.providers.urls import authority
 
 if TYPE_CHECKING:
     import httpcore
@@ -128,7 +129,7 @@ class HttpTransport:
         import httpcore
 
         patience = {"connect": timeouts.connect, "write": timeouts.idle, "read": timeouts.first_byte}
-        fields = [(b"Host", urlsplit(url).netloc.rpartition("@")[2].encode())]
+        fields = [(b"Host", authority(url).encode())]
         fields += [(name.encode(), value.encode("latin-1", "replace")) for name, value in headers.items()]
         if body or method == "POST":
             fields.append((b"Content-Length", b"%d" % len(body)))

@@ -47,6 +47,11 @@ def server_root(url: str) -> str:
     return urlunsplit(parts._replace(path=path, query="", fragment=""))
 
 
+def authority(url: str) -> str:
+    """Host and port as the URL names them, without a user or password (RFC 3986, section 3.2)."""
+    return urlsplit(url).netloc.rpartition("@")[2]
+
+
 def is_near(url: str) -> bool:
     """Whether a server is on this machine or a private network: asking it costs nothing and is nobody's business."""
     host = (urlsplit(url).hostname or "").rstrip(".").lower()
