@@ -4,24 +4,29 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from lmagent.core.model import Sampling
+
 
 class Limits(Struct, frozen=True):
     """When a turn has to stop.
 
     Attributes:
         steps: model calls in a turn (`MAX_ITERATIONS`).
+        bounded: model calls in a turn of bounded work.
         turn_tokens: prompt + reply tokens in a turn; None is unlimited.
         turn_seconds: wall time of a turn; None is unlimited.
         session_tokens: prompt + reply tokens in the session; None is unlimited.
         nudges: how often narration without a call is answered before the turn ends as incomplete.
         repeats: identical (tool, arguments, result) before a hint; at twice that the call is withheld, at three
             times the turn stops.
-        errors: failed calls in a row before the turn stops (`MAX_ERRORS`).
+        errors: replies in a row in which every call failed, before the turn stops (`MAX_ERRORS`).
         empties: empty replies in a row before the turn stops (`MAX_EMPTY_ITERATIONS`).
+        endless: endless replies in a row before the turn stops.
         no_progress: steps without a new result before the turn stops (`MAX_NO_PROGRESS_ITERS`).
     """
 
     steps: int = 500
+    bounded: int = 15
     turn_tokens: int | None = None
     turn_seconds: float | None = None
     session_tokens: int | None = None
@@ -29,6 +34,7 @@ class Limits(Struct, frozen=True):
     repeats: int = 3
     errors: int = 5
     empties: int = 5
+    endless: int = 2
     no_progress: int = 15
 
 
@@ -37,27 +43,32 @@ class Window(Struct, frozen=True):
 
     Attributes:
         tokens: the window that the server really serves.
-        reserve: tokens kept free for the reply.
+        reserve: tokens kept free for the reply, an eighth of the window at most.
         threshold: compaction is never later than this many prompt tokens (`SUMMARIZATION_THRESHOLD`).
         share: compaction at this share of (tokens - reserve).
         keep_recent: tokens of recent messages that a compaction keeps, in whole call/result groups.
         keep_user: tokens of user text that a compaction keeps.
-        result_cap: tokens of one tool result.
+        result_cap: tokens of one tool result; None lets it follow the window.
     """
 
     tokens: int = 32768
     reserve: int = 4096
     threshold: int = 80000
-    share: float = 0.85
+    share: float = 0.92
     keep_recent: int = 16000
     keep_user: int = 20000
-    result_cap: int = 2000
+    result_cap: int | None = None
 
     @property
     def trigger(self) -> int:
         """Prompt tokens at which the conversation is compacted."""
-        reserve = min(self.reserve, self.tokens // 4)
+        reserve = min(self.reserve, self.tokens // 8)
         return min(self.threshold, int((self.tokens - reserve) * self.share))
+
+    @property
+    def result_tokens(self) -> int:
+        """Tokens of one tool result: an eighth of the window, where nobody said otherwise."""
+        return self.result_cap or self.tokens // 8
 
 
 class Agent(Struct, frozen=True):
@@ -68,6 +79,7 @@ class Agent(Struct, frozen=True):
         system: the system text; empty for the one that suits the window.
         model: the model's name; empty lets the server choose.
         temperature: sampling temperature; None leaves it to the server.
+        sampling: what else is said about sampling.
         max_tokens: cap on one reply; None leaves it to the server.
         keep_thinking: send thoughts back to the model; None does what suits it.
         limits: when a turn has to stop.
@@ -80,6 +92,7 @@ class Agent(Struct, frozen=True):
     system: str = ""
     model: str = ""
     temperature: float | None = None
+    sampling: Sampling = Sampling()
     max_tokens: int | None = None
     keep_thinking: bool | None = None
     limits: Limits = Limits()

@@ -147,11 +147,13 @@ class ToolError(LmagentError):
     Args:
         message: what happened, and what to do instead, in words for the model.
         data: facts about the failure for surfaces and for the log.
+        kept: a text of the call that the session keeps, so that it need not be sent again.
     """
 
-    def __init__(self, message: str, *, data: dict[str, object] | None = None) -> None:
+    def __init__(self, message: str, *, data: dict[str, object] | None = None, kept: str | None = None) -> None:
         super().__init__(message)
         self.data = data or {}
+        self.kept = kept
 
 
 class PolicyDenied(LmagentError):

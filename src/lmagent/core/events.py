@@ -174,21 +174,29 @@ class TurnFinished(Envelope, frozen=True, tag="turn.finished"):
     proof: Proof = ""
     proof_reason: str = ""
 
+    @property
+    def ending(self) -> str:
+        """How the turn ended, for lists: its outcome, or `denied` if a call was denied for want of a user to ask."""
+        return "denied" if self.cause == "permission" and self.outcome != "interrupted" else self.outcome
+
 
 class MessageAdded(Envelope, frozen=True, tag="message.added"):
     """A message joined the conversation.
 
     Attributes:
-        message: the message; a user message that arrives behind tool results is delivered with the last of them.
+        message: the message.
         origin: who wrote it.
         input: id of the `input.received` that it delivers.
         truncated: ids of calls that the token limit cut off; they are never run.
+        apart: a user message after tool results is a message of its own; logs of earlier versions joined it with the
+            last result.
     """
 
     message: Message
     origin: Origin
     input: str | None = None
     truncated: tuple[str, ...] = ()
+    apart: bool = False
 
 
 class StepStarted(Envelope, frozen=True, tag="step.started"):
@@ -234,6 +242,7 @@ class CompactionDone(Envelope, frozen=True, tag="compaction.done"):
         after_tokens: prompt tokens after.
         through_seq: last event that the cut covers.
         usage: what the model's summary took, which is one more model call; None where it was not asked for one.
+        head: how many parts of the first message are those that it began with: what was sent first stays first.
     """
 
     messages: tuple[Message, ...]
@@ -243,18 +252,21 @@ class CompactionDone(Envelope, frozen=True, tag="compaction.done"):
     after_tokens: int
     through_seq: int
     usage: Usage | None = None
+    head: int = 0
 
 
 class CallsConstrained(Envelope, frozen=True, tag="calls.constrained"):
-    """From now on the server makes the model write valid calls, because it did not do so by itself.
+    """From now on the server makes the model write valid calls, because it did not do so by itself; or no longer.
 
     Attributes:
         model: the model that failed.
-        reason: how.
+        reason: how; or why it is left alone again.
+        lifted: it is left alone again.
     """
 
     model: str
     reason: str
+    lifted: bool = False
 
 
 class Notice(Envelope, frozen=True, tag="notice"):

@@ -15,6 +15,9 @@ ToolStatus = Literal["ok", "error", "denied", "interrupted"]
 NO_WORDS = "(no reply)"
 """Stands for a reply without a word: an empty assistant message is an error in many chat templates."""
 
+CUT_OFF = "[cut off: this reply did not end]"
+"""Follows the beginning of a reply that was cut off because it did not end."""
+
 
 class Text(Struct, frozen=True, tag_field="type", tag="text"):
     """Text that a person or the model wrote."""

@@ -9,7 +9,8 @@ from msgspec import Struct
 
 from lmagent.core.messages import Message
 
-FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "other"]
+FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "endless", "other"]
+"""`endless`: the reply was cut off here, since it repeated itself or grew beyond `ModelRequest.longest`."""
 
 
 class ToolSpec(Struct, frozen=True):
@@ -18,6 +19,19 @@ class ToolSpec(Struct, frozen=True):
     name: str
     description: str
     parameters: dict[str, Any]
+
+
+class Sampling(Struct, frozen=True):
+    """How a model samples, besides its temperature, by the names of OpenAI's API; None leaves it to the server."""
+
+    top_p: float | None = None
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
+    seed: int | None = None
+
+    def given(self) -> dict[str, Any]:
+        """Return what is set."""
+        return {name: value for name in self.__struct_fields__ if (value := getattr(self, name)) is not None}
 
 
 class ModelRequest(Struct, frozen=True):
@@ -35,6 +49,13 @@ class ModelRequest(Struct, frozen=True):
         response_schema: a JSON schema that the answer must follow, where the server can enforce it.
         keep_thinking: send the model's earlier thoughts back to it.
         constrain: have the server make the model write a valid call or an answer, where it can.
+        others: tools with a name, aliases and a spec, which are known too where a call stands in the text; never sent.
+        nonce: marks the user's text in a result, where the server takes no user message after results; only the
+            session knows it. Empty for a request that belongs to no session.
+        longest: characters of text, thought and calls after which the reply counts as endless; 0 for the most that is
+            ever read.
+        joins: the server is known to take no user message after results.
+        sampling: what else is said about sampling.
     """
 
     model: str
@@ -47,6 +68,11 @@ class ModelRequest(Struct, frozen=True):
     response_schema: dict[str, Any] | None = None
     keep_thinking: bool = False
     constrain: bool = False
+    others: tuple[Any, ...] = ()
+    nonce: str = ""
+    joins: bool = False
+    longest: int = 0
+    sampling: Sampling = Sampling()
 
 
 class Usage(Struct, frozen=True):
@@ -103,7 +129,7 @@ class Reply(Struct, frozen=True):
     """The whole reply; always the last event of a stream.
 
     Attributes:
-        message: the assistant's message (thinking, text, tool calls).
+        message: the assistant's message (thinking, text, tool calls); of an endless reply only its beginning, no calls.
         finish_reason: why the model stopped.
         usage: token counts.
         model: the model's name as the server gave it.
@@ -111,6 +137,7 @@ class Reply(Struct, frozen=True):
         text_format: the format in which its calls stood in the text; empty where the server understood them itself.
         first_token_s: seconds from sending the request to the first token.
         total_s: seconds from sending the request to the end of the stream.
+        joined: the server refused a user message after results, and answered once its text was joined with the result.
     """
 
     message: Message
@@ -121,6 +148,7 @@ class Reply(Struct, frozen=True):
     text_format: str = ""
     first_token_s: float = 0.0
     total_s: float = 0.0
+    joined: bool = False
 
 
 ModelEvent = TextChunk | ThinkingChunk | Progress | Retrying | Reply

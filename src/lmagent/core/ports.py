@@ -73,6 +73,18 @@ class ModelTraits(Protocol):
         """It failed to call by itself."""
         ...
 
+    def free(self, model: str) -> None:
+        """It has called rightly for long enough to be left alone again."""
+        ...
+
+    def joins(self, model: str) -> bool:
+        """Whether its chat template refused a user message after results."""
+        ...
+
+    def join(self, model: str) -> None:
+        """Its chat template refused a user message after results."""
+        ...
+
 
 class NoTraits:
     """Nothing is known of any model, and nothing is kept."""
@@ -82,6 +94,16 @@ class NoTraits:
         return False
 
     def constrain(self, model: str) -> None:
+        """Forget it."""
+
+    def free(self, model: str) -> None:
+        """Forget it."""
+
+    def joins(self, model: str) -> bool:
+        """No."""
+        return False
+
+    def join(self, model: str) -> None:
         """Forget it."""
 
 

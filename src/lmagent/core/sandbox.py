@@ -55,6 +55,8 @@ class Exec(Struct, frozen=True):
         decide: asked about a host that is not among them; None refuses it.
         channel: give it a private channel, a socket whose number is in `LMAGENT_CHANNEL`.
         merge: its errors go to its output, in order.
+        session: whose /tmp and home it shares with the session's other commands, where the sandbox can; empty for new
+            ones of its own.
     """
 
     argv: tuple[str, ...]
@@ -65,6 +67,7 @@ class Exec(Struct, frozen=True):
     decide: Callable[[str, int], Awaitable[bool]] | None = None
     channel: bool = False
     merge: bool = False
+    session: str = ""
 
 
 class Exit(Struct, frozen=True):

@@ -8,6 +8,7 @@ run        gets decoded arguments and a context; returns a ToolOutput or raises 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -31,14 +32,25 @@ Effect = Literal["read", "write", "exec", "net"]
 
 
 class FileMark(Struct, frozen=True):
-    """What the session knows of a file: its content's SHA-256 when the model last read or wrote it."""
+    """What the session knows of a file: its content's SHA-256 when the model was last shown it or wrote it."""
 
     sha256: str
     changed: bool
 
 
+class KeptText(Struct, frozen=True):
+    """The text of a `write` that was refused until it is confirmed, and the SHA-256 of the file that it was for."""
+
+    text: str
+    file: str
+
+
 def _nothing(_path: str) -> bool:
     return False
+
+
+def _nothing_kept(_path: str) -> KeptText | None:
+    return None
 
 
 class ToolContext(Struct, frozen=True):
@@ -48,11 +60,13 @@ class ToolContext(Struct, frozen=True):
         session: the session's id.
         call: the call's id.
         workspace: absolute path of the workspace.
-        seen: files the model has read or written in this session, by path relative to the workspace ("/" separated).
+        seen: files the model was shown or has written in this session, by path relative to the workspace ("/"
+            separated).
         emit: shows a piece of output to whoever watches.
         hidden: whether permission rules keep a path (relative to the workspace) from this call. A tool that goes
             further than the paths which its `targets` name asks for each, leaves out those, and says how many.
         ask_host: asks whether a command may reach a host that the configuration does not list.
+        kept: the text that a refused `write` to a path left, if there is one.
     """
 
     session: str
@@ -62,23 +76,29 @@ class ToolContext(Struct, frozen=True):
     emit: Callable[[str], None]
     hidden: Callable[[str], bool] = field(default=_nothing)
     ask_host: AskHost = refuse_host
+    kept: Callable[[str], KeptText | None] = field(default=_nothing_kept)
 
 
 class ToolOutput(Struct, frozen=True):
     """What a call returns.
 
     Attributes:
-        content: what the model is told. The engine caps it once (2,000 tokens) and keeps the whole as an artifact.
+        content: what the model is told. The engine caps it once, by the room that there is, and keeps the whole as an
+            artifact.
         data: facts for surfaces and the ledger. Known keys: `path` and `sha256` (a file read or written; `changed`
-            true for a write), `diff` (unified diff), `lines`, `truncated`.
+            true for a write), `shown` (files that a command showed, with their SHA-256), `diff` (unified diff),
+            `lines`, `truncated`.
         full: the whole output, where `content` is already a page or an excerpt of it.
         file: a file of ours that holds the whole output, where that is too long for memory; the engine takes it over.
+        fit: the same output within so many bytes, for a tool that shows a page: what the page says of itself (its
+            lines, where to go on) is then true. Without it the engine cuts the middle out.
     """
 
     content: str
     data: dict[str, Any] = field(default_factory=dict[str, Any])
     full: str | None = None
     file: Path | None = None
+    fit: Callable[[int], ToolOutput] | None = None
 
 
 Run = Callable[[Any, ToolContext], Awaitable[ToolOutput]]
@@ -95,11 +115,15 @@ class Tool(Struct, frozen=True):
         run: see the module.
         replay_safe: running it twice does no harm, so a crash may simply repeat it. Reads are, always.
         deferred: not in the tool block; listed in the catalogue and called through `use_tool`.
-        brief: the catalogue only names its arguments; a call that does not fit is told the schema.
         aliases: other names accepted at dispatch and never advertised.
-        renames: argument names of the aliases' owners, to ours (`file_path` → `path`).
+        renames: argument names of the aliases' owners, to ours (`file_path` → `path`); to "" where it only says why.
+        implied: arguments of the aliases' owners that it has not, with the values by which they ask for what it does
+            anyway. Any other argument is refused by its name.
+        adapt: puts what else the aliases' owners say in terms of its own arguments; gets all that were given, by its
+            names where it has them.
         summary: the call in one line for a person; the default is `name(first argument)`.
-        preview: what would change (a diff), for the approval; may touch the disk, must not change it.
+        preview: what would change (a diff), for the approval; may touch the disk, must not change it. It raises the
+            ToolError with which the call would end: then the user is not asked.
         targets: workspace paths that the call touches, for permission rules, as the model named them.
         command: the shell line that the call runs, for permission rules.
     """
@@ -111,9 +135,10 @@ class Tool(Struct, frozen=True):
     run: Run
     replay_safe: bool = False
     deferred: bool = False
-    brief: bool = False
     aliases: tuple[str, ...] = ()
     renames: Mapping[str, str] = field(default_factory=dict[str, str])
+    implied: Mapping[str, tuple[Any, ...]] = field(default_factory=dict[str, tuple[Any, ...]])
+    adapt: Callable[[dict[str, Any]], dict[str, Any]] | None = None
     summary: Callable[[Any], str] | None = None
     preview: Callable[[Any, ToolContext], str] | None = None
     targets: Callable[[Any], tuple[str, ...]] | None = None
@@ -125,13 +150,32 @@ class Tool(Struct, frozen=True):
         return ToolSpec(self.name, self.description, argument_schema(self.arguments))
 
 
+def plain(name: str) -> str:
+    """A name as ours are spelled: `filePath`, `file-path` and `functions.filePath` are `file_path`."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.strip().rpartition(".")[2]).replace("-", "_").lower()
+
+
 def argument_schema(arguments: type[msgspec.Struct] | dict[str, Any]) -> dict[str, Any]:
     """The JSON schema of a tool's arguments, flat and short: no titles, no references, no defaults."""
     return arguments if isinstance(arguments, dict) else _struct_schema(arguments)
 
 
+def signature(arguments: type[msgspec.Struct] | dict[str, Any]) -> str:
+    """The names of a tool's arguments: `paths[]` is a list, `depth?` may be left out. It costs no schema (0.2 ms)."""
+    return ", ".join(
+        f"{name}{'[]' * _is_list(arguments, name)}{'' if needed else '?'}" for name, needed in argument_names(arguments)
+    )
+
+
+def _is_list(arguments: type[msgspec.Struct] | dict[str, Any], name: str) -> bool:
+    if isinstance(arguments, dict):
+        return arguments["properties"][name].get("type") == "array"
+    hint = str(arguments.__annotations__.get(name, ""))
+    return hint.removeprefix("Annotated[").startswith(("list[", "tuple["))
+
+
 def argument_names(arguments: type[msgspec.Struct] | dict[str, Any]) -> list[tuple[str, bool]]:
-    """The names of a tool's arguments, and whether each is required. A Struct's cost no schema: that is 0.2 ms."""
+    """The names of a tool's arguments, and whether each is required."""
     if isinstance(arguments, dict):
         return [(name, name in arguments.get("required", ())) for name in arguments.get("properties", {})]
     names, defaults = arguments.__struct_encode_fields__, arguments.__struct_defaults__
@@ -144,6 +188,8 @@ def _struct_schema(arguments: type[msgspec.Struct]) -> dict[str, Any]:
     (schema,), components = msgspec.json.schema_components([arguments], ref_template="{name}")
     resolved: Any = _inline(schema, components)
     resolved.setdefault("properties", {})
+    if not resolved.get("required"):
+        resolved.pop("required", None)
     resolved.pop("description", None)  # the Struct's docstring is for us; the tool has a description of its own
     return resolved
 

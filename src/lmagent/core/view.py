@@ -227,7 +227,7 @@ def _turn(view: View, event: ev.StepStarted | ev.StepFinished | ev.TurnStarted |
             totals = _count(view.totals, event.usage)
             return _with(view, totals=totals, pace=pace, model=event.model or view.model)
         case ev.TurnFinished():
-            ended = _with(view, state="idle", outcome=event.outcome, draft="", thinking="", progress=None)
+            ended = _with(view, state="idle", outcome=event.ending, draft="", thinking="", progress=None)
             ended = _with(ended, until=event.until, approvals=())
             if proof := proof_line(event):
                 ended = _add(ended, NoticeBlock("info" if event.proof == "verified" else "warning", proof))
@@ -286,7 +286,8 @@ def _session(view: View, event: ev.Event) -> View:
             totals = msgspec.structs.replace(totals, context=view.totals.context)
             return _add(view, NoticeBlock("info", text), pace=view.pace.compacted(), totals=totals)
         case ev.CallsConstrained():
-            text = f"{event.model or 'the model'} is made to write valid calls from now on: {event.reason}"
+            now = "writes its calls by itself again" if event.lifted else "is made to write valid calls from now on"
+            text = f"{event.model or 'the model'} {now}: {event.reason}"
             return _add(view, NoticeBlock("info", text))
         case ev.Notice():
             state: State = "retrying" if event.code == AWAY else "thinking" if event.code == BACK else view.state
@@ -305,4 +306,6 @@ def command_end(event: ev.ToolFinished) -> str:
     reason, code = event.data.get("reason", "exit"), event.data.get("exit_code", 0)
     if reason != "exit":
         return {"timeout": "timed out", "memory": "out of memory"}.get(str(reason), str(reason))
+    if event.data.get("status") == "error":
+        return "the code raised an error"
     return f"exit {code}" if code else ""

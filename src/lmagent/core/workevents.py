@@ -78,10 +78,12 @@ class ContextInherited(Envelope, frozen=True, tag="context.inherited"):
     Attributes:
         messages: the conversation as the parent sends it, up to the call, results for its calls included.
         notes: what the parent's conversation tells at its tail, by name.
+        nonce: the parent's; see `ModelRequest.nonce`. Empty in logs of earlier versions.
     """
 
     messages: tuple[Message, ...]
     notes: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+    nonce: str = ""
 
 
 class SubagentStarted(Envelope, frozen=True, tag="subagent.started"):

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from lmagent.core.errors import BadReply
-from lmagent.core.messages import Message, Part, Text, Thinking, ToolCall
+from lmagent.core.messages import CUT_OFF, Message, Part, Text, Thinking, ToolCall
 from lmagent.core.model import FinishReason, ModelEvent, Reply, TextChunk, ThinkingChunk, ToolSpec, Usage
 from lmagent.providers import jsontext
 from lmagent.providers.calls import CallAssembler, alongside
 from lmagent.providers.concealed import hidden
+from lmagent.providers.endless import EndlessMeter
 from lmagent.providers.eta import PrefillEta
 from lmagent.providers.thinking import ThinkSplitter, split_thoughts
 from lmagent.providers.transport import ErrorChunk
@@ -27,7 +28,10 @@ if TYPE_CHECKING:
     from lmagent.providers.textcalls import TextCallParser
 
 MAX_REPLY = 8_000_000
-"""Characters of text, thought and calls beyond which a reply has run away (about two million tokens)."""
+"""Characters of text, thought and calls beyond which any reply is endless (about two million tokens)."""
+
+BEGINNING = 500
+"""Characters that are kept of the text and of the thought of an endless reply."""
 
 _THOUGHT_KEYS = ("reasoning_content", "reasoning", "thinking")
 _FINISH: dict[str, FinishReason] = {
@@ -57,6 +61,7 @@ class Assembler:
         tools: what may be called, also in text that the server did not understand.
         known: the tools of the request, where calls in text do not count; else as `tools`.
         server: its name in errors.
+        longest: see `ModelRequest.longest`.
 
     Attributes:
         server: see above.
@@ -73,6 +78,7 @@ class Assembler:
         tools: Sequence[ToolSpec] = (),
         known: Sequence[ToolSpec] | None = None,
         server: str = "the model server",
+        longest: int = 0,
     ) -> None:
         self.done = False
         self.server = server
@@ -84,7 +90,7 @@ class Assembler:
         self._model = ""
         self._content: list[str] = []
         self._thought: list[str] = []
-        self._size = 0
+        self._meter = EndlessMeter(min(longest or MAX_REPLY, MAX_REPLY))
         self._deltas = False
         self._odd = False
         self._splitter = ThinkSplitter()
@@ -104,12 +110,17 @@ class Assembler:
         """Whether the server said in any way that the reply is complete."""
         return bool(self.done or self.finish or self._closed)
 
+    @property
+    def endless(self) -> bool:
+        """Whether the reply does not end and is to be cut off here."""
+        return (self._meter.endless or self._calls.size > MAX_REPLY) and not self.ended
+
     def feed(self, payload: bytes) -> list[ModelEvent]:
         """Take one payload and return what it lets show.
 
         Raises:
             ErrorChunk: it is an error report.
-            BadReply: it is not JSON, or the reply has run away.
+            BadReply: it is not JSON.
         """
         events: list[ModelEvent] = []
         try:
@@ -139,6 +150,8 @@ class Assembler:
             total_s: seconds to the end.
         """
         named = _FINISH.get(self.finish.lower(), "other") if self.finish else "stop"
+        if self.endless:
+            return self._cut_off(prompt_bytes, first_token_s, total_s)
         calls, truncated, form, found = self._called(self._found(named), taken, cut=named == "length")
         tagged, text = (found.thinking, found.content) if found else split_thoughts("".join(self._content))
         thought = "\n".join(filter(None, ("".join(self._thought).strip(), tagged)))
@@ -160,6 +173,21 @@ class Assembler:
             model=self._model,
             truncated_calls=truncated,
             text_format=form,
+            first_token_s=first_token_s,
+            total_s=total_s,
+        )
+
+    def _cut_off(self, prompt_bytes: int, first_token_s: float, total_s: float) -> Reply:
+        """An endless reply: how it began. What is cut off never runs, so it has no calls."""
+        tagged, text = split_thoughts("".join(self._content))
+        thought = f"{''.join(self._thought)}{tagged}"[:BEGINNING]
+        thoughts = (Thinking(jsontext.mend(thought)),) if thought.strip() else ()
+        begun = Text(jsontext.mend(f"{text[:BEGINNING].strip()}\n{CUT_OFF}".strip()))
+        return Reply(
+            message=Message("assistant", (*thoughts, begun)),
+            finish_reason="endless",
+            usage=complete_usage(self.usage, prompt_bytes, self._meter.size),
+            model=self._model,
             first_token_s=first_token_s,
             total_s=total_s,
         )
@@ -263,12 +291,10 @@ class Assembler:
             else:
                 self._parts(content, events)
         if calls := delta.get("tool_calls"):
-            self._calls.feed(calls, len(self._content))
+            self._meter.add(self._calls.feed(calls, len(self._content)))
             self.spoke = True
-            self._bound(calls)
         if call := delta.get("function_call"):
-            self._calls.feed([{"function": call}], len(self._content))
-            self._bound(call)
+            self._meter.add(self._calls.feed([{"function": call}], len(self._content)))
 
     def _news(self, message: dict[str, Any]) -> dict[str, Any]:
         """What a whole `message` adds to what was streamed before it."""
@@ -295,27 +321,15 @@ class Assembler:
                 self._say(text, events)
 
     def _say(self, text: str, events: list[ModelEvent]) -> None:
-        self._grow(text)
+        self._meter.add(text)
         self._content.append(text)
         self._emit(self._splitter.feed(text), events)
 
     def _think(self, text: str, events: list[ModelEvent]) -> None:
         if text:
-            self._grow(text)
+            self._meter.add(text)
             self._thought.append(text)
             self._emit([("thinking", text)], events)
-
-    def _grow(self, text: str) -> None:
-        self._size += len(text)
-        self._bound(text)
-
-    def _bound(self, came: Any) -> None:
-        if self._size + self._calls.size > MAX_REPLY:
-            end = hidden(str(came)[-40:])
-            raise BadReply(
-                f"the reply of {self.server} does not end: it has more than {MAX_REPLY:,} characters, at last {end!r}",
-                fix="set LLM_MAX_TOKENS, or try another model",
-            )
 
     def _emit(self, pieces: list[Any], events: list[ModelEvent]) -> None:
         for kind, text in pieces:

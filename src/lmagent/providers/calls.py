@@ -91,8 +91,8 @@ class CallAssembler:
     def __bool__(self) -> bool:
         return bool(self._calls)
 
-    def feed(self, entries: Any, said: int = 0) -> None:
-        """Take a delta's `tool_calls`; what is not an entry is skipped.
+    def feed(self, entries: Any, said: int = 0) -> str:
+        """Take a delta's `tool_calls` and return the names and arguments in it; what is not an entry is skipped.
 
         Args:
             entries: as they came.
@@ -101,12 +101,15 @@ class CallAssembler:
         if isinstance(entries, dict):
             entries = [entries]
         if not isinstance(entries, list):
-            return
-        for position, entry in enumerate(cast("list[Any]", entries)):
-            if isinstance(entry, dict):
-                self._take(cast("dict[str, Any]", entry), position, said)
+            return ""
+        pieces = [
+            self._take(cast("dict[str, Any]", entry), position, said)
+            for position, entry in enumerate(cast("list[Any]", entries))
+            if isinstance(entry, dict)
+        ]
+        return "".join(pieces)
 
-    def _take(self, entry: dict[str, Any], position: int, said: int) -> None:
+    def _take(self, entry: dict[str, Any], position: int, said: int) -> str:
         inner = entry.get("function")
         function = cast("dict[str, Any]", inner) if isinstance(inner, dict) else entry
         name = _text(function.get("name"))
@@ -114,9 +117,10 @@ class CallAssembler:
         identity = _text(entry.get("id"))
         index = entry.get("index")
         index = index if isinstance(index, int) else None
-        if not (name or arguments or identity):
-            return
-        self.size += len(name) + len(arguments)
+        came = name + arguments
+        if not (came or identity):
+            return ""
+        self.size += len(came)
         known = self._find(identity, index, position, name)
         if known is None or self._begins_anew(known, identity, index, name, arguments):
             call = _Open(identity, index, position, said)
@@ -135,6 +139,7 @@ class CallAssembler:
         call.name = _join_name(call.name, name)
         if arguments:
             call.pieces.append(arguments)
+        return came
 
     def _find(self, identity: str, index: int | None, position: int, name: str) -> _Open | None:
         """The open call that a piece belongs to, the latest first."""
@@ -204,9 +209,10 @@ class CallAssembler:
             # None came. Where the reply may have been cut, that is all only if the tool takes none.
             takes_none = schema is not None and not schema.get("properties")
             return ("{}", True) if finished or takes_none else (arguments, False)
-        if schema is not None and (meant := _meant(arguments, schema)) is not None:
-            return jsontext.dumps(meant).decode(), True
-        return arguments, False
+        from lmagent.core.repair import read_arguments  # few models need it
+
+        meant = read_arguments(arguments, schema, whole=finished)
+        return (arguments, False) if meant is None else (jsontext.dumps(meant).decode(), True)
 
 
 _UNMARKED = ("json", "fenced-json", "python", "pythonic", "tool-code", "react", "glm-4")
@@ -259,17 +265,6 @@ def _is_echo(call: ToolCall, understood: Sequence[Assembled]) -> bool:
         return arguments in [jsontext.loads(known.encode()) for known in same]
     except ValueError:
         return bool(same)  # one of them cannot be read, or is cut off
-
-
-def _meant(arguments: str, schema: dict[str, Any]) -> dict[str, Any] | None:
-    """The object that arguments which are another value stand for, if it fits the tool."""
-    try:
-        value = jsontext.loads(arguments.encode("utf-8", "surrogatepass"))
-    except ValueError:
-        return None
-    from lmagent.providers.repair import fit_object  # few servers need it
-
-    return fit_object(value, schema)
 
 
 def _opens(arguments: str) -> bool:

@@ -17,6 +17,9 @@ from lmagent.providers import jsontext
 _KEPT = 4
 """Conversations whose encoding is kept: a session, its side calls and a few sub-agents."""
 _BAD_NAME = re.compile(r"[^A-Za-z0-9_-]")
+UNREADABLE = {"unreadable": "see the result"}
+"""What stands in the history for damaged arguments: strict servers refuse one whose arguments are not JSON, and a model
+repeats what it sees itself write. The call's result quotes them."""
 
 
 class _Conversation:
@@ -93,6 +96,7 @@ class BodyEncoder:
             "stream": True,
             "stream_options": {"include_usage": True},
             "temperature": request.temperature,
+            **request.sampling.given(),
             limit: request.max_tokens,
         }
         head = [
@@ -186,10 +190,9 @@ def _call(call: ToolCall) -> dict[str, Any]:
 
 
 def _arguments(raw: str) -> str:
-    """Strict servers refuse a history whose arguments are not JSON; damage travels inside a valid object."""
     if jsontext.is_object(raw):
         return raw
-    return jsontext.dumps({"malformed_arguments": raw}).decode() if raw.strip() else "{}"
+    return jsontext.dumps(UNREADABLE).decode() if raw.strip() else "{}"
 
 
 def _common(ours: Sequence[Message], theirs: Sequence[Message]) -> int:

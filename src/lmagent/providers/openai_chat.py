@@ -11,11 +11,22 @@ from typing import TYPE_CHECKING
 import anyio
 
 from lmagent.core.errors import BadReply, ConnectionLost, ModelLoading, ProviderError
-from lmagent.core.model import ModelEvent, ModelRequest, Progress, Retrying, TextChunk, ThinkingChunk, ToolSpec
+from lmagent.core.model import (
+    ModelEvent,
+    ModelRequest,
+    Progress,
+    Reply,
+    Retrying,
+    Sampling,
+    TextChunk,
+    ThinkingChunk,
+    ToolSpec,
+)
 from lmagent.core.ports import Clock
 from lmagent.providers import jsontext
 from lmagent.providers.concealed import hidden
 from lmagent.providers.encode import BodyEncoder
+from lmagent.providers.joining import Joining
 from lmagent.providers.retry import RetryPolicy, next_delay
 from lmagent.providers.transport import ErrorChunk, Response, Timeouts, Transport, TransportError, read_all
 from lmagent.providers.urls import api_root, authority, chat_url, is_loopback
@@ -39,7 +50,10 @@ LOADING = 2.0
 
 _ERROR_BODY = 256 * 1024
 _PLAIN_BODY = 64 * 1024 * 1024
-_OPTIONAL = ("stream_options", "tool_choice", "response_format", "max_completion_tokens", "max_tokens", "temperature")
+_OPTIONAL = (
+    *("stream_options", "tool_choice", "response_format", "max_completion_tokens", "max_tokens", "temperature"),
+    *Sampling.__struct_fields__,
+)
 _BY_NAME_ALONE = ("stream_options", "tool_choice")
 _UNKNOWN = (
     r"unsupported|not support|unknown|unrecogni[sz]ed|unexpected|not permitted|not allowed|extra (field|input)"
@@ -92,6 +106,7 @@ class OpenAIChat:
         self._random = random
         self._encoder = BodyEncoder()
         self._omit: set[str] = set()
+        self._accepted: dict[str, bool] = {}
         self._model = ""
 
     async def aclose(self) -> None:
@@ -101,13 +116,14 @@ class OpenAIChat:
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """See `lmagent.core.ports.Provider`."""
         attempt, begun, loads = 1, self._clock.monotonic(), False
+        joining = Joining(request, self._accepted)
         while True:
             shown = False
             try:
-                async with aclosing(self._attempt(request)) as events:
+                async with aclosing(self._attempt(joining.request)) as events:
                     async for event in events:
                         shown = shown or isinstance(event, TextChunk | ThinkingChunk)
-                        yield event
+                        yield joining.answered(event) if isinstance(event, Reply) else event
                 return
             except _Adapted:
                 continue
@@ -119,6 +135,8 @@ class OpenAIChat:
                 await self._clock.sleep(LOADING)
                 continue
             except ProviderError as failure:
+                if not shown and joining.adapts(failure):
+                    continue
                 failure.partial = shown
                 delay = next_delay(self._retries, failure, attempt, local=self._local, random=self._random)
                 if delay is None:
@@ -155,7 +173,7 @@ class OpenAIChat:
         from lmagent.providers.assemble import Assembler
 
         tools, server = callable_tools(request), self._server
-        assembler = Assembler(lambda: self._clock.monotonic() - begun, tools, request.tools, server)
+        assembler = Assembler(lambda: self._clock.monotonic() - begun, tools, request.tools, server, request.longest)
         first: float | None = None
         payloads = self._batches(response, assembler)
         async with aclosing(payloads):
@@ -167,7 +185,9 @@ class OpenAIChat:
                     for event in events:
                         if not (request.constrain and isinstance(event, TextChunk)):  # nobody wants to read JSON
                             yield event
-        if not assembler.ended or assembler.chunks == 0:
+                if assembler.endless:
+                    break  # the connection is closed, which stops the server
+        if not (assembler.ended or assembler.endless) or assembler.chunks == 0:
             raise _unfinished(assembler)
         for event in assembler.flush():
             if not request.constrain:
@@ -179,7 +199,7 @@ class OpenAIChat:
             first_token_s=total if first is None else first,
             total_s=total,
         )
-        if request.constrain:
+        if request.constrain and not assembler.endless:
             from lmagent.providers.constrain import understood  # few models need it
 
             reply = understood(reply, request.tools)
@@ -221,6 +241,8 @@ class OpenAIChat:
             "max_completion_tokens": request.max_tokens is not None and "max_tokens" in self._omit,
             "max_tokens": request.max_tokens is not None,
             "temperature": request.temperature is not None,
+            **dict.fromkeys(Sampling.__struct_fields__, False),
+            **dict.fromkeys(request.sampling.given(), True),
         }
         for field in _OPTIONAL:
             named = sent[field] and field not in self._omit and field in text
@@ -240,8 +262,10 @@ class OpenAIChat:
 
 
 def callable_tools(request: ModelRequest) -> tuple[ToolSpec, ...]:
-    """The tools that the reply may call."""
-    return request.tools if request.tool_choice == "auto" and not request.constrain else ()
+    """The tools that the reply may call, also by the names of the catalogue and by aliases."""
+    if request.tool_choice != "auto" or request.constrain or not request.tools:
+        return ()
+    return (*request.tools, *request.others)
 
 
 class _Adapted(Exception):

@@ -101,6 +101,11 @@ class TestOllamaChat(ProviderConformance):
         assert call.name == "read"
         assert last.truncated_calls == {call.id}
 
+    def test_damage_that_is_plainly_complete_is_repaired(self) -> None:
+        """Ollama passes on none: what it cannot read comes as text, and text alone is no call."""
+        last = self._reply(call_raw("read", "{'path': \"a.txt\",}"))
+        assert [call.name for call in last.message.tool_calls if call.id not in last.truncated_calls] == []
+
     def test_a_call_in_a_reply_that_hit_its_length_is_marked_as_cut(self) -> None:
         """A whole call before the end of the length is not to be trusted either."""
         last = self._reply(reply(calls=[Call("read", '{"path": "a.txt"}', "c1")], finish="length"))
@@ -203,7 +208,7 @@ def test_messages_take_the_native_form() -> None:
     assert sent[1] == {"role": "user", "content": "Look.", "images": ["iVBORw0KGgo="]}
     assert sent[2]["tool_calls"] == [
         {"id": "c1", "function": {"name": "read", "arguments": {"path": "a"}}},
-        {"id": "c2", "function": {"name": "ls", "arguments": {"malformed_arguments": "{"}}},
+        {"id": "c2", "function": {"name": "ls", "arguments": {"unreadable": "see the result"}}},
     ]
     assert "thinking" not in sent[2]
     assert sent[3] == {"role": "tool", "content": "content", "tool_name": "read", "tool_call_id": "c1"}

@@ -211,6 +211,14 @@ def test_a_prompt_that_fills_the_window_from_the_first_request_on_is_still_a_cut
     assert cut.sure
 
 
+def test_a_count_above_the_stated_window_is_no_cut() -> None:
+    meter = TruthMeter()
+    assert meter.check(12_000, counted(3900), window=4096) is None
+    assert meter.check(13_000, counted(4295), window=4096) is None
+    assert (meter.verified, meter.counted) == (True, 4295)
+    assert meter.check(14_000, counted(4096), window=4096) is not None, "a full window still is one"
+
+
 def test_tokens_from_the_cache_that_are_not_in_the_count_are_added() -> None:
     meter = TruthMeter()
     assert meter.check(5000, Usage(1250, 5)) is None

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmagent.providers.formats.values import Broken, Cut, loose
-from lmagent.providers.repair import fit, fit_text, fits
+from lmagent.core.loosejson import Broken, Cut, loose
+from lmagent.core.repair import fit, fit_text, fits
 
 SCHEMA = {
     "type": "object",

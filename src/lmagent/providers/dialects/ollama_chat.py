@@ -30,7 +30,7 @@ from lmagent.providers.dialects.base import ServerFacts, Wishes
 from lmagent.providers.dialects.fields import entries, mapping, number, text
 from lmagent.providers.dialects.ollama import choose_window, native_extras
 from lmagent.providers.dialects.wirebody import tool_block
-from lmagent.providers.encode import BodyEncoder
+from lmagent.providers.encode import UNREADABLE, BodyEncoder
 from lmagent.providers.openai_chat import DRAIN, OpenAIChat
 from lmagent.providers.retry import RetryPolicy
 from lmagent.providers.transport import ErrorChunk, Response, Timeouts, Transport, TransportError
@@ -141,7 +141,7 @@ class NativeEncoder(BodyEncoder):
 
     def encode(self, request: ModelRequest, omit: Set[str] = frozenset(), *, model: str = "") -> bytes:
         """The body; see `BodyEncoder.encode`."""
-        options: dict[str, Any] = {"num_ctx": self._num_ctx}
+        options: dict[str, Any] = {"num_ctx": self._num_ctx, **request.sampling.given()}
         if request.temperature is not None:
             options["temperature"] = request.temperature
         if request.max_tokens is not None:
@@ -197,12 +197,12 @@ def _wire(message: Message, names: dict[str, str], *, keep_thinking: bool) -> li
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
-    """Arguments are an object here; damaged ones travel inside one."""
+    """Arguments are an object here."""
     arguments: dict[str, Any] = {}
     if jsontext.is_object(call.arguments):
         arguments = jsontext.loads(call.arguments.encode())
     elif call.arguments.strip():
-        arguments = {"malformed_arguments": call.arguments}
+        arguments = dict(UNREADABLE)
     return {"id": call.id, "function": {"name": call.name, "arguments": arguments}}
 
 

@@ -7,7 +7,8 @@ A server that cuts a prompt answers 200 and counts what is left. Four signs:
 - It has far fewer tokens than its bytes make: over the whole or in what was added (`COARSEST` bytes a token, whatever
   the language), or, where more was added, by the conversation's own ratio. That is likely, not sure: a table drawn
   with blanks has few tokens too. Where the server counts tokens (`probe.count_tokens`), ask it.
-- It fills the served window to the last token, where that is known: no prompt that was sent does.
+- It fills the served window to the last token, where that is known: no prompt that was sent does. A count above that
+  window says that the figure for it is too low, and nothing of a cut.
 
 A cut of a few tokens, with the window unknown, shows only with the next prompt.
 
@@ -130,7 +131,7 @@ class TruthMeter:
             if grown >= LEAST and made <= 0:
                 return Cut(counted, max(self._last[1] + 1, self._least(message_bytes)), sure=True)
         least = self._least(message_bytes)
-        if window is not None and counted >= window - 1:
+        if window is not None and window - 1 <= counted <= window:
             least = max(least, counted + 1)
         elif window is None and self._last is not None and ends_window(counted, USUAL_WINDOW):
             grown = message_bytes - self._last[0]

@@ -5,7 +5,7 @@ Only calls of tools that the request offers, in the exact shape of a call; anyth
 
 import re
 
-from lmagent.providers import repair
+from lmagent.core import repair
 from lmagent.providers.formats import jsoncalls, pycalls
 from lmagent.providers.formats.base import Format, Found, Source, end_of
 from lmagent.providers.formats.pycalls import NotACall

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple, cast
 
 from msgspec import Struct, field
 
-from lmagent.providers import repair
-from lmagent.providers.formats import values
+from lmagent.core import loosejson as values
+from lmagent.core import repair
 
 _SPACE = re.compile(r"\s*")
 _PREFIXES = ("functions.", "function.", "tools.", "tool.", "default_api.", "namespace.", "assistant.")
@@ -88,31 +88,33 @@ class Toolset:
     """
 
     def __init__(self, tools: Iterable[Any]) -> None:
-        self._schemas: dict[str, dict[str, Any]] = {}
+        self._tools: dict[str, Any] = {}
         for tool in tools:
-            names, schema = _described(tool)
-            for name in names:
-                self._schemas.setdefault(name, schema)
+            for name in _names(tool):
+                self._tools.setdefault(name, tool)
+        self._schemas: dict[str, dict[str, Any]] = {}
 
     @property
     def names(self) -> Iterable[str]:
         """All names and aliases."""
-        return self._schemas.keys()
+        return self._tools.keys()
 
     def known(self, name: str) -> bool:
         """Whether the request offers a tool of this name."""
-        return self.plain(name) in self._schemas
+        return self.plain(name) in self._tools
 
     def plain(self, name: str) -> str:
         """The name without a namespace or a number that is not part of the offered name."""
         name = name.strip().strip("\"'`*")
-        if name in self._schemas:
+        if name in self._tools:
             return name
         bare = _bare(name)
-        return bare if bare in self._schemas else name
+        return bare if bare in self._tools else name
 
     def schema(self, name: str) -> dict[str, Any]:
         """The argument schema; empty for an unknown tool."""
+        if name not in self._schemas and name in self._tools:
+            self._schemas[name] = _schema(self._tools[name])  # of few: a reply calls some of many
         return self._schemas.get(name, {})
 
     def properties(self, name: str) -> dict[str, Any]:
@@ -255,11 +257,11 @@ def make_call(tools: Toolset, name: str, arguments: Any, raw: str, format: str, 
     """A call of `arguments` in any form: an object, its JSON as a string, or nothing."""
     name = tools.plain(name)
     if isinstance(arguments, str) and arguments.strip():
-        read, inner = values.read_whole(arguments.strip())
-        if not (read and isinstance(inner, dict)):
+        read = repair.read_arguments(arguments)
+        if read is None:
             fault = values.fault_in(arguments)
             return Call(name=name, arguments=arguments, raw=raw, format=format, id=id, fault=fault)
-        arguments = cast("Any", inner)
+        arguments = cast("Any", read)
     if arguments is None or arguments in ("", []) or (isinstance(arguments, str) and not arguments.strip()):
         arguments = {}
     if not isinstance(arguments, dict):
@@ -315,16 +317,25 @@ def unprefixed(name: str) -> str:
     return _bare(name.strip())
 
 
-def _described(tool: Any) -> tuple[list[str], dict[str, Any]]:
+def _names(tool: Any) -> list[str]:
+    if not isinstance(tool, Mapping):
+        return [str(each) for each in (getattr(tool, "name", None), *getattr(tool, "aliases", ())) if each]
+    entry, spec = _entry(tool)
+    aliases = spec.get("aliases") or entry.get("aliases") or ()
+    return [str(each) for each in (spec.get("name"), *aliases) if each]
+
+
+def _schema(tool: Any) -> dict[str, Any]:
     if isinstance(tool, Mapping):
-        entry = cast("Mapping[str, Any]", tool)
-        inner = entry.get("function")
-        spec = cast("Mapping[str, Any]", inner) if isinstance(inner, Mapping) else entry
-        name, aliases = spec.get("name"), spec.get("aliases") or entry.get("aliases") or ()
+        _, spec = _entry(tool)
         schema = spec.get("parameters") or spec.get("input_schema") or spec.get("inputSchema")
     else:
-        aliases = getattr(tool, "aliases", ())
-        spec_of = getattr(tool, "spec", tool)
-        name, schema = getattr(spec_of, "name", None), getattr(spec_of, "parameters", None)
-    names = [str(each) for each in (name, *aliases) if each]
-    return names, cast("dict[str, Any]", schema) if isinstance(schema, dict) else {}
+        schema = getattr(getattr(tool, "spec", tool), "parameters", None)
+    return cast("dict[str, Any]", schema) if isinstance(schema, dict) else {}
+
+
+def _entry(tool: Any) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """An object in OpenAI's shape, and what stands in its `function`."""
+    entry = cast("Mapping[str, Any]", tool)
+    inner = entry.get("function")
+    return entry, cast("Mapping[str, Any]", inner) if isinstance(inner, Mapping) else entry

@@ -7,7 +7,7 @@ line. Source: Anthropic's and MiniMax's documentation, OLMo 3's chat template.
 
 import re
 
-from lmagent.providers import repair
+from lmagent.core import repair
 from lmagent.providers.formats import jsoncalls, pycalls, xmlcalls
 from lmagent.providers.formats.base import Format, Found, Source
 

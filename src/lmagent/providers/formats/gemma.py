@@ -8,8 +8,8 @@ templates.
 import re
 from typing import Any
 
+from lmagent.core.loosejson import Broken, Cut, Loose
 from lmagent.providers.formats.base import Call, Format, Found, More, Source
-from lmagent.providers.formats.values import Broken, Cut, Loose
 
 _MARKS = ("<escape>", '<|"|>')
 _NAMED = re.compile(r"\s*(?:call\s*:\s*)?([A-Za-z_][\w.:-]{0,127})\s*(?=\{)")

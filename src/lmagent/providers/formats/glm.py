@@ -6,9 +6,9 @@ the chat templates of GLM-4.5 and GLM-4.
 
 import re
 
+from lmagent.core.loosejson import Broken, Cut
 from lmagent.providers.formats import xmlcalls
 from lmagent.providers.formats.base import Format, Found, Source
-from lmagent.providers.formats.values import Broken, Cut
 
 _TAGS = xmlcalls.tags(
     call=r"<tool_call>\s*(?P<name>[A-Za-z_][\w.:-]{0,127})\s*(?:<tool_sep>\s*)?(?=<arg_key>|</tool_call>|\{|\Z)",

@@ -7,9 +7,9 @@ Source: OpenAI's description of the Harmony response format.
 
 import re
 
+from lmagent.core.loosejson import fault_in
 from lmagent.providers.formats import jsoncalls
 from lmagent.providers.formats.base import Call, Format, Found, Say, Source, unprefixed
-from lmagent.providers.formats.values import fault_in
 
 _HEAD = re.compile(
     r"(?:<\|start\|>assistant)?(?P<before>[^<\n]{0,160})<\|channel\|>\s*(?P<channel>[a-z]+)(?P<behind>[^<\n]{0,160})"

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable
 from typing import Any, cast
 
+from lmagent.core.loosejson import Broken, Cut, fault_in
 from lmagent.providers.formats.base import Call, Found, Read, Source, Toolset, end_of, make_call
-from lmagent.providers.formats.values import Broken, Cut, fault_in
 
 NAME_KEYS = ("name", "tool_name", "function_name", "tool", "function", "action", "recipient_name")
 ARGUMENT_KEYS = (

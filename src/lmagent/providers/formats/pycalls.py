@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from lmagent.core.loosejson import Broken, Cut, Loose
 from lmagent.providers.formats.base import Call, Found, More, Read, Source, Toolset
-from lmagent.providers.formats.values import Broken, Cut, Loose
 
 CALL = re.compile(r"([A-Za-z_][\w.-]*)[ \t]*\(")
 LIST = re.compile(r"\[\s*[A-Za-z_][\w.-]*[ \t]*\(")

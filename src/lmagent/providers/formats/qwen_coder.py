@@ -7,9 +7,9 @@ Source: the models' chat templates.
 
 import re
 
+from lmagent.core.loosejson import Broken, Cut
 from lmagent.providers.formats import xmlcalls
 from lmagent.providers.formats.base import Format, Found, Source
-from lmagent.providers.formats.values import Broken, Cut
 
 TAGS = xmlcalls.tags(
     call=r"<function=[\"']?(?P<name>[^\s>\"'<{}]{1,128})[\"']?\s*>",

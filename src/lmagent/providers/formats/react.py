@@ -6,9 +6,9 @@ Source: LangChain's agent prompts, Cohere's prompt format for Command-R.
 
 import re
 
+from lmagent.core.loosejson import fault_in
 from lmagent.providers.formats import jsoncalls, pycalls
 from lmagent.providers.formats.base import Call, Format, Found, Say, Source
-from lmagent.providers.formats.values import fault_in
 
 _B = r"(?:\*\*)?"
 _ACTION = re.compile(

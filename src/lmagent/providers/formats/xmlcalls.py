@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from lmagent.providers import repair
+from lmagent.core import repair
+from lmagent.core.loosejson import Broken, Cut, read_whole
 from lmagent.providers.formats.base import Call, Found, More, Read, Source
-from lmagent.providers.formats.values import Broken, Cut, read_whole
 from lmagent.providers.formats.xmlends import Ends, Tags, Unclear
 
 _BREAK = re.compile(r"\r?\n")

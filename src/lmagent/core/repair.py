@@ -1,21 +1,29 @@
-"""Repair: arguments of the wrong type, put right where the tool's schema leaves no doubt.
+"""Repair: arguments as a model wrote them, put right where the text and the tool's schema leave no doubt.
 
-A value that fits its schema is never touched. One that does not is tried in the forms that models confuse with each
-other (a number as a string, one item for a list, JSON inside a string, another case of an enum's word); a form is kept
-only if it then fits. Nothing is filled in and nothing is thrown away.
+`read_arguments` reads their text, native calls and those in text alike. `fit` puts their types right: a value that fits
+its schema is never touched; one that does not is tried in the forms that models confuse with each other (a number or a
+boolean for a string and the other way round, one item for a list and the other way round, JSON inside a string, another
+case of an enum's word), and a form is kept only if it then fits. Nothing is filled in and nothing is thrown away.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
-from lmagent.providers import jsontext
-from lmagent.providers.formats.values import read_whole
+from lmagent.core.loosejson import Broken, Cut, completed, loose, read_whole, strict
 
 Schema = Mapping[str, Any]
 
 _DEPTH = 12
+_END = "\0end of the arguments\0"
+"""What stands behind arguments that are known to be whole; it closes brackets that were left open."""
+_FENCE = re.compile(r"```(?:json)?\s*(.*?)\s*```", re.DOTALL)
+_LEFT_OVER = re.compile(r"[\s\]});,]*")
+_OPEN_END = re.compile(r"[\d.,:+-]\s*\Z")
+"""Ends behind which more may have been meant: a number, a comma."""
 _WORDS: dict[str, Any] = {"true": True, "false": False, "null": None, "none": None}
 _TYPES: dict[str, tuple[type, ...]] = {
     "string": (str,),
@@ -33,22 +41,72 @@ def fit(arguments: dict[str, Any], schema: Schema) -> dict[str, Any]:
     return {key: _fit(value, sub) for key, value, sub in _members(arguments, schema)}
 
 
-def fit_object(value: Any, schema: Schema) -> dict[str, Any] | None:
-    """The arguments that another value than an object was meant as: one inside a string, or none at all.
+def read_arguments(text: str, schema: Schema | None = None, *, whole: bool = False) -> dict[str, Any] | None:
+    """The arguments that a text holds; None where it is not plainly complete, or where that is no object.
 
-    Kept only if they then fit the tool's schema; None otherwise.
+    A value that is no object is kept only if the object that it was meant as fits the schema: one inside a string or a
+    list, or none at all.
+
+    Args:
+        text: as it came.
+        schema: the tool's; None where the tool is not known.
+        whole: nothing was cut off behind the text, so that brackets missing at its end were only forgotten.
     """
-    if isinstance(value, str) and value.strip():
-        try:
-            value = jsontext.loads(value.encode("utf-8", "surrogatepass"))
-        except ValueError:
-            return None
-    elif value in (None, "", []):
-        value = {}
-    if not isinstance(value, dict):
+    found, value = _read(text, whole=whole)
+    if not found:
         return None
-    fitted = fit(cast("dict[str, Any]", value), schema)
+    if isinstance(value, dict):
+        return fit(cast("dict[str, Any]", value), schema or {})
+    if schema is None:
+        return None
+    meant = _meant(value)
+    fitted = None if meant is None else fit(meant, schema)
     return fitted if fits(fitted, schema) else None
+
+
+def _read(text: str, *, whole: bool) -> tuple[bool, Any]:
+    """(True, the value) if the text is one JSON value with nothing but brackets too many behind it."""
+    text = text.strip()
+    if fenced := _FENCE.fullmatch(text):
+        text = fenced[1]
+    try:
+        found = strict(text, 0)
+        value, end = loose(text, 0) if isinstance(found, int) else found
+    except (Cut, Broken):
+        return _closed(text) if whole else (False, None)
+    behind = _LEFT_OVER.fullmatch(text, end)
+    return (True, value) if behind and _is_json(value) else (False, None)
+
+
+def _closed(text: str) -> tuple[bool, Any]:
+    """The value of a text at whose end brackets are missing, and nothing else."""
+    if _OPEN_END.search(text) or _END in text:
+        return False, None
+    try:
+        value, end, _ = completed(text + _END, 0, (_END,))
+    except (Cut, Broken):
+        return False, None
+    return (True, value) if end == len(text) and _is_json(value) else (False, None)
+
+
+def _is_json(value: Any) -> bool:
+    """Whether JSON can say it: not a number that is none."""
+    try:
+        json.dumps(value, allow_nan=False)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _meant(value: Any) -> dict[str, Any] | None:
+    """The object that another value was meant as."""
+    if value in (None, "", []):
+        return {}
+    if isinstance(value, str):
+        _, value = _read(value, whole=False)
+    elif isinstance(value, list) and len(cast("list[Any]", value)) == 1:
+        value = cast("list[Any]", value)[0]
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
 
 
 def fit_text(text: str, schema: Schema) -> Any:
@@ -136,13 +194,18 @@ def _forms(value: Any, schema: Schema, depth: int) -> Iterator[Any]:
     kinds = types_of(schema)
     if isinstance(value, str):
         yield from _from_text(value, schema, kinds, depth)
-    elif isinstance(value, int | float) and not isinstance(value, bool):
+    elif isinstance(value, bool):
+        yield str(value).lower()
+    elif isinstance(value, int | float):
         if isinstance(value, float) and value.is_integer():
             yield int(value)
         if "string" in kinds:
             yield str(value)
     elif isinstance(value, list):
-        yield [_fit(item, schema.get("items"), depth) for item in cast("list[Any]", value)]
+        items = cast("list[Any]", value)
+        yield [_fit(item, schema.get("items"), depth) for item in items]
+        if len(items) == 1:
+            yield _fit(items[0], schema, depth)
     elif isinstance(value, dict):
         members = cast("dict[str, Any]", value)
         yield {key: _fit(item, sub, depth) for key, item, sub in _members(members, schema)}
