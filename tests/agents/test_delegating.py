@@ -33,6 +33,8 @@ def test_a_delegated_task_is_done_in_a_session_of_its_own_and_its_result_comes_b
                 assert (
                     "Sub-agent ok (2 steps)\nDone.\nFiles: a.txt" in server.requests[-1].body["messages"][-1]["content"]
                 )
+                briefs = [body["messages"][-1]["content"] for body in chats(server)]
+                assert any("Objective: write it\nDeliverable: file a.txt\n" in brief for brief in briefs)
                 first = next(iter(host.store.read(child)))
                 assert isinstance(first, ev.SessionCreated)
                 assert first.parent is not None
@@ -72,6 +74,11 @@ def refused(workspace: Path, behaviour: Behaviour) -> tuple[str, list[str]]:
     [
         (use("decompose", manifest=[{"task_id": "a", "objective": "x", "depends_on": ["a"]}]), "go in a circle"),
         (use("decompose", manifest="{"), "not valid JSON"),
+        (use("decompose", manifest=[{"task_id": "a", "objective": "x", "after": ["b"]}]), "unknown field `after`"),
+        (
+            use("decompose", manifest=[{"task_id": "a", "objective": "x", "deliverable": {"file": "a.txt"}}]),
+            "unknown field `file`",
+        ),
         (use("delegate"), "objective"),
         (use("delegate", objective="x", deliverable_type="song"), "song"),
     ],

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from agents_kit import by_brief, report, use
-from crash_kit import run
+from crash_kit import careful, run
 
 from lmagent.testing import ScriptedServer
 from lmagent.testing.script import call, say
@@ -51,7 +51,7 @@ def logs_of(workspace: Path) -> dict[str, list[dict]]:
 def test_a_killed_session_with_sub_agents_goes_on_without_losing_or_repeating_anything(tmp_path, kill_at, where):
     workspace = tmp_path / "workspace"
     workspace.mkdir()
-    with ScriptedServer(by_brief(SCRIPT), strict=True) as server:
+    with ScriptedServer(careful(by_brief(SCRIPT)), strict=True) as server:
         _killed_and_continued(workspace, server, kill_at, where)
 
 
@@ -61,7 +61,7 @@ def test_so_do_sub_agents_that_work_side_by_side(tmp_path, kill_at):
     workspace.mkdir()
     manifest = [{"task_id": "a", "objective": "first"}, {"task_id": "b", "objective": "second"}]
     script = {**SCRIPT, "": [SCRIPT[""][0], use("decompose", manifest=manifest), SCRIPT[""][2]]}
-    with VLLMServer(by_brief(script)) as server:
+    with VLLMServer(careful(by_brief(script))) as server:
         _killed_and_continued(workspace, server, kill_at, "after")
 
 

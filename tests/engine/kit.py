@@ -256,7 +256,7 @@ def opening_of(wiring: Wiring, mode: str) -> ev.SessionCreated:
 
 
 def faults(request: ModelRequest) -> list[str]:
-    """What the strictest chat template would refuse in a request."""
+    """What a strict chat template would refuse in a request; a user message may follow results."""
     found: list[str] = []
     open_calls: list[str] = []
     previous = "system"
@@ -267,7 +267,7 @@ def faults(request: ModelRequest) -> list[str]:
                 found.append(f"{position}: a result without its call, or out of order")
         elif open_calls:
             found.append(f"{position}: calls without a result: {open_calls}")
-        if message.role == "user" and previous in ("user", "tool") and position:
+        if message.role == "user" and previous == "user":
             found.append(f"{position}: a user message behind a {previous} message")
         if message.role == "assistant":
             if previous in ("assistant", "system"):

@@ -9,16 +9,18 @@ from lmagent.core.errors import ContextOverflow, ServerFailure, Unreachable
 from lmagent.engine import compaction
 from lmagent.engine.budget import tokens_spent
 from lmagent.engine.lane import run_until_idle
+from lmagent.engine.state import message_bytes
 
 SMALL = Window(tokens=8000, keep_recent=2000, keep_user=500)
 
 
-def big(number: int):
-    return call(("read", f'{{"path": "file{number}", "size": 250}}'))
+def big(number: int, lines: int = 250):
+    """A read; with 250 lines, its result is more than one call may bring in a window of 8,000 tokens."""
+    return call(("read", f'{{"path": "file{number}", "size": {lines}}}'))
 
 
-async def _long_run(**more):
-    made = await bench(*[big(n) for n in range(12)], say("All read."), window=SMALL, **more)
+async def _long_run(lines: int = 250, **more):
+    made = await bench(*[big(n, lines) for n in range(24)], say("All read."), window=SMALL, **more)
     finished = await made.submit("read every file and REMEMBER THE CODEWORD apricot")
     return made, finished
 
@@ -41,7 +43,8 @@ def test_the_task_the_files_and_the_summary_survive_a_cut():
         first = made.model.requests[-1].messages[0].text
         assert "apricot" in first
         assert "the summary" in first
-        assert "file0 (read" in first
+        assert "Files that you read, all or in part:" in first
+        assert "- file0\n" in first
 
     anyio.run(check)
 
@@ -145,7 +148,7 @@ def test_every_text_of_the_user_survives_a_cut_also_one_that_stands_inside_a_lat
         await made.session.send(Compact())
         await run_until_idle(made.session)
         (cut,) = made.of(ev.CompactionDone)
-        assert "\n2\n" in cut.messages[0].text
+        assert cut.messages[0].text.startswith("2\n\n[The earlier conversation")
         assert "\nDelete nothing.\n" in cut.messages[0].text
 
     anyio.run(check)
@@ -184,22 +187,26 @@ def test_in_a_4k_window_a_task_of_30_steps_ends_and_is_not_compacted_at_every_st
         finished = await made.submit("read them all")
         assert finished.outcome == "done"
         assert len(made.of(ev.CompactionDone)) < 12
+        for aside in made.model.asides:
+            assert sum(map(message_bytes, aside.messages)) // 4 + aside.max_tokens < 4096
 
     anyio.run(check)
 
 
-def test_a_summary_is_not_asked_for_on_a_prompt_that_surely_does_not_fit():
-    async def check(tokens: int) -> int:
+def test_a_summary_is_asked_for_on_a_prompt_that_fits():
+    async def check(tokens: int):
         made = await bench(*[big(n) for n in range(12)], window=Window(tokens=32768, keep_recent=500, keep_user=500))
         await made.submit("read every file")
         made.model.asides.clear()
         made.session.window = Window(tokens=tokens, keep_recent=500, keep_user=500)
         await compaction.compact(made.session, "window")
         assert made.of(ev.CompactionDone)
-        return len(made.model.asides)
+        (aside,) = made.model.asides
+        return aside
 
-    assert anyio.run(check, 32768) == 1
-    assert anyio.run(check, 3000) == 0
+    whole, shortened = anyio.run(check, 32768), anyio.run(check, 6000)
+    assert sum(map(message_bytes, shortened.messages)) + 1200 < 6000 * 4 < sum(map(message_bytes, whole.messages))
+    assert [message.role for message in shortened.messages] == [message.role for message in whole.messages]
 
 
 def test_a_person_is_told_how_much_of_their_own_words_a_cut_left_out():
@@ -227,5 +234,113 @@ def test_nothing_is_told_of_words_that_are_all_kept():
         made, _ = await _long_run()
         assert made.of(ev.CompactionDone)
         assert not any(event.code == "task_cut" for event in made.of(ev.Notice))
+
+    anyio.run(check)
+
+
+def test_what_the_model_has_not_read_yet_is_kept_whole_and_not_sent_for_the_summary():
+    async def check():
+        made, _ = await _long_run(lines=150)
+        for aside, cut in zip(made.model.asides, made.of(ev.CompactionDone), strict=True):
+            unread = str(cut.messages[-1])
+            assert "content of a line" in unread
+            assert "left out" not in unread
+            assert str(cut.messages[-1].parts[0].call_id) not in str(aside.messages)
+
+    anyio.run(check)
+
+
+def test_the_beginning_of_the_conversation_stays_as_it_was_sent_and_is_not_told_twice():
+    async def check():
+        made = await bench(
+            *[big(n) for n in range(24)], window=SMALL, notes=[lambda: "<tools>\nthe catalogue\n</tools>"]
+        )
+        await made.submit("read every file")
+        begun = made.model.requests[0].messages[0].text
+        cuts = made.of(ev.CompactionDone)
+        assert len(cuts) > 2
+        for cut in cuts:
+            assert cut.messages[0].text.startswith(begun + "\n\n[The earlier conversation")
+            assert cut.messages[0].text.count("the catalogue") == cut.messages[0].text.count("read every file") == 1
+
+    anyio.run(check)
+
+
+def test_a_note_that_has_changed_since_the_beginning_is_told_as_it_is_now():
+    async def check():
+        notes = ["<tools>\nold\n</tools>"]
+        made = await bench(
+            *[big(n) for n in range(4)], say("ok"), *[big(n) for n in range(8)], notes=[lambda: notes[0]]
+        )
+        made.session.window = SMALL
+        await made.submit("read four")
+        notes[0] = "<tools>\nnew\n</tools>"
+        await made.submit("read the others")
+        sent = made.model.requests[-1].messages[0].text
+        assert sent.index("old") < sent.index("[The earlier conversation") < sent.index("<tools>\nnew")
+
+    anyio.run(check)
+
+
+@pytest.mark.parametrize("answer", [call(("read", '{"path": "x"}')), say(""), say('<tool_call>{"name": "read"}')])
+def test_a_model_that_answers_with_a_call_or_nothing_is_asked_once_more_without_tools(answer):
+    async def check():
+        notes = [lambda: "<tools>\nthe catalogue\n</tools>"]
+        made = await bench(*[big(n) for n in range(16)], window=SMALL, notes=notes)
+        made.model.summary = lambda request: answer if request.tools else say("what I found out")
+        await made.submit("read every file")
+        cuts = made.of(ev.CompactionDone)
+        assert len(cuts) > 1
+        assert all(cut.summary == "what I found out" for cut in cuts)
+        assert [bool(aside.tools) for aside in made.model.asides] == [True, *[False] * len(cuts)], "learned"
+        asked = made.model.asides[1]
+        assert [message.role for message in asked.messages] == ["user"]
+        assert "Assistant called read" in asked.messages[0].text
+        assert "content of a line" in asked.messages[0].text
+        assert "the catalogue" not in asked.messages[0].text
+        assert asked.nonce == "", "no result is in it that a message could be joined with"
+
+    anyio.run(check)
+
+
+def test_a_model_that_never_summarises_is_not_asked_for_ever():
+    async def check():
+        made = await bench(*[big(n) for n in range(40)], window=SMALL)
+        made.model.summary = call(("read", '{"path": "x"}'))
+        await made.submit("read every file")
+        assert len(made.of(ev.CompactionDone)) > 3
+        assert len(made.model.asides) == 4
+        made.model.answers[:] = [big(40), big(41), big(42), say("done")]
+        await made.session.send(Compact())
+        await made.submit("read on")
+        assert len(made.model.asides) > 4, "/compact has it asked again"
+
+    anyio.run(check)
+
+
+def test_without_a_summary_the_models_own_words_and_its_last_summary_are_kept():
+    async def check():
+        reads = [call(("read", f'{{"path": "file{n}", "size": 250}}'), text=f"File {n} is blue.") for n in range(24)]
+        made = await bench(*reads, window=SMALL)
+        said = iter([say("the first summary")])
+        made.model.summary = lambda request: next(said, say(""))
+        await made.submit("read every file")
+        first, second = made.of(ev.CompactionDone)[:2]
+        assert "File 0 is blue." in first.messages[0].text
+        assert second.summary == ""
+        assert "the first summary" in second.messages[0].text
+
+    anyio.run(check)
+
+
+def test_after_an_overflow_a_summary_is_asked_for_within_the_window():
+    async def check():
+        overflow = ContextOverflow("too long", window=6000)
+        made = await bench(*[big(n) for n in range(8)], overflow, say("Fine."), window=Window(tokens=32768))
+        await made.submit("read every file")
+        (cut,) = made.of(ev.CompactionDone)
+        assert cut.trigger == "overflow"
+        assert cut.summary == "the summary"
+        assert sum(map(message_bytes, made.model.asides[0].messages)) < 6000 * 4
 
     anyio.run(check)

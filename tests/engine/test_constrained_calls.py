@@ -5,13 +5,14 @@ import msgspec
 from kit import Bench, bench, call, faults, opening_of, say
 
 from lmagent.core import events as ev
+from lmagent.core.ports import NoTraits
 from lmagent.engine.aside import ask_aside
-from lmagent.engine.constrain import NOTE
+from lmagent.engine.constrain import FREE_NOTE, GOOD_CALLS, NOTE
 from lmagent.engine.session import Session
 from lmagent.engine.turn import NUDGE_ACT
 
 
-class Learned:
+class Learned(NoTraits):
     """Traits in memory."""
 
     def __init__(self) -> None:
@@ -22,6 +23,9 @@ class Learned:
 
     def constrain(self, model: str) -> None:
         self.models.add(model)
+
+    def free(self, model: str) -> None:
+        self.models.discard(model)
 
 
 async def made_with(*answers, model: str = "m", traits: Learned | None = None) -> Bench:
@@ -98,6 +102,44 @@ def test_it_stays_on_when_the_session_is_resumed():
         await made.submit()
         again = await Session.resume(made.log, made.wiring, opening_of(made.wiring, "auto"))
         assert again.request().constrain
+
+    anyio.run(check)
+
+
+def good(times: int, folder: str = "a"):
+    return [call(("read", f'{{"path": "{folder}/{number}"}}')) for number in range(times)]
+
+
+def test_one_slip_does_not_constrain_a_model_for_good():
+    async def check():
+        traits = Learned()
+        made = await made_with(call(("read", "{")), *good(GOOD_CALLS), say("done"), traits=traits)
+        assert (await made.submit()).outcome == "done"
+        assert constrained(made) == [False, *[True] * GOOD_CALLS, False]
+        assert traits.models == set()
+        assert [event.lifted for event in made.of(ev.CallsConstrained)] == [False, True]
+        assert str(made.model.requests[-1].messages).count(FREE_NOTE) == 1
+        assert all(faults(request) == [] for request in made.model.requests)
+
+    anyio.run(check)
+
+
+def test_a_model_that_slips_again_is_constrained_for_longer():
+    async def check():
+        first, second = call(("read", "{")), call(("read", '{"path'))
+        made = await made_with(first, *good(GOOD_CALLS), second, *good(2 * GOOD_CALLS, "b"), say("done"))
+        assert (await made.submit()).outcome == "done"
+        assert constrained(made) == [False, *[True] * GOOD_CALLS, False, *[True] * (2 * GOOD_CALLS), False]
+
+    anyio.run(check)
+
+
+def test_a_call_that_did_not_fit_begins_the_count_anew():
+    async def check():
+        misfit = call(("nothing", "{}"))
+        made = await made_with(call(("read", "{")), *good(GOOD_CALLS - 1), misfit, *good(2), say("done"))
+        assert (await made.submit()).outcome == "done"
+        assert constrained(made)[-1] is True
 
     anyio.run(check)
 

@@ -66,6 +66,40 @@ def test_a_word_of_warning_is_no_wait():
     assert classify("WAIT: there is one more thing to know. It is slow.", acted=True).kind == "done"
 
 
+def test_a_wait_in_the_middle_of_a_line_is_neither_a_wait_for_a_time_nor_an_answer():
+    ending = classify("The build runs. WAIT: +5s: the build", acted=True)
+    assert (ending.kind, ending.when) == ("waiting", "")
+    assert classify("Write `WAIT: +5s: the build` on a line of its own.", acted=True).kind == "done"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Ich werde jetzt die Dateien lesen.",
+        "Zuerst lass mich die Dateien ansehen.",
+        "Je vais lire les fichiers.",
+        "Ahora voy a leer los archivos.",
+        "现在我将读取文件。",
+        "Die Datei wird gelesen:",
+        "The plan:\n- [ ] read the files\n- [ ] write the summary",
+    ],
+)
+def test_an_announcement_is_known_by_its_form_while_nothing_was_done(text):
+    assert classify(text, acted=False).kind == "narration"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Alle Dateien sind gelesen. Die Summe ist 12.", "Ich werde oft so genannt.", "Je vais bien.", "我来自中国。"],
+)
+def test_an_answer_in_another_language_is_an_answer(text):
+    assert classify(text, acted=False).kind == "done"
+
+
+def test_a_list_of_what_is_left_may_end_a_turn_that_did_something():
+    assert classify("Done so far.\n- [x] read\n- [ ] publish it, which is yours", acted=True).kind == "done"
+
+
 def test_the_completion_marker_is_not_part_of_the_answer():
     assert answer_of("All good.\nTASK_COMPLETE") == "All good."
 

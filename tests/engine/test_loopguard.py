@@ -88,7 +88,7 @@ async def played(pattern: list[Any], rounds: int, *, by_step: bool = False) -> t
     )
     made.wiring.toolbox = recorded.toolbox()
     finished = await made.submit()
-    told = [event.content for event in made.of(ev.ToolFinished) if "[You" in event.content or "[This" in event.content]
+    told = [event.message.text for event in made.of(ev.MessageAdded) if event.origin == "nudge"]
     return finished, told + [
         event.content for event in made.of(ev.ToolFinished) if event.content.startswith("Withheld")
     ]
@@ -165,3 +165,63 @@ def test_the_longest_arguments_and_results_cost_little(text):
     for _ in range(3):
         assert guard.before(made) is None
         guard.after(made, "error", text)
+
+
+def test_many_failed_calls_of_one_reply_end_no_run():
+    async def check():
+        guesses = [("read", json.dumps({"path": "missing", "size": n})) for n in range(12)]
+        made = await bench(call(*guesses), call(("read", '{"path": "a"}')), say("It is read."))
+        finished = await made.submit()
+        assert (finished.outcome, finished.answer) == ("done", "It is read.")
+
+    anyio.run(check)
+
+
+def test_replies_in_which_every_call_failed_end_the_run():
+    async def check():
+        def failing(n: int):
+            return call(*[("read", json.dumps({"path": "missing" if one else "bug", "size": n})) for one in range(2)])
+
+        made = await bench(*[failing(n) for n in range(10)])
+        finished = await made.submit()
+        assert (finished.outcome, finished.steps) == ("error", 5)
+
+    anyio.run(check)
+
+
+def test_one_call_that_works_makes_up_for_the_failures_beside_it():
+    async def check():
+        replies = [call(("read", '{"path": "bug"}'), ("read", json.dumps({"path": f"file {n} a"}))) for n in range(8)]
+        made = await bench(*replies, say("All are read."))
+        assert (await made.submit()).outcome != "error"
+
+    anyio.run(check)
+
+
+def _read_again(guard: LoopGuard, names: str, number: int, held: set[str]) -> list[str]:
+    """Read files that were read before, one a step; what the guard stops the turn for."""
+    guard.cut(held)
+    stops: list[str] = []
+    for name in names:
+        made = ToolCall(f"c{number}{name}", "read", json.dumps({"path": f"{name}.txt"}))
+        alarms = [guard.after(made, "ok", f"the content of the file {name}, which is long enough"), guard.step_done()]
+        stops += [alarm.cause for alarm in alarms if alarm is not None and alarm.action == "stop"]
+    return stops
+
+
+def test_reading_again_what_a_cut_took_from_the_prompt_is_not_standing_still():
+    guard = LoopGuard(Limits())
+    for number in range(3):
+        assert _read_again(guard, string.ascii_letters[:20], number, set()) == []
+
+
+def test_reading_again_what_the_prompt_still_holds_is_standing_still():
+    guard, names = LoopGuard(Limits()), string.ascii_letters[:20]
+    assert _read_again(guard, names, 0, set()) == []
+    assert "no_progress" in _read_again(guard, names, 1, {f"c0{name}" for name in names})
+
+
+def test_a_circle_of_readings_and_cuts_comes_to_an_end():
+    guard = LoopGuard(Limits())
+    stops = [stop for number in range(10) for stop in _read_again(guard, "abcdef", number, set())]
+    assert stops

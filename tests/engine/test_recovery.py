@@ -9,7 +9,7 @@ from lmagent.core.commands import Continue, Submit
 from lmagent.core.errors import Unreachable
 from lmagent.core.messages import user
 from lmagent.engine.lane import run_until_idle
-from lmagent.engine.recovery import OUTCOME_UNKNOWN
+from lmagent.engine.recovery import NOT_BEGUN, OUTCOME_UNKNOWN
 
 
 async def _whole_run():
@@ -61,7 +61,28 @@ def _nothing_twice(again, started, kept) -> None:
             )
             assert times == 1, kept
     unfinished = [event for event in results if event.status == "interrupted"]
-    assert all(event.content == OUTCOME_UNKNOWN and event.call_id in started for event in unfinished), kept
+    assert all(event.content == (OUTCOME_UNKNOWN if event.call_id in started else NOT_BEGUN) for event in unfinished), (
+        kept
+    )
+
+
+def test_after_a_crash_inside_a_call_the_rest_of_its_reply_is_left_to_the_model():
+    async def check():
+        made = await bench(call(("write", '{"path": "build"}'), ("write", '{"path": "deploy"}')), say("Done."))
+        await made.submit()
+        kept = next(n for n, event in enumerate(made.log.events(), 1) if isinstance(event, ev.ToolStarted))
+        again = await made.reopen(kept)
+        made.world.ran.clear()
+        again.model.answers[:] = [call(("write", '{"path": "build"}')), say("Built again.")]
+        await again.session.send(Continue())
+        finished = await run_until_idle(again.session)
+        assert finished is not None
+        assert finished.outcome == "done"
+        assert again.world.ran == ["write build"]
+        told = [event.content for event in again.of(ev.ToolFinished)[:2]]
+        assert told == [OUTCOME_UNKNOWN, NOT_BEGUN]
+
+    anyio.run(check)
 
 
 def test_new_input_after_a_crash_closes_the_broken_turn_first():

@@ -113,7 +113,8 @@ async def test_the_same_call_again_and_again_is_hinted_withheld_and_stopped():
     finished = await made.submit()
     contents = [event.content for event in made.of(ev.ToolFinished)]
     assert (finished.outcome, finished.cause) == ("limit", "loop")
-    assert "You have made this same call 3 times" in contents[2]
+    said = [event.message.text for event in made.of(ev.MessageAdded) if event.origin == "nudge"]
+    assert "You have made this same call 3 times" in said[0]
     assert len(made.world.ran) == 6
     assert contents[6].startswith("Withheld")
     assert finished.steps == 10
@@ -149,7 +150,7 @@ async def test_a_call_that_the_reply_cut_off_is_not_run_and_the_ones_before_it_a
     made = await bench(call(("write", '{"path": "a"}'), ("write", '{"path": "b"}'), cut=True))
     await made.submit()
     assert made.world.ran == ["write a"]
-    assert "cut off" in made.of(ev.ToolFinished)[1].content
+    assert "ended inside this call" in made.of(ev.ToolFinished)[1].content
 
 
 @run
@@ -176,11 +177,11 @@ async def test_a_bug_in_a_tool_is_a_result_and_not_the_end():
 
 
 @run
-async def test_steering_reaches_the_model_with_the_next_tool_result():
+async def test_steering_reaches_the_model_as_a_user_message_after_the_next_tool_result():
     made = await bench(call(("read", '{"path": "a"}')), say("ok"))
     made.world.on_run = lambda *_: made.session.send(Steer(message=user("use tabs")))
     await made.submit()
-    assert "use tabs" in made.model.requests[1].messages[-1].parts[0].content
+    assert "use tabs" in made.model.requests[1].messages[-1].text
     assert made.of(ev.TurnFinished)[0].steps == 2
 
 
@@ -386,7 +387,7 @@ async def test_a_long_result_is_capped_once_and_kept_whole():
     (result,) = made.of(ev.ToolFinished)
     assert len(result.content) < 2400
     assert result.artifact is not None
-    assert f"artifact:{result.artifact[:12]}" in result.content
+    assert f'read_artifact(id="{result.artifact[:12]}"' in result.content
     assert made.log.get_blob(result.artifact).decode().count("content of a line") == 3000
 
 

@@ -17,7 +17,7 @@ from lmagent.core.tool import ToolContext
 from lmagent.engine.lane import run_until_idle
 from lmagent.testing import ScriptedServer
 from lmagent.testing.loopback import Received
-from lmagent.testing.script import Behaviour, call, say
+from lmagent.testing.script import Behaviour, call, calls, say, tool
 
 WINDOW = 16_384
 FILLERS = 36
@@ -153,7 +153,7 @@ def plants() -> list[Any]:
     first += [call("write", path=path, content=f"# {path}\n") for path in WRITTEN]
     first += [call("read", path=path) for path in READ]
     first += [call("shell", command=f"printf 'EUR,1\\n' >> {path}") for path in TOUCHED]
-    first += [call("ls", path=".", text=f"{fact.answer}.") for fact in DECISIONS]
+    first += [calls(tool("ls", path="."), text=f"{fact.answer}.") for fact in DECISIONS]
     first += [call("shell", command="cat measures.txt")]
     first += [call("shell", command=f"echo {quoted(fact.answer)} >&2; exit 3") for fact in ERRORS]
     return first
@@ -229,7 +229,7 @@ async def _look_up(host: Any, session: Any, fact: Fact) -> int:
     found = await _call(host, session, "recall", {"query": fact.query})
     if fact.answer in found:
         return 1
-    for handle, line in re.findall(r"artifact:(\w+), line (\d+)", found):
+    for handle, line in re.findall(r"artifact (\w+), line (\d+)", found):
         page = await _call(host, session, "read_artifact", {"id": handle, "offset": int(line)})
         return 2 if fact.answer in page else 0
     return 0

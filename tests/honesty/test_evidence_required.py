@@ -104,7 +104,7 @@ def test_a_command_that_a_person_calls_a_check_is_one(project):
 
 
 def test_what_a_sub_agent_changed_is_proven_by_whom_it_works_for(project):
-    brief = {"objective": "mend it", "deliverable": {"type": "file", "description": "the code", "path": "calc.py"}}
+    brief = {"objective": "mend it", "deliverable_type": "file", "deliverable_path": "calc.py"}
     report = {"status": "ok", "summary": "mended; all tests pass"}
     replies = [
         call("use_tool", name="delegate", arguments=brief),

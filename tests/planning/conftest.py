@@ -1,11 +1,11 @@
-"""Makes `planned` importable, and a workspace beside a home of its own."""
+"""Makes `planned` and `crash_kit` importable, and a workspace beside a home of its own."""
 
 import sys
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "crash")]
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from crash_kit import careful
 from planned import plan, use, uses
 
 from lmagent.testing import ScriptedServer
@@ -67,7 +68,7 @@ def test_no_task_is_lost_and_none_is_there_twice(tmp_path, kill_at, where):
     workspace = tmp_path / "workspace"
     workspace.mkdir()
     (workspace / "notes.txt").write_text("a note\n")
-    with ScriptedServer(answer, strict=True) as server:
+    with ScriptedServer(careful(answer), strict=True) as server:
         first = run(workspace, server, kill_at, where)
         assert first.returncode in (0, -signal.SIGKILL), first.stderr.decode()
         assert first.returncode or kill_at > EVENTS - 8, "the run is over too soon to be killed everywhere"

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from lmagent.core.errors import ToolError
-from lmagent.core.tool import FileMark, Tool, ToolContext, ToolOutput
+from lmagent.core.tool import FileMark, KeptText, Tool, ToolContext, ToolOutput
 from lmagent.engine.gate import Request, Rules, sight
 from lmagent.engine.targets import located, through_links
 
@@ -33,22 +33,31 @@ class Hands:
 
         self.workspace = workspace
         self.seen: dict[str, FileMark] = {}
+        self.kept: dict[str, KeptText] = {}
         self.rules = Rules()
+        self.room = 50_000
         self.tools: dict[str, Tool] = {tool.name: tool for tool in builtin_tools(FixedClock())}
 
     @property
     def context(self) -> ToolContext:
-        return ToolContext("s", "c", self.workspace, self.seen, lambda _: None)
+        return ToolContext("s", "c", self.workspace, self.seen, lambda _: None, kept=self.kept.get)
 
     def arguments(self, name: str, **arguments: Any) -> Any:
         return msgspec.convert(arguments, self.tools[name].arguments)
 
     def __call__(self, name: str, **arguments: Any) -> ToolOutput:
         context = self._context_of(name, **arguments)
-        output: ToolOutput = anyio.run(self.tools[name].run, self.arguments(name, **arguments), context)
+        try:
+            output: ToolOutput = anyio.run(self.tools[name].run, self.arguments(name, **arguments), context)
+        except ToolError as refusal:
+            if refusal.kept is not None:
+                self.kept[str(refusal.data["path"])] = KeptText(refusal.kept, str(refusal.data["file"]))
+            raise
         if "sha256" in output.data:
             self.seen[output.data["path"]] = FileMark(output.data["sha256"], output.data.get("changed", False))
-        assert len(output.content.encode()) <= 8000
+        if output.fit is not None and len(output.content.encode()) > self.room:
+            output = output.fit(self.room)
+        assert len(output.content.encode()) <= self.room
         return output
 
     def request(self, name: str, **arguments: Any) -> Request:
@@ -76,6 +85,12 @@ class Hands:
         preview = self.tools[name].preview
         assert preview is not None
         return preview(self.arguments(name, **arguments), self.context)
+
+    def refused_unasked(self, name: str, **arguments: Any) -> ToolError:
+        """What a call is refused with before a person is asked about it."""
+        with pytest.raises(ToolError) as caught:
+            self.preview(name, **arguments)
+        return caught.value
 
     def summary(self, name: str, **arguments: Any) -> str:
         summary = self.tools[name].summary

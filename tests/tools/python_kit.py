@@ -16,7 +16,7 @@ from lmagent.core.sandbox import Limits
 from lmagent.core.tool import ToolContext, ToolOutput
 from lmagent.sandbox.bubblewrap import Bubblewrap, BubblewrapOptions
 from lmagent.tools.kernel import Kernels
-from lmagent.tools.python_tool import PAGE, Python, python_tool
+from lmagent.tools.python_tool import Python, python_tool
 
 
 @functools.cache
@@ -49,9 +49,7 @@ class Cells:
     async def call(self, code: str, session: str = "s", **arguments: Any) -> ToolOutput:
         decoded = msgspec.convert({"code": code, **arguments}, Python)
         context = ToolContext(session, "c", self.workspace, {}, lambda text: self.emit(text))
-        output = await self.tool.run(decoded, context)
-        assert len(output.content.encode()) <= PAGE
-        return output
+        return await self.tool.run(decoded, context)
 
     def run(self, *codes: str | dict[str, Any]) -> list[ToolOutput]:
         async def main() -> list[ToolOutput]:

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lmagent.tools.edit import EditRefused, replace_text
+from lmagent.tools.edit import edited as edit_of
 
 TEXT = st.text(alphabet="ab1 \t\n\r\"'\\n.–“…\ufeff=:{}\u00a0é\u0301", max_size=60)
 LF_TEXT = st.text(alphabet="ab1 \t\n\"'=(){}", max_size=24)
@@ -61,10 +62,18 @@ def closed(text):
 def test_an_exact_unique_match_is_what_str_replace_does(head, search, tail, replace):
     source = head + search + tail + "\n"
     wanted = closed(source.replace(search, replace, 1))
+    if indent_is_doubled(source, search, replace):
+        return  # see the clause on replacements that have the file's indentation already
     if len(places(source, search)) == 1 and wanted != source:
         assert replace_text(source, search, replace) == wanted
     elif search:
         assert edited(source, search, replace) is None
+
+
+def indent_is_doubled(source, search, replace):
+    before = source[: max(source.find(search), 0)]
+    indent = before[before.rfind("\n") + 1 :]
+    return bool(indent) and not indent.strip(" \t") and replace.startswith(indent)
 
 
 @settings(max_examples=250, deadline=None)
@@ -157,3 +166,53 @@ def test_a_distorted_search_with_one_character_off_is_refused(lines, data):
     with pytest.raises(EditRefused) as refusal:
         replace_text("\n".join(lines) + "\n", "\n".join(search), "changed")
     assert refusal.value.reason == "missing"
+
+
+def indented(lines, blanks):
+    return [blanks + line if line.strip() else line for line in lines]
+
+
+@settings(max_examples=250, deadline=None)
+@given(programs(), st.sampled_from(["    ", "\t", "  "]), st.sampled_from(["\n", "\r\n"]), st.data())
+def test_a_replacement_indented_like_the_file_gives_the_same_text_as_one_like_the_search(lines, blanks, end, data):
+    lines = [line for line in lines if line.strip()]
+    first = data.draw(st.integers(0, len(lines) - 1))
+    last = data.draw(st.integers(first, len(lines) - 1))
+    source = end.join(["start of it", *indented(lines, blanks), "the end"]) + end
+    at = data.draw(st.integers(first, last))
+    own = indented([*lines[first:at], *added(lines[at]), *lines[at : last + 1]], blanks)
+    like_file = edited(source, "\n".join(lines[first : last + 1]), "\n".join(own))
+    expected = ["start of it", *indented(lines[:first], blanks), *own, *indented(lines[last + 1 :], blanks), "the end"]
+    assert like_file in (None, end.join(expected) + end)
+    if not any(line.startswith(" ") and line.startswith(blanks) for line in lines):
+        assert like_file is not None
+
+
+def added(line):
+    """A new line as deep as another."""
+    return [line[: len(line) - len(line.lstrip())] + "fresh()"]
+
+
+@settings(max_examples=250, deadline=None)
+@given(programs(), st.data())
+def test_blank_lines_that_the_search_left_out_are_not_doubled(lines, data):
+    while lines and not lines[-1].strip():
+        lines.pop()
+    source = "\n".join(lines) + "\n"
+    filled = [line for line in lines if line.strip()]
+    at = data.draw(st.sampled_from([row for row, line in enumerate(lines) if line.strip()]))
+    wanted = [*lines[:at], "changed", *lines[at + 1 :]]
+    result = edited(source, "\n".join(filled), "\n".join(wanted))
+    assert result == "\n".join(wanted) + "\n"
+
+
+@settings(max_examples=250, deadline=None)
+@given(programs(), st.data())
+def test_what_differed_is_told_and_nothing_is_where_nothing_did(lines, data):
+    filled = [at for at, line in enumerate(lines) if line.strip()]
+    first = data.draw(st.sampled_from(filled))
+    last = data.draw(st.sampled_from([at for at in filled if at >= first]))
+    search = distort(data.draw, lines[first : last + 1])
+    source = "\n".join(lines) + "\n"
+    told = edit_of(source, "\n".join(search), "\n".join([*search, search[-1] + " changed"])).bridged
+    assert bool(told) == ("\n".join(line if line.strip() else "" for line in search) not in source)  # blank is blank

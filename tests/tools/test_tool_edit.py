@@ -22,10 +22,13 @@ def test_a_piece_is_replaced_and_the_change_is_told(hands, source: Path) -> None
     assert hands("edit", path="a.py", search="return 10", replace="return 1").data["changed"]
 
 
-def test_a_file_that_was_never_read_is_refused(hands, workspace: Path) -> None:
+def test_a_file_that_was_never_read_is_edited_since_the_search_is_the_proof(hands, workspace: Path) -> None:
     (workspace / "b.py").write_text("x = 1\n")
-    assert "Read it first" in hands.refused("edit", path="b.py", search="x", replace="y").message
-    assert (workspace / "b.py").read_text() == "x = 1\n"
+    hands("edit", path="b.py", search="x", replace="y")
+    assert (workspace / "b.py").read_text() == "y = 1\n"
+    hands("edit", path="b.py", search="y", replace="z")  # what an edit left counts as seen
+    (workspace / "b.py").write_text("z = 2\n")
+    assert "Read it again" in hands.refused("edit", path="b.py", search="z", replace="a").message
 
 
 def test_a_file_that_changed_since_it_was_read_is_refused(hands, source: Path) -> None:
@@ -73,13 +76,56 @@ def test_a_missing_file_is_answered_with_the_closest_name(hands, source: Path) -
     assert "a.py" in hands.refused("edit", path="aa.py", search="x", replace="y").message
 
 
-def test_the_preview_is_a_diff_and_says_what_will_be_refused(hands, source: Path) -> None:
+def test_the_preview_is_a_diff_and_refuses_what_the_call_would_refuse(hands, source: Path) -> None:
     before = source.read_bytes()
     assert "+    return 5" in hands.preview("edit", path="a.py", search="return 1", replace="return 5")
-    assert "will be refused" in hands.preview("edit", path="a.py", search="nothing", replace="x")
+    assert hands.refused_unasked("edit", path="a.py", search="nothing", replace="x").data["code"] == "missing"
     assert source.read_bytes() == before
+    source.write_text("return 1\n")
+    assert hands.refused_unasked("edit", path="a.py", search="return 1", replace="x").data["code"] == "stale"
 
 
 def test_the_summary_counts_lines(hands) -> None:
     assert hands.summary("edit", path="a", search="x\ny\nz", replace="x\n1\n2\nz") == "edit a (+2 −1)"
     assert hands.summary("edit", path="a", search="x", replace="y", replace_all=True) == "edit a (+1 −1, everywhere)"
+
+
+def test_a_match_that_was_not_exact_is_told_with_the_lines_as_they_are_now(hands, workspace: Path) -> None:
+    (workspace / "b.py").write_text("if a:\n    if b:\n        c()\n    d()\n")
+    hands("read", path="b.py")
+    output = hands("edit", path="b.py", search="if b:\n    c()", replace="if b:\n    c()\n    e()")
+    assert output.content == (
+        "Edited b.py (+1 −0).\nThe search was found, although it differs from the file in indentation. "
+        "Lines 3-5 are now:\n     3\t        c()\n     4\t        e()\n     5\t    d()"
+    )
+
+
+def test_an_exact_match_is_told_as_a_diff_without_a_remark(hands, source: Path) -> None:
+    assert "differs" not in hands("edit", path="a.py", search="    return 2\n", replace="    return 3\n").content
+
+
+def test_a_long_replacement_that_was_bridged_is_shown_in_part(hands, workspace: Path) -> None:
+    (workspace / "b.py").write_text("if a:\n    b  = 1\n    c()\n")
+    hands("read", path="b.py")
+    new = "\n".join(f"x = {number}" for number in range(50))
+    output = hands("edit", path="b.py", search="b = 1\nc()", replace=new)
+    assert "in indentation and runs of blanks" in output.content
+    assert "     2\t    x = 0" in output.content
+    assert output.content.endswith("… 31 more lines")
+
+
+def test_a_diff_is_not_cut_for_the_sake_of_a_few_lines(hands, workspace: Path) -> None:
+    (workspace / "n").write_text("".join(f"{number}\n" for number in range(60)))
+
+    def told(first: int, stop: int) -> str:
+        old, new = ("".join(f"{number}{mark}\n" for number in range(first, stop)) for mark in ("", "x"))
+        return hands("edit", path="n", search=old, replace=new).content
+
+    assert told(10, 19).endswith(" 21")
+    assert told(30, 40).endswith("… 7 more lines of diff")
+
+
+def test_a_file_that_a_bridged_edit_empties_is_said_to_be_empty(hands, workspace: Path) -> None:
+    (workspace / "b.py").write_text("    b  = 1\n")
+    hands("read", path="b.py")
+    assert hands("edit", path="b.py", search="b = 1\n", replace="").content.endswith("The file is empty now.")

@@ -21,8 +21,12 @@ def test_ls_shows_directories_first_then_files_with_sizes(hands, workspace: Path
 def test_ls_shows_a_page_and_counts_the_rest(hands, workspace: Path) -> None:
     for number in range(230):
         (workspace / f"f{number:03d}").touch()
+    assert hands("ls", path="").data == {"count": 230, "truncated": False}
+    hands.room = 1000
     output = hands("ls", path="")
-    assert output.content.endswith("… and 30 more; glob with a pattern finds them")
+    shown = output.content.count("  0\n")
+    assert 80 < shown < 125
+    assert output.content.endswith(f"\n… and {230 - shown} more; glob with a pattern finds them")
     assert output.data == {"count": 230, "truncated": True}
 
 

@@ -24,7 +24,7 @@ def test_a_whole_file_with_the_mask_in_the_secrets_place_is_refused(hands, env: 
         refusal = hands.refused("write", path=".env", content=content)
         assert "hidden from you" in refusal.message
         assert "Use edit on the other lines" in refusal.message
-    assert "will be refused" in hands.preview("write", path=".env", content=MASK)
+    assert "hidden from you" in hands.refused_unasked("write", path=".env", content=MASK).message
     assert env.read_text() == ENV
 
 

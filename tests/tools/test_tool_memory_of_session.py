@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from lmagent.core.errors import StoreError, ToolError
-from lmagent.core.events import MessageAdded, ToolFinished
+from lmagent.core.events import MessageAdded, ToolFinished, ToolStarted
 from lmagent.core.messages import assistant, user
 from lmagent.core.tool import ToolContext
 from lmagent.tools.artifact import ReadArtifact, page, read_artifact_tool
@@ -35,12 +35,24 @@ def test_the_pages_of_an_artifact_make_up_the_whole():
     assert whole == TEXT
 
 
-def test_a_page_stays_under_the_cap_on_results():
-    assert len(read(id="abcdef123456").encode()) < 8000
+def test_a_page_stays_within_the_room_that_there_is():
+    output = anyio.run(read_artifact_tool(get_blob).run, ReadArtifact("abcdef123456"), CONTEXT)
+    assert output.fit is not None
+    for room in (300, 1000, 8000):
+        head, _, body = output.fit(room).content.partition("\n")
+        assert room - 120 < len(head) + len(body) < room
+        assert head.startswith(f"[lines 1-{body.count(chr(10))} of 2000; continue with offset=")
+    assert anyio.run(read_artifact_tool(get_blob).run, ReadArtifact("abcdef123456", 5), CONTEXT).content.startswith(
+        "[lines 5-2000 of 2000]\nline 5\n"
+    )
+
+
+def test_lines_end_at_a_line_feed_and_nowhere_else():
+    assert page("a\x0cb\u2028c\rd\ne", 2, 1000) == "[lines 2-2 of 2]\ne"
 
 
 def test_an_unknown_artifact_is_an_error_for_the_model():
-    with pytest.raises(ToolError, match="there is no artifact nope"):
+    with pytest.raises(ToolError, match="There is no artifact 'nope'"):
         read(id="nope")
 
 
@@ -50,7 +62,7 @@ def test_an_offset_behind_the_end_says_where_the_end_is():
 
 
 def test_a_line_longer_than_a_page_is_cut_with_a_note():
-    assert "line cut: 20000 characters" in page("x" * 20000, 1)
+    assert "line cut: 20000 characters" in page("x" * 20000, 1, 7000)
 
 
 EVENTS = (
@@ -67,7 +79,7 @@ def recall(query: str) -> str:
 
 
 def test_recall_finds_what_was_said_with_its_place_in_the_record():
-    assert recall("codeword?").startswith("#1 user: The codeword is apricot.")
+    assert recall("codeword?").startswith("[#1 user]\nThe codeword is apricot.")
 
 
 def test_recall_prefers_what_holds_more_of_the_words_and_leaves_notes_and_itself_out():
@@ -102,13 +114,19 @@ LONG_RESULT = ToolFinished(
 
 
 def test_recall_searches_the_whole_of_a_result_of_which_the_model_saw_an_excerpt():
-    assert "shell (artifact:abcdef123456, line 1" in found("line 1234", LONG_RESULT)
+    assert "result of shell (artifact abcdef123456, line 1" in found("line 1234", LONG_RESULT)
     assert "\nline 1234\n" in found("line 1234", LONG_RESULT)
 
 
 def test_an_artifact_that_is_gone_leaves_its_excerpt_to_recall():
     gone = ToolFinished(seq=8, call_id="c", tool="shell", status="ok", content="the pear", artifact="f" * 64)
-    assert found("pear", gone) == "#8 shell: the pear"
+    assert found("pear", gone) == "[#8 result of shell]\nthe pear"
+
+
+def test_recall_says_which_call_a_result_is_of_and_keeps_its_lines_as_they_are():
+    started = ToolStarted(seq=8, call_id="c", tool="read", effect="read", summary="read a.py from 3")
+    result = ToolFinished(seq=9, call_id="c", tool="read", status="ok", content="     3\tpear\n     4\tplum\n")
+    assert found("pear", started, result) == "[#9 result of read a.py from 3]\n     3\tpear\n     4\tplum"
 
 
 def test_recall_takes_names_apart_and_words_without_their_endings():
@@ -121,4 +139,4 @@ def test_recall_finds_a_rare_word_before_many_common_ones():
         MessageAdded(seq=at, message=assistant(f"the order of the table {at}"), origin="model") for at in range(50)
     ]
     fact = MessageAdded(seq=60, message=assistant("the zebra table"), origin="model")
-    assert found("order of the zebra table", *noise, fact).startswith("#60")
+    assert found("order of the zebra table", *noise, fact).startswith("[#60 ")

@@ -37,7 +37,7 @@ def test_what_can_be_no_path_is_refused_in_words_for_the_model(hands, tool, argu
     assert "Write it" in refusal.message
     assert "\0" not in hands.summary(tool, **call)
     if tool in ("write", "edit"):
-        assert "Write it" in hands.preview(tool, **call)
+        assert "Write it" in hands.refused_unasked(tool, **call).message
     if hands.targets(tool, **call) != (".",):
         with pytest.raises(ToolError, match="Write it"):
             hands.request(tool, **call)
@@ -50,7 +50,7 @@ def test_every_tool_takes_the_sandboxs_name_for_the_workspace(hands, workspace: 
     assert "two" in hands("read", path="/workspace/src/a.py").content
     assert "a.py" in hands("ls", path="/workspace/src").content
     assert hands("glob", pattern="/workspace/src/*.py").content == "src/a.py"
-    assert "src/a.py:1" in hands("grep", pattern="two", paths=["/workspace"], glob="/workspace/src/*.py").content
+    assert "src/a.py\n1:two" in hands("grep", pattern="two", paths=["/workspace"], glob="/workspace/src/*.py").content
     hands.refused("read", path="/workspaces/src/a.py")
 
 

@@ -57,7 +57,7 @@ def test_offset_and_limit_choose_a_window(hands, workspace: Path) -> None:
     assert hands("read", path="f", offset=-2).content.endswith("    99\tline 99\n   100\tline 100")
     assert "lines 1-100 of 100" in hands("read", path="f", offset=-500).content
     assert "lines 1-100 of 100" in hands("read", path="f", offset=0).content
-    assert "behind the end: the file has 100 lines" in hands.refused("read", path="f", offset=101).message
+    assert "after the end: the file has 100 lines" in hands.refused("read", path="f", offset=101).message
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
@@ -67,10 +67,11 @@ def test_offset_and_limit_choose_a_window(hands, workspace: Path) -> None:
     ),
     times=st.integers(1, 60),
     limit=st.sampled_from([0, 1, 7, 400]),
+    room=st.sampled_from([500, 777, 2500, 50_000]),
     ended=st.booleans(),
     at_once=st.sampled_from([0, lines.AT_ONCE]),
 )
-def test_the_pages_together_are_the_file(hands, workspace: Path, body, times, limit, ended, at_once) -> None:
+def test_the_pages_together_are_the_file(hands, workspace: Path, body, times, limit, room, ended, at_once) -> None:
     text = "\n".join(body * times) + "\n" * ended
     (workspace / "f").write_text(text, newline="")
     if not text:
@@ -78,6 +79,7 @@ def test_the_pages_together_are_the_file(hands, workspace: Path, body, times, li
     wanted = text.split("\n")[: -1 if text.endswith("\n") else None]
     if limit == 1 and len(wanted) > 300:
         limit = 50
+    hands.room = room
     kept = lines.AT_ONCE
     lines.AT_ONCE = at_once  # 0: every file flows through, as a huge one does
     try:
@@ -88,9 +90,11 @@ def test_the_pages_together_are_the_file(hands, workspace: Path, body, times, li
 
 def test_a_page_holds_whole_lines_up_to_its_size(hands, workspace: Path) -> None:
     (workspace / "f").write_text("x" * 99 + "\n" + ("ü" * 60 + "\n") * 500)
-    content = hands("read", path="f").content
-    assert 7000 < len(content.encode()) <= 7600
-    assert all(text in ("x" * 99, "ü" * 60) for _, text in parse(content)[1])
+    for room in (500, 2000, 7500, 50_000):
+        hands.room = room
+        content = hands("read", path="f").content
+        assert room - 300 < len(content.encode()) <= room
+        assert all(text in ("x" * 99, "ü" * 60) for _, text in parse(content)[1])
 
 
 def test_a_long_line_is_cut_with_a_note(hands, workspace: Path) -> None:
@@ -99,6 +103,17 @@ def test_a_long_line_is_cut_with_a_note(hands, workspace: Path) -> None:
     assert "1 long line cut" in header["rest"]
     assert rows[1][1].endswith("… [cut: the line has 5,000 characters]")
     assert rows[2] == (3, "b")
+
+
+def test_a_line_that_has_no_room_is_cut_and_says_how_to_see_more_of_it(hands, workspace: Path) -> None:
+    (workspace / "f").write_text("a\n" + "x" * 1500 + "\nb\n")
+    hands.room = 600
+    assert "continue with offset=2" in hands("read", path="f").content
+    header, rows = parse(hands("read", path="f", offset=2).content)
+    assert "1 long line cut" in header["rest"]
+    assert rows[0][1].endswith("… [cut: the line has 1,500 characters; offset=2, limit=1 alone may show more]")
+    hands.room = 2500
+    assert parse(hands("read", path="f", offset=2, limit=1).content)[1] == [(2, "x" * 1500)]
 
 
 @pytest.mark.parametrize(

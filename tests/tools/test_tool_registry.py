@@ -16,7 +16,7 @@ def test_the_tools_have_their_names_arguments_and_effects(hands) -> None:
     arguments = {name: list(tool.spec.parameters["properties"]) for name, tool in hands.tools.items()}
     assert arguments == {
         "read": ["path", "offset", "limit"],
-        "write": ["path", "content"],
+        "write": ["path", "content", "mode", "confirm"],
         "edit": ["path", "search", "replace", "replace_all"],
         "glob": ["pattern"],
         "grep": ["pattern", "paths", "regex", "glob", "context"],
@@ -42,7 +42,7 @@ def test_the_schemas_stay_within_their_budget(hands) -> None:
         ("edit_file", '{"filepath": "a", "old_string": "x", "new_string": "y"}', "edit"),
         ("str_replace", '{"path": "a", "old_str": "x", "new_str": "y"}', "edit"),
         ("list_files", '{"directory": "a"}', "ls"),
-        ("list_directory", '{"path": "a", "max_depth": 2}', "ls"),
+        ("list_directory", '{"path": "a", "max_depth": 1}', "ls"),
         ("search_files", '{"query": "a"}', "grep"),
         ("find_files", '{"query": "a"}', "glob"),
         ("create_directory", '{"path": "a"}', "mkdir"),

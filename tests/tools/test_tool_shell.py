@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from pathlib import Path
 
 import anyio
 import pytest
-from shell_kit import Bench, play
+from shell_kit import Bench, during, play
 
 from lmagent.core import events as ev
 from lmagent.core.errors import SandboxError, StoreError, ToolError
@@ -123,7 +124,13 @@ def test_400_megabytes_are_excerpted_and_kept_up_to_the_cap(bench):
     (output,) = play(bench, "echo FIRST; yes 0123456789abcdef | head -c 400M; echo LAST")
     assert output.content.startswith("FIRST")
     assert output.content.endswith("LAST")
-    assert len(output.content) < 20_000
+    assert len(output.content) <= 50_000
+    assert output.fit is not None
+    short = output.fit(2000)
+    assert len(short.content) <= 2000
+    lines = int(re.search(r"\n\[… .*lines (?:\d+)-(?:\d+) of (\d+) left out …\]\n", short.content)[1])
+    assert lines == 2 + (400 << 20) // 17
+    assert short.file == output.file
     assert output.file is not None
     assert output.file.stat().st_size == SPILL_CAP
     assert output.data["bytes"] > 400_000_000
@@ -222,3 +229,30 @@ def test_nothing_is_left_in_the_spill_folder_by_a_command_that_was_interrupted(b
 
     anyio.run(main)
     assert not bench.spill.exists() or os.listdir(bench.spill) == []
+
+
+def test_shell_and_python_of_a_session_see_the_same_tmp_and_home(tmp_path, monkeypatch):
+    from msgspec.structs import replace
+
+    from lmagent.config.settings import Settings
+    from lmagent.tools.kernel import Kernels
+    from lmagent.tools.python_tool import Python, python_tool
+
+    (workspace := tmp_path / "ws").mkdir()
+    bench = Bench(workspace)
+    bench.confined._settings = replace(Settings(), agent_data_dir=tmp_path / "data")
+    kernels = Kernels()
+    python = python_tool(bench.confined.get, kernels)
+
+    async def act() -> list[str]:
+        await bench.shell("echo shell >/tmp/x; echo home >~/y")
+        code = "import os; print(open('/tmp/x').read(), open(os.path.expanduser('~/y')).read())\n"
+        code += "open('/tmp/z', 'w').write('py')"
+        told = (await python.run(Python(code), bench.context())).content
+        later = (await bench.shell("cat /tmp/z")).content
+        await kernels.aclose()
+        return [told, later]
+
+    told, later = during(bench, act)
+    assert told.split()[:2] == ["shell", "home"]
+    assert later == "py"

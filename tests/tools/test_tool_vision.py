@@ -117,7 +117,7 @@ def test_it_is_offered_only_when_the_model_can_see(tmp_path, sees, wish, offered
             await session.send(Submit(message=user("What is in dot.png?")))
             await run_until_idle(session)
             await host.aclose()
-            assert ("- vision:" in str(server.chats[0].body["messages"])) == offered
+            assert ("- vision(" in str(server.chats[0].body["messages"])) == offered
             results = [e for e in host.store.read(session.state.session) if isinstance(e, ev.ToolFinished)]
             assert (results[0].content == "A red dot.") == offered
             if offered:

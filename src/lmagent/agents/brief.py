@@ -83,13 +83,14 @@ def told(brief: Brief, place: Place, steps: int) -> str:
     wanted = brief.deliverable
     where = ", ".join(named(wanted))
     form = f" ({wanted.format})" if wanted.format else ""
+    what = f": {wanted.description}" if wanted.description != brief.objective else ""
     lines = [
-        "[From here on you are a sub-agent. What stands above is your parent's work: background, not your task. "
+        "[From here on you are a sub-agent. The messages above are your parent's work: background, not your task. "
         "Do only what this brief says, then report.]"
         if place.inherits
         else "[You are a sub-agent. Do only what this brief says, then report.]",
         f"Objective: {brief.objective}",
-        f"Deliverable: {wanted.type}{f' {where}' if where else ''}{form}: {wanted.description}",
+        f"Deliverable: {wanted.type}{f' {where}' if where else ''}{form}{what}",
     ]
     if wanted.schema is not None:
         lines.append(f"Schema of it: {msgspec.json.encode(wanted.schema).decode()}")
@@ -99,7 +100,7 @@ def told(brief: Brief, place: Place, steps: int) -> str:
     if brief.data:
         lines.append(f"Data:\n{brief.data}")
     lines.append(
-        f"You have at most {steps} steps, and nobody can answer questions. At the end call use_tool with "
+        f"You have at most {steps} steps, and no user answers questions. At the end call use_tool with "
         '{"name": "report_result", "arguments": {"status": "ok", "summary": "...", "artifacts": ["path"], '
         '"data": null, "error": ""}}; status is ok, partial, blocked or error.'
     )

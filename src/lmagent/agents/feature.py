@@ -86,7 +86,7 @@ def delegation_tools(nursery: Nursery, runner: Callable[[], Runner]) -> Iterator
 
     yield Tool(
         name="delegate",
-        description="Give a task to a sub-agent with a context of its own; returns its result.",
+        description="Give a task to a sub-agent; returns its report. deliverable_type: report, file, files or data.",
         arguments=DelegateArgs,
         effect="read",
         run=delegate,
@@ -173,5 +173,5 @@ def hidden(state: SessionState, bounds: Bounds) -> set[str]:
     if parent is None:
         return {"report_result"}
     if note is not None:
-        return {name for name in TOOLS if f"\n- {name}" not in note}
+        return {name for name in TOOLS if f"\n- {name}(" not in note and f"\n- {name}:" not in note}
     return set(BEGINNING) if parent.depth >= bounds.depth else set()

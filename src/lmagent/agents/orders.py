@@ -41,12 +41,16 @@ class Order(Struct, frozen=True):
     hint: str = ""
 
 
-class _Task(Struct):
+class _Task(Struct, forbid_unknown_fields=True):
     task_id: str | int
     objective: str
     deliverable: dict[str, Any] | str = ""
     constraints: tuple[str, ...] | str = ()
     depends_on: tuple[str | int, ...] | str | int = ()
+
+
+class _Deliverable(Deliverable, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """As a manifest has it: what the order does not know is named."""
 
 
 def refuse(why: str) -> ToolError:
@@ -135,7 +139,7 @@ def _order(entry: Any, number: int, workspace: Path) -> Order:
                 wanted["paths"] = [paths]
             several = "files" if wanted.get("paths") else "report"
             described = {"type": "file" if wanted.get("path") else several, "description": task.objective}
-            wanted = msgspec.convert({**described, **wanted}, Deliverable)
+            wanted = msgspec.convert({**described, **wanted}, _Deliverable)
         else:
             wanted = Deliverable("report", wanted or task.objective)
     except msgspec.ValidationError as fault:

@@ -16,38 +16,40 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from lmagent.core.errors import LmagentError, StoreError, ToolError, ungrouped
-from lmagent.core.events import ApprovalRequested, ToolFinished, ToolStarted
+from lmagent.core.events import ApprovalRequested, MessageAdded, ToolFinished, ToolStarted
 from lmagent.core.events import ToolOutput as OutputEvent
-from lmagent.core.messages import ToolCall, ToolStatus
-from lmagent.core.tool import ToolContext, ToolOutput
-from lmagent.engine import constrain, gate, intake, targets
+from lmagent.core.messages import ToolCall, ToolStatus, user
+from lmagent.core.tool import KeptText, Tool, ToolContext, ToolOutput
+from lmagent.engine import constrain, frames, gate, intake, targets
 from lmagent.engine.loopguard import Alarm, LoopGuard, marks_of
 from lmagent.engine.session import Session
-from lmagent.engine.state import BYTES_PER_TOKEN
 from lmagent.engine.toolbox import Invocation
 from lmagent.engine.undo import keep_before, record_changes
+from lmagent.engine.window import Room, room_for
 
 CUT_OFF = (
-    "Your reply was cut off at the token limit inside this call, so it was not run. "
-    "Send it again, shorter: write long files in several parts."
+    "Your reply ended inside this call, so it was not run: it was too long, or a closing bracket or tag is missing. "
+    "Send the whole call again; write a long file in several parts, with mode=append from the second on."
 )
+CUT_SHOWN = 300
+"""Characters of the beginning, and of the end, of a call that was cut off: the model is not shown it elsewhere."""
 
+SEARCHES = ("grep", "git_diff")
+"""Tools that read, and show lines of files that they do not name in their data."""
 
-RESULTS_SHARE = 0.35
-"""Share of the room between the fixed block and the trigger that all results of one reply may take together."""
-
-SMALLEST_RESULT = 200
-"""Tokens below which an excerpt tells nothing."""
+HANDLE = 120
+"""Bytes of the line that names the artifact of an output in a file."""
 
 
 class Result(Struct, frozen=True):
-    """What came of a call: `durable` when it must be on disk before anything goes on."""
+    """What came of a call: `durable` when it must be on disk before anything goes on; `kept` is a text to keep."""
 
     tool: str
     status: ToolStatus
     output: ToolOutput
     duration: float = 0.0
     durable: bool = False
+    kept: str | None = None
 
 
 async def act(session: Session, calls: Sequence[ToolCall], truncated: frozenset[str], guard: LoopGuard) -> Alarm | None:
@@ -60,22 +62,31 @@ async def act(session: Session, calls: Sequence[ToolCall], truncated: frozenset[
         guard: the turn's loop guard.
     """
     alarms: list[Alarm] = []
-    cap = _cap(session, len(calls))
+    room = room_for(session, len(calls))
+    large: list[tuple[ToolCall, Result]] = []
 
     async def one(call: ToolCall) -> None:
         result = await _carry_out(session, call, truncated, guard, alarms)
-        await _record(session, call, result, guard, alarms, cap)
+        if (need := _need(result.output)) <= room.share():
+            await _record(session, call, result, guard, alarms, room.take(need))
+        else:
+            large.append((call, result))
 
     for parallel, group in itertools.groupby(calls, key=lambda call: _is_read(session, call)):
         batch = list(group)
         if not parallel or len(batch) == 1:
             for call in batch:
                 await one(call)
+                await _record_large(session, large, room, guard, alarms)
             continue
         with ungrouped():
             async with anyio.create_task_group() as tasks:
                 for call in batch:
                     tasks.start_soon(one, call)
+        await _record_large(session, large, room, guard, alarms)
+    if hints := dict.fromkeys(alarm.text for alarm in alarms if alarm.action == "hint"):
+        await session.record(MessageAdded(message=user("\n".join(hints)), origin="nudge"))
+    alarms = [alarm for alarm in alarms if alarm.action != "hint"]
     if (stale := guard.step_done()) is not None:
         alarms.append(stale)
     return alarms[0] if alarms else None
@@ -90,21 +101,36 @@ async def _carry_out(
     session: Session, call: ToolCall, truncated: frozenset[str], guard: LoopGuard, alarms: list[Alarm]
 ) -> Result:
     if call.id in truncated:
-        return Result(call.name, "error", ToolOutput(CUT_OFF, {"code": "cut_off"}))
+        return Result(call.name, "error", ToolOutput(_cut_off(call.arguments), {"code": "cut_off"}))
     try:
         invocation = session.wiring.toolbox.resolve(call)
         asked = _request(session, invocation)
     except ToolError as refusal:
-        return Result(call.name, "error", ToolOutput(refusal.message, refusal.data))
+        return _refused(call.name, refusal)
     except Exception as bug:  # noqa: BLE001  the tool boundary: what a model writes must not end the session
         return Result(call.name, "error", _crashed(call.name, bug))
     if (alarm := guard.before(call)) is not None:
         if alarm.action == "stop":
             alarms.append(alarm)
         return Result(invocation.tool.name, "error", ToolOutput(alarm.text, {"code": "loop"}))
-    if (denial := await _permit(session, invocation, asked)) is not None:
-        return Result(invocation.tool.name, "denied", denial)
+    try:
+        if (denial := await _permit(session, invocation, asked)) is not None:
+            return Result(invocation.tool.name, "denied", denial)
+    except ToolError as refusal:
+        return _refused(invocation.tool.name, refusal)
     return await _run(session, invocation, asked)
+
+
+def _refused(tool: str, refusal: ToolError) -> Result:
+    return Result(tool, "error", ToolOutput(refusal.message, refusal.data), kept=refusal.kept)
+
+
+def _cut_off(arguments: str) -> str:
+    if not arguments.strip():
+        return CUT_OFF
+    short = len(arguments) <= 2 * CUT_SHOWN
+    shown = arguments if short else f"{arguments[:CUT_SHOWN]} … {arguments[-CUT_SHOWN:]}"
+    return f"{CUT_OFF}\nThis much of its arguments had come:\n{shown}"
 
 
 class Asked(Struct, frozen=True):
@@ -122,7 +148,11 @@ def _request(session: Session, invocation: Invocation) -> Asked:
 
 
 async def _permit(session: Session, invocation: Invocation, asked: Asked) -> ToolOutput | None:
-    """None when the call may run, else what the model is told."""
+    """None when the call may run, else what the model is told.
+
+    Raises:
+        ToolError: the call would be refused anyway, so the user was not asked.
+    """
     tool = invocation.tool
     for fence in session.wiring.fences:
         if reason := fence(session.state, tool):
@@ -155,11 +185,13 @@ def _preview(session: Session, invocation: Invocation, asked: Asked) -> str:
     if invocation.tool.preview is None:
         return ""
     try:
-        shown = invocation.tool.preview(invocation.arguments, _context(session, invocation.call, asked))
+        preview = invocation.tool.preview(invocation.arguments, _context(session, invocation.call, asked))
+    except ToolError:
+        raise
     except Exception as trouble:  # noqa: BLE001  the call itself will say the same, if it is approved
         return f"(no preview: {trouble})"
     explained = gate.explain(asked.request)
-    return f"{shown}\n→ {explained}" if explained else shown
+    return f"{preview}\n→ {explained}" if explained else preview
 
 
 async def _run(session: Session, invocation: Invocation, asked: Asked) -> Result:
@@ -180,11 +212,13 @@ async def _run(session: Session, invocation: Invocation, asked: Asked) -> Result
     clock = session.wiring.clock
     begun = clock.monotonic()
     status: ToolStatus = "error"
+    kept: str | None = None
     try:
         output = await tool.run(invocation.arguments, _context(session, call, asked))
         status = "ok"
+        output = _with_shown(session, tool, call, output)
     except ToolError as refusal:
-        output = ToolOutput(refusal.message, refusal.data)
+        output, kept = ToolOutput(refusal.message, refusal.data), refusal.kept
     except StoreError:
         raise
     except LmagentError as failure:
@@ -199,26 +233,48 @@ async def _run(session: Session, invocation: Invocation, asked: Asked) -> Result
     duration = round(clock.monotonic() - begun, 4)
     if durable:
         await record_changes(session, watch)
-    return Result(tool.name, status, output, duration, durable)
+    return Result(tool.name, status, output, duration, durable, kept)
+
+
+def _with_shown(session: Session, tool: Tool, call: ToolCall, output: ToolOutput) -> ToolOutput:
+    """The output with the files that it shows, where it is a command's or a search's."""
+    if tool.effect != "exec" and tool.name not in SEARCHES:
+        return output
+    from lmagent.engine import shown  # not before a command has run
+
+    files = shown.files_in(session.wiring.workspace, call.arguments, output)
+    return replace(output, data={**output.data, "shown": files}) if files else output
 
 
 def _crashed(tool: str, bug: Exception) -> ToolOutput:
     return ToolOutput(f"{tool} failed: {type(bug).__name__}: {bug}", {"code": "crashed"})
 
 
-async def _record(
-    session: Session, call: ToolCall, result: Result, guard: LoopGuard, alarms: list[Alarm], cap: int
+async def _record_large(
+    session: Session, large: list[tuple[ToolCall, Result]], room: Room, guard: LoopGuard, alarms: list[Alarm]
 ) -> None:
-    output = result.output
-    content, artifact = await _take_in(session, output, cap)
+    """Record what did not fit its share, now that it is known what the smaller results left over."""
+    given: dict[str, int] = {}
+    for call, result in sorted(large, key=lambda item: _need(item[1].output)):
+        given[call.id] = room.take(_need(result.output))
+    for call, result in large:
+        await _record(session, call, result, guard, alarms, given[call.id])
+    large.clear()
+
+
+async def _record(
+    session: Session, call: ToolCall, result: Result, guard: LoopGuard, alarms: list[Alarm], size: int
+) -> None:
+    output = _fitted(result.output, size)
+    content, artifact = await _take_in(session, output, size)
+    content = frames.escaped(content)
     if output.data.get("code") not in ("loop", "denied"):
         marks = marks_of(session.state.changes, call.id, output.data)
-        alarm = guard.after(call, result.status, output.content, output.data, marks)
-        if alarm is not None and alarm.action == "hint":
-            content = f"{content}\n{alarm.text}"
-        elif alarm is not None:
+        if (alarm := guard.after(call, result.status, output.content, output.data, marks)) is not None:
             alarms.append(alarm)
     whole = output.content if output.full is None else output.full
+    if result.kept is not None:
+        whole, artifact = result.kept, await session.keep(result.kept)
     finished = ToolFinished(
         call_id=call.id,
         tool=result.tool,
@@ -232,28 +288,34 @@ async def _record(
     await session.record(finished, sync=result.durable)
     if output.data.get("code") == "malformed_arguments":
         await constrain.failed(session, "its arguments were no valid JSON")
+    else:
+        await constrain.worked(session)
 
 
-def _cap(session: Session, calls: int) -> int:
-    """Tokens of one result: the results of one reply arrive together, and must leave room for going on."""
-    window = session.window
-    state = session.state
-    room = window.trigger - state.tokens(state.fixed_bytes)
-    tokens = min(window.result_cap, max(SMALLEST_RESULT, int(room * RESULTS_SHARE) // calls))
-    return min(tokens, state.bytes(tokens) // BYTES_PER_TOKEN)  # intake counts in bytes / 4
+def _need(output: ToolOutput) -> int:
+    """Bytes of an output with all that belongs to it."""
+    return intake.size_of(output.content) + (HANDLE if output.file is not None else 0)
 
 
-async def _take_in(session: Session, output: ToolOutput, cap: int) -> tuple[str, str | None]:
+def _fitted(output: ToolOutput, size: int) -> ToolOutput:
+    """The output as its tool shows it in `size` bytes, where it knows how to."""
+    if output.fit is None or _need(output) <= size:
+        return output
+    page = output.fit(size - (HANDLE if output.file is not None else 0))
+    return replace(page, data={**output.data, **page.data})
+
+
+async def _take_in(session: Session, output: ToolOutput, size: int) -> tuple[str, str | None]:
     """What the model is told, and the blob of the whole where that is more."""
     content = output.content or "(no output)"
     if output.file is not None:
         artifact = await session.keep_file(output.file)
-        return intake.cap(content, cap, artifact[:12]), artifact
-    if output.full is None and intake.fits(content, cap):
-        return content, None
+        return intake.cap(content, size, artifact[:12]), artifact
     whole = output.content if output.full is None else output.full
+    if content.startswith(whole) and intake.fits(content, max(size, intake.NOTE)):  # less than a note on its absence
+        return content, None
     artifact = await session.keep(whole)
-    return intake.cap(content, cap, artifact[:12]), artifact
+    return intake.cap(content, size, artifact[:12]), artifact
 
 
 def _context(session: Session, call: ToolCall, asked: Asked) -> ToolContext:
@@ -264,9 +326,21 @@ def _context(session: Session, call: ToolCall, asked: Asked) -> ToolContext:
         seen=session.state.files,
         emit=lambda text: session.emit_live(OutputEvent(call_id=call.id, text=text, turn=session.state.turn)),
         ask_host=partial(_ask_host, session, call),
+        kept=partial(_kept, session),
     )
     hides = gate.sight(asked.request, session.wiring.rules)
     return replace(context, hidden=targets.through_links(str(session.wiring.workspace), hides)) if hides else context
+
+
+def _kept(session: Session, path: str) -> KeptText | None:
+    """The text that a refused write to a path left; None if the log has no such text."""
+    if (kept := session.state.marks.kept.get(path)) is None:
+        return None
+    try:
+        text = session.log.get_blob(kept.artifact)
+    except StoreError:
+        return None
+    return KeptText(text.decode("utf-8", "surrogatepass"), kept.file)
 
 
 async def _ask_host(session: Session, call: ToolCall, host: str, port: int) -> bool:

@@ -18,20 +18,23 @@ from lmagent.engine.state import SessionState
 NO_RESULT_YET = "(no result yet)"
 
 
-def ask_aside(session: Session, question: str, max_tokens: int | None = None) -> AsyncIterator[ModelEvent]:
+def ask_aside(
+    session: Session, question: str, max_tokens: int | None = None, messages: Sequence[Message] | None = None
+) -> AsyncIterator[ModelEvent]:
     """Stream the answer to `question`; nothing is recorded.
 
     Args:
         session: the session.
         question: what to ask.
         max_tokens: cap on the answer.
+        messages: what the question is put behind, with no call open; None for the conversation as it stands.
 
     Raises:
         ProviderError: it could not be had.
     """
     request = msgspec.structs.replace(
         session.request(),
-        messages=_with_tail(_complete(session.state), question),
+        messages=_with_tail(_complete(session.state) if messages is None else messages, question),
         tool_choice="none",
         response_schema=None,
         constrain=False,
@@ -47,13 +50,8 @@ def _complete(state: SessionState) -> list[Message]:
 
 
 def _with_tail(messages: Sequence[Message], text: str) -> list[Message]:
-    """The messages with `text` at the end; it joins an unanswered user message or result, so that roles alternate."""
+    """The messages with `text` at the end; it joins an unanswered user message, so that roles alternate."""
     last = messages[-1] if messages else None
-    if last is None or last.role == "assistant":
+    if last is None or last.role != "user":
         return [*messages, user(text)]
-    if last.role == "user":
-        return [*messages[:-1], Message("user", (*last.parts, Text(f"\n\n{text}")))]
-    (result,) = last.parts
-    assert isinstance(result, ToolResult)
-    joined = ToolResult(result.call_id, result.status, f"{result.content}\n\n{text}")
-    return [*messages[:-1], Message("tool", (joined,))]
+    return [*messages[:-1], Message("user", (*last.parts, Text(f"\n\n{text}")))]

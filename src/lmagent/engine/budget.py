@@ -5,19 +5,19 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from lmagent.core.agent import Limits
-from lmagent.core.work import Budget, WorkMode
+from lmagent.core.work import Budget
 from lmagent.engine.review import End
 from lmagent.engine.session import Session
 from lmagent.engine.state import SessionState
 
-STEPS: dict[WorkMode, int] = {"bounded": 15, "deep": 200}
-"""Model calls of a turn, where a mode has a bound of its own and the settings do not set a lower one."""
+DEEP_STEPS = 200
+"""Model calls of a turn of deep work without a budget, where the settings do not set a lower bound."""
 
 
 def limits(session: Session) -> Limits:
     """The limits of a turn as the session works now. Deep work has the steps of its budget, in one turn or in many."""
     own, work = session.agent.limits, session.state.work
-    bound = STEPS.get(work.mode)
+    bound = {"bounded": own.bounded, "deep": DEEP_STEPS}.get(work.mode)
     if work.mode == "deep" and work.budget.steps is not None:
         unset = own.steps == Limits().steps
         bound = work.budget.steps if unset else min(own.steps, work.budget.steps)

@@ -21,6 +21,8 @@ _WAIT = re.compile(
     re.MULTILINE,
 )
 """Behind `WAIT:` stands something that is meant as a time; `waits.py` says whether it is one."""
+_WAIT_INSIDE = re.compile(r"[.!?…][*_]*[ \t]+[*_]*WAIT:[\s*_]*(?:\+\d|in \d|\d{4}-)")
+"""A wait in the middle of a line, behind a sentence: not one, and not an answer."""
 _COMPLETE = re.compile(r"^\W*TASK_COMPLETE\b|\bTASK_COMPLETE\W*$")
 _MARKER = re.compile(r"\bTASK_COMPLETE\b:?")
 _INTENT = re.compile(
@@ -36,6 +38,13 @@ _ACTION = re.compile(
     r"do (?:it|that|this|so)\b)",
     re.IGNORECASE,
 )
+_ABROAD = re.compile(
+    r"^(?:[^\W\d_][\w'’ ]{0,20},? )?(?:(?:ich werde|lass mich)\b.*\wen\W*$|je vais \w+(?:er|ir|re)\b|"
+    r"(?:voy a|vamos a|vou) \w+r\b|sto per \w+re\b)|^(?:接下来|现在|首先)?[,，]?我将(?!来)",
+    re.IGNORECASE,
+)
+"""The same in other languages, at the beginning of the last sentence of a turn that has done nothing."""
+_TO_DO = re.compile(r"^\s*(?:[-*+]|\d+[.)]) \[ \] \S", re.MULTILINE)
 _UNDER_WAY = re.compile(
     r"(?:now )?(?:reading|opening|looking|checking|listing|searching|creating|writing|editing|updating|fixing|running|"
     r"examining|inspecting|scanning|analy[sz]ing|fetching|loading|testing)\b.{0,100}(?:\bnow\W*|…|\.\.\.|:)$",
@@ -54,7 +63,7 @@ _SENTENCE_END = re.compile(r"(?<=[.!?…:])\s+|\n+")
 
 
 class Ending(Struct, frozen=True):
-    """What a reply means: `reason` is the text of a block or question; `when` what stands behind `WAIT:`."""
+    """What a reply means: `reason` is the text of a block or question; `when` the time behind `WAIT:`, if any."""
 
     kind: Kind
     reason: str = ""
@@ -71,6 +80,8 @@ def classify(text: str, *, acted: bool) -> Ending:
     stripped = text.strip()
     if found := _WAIT.search(_last_paragraph(stripped)):
         return Ending("waiting", when=found["when"].strip())
+    if _WAIT_INSIDE.search(_last_paragraph(stripped)):
+        return Ending("waiting")
     if found := _BLOCKED.search(_last_paragraph(stripped)):
         return Ending("blocked", found["reason"].strip())
     if _COMPLETE.search(stripped.rpartition("\n")[2]):
@@ -97,6 +108,8 @@ def _announces(last: str, whole: str, *, acted: bool) -> bool:
     if "```" in whole[-8:] or _LATER.search(last):
         return False
     if (_INTENT.search(last) and _ACTION.search(last)) or _UNDER_WAY.match(last):
+        return True
+    if not acted and (whole.endswith((":", "：")) or _ABROAD.search(last) or _TO_DO.search(whole)):
         return True
     # Nothing has been done yet, and a short text opens with an announcement: "I'll check the files. One moment."
     opening = _SENTENCE_END.split(whole, maxsplit=1)[0]

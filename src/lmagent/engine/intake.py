@@ -1,40 +1,44 @@
-"""Intake: a tool's output becomes what the model is told. It is capped once, here, and never again."""
+"""Intake: a tool's output becomes what the model is told. It is capped once, here, and never again.
+
+Lines are counted in one way everywhere: they end at a line feed. A cut says which lines are missing, and which call
+shows them.
+"""
 
 from __future__ import annotations
 
-from lmagent.engine.state import BYTES_PER_TOKEN
+import re
 
 HEAD_SHARE = 0.7
 """Share of a capped result that shows its beginning; the rest shows its end."""
 
-
-def fits(text: str, tokens: int) -> bool:
-    """Whether `text` is within `tokens`, at 4 bytes a token."""
-    budget = tokens * BYTES_PER_TOKEN
-    return len(text) <= budget and (text.isascii() or len(text.encode("utf-8", "replace")) <= budget)
+NOTE = 200
+"""Bytes that the line about a cut may take."""
 
 
-def cap(text: str, tokens: int, artifact: str) -> str:
-    """Head and tail of `text` within `tokens`, with the handle under which the whole can be read.
+def size_of(text: str) -> int:
+    """Bytes of a text as it is sent."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
+
+
+def fits(text: str, size: int) -> bool:
+    """Whether `text` is within `size` bytes."""
+    return len(text) <= size and size_of(text) <= size
+
+
+def cap(text: str, size: int, artifact: str) -> str:
+    """Head and tail of `text` within `size` bytes, with the handle under which the whole can be read.
 
     Args:
         text: the output.
-        tokens: the cap, at 4 bytes a token.
+        size: the cap in bytes.
         artifact: handle of the whole output (the first digits of its SHA-256).
     """
-    if fits(text, tokens):
-        return f"{text}\n[the whole is artifact:{artifact}]"
-    budget = tokens * BYTES_PER_TOKEN
+    if fits(text, size):
+        return f'{text}\n[the whole result: read_artifact(id="{artifact}")]'
     raw = text.encode("utf-8", "replace")
-    head_size = int(budget * HEAD_SHARE)
-    head = _whole_lines(raw[:head_size], keep_start=True)
-    tail = _whole_lines(raw[len(raw) - (budget - head_size) :], keep_start=False)
-    line = head.count(b"\n") + 1
-    note = (
-        f"\n[… {len(raw) - len(head) - len(tail)} bytes left out; the whole is artifact:{artifact}, "
-        f'read on with read_artifact(id="{artifact}", offset={line}) …]\n'
-    )
-    return head.decode("utf-8", "ignore") + note + tail.decode("utf-8", "ignore")
+    head, tail, gap, line = ends(raw, raw, (len(raw), lines_of(raw)), max(0, size - NOTE))
+    call = f'read_artifact(id="{artifact}", offset={line})'
+    return f"{head}\n[… {gap} left out; read on with {call} …]\n{tail}"
 
 
 def shorten(text: str, size: int) -> str:
@@ -42,10 +46,53 @@ def shorten(text: str, size: int) -> str:
     raw = text.encode("utf-8", "replace")
     if len(raw) <= size:
         return text
+    head, tail, gap, _ = ends(raw, raw, (len(raw), lines_of(raw)), size)
+    note = _page_gap(head, tail) or f"{gap} left out for want of room; recall finds them"
+    return f"{head}\n[… {note} …]\n{tail}"
+
+
+def _page_gap(head: str, tail: str) -> str:
+    """What is missing in the middle of a page of `read`, in the file's own numbers."""
+    page = re.match(r"\[(.+?): lines \d+-\d+ of \d+", head)
+    before, after = (re.findall(r"^ *(\d+)\t", part, re.MULTILINE) for part in (head, tail))
+    if page is None or not before or not after:
+        return ""
+    import json  # few pages are ever shortened
+
+    first, last = int(before[-1]) + 1, int(after[0]) - 1
+    call = f"read(path={json.dumps(page[1], ensure_ascii=False)}, offset={first}, limit={last - first + 1})"
+    return f"lines {first}-{last} of the file left out for want of room; {call} shows them"
+
+
+def lines_of(raw: bytes) -> int:
+    """How many lines a text has: a last one without an end counts."""
+    return raw.count(b"\n") + (not raw.endswith(b"\n") and raw != b"")
+
+
+def ends(start: bytes, end: bytes, whole: tuple[int, int], size: int) -> tuple[str, str, str, int]:
+    """The beginning and the end of a long text in `size` bytes, whole lines where they are not too long.
+
+    Args:
+        start: the text, or more than is needed of its beginning.
+        end: the text, or more than is needed of its end.
+        whole: bytes and lines of the text.
+        size: bytes to show.
+
+    Returns:
+        Beginning, end, what is missing in words, and the number of the first line of that.
+    """
     head_size = int(size * HEAD_SHARE)
-    head = raw[:head_size].decode("utf-8", "ignore")
-    tail = raw[len(raw) - (size - head_size) :].decode("utf-8", "ignore")
-    return f"{head}\n[… {len(raw) - size} bytes left out for want of room; recall finds them …]\n{tail}"
+    head = _whole_lines(start[:head_size], keep_start=True)
+    tail = _whole_lines(end[max(0, len(end) - (size - head_size)) :], keep_start=False)
+    length, total = whole
+    first = head.count(b"\n") + 1
+    in_lines = head.endswith(b"\n") and end[: len(end) - len(tail)].endswith(b"\n")
+    last = total - lines_of(tail) + (not end[: len(end) - len(tail)].endswith(b"\n"))
+    gap = f"lines {first}-{last} of {total}"
+    if not in_lines or first > last:
+        gap = f"{length - len(head) - len(tail)} bytes in {gap if last > first else f'line {first} of {total}'}"
+    shown = head.decode("utf-8", "ignore")
+    return shown.removesuffix("\n"), tail.decode("utf-8", "ignore"), gap, first
 
 
 def _whole_lines(piece: bytes, *, keep_start: bool) -> bytes:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from msgspec import Struct
 
-from lmagent.engine import worktext
+from lmagent.core.messages import NO_WORDS, Message
+from lmagent.engine import frames, worktext
 from lmagent.engine.state import SessionState
 
 RULES_SHARE = 4
 """The part of the room for the user's texts, one in so many, that goes to what they demand where not all can stay."""
+
+LONGEST_NOTE = 500
+"""Bytes of one of the model's own texts that are kept."""
 
 LONGEST_RULE = 400
 """Bytes of a sentence that is kept for itself; what is longer is no rule but a text."""
@@ -24,36 +28,53 @@ _RULE = (
 
 
 class Sizes(Struct, frozen=True):
-    """Bytes that the user's texts may take, and each of the lists (files, artifacts)."""
+    """Bytes that the user's texts may take, each of the lists (files, artifacts), and the model's own notes."""
 
     user: int
     lists: int
+    notes: int
 
 
-def block(state: SessionState, user_texts: Sequence[str], summary: str, sizes: Sizes, *, goes_on: bool) -> str:
+class Gone(Struct, frozen=True):
+    """What the block stands for.
+
+    Attributes:
+        user_texts: what the user said there, oldest first.
+        messages: what is cut.
+        still: texts of the first message that stay before the block.
+    """
+
+    user_texts: Sequence[str]
+    messages: Sequence[Message]
+    still: Collection[str]
+
+
+def block(state: SessionState, gone: Gone, summary: str, sizes: Sizes, *, goes_on: bool) -> str:
     """The text that takes the place of what was cut.
 
     Args:
         state: the session.
-        user_texts: what the user said in the part that was cut, oldest first.
+        gone: what was cut.
         summary: the model's summary, if there is one.
         sizes: bytes to keep; of the user's texts, the first (the task) and the latest ones stay longest.
         goes_on: whether nothing follows, so that the model must be told to go on.
     """
-    parts = ["[The earlier conversation was shortened. What follows is the record of it.]"]
+    parts = [frames.SHORTENED]
+    user_texts = gone.user_texts
     if user_texts:
         rules = sizes.user // RULES_SHARE if sum(map(_size, user_texts)) > sizes.user else 0
         said = "\n".join(f"<user_said>\n{text}\n</user_said>" for text in _within(user_texts, sizes.user - rules))
-        parts.append(f"What the user said, in order:\n{said}")
+        parts.append(f"What {'else ' if gone.still else ''}the user said, in order:\n{said}")
         parts.append(_rules(user_texts, said, rules) if rules else "")
     parts.append(worktext.record(state.work, sizes.lists))
-    parts += [_files(state, sizes.lists), _artifacts(state, sizes.lists), _notes(state), _error(state)]
+    parts += [_files(state, sizes.lists), _artifacts(state, sizes.lists), _notes(state, gone.still), _error(state)]
+    parts.append(_own_notes(gone.messages, sizes.notes))
     parts = [part for part in parts if part]
     if summary:
         parts.append(f"Your own summary:\n{summary}")
-    parts.append(
-        "The whole conversation is on record; look up what is missing with recall. Files on disk are the truth."
-    )
+    elif state.summary:
+        parts.append(f"Your own summary of what was before:\n{_shorten(state.summary, sizes.notes)}")
+    parts.append("The full conversation is kept: recall searches it. Files on disk are the truth.")
     if goes_on:
         parts.append("Go on with the task.")
     return "\n\n".join(parts)
@@ -61,6 +82,8 @@ def block(state: SessionState, user_texts: Sequence[str], summary: str, sizes: S
 
 def _within(texts: Sequence[str], budget: int) -> list[str]:
     """The first text and the latest ones within the budget, in order, with a line where something is missing."""
+    if sum(map(_size, texts)) <= budget:
+        return list(texts)
     kept: dict[int, str] = {0: _shorten(texts[0], budget // 2 if len(texts) > 1 else budget)}
     left = budget - len(kept[0].encode())
     for position in range(len(texts) - 1, 0, -1):
@@ -117,14 +140,19 @@ def _shorten(text: str, budget: int) -> str:
     return f"{head}\n[… {len(raw) - 2 * half} bytes left out …]\n{tail}"
 
 
+def _own_notes(messages: Sequence[Message], size: int) -> str:
+    """What the model said along the way, each text once: its notes."""
+    texts = (message.text.strip() for message in messages if message.role == "assistant")
+    said = dict.fromkeys(_shorten(text, LONGEST_NOTE) for text in texts if text and text != NO_WORDS)
+    return _latest("What you said on the way:", [f"- {text}" for text in said], size)
+
+
 def _files(state: SessionState, size: int) -> str:
-    """What was read, and behind it, so that it stays longest, what was changed: by a command too."""
-    changed = dict.fromkeys(_by_commands(state), "changed by you")
-    rows = dict[str, str]()
-    for path, mark in state.files.items():
-        known = changed if mark.changed or path in changed else rows
-        known[path] = f"{'changed by you' if known is changed else 'read'}, sha256 {mark.sha256[:8]}"
-    return _latest("Files so far:", [f"- {path} ({what})" for path, what in (rows | changed).items()], size)
+    """What was read, and what was changed: by a command too."""
+    changed = dict.fromkeys([*(path for path, mark in state.files.items() if mark.changed), *_by_commands(state)])
+    read = [path for path in state.files if path not in changed]
+    lists = ("Files that you changed:", changed), ("Files that you read, all or in part:", read)
+    return "\n\n".join(filter(None, (_latest(title, [f"- {path}" for path in paths], size) for title, paths in lists)))
 
 
 def _by_commands(state: SessionState) -> list[str]:
@@ -141,8 +169,8 @@ def _by_commands(state: SessionState) -> list[str]:
 
 
 def _artifacts(state: SessionState, size: int) -> str:
-    rows = [f"- artifact:{handle}: {what}" for handle, what in state.artifacts.items()]
-    return _latest("Long outputs on record (read_artifact):", rows, size)
+    rows = [f"- {handle}: {what}" for handle, what in state.artifacts.items()]
+    return _latest("Long results, by their id for read_artifact:", rows, size)
 
 
 def _latest(title: str, rows: Sequence[str], size: int) -> str:
@@ -159,9 +187,10 @@ def _latest(title: str, rows: Sequence[str], size: int) -> str:
     return "\n".join([title, *more, *reversed(kept)])
 
 
-def _notes(state: SessionState) -> str:
-    return "\n".join(text for name, text in state.notes.items() if name != "tasks")  # those stand there as they are now
+def _notes(state: SessionState, still: Collection[str]) -> str:
+    """Notes that do not stand in the first message as they are now; the tasks have a place of their own."""
+    return "\n".join(text for name, text in state.notes.items() if name != "tasks" and text not in still)
 
 
 def _error(state: SessionState) -> str:
-    return f"Last error:\n{state.last_error}" if state.last_error else ""
+    return f"The latest error, which may be mended since:\n{state.last_error}" if state.last_error else ""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct, field
@@ -89,7 +89,8 @@ class LoopGuard(Struct):
         limits: when to hint, block and stop.
         seen: how often a call has had a result.
         attempts: how often a call was made since anything new came of it, or of another one.
-        results: all results so far.
+        results: the results that the prompt still holds, with the call that gave each last.
+        renewed: how often a result was news since a file changed; a cut makes it news again.
         world: all states that files were seen in.
         last: the result that a call had last.
         steps: what the steps were, oldest first.
@@ -103,8 +104,10 @@ class LoopGuard(Struct):
         news: how many results or files were new.
         heard: how many that were when a call was made last.
         hint: what the next result is to tell the model.
-        errors: failed calls in a row.
-        empties: empty replies in a row.
+        errors: replies in a row in which every call failed.
+        outcomes: how the calls of this step ended.
+        counted: failures and echoes of this step; the model answers for a repetition that it has seen.
+        useless: empty replies in a row, and endless ones.
         stale_steps: steps in a row that brought nothing new.
         fresh: this step brought something new.
     """
@@ -112,7 +115,8 @@ class LoopGuard(Struct):
     limits: Limits
     seen: Counter[str] = field(default_factory=Counter[str])
     attempts: Counter[str] = field(default_factory=Counter[str])
-    results: set[str] = field(default_factory=set[str])
+    results: dict[str, str] = field(default_factory=dict[str, str])
+    renewed: Counter[str] = field(default_factory=Counter[str])
     world: set[str] = field(default_factory=set[str])
     last: dict[str, str] = field(default_factory=dict[str, str])
     steps: list[tuple[str, ...]] = field(default_factory=list[tuple[str, ...]])
@@ -127,7 +131,9 @@ class LoopGuard(Struct):
     heard: dict[str, int] = field(default_factory=dict[str, int])
     hint: str = ""
     errors: int = 0
-    empties: int = 0
+    outcomes: set[str] = field(default_factory=set[str])
+    counted: set[str] = field(default_factory=set[str])
+    useless: Counter[str] = field(default_factory=Counter[str])
     stale_steps: int = 0
     fresh: bool = False
 
@@ -135,7 +141,8 @@ class LoopGuard(Struct):
         """Ask before a call runs."""
         key = _call_key(call)
         repeats = self.attempts[key]
-        if repeats >= self.limits.repeats * 3:
+        in_this_reply = any(pair.startswith(f"{key}:") for pair in self.now)
+        if repeats >= self.limits.repeats * 3 and not in_this_reply:
             return Alarm("stop", "loop", f"{call.name} was asked for {repeats} times with the same result")
         circle = self.cycling >= self.limits.repeats and key in self.last
         if repeats < self.limits.repeats * 2 and not circle:
@@ -174,9 +181,9 @@ class LoopGuard(Struct):
         failed = status != "ok" or bool((data or {}).get("exit_code")) or (data or {}).get("status") == "error"
         new = digest not in self.results and status == "ok"
         self._count(key, digest, new=new, moved=moved)
-        self.errors = 0 if status == "ok" else self.errors + 1
-        if self.errors >= self.limits.errors:
-            return Alarm("stop", "errors", f"{self.errors} calls in a row have failed")
+        if status == "ok":
+            self.results[digest] = call.id
+        self.outcomes.add(status)
         alarm = self._failure(call, content) if failed and not moved else None
         echo = self._echo(call, digest, len(content)) if not failed else None
         repeated = None
@@ -188,21 +195,39 @@ class LoopGuard(Struct):
 
     def step_done(self) -> Alarm | None:
         """Tell that a step with calls is over."""
-        self.empties = 0
+        self.useless.clear()
+        self.counted.clear()
+        if self.outcomes:
+            self.errors = 0 if "ok" in self.outcomes else self.errors + 1
+            self.outcomes.clear()
         self.stale_steps = 0 if self.fresh else self.stale_steps + 1
         circle = self._circle()
         self.fresh = False
+        if self.errors >= self.limits.errors:
+            return Alarm("stop", "errors", f"every call of {self.errors} replies in a row has failed")
         if circle is not None:
             return circle
         if self.stale_steps >= self.limits.no_progress:
             return Alarm("stop", "no_progress", f"{self.stale_steps} steps in a row brought nothing new")
         return None
 
-    def empty_reply(self) -> Alarm | None:
-        """Tell that a reply had neither text nor calls."""
-        self.empties += 1
-        if self.empties >= self.limits.empties:
-            return Alarm("stop", "empty", f"the model gave {self.empties} empty replies in a row")
+    def cut(self, held: Collection[str]) -> None:
+        """Tell that the conversation was shortened to `held`, calls whose results it still has: others are news again.
+
+        A result is news only so often: a circle around a cut is a circle.
+        """
+        gone = [
+            one for one, call in self.results.items() if call not in held and self.renewed[one] < self.limits.repeats
+        ]
+        for digest in gone:
+            del self.results[digest]
+        self.echo, self.echoes = "", 0
+
+    def useless_reply(self, kind: Literal["empty", "endless"]) -> Alarm | None:
+        """Tell that a reply had neither text nor calls, or did not end."""
+        self.useless[kind] += 1
+        if self.useless[kind] >= (self.limits.empties if kind == "empty" else self.limits.endless):
+            return Alarm("stop", kind, f"the model gave {self.useless[kind]} {kind} replies in a row")
         return None
 
     # --- what counts ------------------------------------------------------------------------------------------
@@ -217,17 +242,18 @@ class LoopGuard(Struct):
         if moved:
             self.attempts.clear()
             self.failures.clear()
+            self.renewed.clear()
         return moved
 
     def _count(self, key: str, digest: str, *, new: bool, moved: bool) -> None:
         pair = f"{key}:{digest}"
-        if self.seen[pair] == 0:
-            self.attempts[key] = 0  # another result for the same call: the world has changed
+        if self.seen[pair] == 0 or new:
+            self.attempts[key] = 0  # another result for the same call, or one that was cut: not a repetition
         self.seen[pair] += 1
         if new or moved:
             self.fresh = True
             self.news += 1
-            self.results.add(digest)
+            self.renewed[digest] += 1
         # A call in between that brought something new makes this one no repetition: so it is to wait and look.
         if self.heard.get(key, self.news) == self.news or not self.attempts[key]:
             self.attempts[key] += 1
@@ -251,7 +277,10 @@ class LoopGuard(Struct):
             for name in sorted(about)
         ]
         for sign in signs:
-            self.failures[sign] += 1
+            self.failures[sign] += sign not in self.counted
+        if self.counted.issuperset(signs):
+            return None
+        self.counted.update(signs)
         times = max(self.failures[sign] for sign in signs)
         if times >= self.limits.repeats * 3:
             return Alarm("stop", "loop", f"the same failure came {times} times: {body.splitlines()[-1][:200]}")
@@ -268,8 +297,11 @@ class LoopGuard(Struct):
         if size < LONG or digest != self.echo or (novel and self.echoes > 0):
             self.echo, self.echoes, self.echoers = digest, 1, {_call_key(call)}
             return None
-        self.echoes += 1
         self.echoers.add(_call_key(call))
+        if digest in self.counted:
+            return None
+        self.counted.add(digest)
+        self.echoes += 1
         if self.echoes >= self.limits.repeats * 3 and len(self.echoers) > 1:
             return Alarm("stop", "loop", f"the same result came {self.echoes} times in a row, by other words")
         if self.echoes == self.limits.repeats:

@@ -1,7 +1,7 @@
 """Recovery: bring a conversation that broke off into a valid state, by appending only.
 
-What had begun and may have acted is reported to the model as interrupted, and is never repeated; what had not
-begun can still be carried out, or is reported as not run.
+A call that had begun and may have acted is reported to the model as interrupted, and is never repeated. A call that
+had not begun is reported as not run: it was chosen before the crash, and may depend on what the crash has spoilt.
 """
 
 from __future__ import annotations
@@ -18,6 +18,10 @@ OUTCOME_UNKNOWN = (
     "It was not repeated. Check the state before you go on."
 )
 NOT_RUN = "Not run: the turn ended before it could start."
+NOT_BEGUN = (
+    "Not run: the program ended before this call began. Look at what came of the calls before it, "
+    "and call again if it is still right."
+)
 NO_REPLY = "[no reply: the turn ended here]"
 
 Cause = Literal["interrupt", "crash"]
@@ -34,6 +38,20 @@ async def report_interrupted_calls(session: Session) -> None:
         started = session.state.started.get(call.id)
         if started is not None and not started.replay_safe:
             await _report(session, call, OUTCOME_UNKNOWN, "interrupted")
+
+
+async def report_calls_not_begun(session: Session) -> None:
+    """Leave the rest of an interrupted reply to the model.
+
+    Three kinds of calls stay open: one whose approval the user was asked for, one that is safe to repeat and had
+    begun (a sub-agent's work continues), and one that the reply cut off, whose result says so.
+    """
+    state = session.state
+    asked = {request.call_id for request in state.approvals.values()} | set(session.resolved)
+    begun = {call for call, _ in state.work.children} | set(state.started)
+    for call in state.open_calls:
+        if call.id not in asked and call.id not in begun and call.id not in state.truncated:
+            await _report(session, call, NOT_BEGUN, "not_run")
 
 
 async def close_turn(session: Session, cause: Cause, reason: str) -> TurnFinished:

@@ -132,6 +132,10 @@ class Session:
         self.window = wiring.agent.window
         self.stated_window: int | None = None
         self.wants_compaction: str | None = None
+        self.plain_summaries = False
+        """Asked for a summary behind the conversation, the model calls tools or says nothing."""
+        self.futile_summaries = 0
+        """Cuts in a row for which no summary could be had."""
         self.partial: list[str] = []
         self.opening: list[DurableEvent] = []
         """What was recorded before anybody could listen: the first event, notices about a damaged log."""
@@ -221,6 +225,7 @@ class Session:
         """
         if self.state.turn_open and not event.turn:
             event = msgspec.structs.replace(event, turn=self.state.turn)
+        event = msgspec.structs.replace(event, apart=True) if isinstance(event, MessageAdded) else event
         try:
             stored = await self.log.append(self._redactor.event(event), sync=sync)
         except StoreError:
@@ -358,21 +363,24 @@ class Session:
         state, agent = self.state, self.agent
         # Some servers (vLLM) refuse a request whose prompt and cap together exceed the window; estimates err.
         room = max(SMALLEST_REPLY, self.window.tokens - int(state.estimate_tokens() * 1.1))
-        cap = agent.max_tokens and min(agent.max_tokens, self.window.tokens // 2, room)
-        model = state.model or agent.model
+        model, schema = state.model or agent.model, self.answer_schemas.get(state.turn)
         keeps = keeps_thoughts(model or state.served_model) if agent.keep_thinking is None else agent.keep_thinking
-        schema = self.answer_schemas.get(state.turn)
         return ModelRequest(
             model=model,
             system=state.system,
             tools=state.tools,
             messages=state.messages,
             temperature=agent.temperature,
-            max_tokens=cap,
+            sampling=agent.sampling,
+            max_tokens=agent.max_tokens and min(agent.max_tokens, self.window.tokens // 2, room),
             tool_choice="none" if schema else "auto",
             response_schema=schema,
             keep_thinking=keeps,
-            constrain=state.constrained and not schema,
+            constrain=state.calling.constrained and not schema,
+            others=tuple(self.wiring.toolbox),
+            nonce=state.nonce,
+            longest=state.bytes(self.window.tokens // 2),
+            joins=self.wiring.traits.joins(model or state.served_model),
         )
 
     def _go_on(self, by: str) -> None:

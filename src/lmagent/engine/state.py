@@ -1,9 +1,9 @@
 """State: everything that is known about a session, as a fold of its events.
 
 The fold is the only writer. `messages` is the conversation exactly as it is sent: it grows at its end, and only
-`compaction.done` replaces it. What has been sent once (`step.started` seals it) is never touched again, so text
-that arrives behind unsent tool results or an unsent user message joins that message; chat templates that insist on
-alternating roles then accept it, and what a server has cached stays valid.
+`compaction.done` replaces it. What has been sent once (`step.started` seals it) is never touched again, so what a
+server has cached stays valid. A tool message holds what the tool returned and nothing else: text from the user or
+the harness is a user message after the results. Two user messages that are not sent yet become one.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ from lmagent.core.ports import WAKING
 from lmagent.core.titles import title_of
 from lmagent.core.tool import FileMark
 from lmagent.engine.evidence.record import Evidence
-from lmagent.engine.work import WorkEvent, WorkState, summed, usage_beside
+from lmagent.engine.filemarks import FileMarks
+from lmagent.engine.work import Calling, WorkEvent, WorkState, summed, usage_beside
 
 BYTES_PER_TOKEN = 4
 """The rule of thumb used until the server has reported real counts."""
@@ -67,6 +68,7 @@ class SessionState(Struct):
     session: str = ""
     workspace: str = ""
     agent: str = ""
+    nonce: str = ""  # see `ModelRequest.nonce`
     system: str = ""
     tools: tuple[ToolSpec, ...] = ()
     model: str = ""
@@ -81,7 +83,7 @@ class SessionState(Struct):
     inputs: dict[str, InputReceived] = field(default_factory=dict[str, InputReceived])
     approvals: dict[str, ApprovalRequested] = field(default_factory=dict[str, ApprovalRequested])
     grants: list[str] = field(default_factory=list[str])
-    files: dict[str, FileMark] = field(default_factory=dict[str, FileMark])
+    marks: FileMarks = field(default_factory=FileMarks)
     artifacts: dict[str, str] = field(default_factory=dict[str, str])
     notes: dict[str, str] = field(default_factory=dict[str, str])
     user_texts: list[str] = field(default_factory=list[str])
@@ -95,6 +97,8 @@ class SessionState(Struct):
     step: int = 0
     steps_total: int = 0
     compactions: int = 0
+    head: int = 0  # parts of the first message that no cut has changed
+    summary: str = ""
     usage: Usage = field(default_factory=Usage)
     prompt_tokens: int = 0
     fixed_bytes: int = 0
@@ -103,7 +107,7 @@ class SessionState(Struct):
     measured_bytes: int = 0
     bytes_per_token: float = BYTES_PER_TOKEN
     served_model: str = ""
-    constrained: bool = False
+    calling: Calling = field(default_factory=Calling)
     last_outcome: str = ""
     wait: TurnFinished | None = None
     job: str = ""  # what the last turn is for: its input's job; that of the turn before, where it only woke the session
@@ -112,6 +116,11 @@ class SessionState(Struct):
     evidence: Evidence = field(default_factory=Evidence)
 
     # --- questions ------------------------------------------------------------------------------------------
+
+    @property
+    def files(self) -> dict[str, FileMark]:
+        """Files that the model was shown or wrote, by path."""
+        return self.marks.seen
 
     @property
     def open_calls(self) -> list[ToolCall]:
@@ -190,7 +199,7 @@ class SessionState(Struct):
     def _inherit(self, event: ContextInherited) -> None:
         """Nothing of it was sent in this session, but all of it by the parent: it may only be appended to."""
         self.messages = list(event.messages)
-        self.notes = dict(event.notes)
+        self.notes, self.nonce = dict(event.notes), event.nonce or self.nonce
         self.conversation_bytes = sum(map(message_bytes, self.messages))
         self.call_names.update(call.id for message in self.messages for call in message.tool_calls)
 
@@ -198,7 +207,7 @@ class SessionState(Struct):
         match event:
             case SessionCreated():
                 self.session, self.workspace, self.agent = event.session, event.workspace, event.agent
-                self.system, self.tools = event.system, event.tools
+                self.system, self.tools, self.nonce = event.system, event.tools, event.id[:8]
                 self.model, self.mode = event.model, event.mode
                 self.work.parent = event.parent
                 self.fixed_bytes = len(self.system.encode()) + sum(map(_spec_bytes, self.tools))
@@ -215,7 +224,7 @@ class SessionState(Struct):
                 self.model = event.model
                 # Another model counts in other tokens: measure anew.
                 self.prompt_tokens, self.bytes_per_token = 0, BYTES_PER_TOKEN
-                self.served_model, self.constrained = "", False
+                self.served_model, self.calling = "", Calling()
 
     def _wait(self, event: DurableEvent) -> None:
         """What is waiting for the model, for a person, or for the end of the turn."""
@@ -238,7 +247,7 @@ class SessionState(Struct):
             case ApprovalResolved():
                 self._resolve(event)
             case CallsConstrained():
-                self.constrained = True
+                self.calling.apply(event)
             case _:
                 pass
 
@@ -256,7 +265,7 @@ class SessionState(Struct):
             return
         if self.awaits_reply:  # in a whole log, the end of a turn has answered
             self._append(Message("assistant", (Text(LOST_MESSAGE),)))
-        self._join(message)
+        self._join(message, apart=event.apart)
         if event.origin == "input" and said is not None and not said.job.startswith(WAKING):
             self.job = said.job
         if event.origin in ("input", "steer"):
@@ -284,11 +293,11 @@ class SessionState(Struct):
         self.messages.append(message)
         self.conversation_bytes += message_bytes(message)
 
-    def _join(self, message: Message) -> None:
-        """Append a user message, or let it join the unsent message before it."""
+    def _join(self, message: Message, *, apart: bool) -> None:
+        """Append a user message, or let it join the unsent message before it; see `MessageAdded.apart`."""
         last = self.messages[-1] if len(self.messages) > self.sealed else None
-        image = any(isinstance(part, Image) for part in message.parts)
-        if last is None or last.role == "assistant" or (image and last.role == "tool"):
+        apart = apart or any(isinstance(part, Image) for part in message.parts)
+        if last is None or last.role == "assistant" or (apart and last.role == "tool"):
             self._append(message)
             return
         self.messages.pop()
@@ -310,29 +319,22 @@ class SessionState(Struct):
         }
         if (usage := usage_beside(event)) is not None:
             self.steps_total, self.usage = self.steps_total + 1, summed(self.usage, usage)
+        self.marks.apply(event)
+        self.calling.finished(event.data)
         if event.status == "ok":
-            self._mark_file(event)
             self.unattended_denials.discard((event.tool, started.summary if started else ""))
         else:
             self.last_error = event.content[:500]
         if event.data.get("unattended"):
             self.unattended_denials.add((event.tool, str(event.data.get("summary", ""))))
         if event.artifact:
-            self.artifacts[event.artifact[:12]] = f"{event.tool} ({event.size} bytes)"
+            self.artifacts[event.artifact[:12]] = f"{(started and started.summary) or event.tool} ({event.size} bytes)"
         if event.call_id not in self.calls:
             return
         self.calls[event.call_id] = ToolResult(event.call_id, event.status, event.content)
         results = [result for result in self.calls.values() if result is not None]
         if len(results) == len(self.calls):
             self._append_results(results)
-
-    def _mark_file(self, event: ToolFinished) -> None:
-        path, sha256 = event.data.get("path"), event.data.get("sha256")
-        if isinstance(path, str) and isinstance(sha256, str):
-            before = self.files.get(path)
-            changed = bool(event.data.get("changed")) or (before is not None and before.changed)
-            self.files.pop(path, None)  # the order says which file was touched last
-            self.files[path] = FileMark(sha256, changed)
 
     def _restore(self, event: FilesRestored) -> None:
         source, target = (self.changes, self.undone) if event.to == "before" else (self.undone, self.changes)
@@ -370,6 +372,7 @@ class SessionState(Struct):
         self.calls = {}
         self.prompt_tokens = self.measured_bytes = 0
         self.compactions += 1
+        self.head, self.summary = event.head, event.summary or self.summary
         if event.usage is not None:
             self.steps_total += 1
             self.usage = summed(self.usage, event.usage)

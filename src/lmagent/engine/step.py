@@ -15,6 +15,7 @@ from lmagent.core.events import (
 )
 from lmagent.core.messages import NO_WORDS, Message, Text, Thinking
 from lmagent.core.model import ModelEvent, Progress, Reply, Retrying, TextChunk, ThinkingChunk
+from lmagent.engine import constrain
 from lmagent.engine.outage import Outage, was_waited_for
 from lmagent.engine.session import Session
 from lmagent.engine.window import learn_window, refuse_hopeless
@@ -71,6 +72,7 @@ async def _call(session: Session) -> Reply:
         )
     )
     reply = await _answered(session)
+    constrain.learn(session, reply)
     await _record(session, reply)
     session.partial = []
     return reply
@@ -131,6 +133,9 @@ async def _record(session: Session, reply: Reply) -> None:
         # An empty assistant message is an error in many chat templates; this one is honest and valid.
         thoughts = tuple(part for part in message.parts if isinstance(part, Thinking))
         message = Message("assistant", (*thoughts, Text(NO_WORDS)))
+    if reply.finish_reason == "endless":
+        text = "a reply of the model repeated itself or did not end: it was cut off, and the model was told"
+        await session.record(Notice(level="warning", code="endless_reply", text=text))
     truncated = tuple(call.id for call in message.tool_calls if call.id in reply.truncated_calls)
     await session.record(MessageAdded(message=message, origin="model", truncated=truncated))
     await session.record(

@@ -8,8 +8,7 @@ Names and argument names of other agents are accepted at dispatch and advertised
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from msgspec import Struct
@@ -17,17 +16,20 @@ from msgspec import Struct
 from lmagent.core.errors import ToolError
 from lmagent.core.messages import ToolCall
 from lmagent.core.model import ToolSpec
-from lmagent.core.tool import Tool, argument_names
+from lmagent.core.tool import Tool, plain, signature
 
 USE_TOOL = ToolSpec(
     "use_tool",
-    "Call a tool of the catalogue (listed in the conversation) by its name.",
+    "Call a tool that is listed under <tools>, by its name.",
     {
         "type": "object",
         "properties": {"name": {"type": "string"}, "arguments": {"type": "object"}},
         "required": ["name", "arguments"],
     },
 )
+
+
+CATALOGUE_HEAD = "More tools, to call through use_tool (? may be left out, [] is a list):"
 
 
 class Invocation(Struct, frozen=True):
@@ -83,7 +85,10 @@ class Toolbox:
         return iter(self._tools.values())
 
     def get(self, name: str) -> Tool | None:
-        """The tool of this name or alias."""
+        """The tool of this name or alias, however it is spelled: `read_file`, `ReadFile`, `functions.read`."""
+        return self._exactly(name) or self._exactly(plain(name))
+
+    def _exactly(self, name: str) -> Tool | None:
         return self._tools.get(name) or self._tools.get(self._aliases.get(name, ""))
 
     def specs(self, block: Collection[str] | None = None) -> tuple[ToolSpec, ...]:
@@ -91,15 +96,14 @@ class Toolbox:
         advertised = (tool for tool in self._tools.values() if not tool.deferred)
         return (*(tool.spec for tool in advertised if block is None or tool.name in block), USE_TOOL)
 
-    def catalogue(self, advertised: Collection[str], *, terse: bool = False) -> str:
+    def catalogue(self, advertised: Collection[str]) -> str:
         """The tools that are not in a session's block, one a line; empty when there are none.
 
         Args:
             advertised: names in the block.
-            terse: names of the arguments only, not their schemas.
         """
-        lines = [_line(tool, terse=terse) for tool in self._tools.values() if tool.name not in advertised]
-        return "Tools to call through use_tool:\n" + "\n".join(lines) if lines else ""
+        lines = [catalogue_line(tool) for tool in self._tools.values() if tool.name not in advertised]
+        return "\n".join((CATALOGUE_HEAD, *lines)) if lines else ""
 
     def resolve(self, call: ToolCall) -> Invocation:
         """The tool and the decoded arguments of a call.
@@ -113,21 +117,23 @@ class Toolbox:
         tool = self.get(name)
         if tool is None:
             raise ToolError(self._unknown(name), data={"code": "unknown_tool"})
-        return Invocation(call, tool, _decode(tool, arguments))
+        from lmagent.engine.arguments import decode  # the first request need not wait for it
+
+        return Invocation(call, tool, decode(tool, arguments))
 
     def _unknown(self, name: str) -> str:
         import difflib  # only a wrong name pays for it
 
         near = difflib.get_close_matches(name, [*self._tools, *self._aliases], n=1)
         hint = f" Did you mean {self._aliases.get(near[0], near[0])}?" if near else ""
-        return f"There is no tool named {name!r}.{hint} Available: {', '.join(self._tools)}."
+        block = (tool.name for tool in self._tools.values() if not tool.deferred)
+        catalogue = f"{USE_TOOL.name} (for those listed under <tools>)"
+        return f"There is no tool named {name!r}.{hint} Available: {', '.join((*block, catalogue))}."
 
 
-def _line(tool: Tool, *, terse: bool) -> str:
-    if not terse and not tool.brief:
-        return f"- {tool.name}: {tool.description} Arguments: {msgspec.json.encode(tool.spec.parameters).decode()}"
-    names = (name if needed else f"{name}?" for name, needed in argument_names(tool.arguments))
-    return f"- {tool.name}({', '.join(names)}): {tool.description}"
+def catalogue_line(tool: Tool) -> str:
+    """A tool as the catalogue lists it: its signature and what it does. A call that does not fit gets the schema."""
+    return f"- {tool.name}({signature(tool.arguments)}): {tool.description}"
 
 
 def parse_arguments(call: ToolCall) -> dict[str, Any]:
@@ -169,49 +175,17 @@ def _place(raw: str, fault: Exception) -> str:
 
 
 def _unwrap(arguments: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    name, inner = arguments.get("name"), arguments.get("arguments")
-    if inner is None:  # many models write them beside the name
-        inner = {key: value for key, value in arguments.items() if key not in ("name", "arguments")}
-    elif isinstance(inner, str):  # or as a text that holds them
-        with suppress(msgspec.DecodeError, UnicodeError, RecursionError):
-            inner = msgspec.json.decode(inner.encode() or b"{}", type=object)
-    if not isinstance(name, str) or not isinstance(inner, dict):
+    """The tool and the arguments that a call of use_tool names; many models write them beside the name, or as text."""
+    flat = dict(arguments)
+    name = next((flat.pop(key) for key in ("name", "tool_name", "tool") if isinstance(flat.get(key), str)), None)
+    inner = next((flat.pop(key) for key in ("arguments", "args", "parameters") if key in flat), None)
+    if isinstance(inner, str):
+        from lmagent.core.repair import read_arguments  # few models need it
+
+        inner = read_arguments(inner) if inner.strip() else {}
+    elif inner is None:
+        inner = {}
+    given = cast("dict[str, Any]", inner) if isinstance(inner, dict) else None
+    if name is None or given is None or any(given.get(key, value) != value for key, value in flat.items()):
         raise ToolError('use_tool needs {"name": "<tool>", "arguments": {…}}.', data={"code": "invalid_arguments"})
-    return name, inner  # type: ignore[reportUnknownVariableType]
-
-
-def _decode(tool: Tool, arguments: dict[str, Any]) -> Any:
-    renamed = {
-        tool.renames.get(key, key) if tool.renames.get(key, key) not in arguments else key: value
-        for key, value in arguments.items()
-    }
-    if isinstance(tool.arguments, dict):
-        missing = [key for key in tool.arguments.get("required", ()) if key not in renamed]
-        if missing:
-            raise _misfit(tool, f"missing {', '.join(missing)}")
-        return renamed
-    try:
-        return msgspec.convert(renamed, tool.arguments)
-    except msgspec.ValidationError as strict:
-        try:  # kept only because it then validates
-            return msgspec.convert(_loosened(renamed, tool.spec.parameters), tool.arguments, strict=False)
-        except msgspec.ValidationError:
-            raise _misfit(tool, str(strict)) from None
-
-
-def _loosened(arguments: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
-    """What models often send for an optional argument (null) and for a list of one (the one)."""
-    required, properties = schema.get("required", ()), schema["properties"]
-    kept = {name: value for name, value in arguments.items() if value is not None or name in required}
-    return {
-        name: [value] if isinstance(value, str) and properties.get(name, {}).get("type") == "array" else value
-        for name, value in kept.items()
-    }
-
-
-def _misfit(tool: Tool, reason: str) -> ToolError:
-    schema = msgspec.json.encode(tool.spec.parameters).decode()
-    return ToolError(
-        f"The arguments do not fit {tool.name}: {reason}. Nothing was run. Its schema: {schema}",
-        data={"code": "invalid_arguments"},
-    )
+    return name, {**flat, **given}

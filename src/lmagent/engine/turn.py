@@ -17,14 +17,15 @@ from msgspec.structs import replace
 from lmagent.core.commands import SetWork
 from lmagent.core.errors import ProviderError
 from lmagent.core.events import MessageAdded, Notice, Outcome, TurnFinished, TurnStarted
-from lmagent.core.messages import NO_WORDS, Message, Text, user
+from lmagent.core.messages import CUT_OFF, NO_WORDS, Message, Text, ToolResult, user
 from lmagent.core.model import Reply
-from lmagent.engine import budget, constrain, intake, recovery
+from lmagent.engine import budget, constrain, frames, intake, recovery
 from lmagent.engine.act import act
 from lmagent.engine.loopguard import Alarm, LoopGuard
 from lmagent.engine.outage import is_outage
 from lmagent.engine.review import Again, End
 from lmagent.engine.session import Session
+from lmagent.engine.state import SessionState
 from lmagent.engine.step import take_step
 from lmagent.engine.window import compact_if_needed
 
@@ -33,6 +34,10 @@ NUDGE_ACT = (
     "If the task is finished, give the final answer; if you cannot go on, write BLOCKED: and the reason."
 )
 NUDGE_EMPTY = "Your reply was empty. Call a tool, or give the final answer."
+NUDGE_ENDLESS = (
+    "Your reply repeated itself or did not end, so it was cut off. Nothing in it was carried out. Reply again, much "
+    "shorter: write a long file in parts with mode=append, and let a command make text that repeats."
+)
 NUDGE_CUT = "Your reply was cut off at the token limit. Go on exactly where it stopped."
 
 INPUT_SHARE = 0.5
@@ -49,6 +54,7 @@ class Progress(Struct):
     steps: int = 0
     nudges: int = 0
     acted: bool = False
+    cuts: int = 0
     pieces: list[str] = field(default_factory=list[str])
     told: Counter[str] = field(default_factory=Counter[str])
 
@@ -86,7 +92,7 @@ async def _deliver_input(session: Session) -> None:
 async def _fitted(session: Session, message: Message) -> Message:
     """The message, capped like a tool's result where it would fill the window; the whole is kept as an artifact."""
     state, window = session.state, session.window
-    cap = int(INPUT_SHARE * max(SMALLEST_INPUT, window.trigger - state.tokens(state.fixed_bytes)))
+    cap = state.bytes(int(INPUT_SHARE * max(SMALLEST_INPUT, window.trigger - state.tokens(state.fixed_bytes))))
     if intake.fits(message.text, cap):
         return message
     artifact = (await session.keep(message.text))[:12]
@@ -113,7 +119,7 @@ async def compact_only(session: Session) -> None:
 async def _run(session: Session, *, acted: bool) -> TurnFinished:
     session.turn_began = session.wiring.clock.monotonic()
     session.turn_tokens_before = budget.tokens_spent(session.state)
-    progress = Progress(guard=LoopGuard(session.agent.limits), acted=acted)
+    progress = Progress(LoopGuard(session.agent.limits), acted=acted, cuts=session.state.compactions)
     try:
         end = await _loop(session, progress)
     except ProviderError as failure:
@@ -172,8 +178,9 @@ async def _loop(session: Session, progress: Progress) -> End:
 
 
 async def _unfinished(session: Session, progress: Progress) -> End | None:
-    """What a crash left over: calls that may have run are reported, the rest is carried out, an answer is judged."""
+    """What a crash left over: calls are reported as interrupted or not run, an answer is judged."""
     await recovery.report_interrupted_calls(session)
+    await recovery.report_calls_not_begun(session)
     state = session.state
     if calls := state.open_calls:
         alarm = await act(session, calls, frozenset(state.truncated), progress.guard)
@@ -182,6 +189,8 @@ async def _unfinished(session: Session, progress: Progress) -> End | None:
         text = state.messages[-1].text
         if text == NO_WORDS:
             return await _nudge(session, progress, NUDGE_EMPTY, End("error", "empty", "the reply was empty"))
+        if text.endswith(CUT_OFF):
+            return await _told(session, NUDGE_ENDLESS, progress.guard.useless_reply("endless"))
         return await _conclude(session, text, progress)
     return await _reviewed(session) if state.step and not state.awaits_reply else None
 
@@ -189,11 +198,19 @@ async def _unfinished(session: Session, progress: Progress) -> End | None:
 async def _act(session: Session, reply: Reply, progress: Progress) -> End | None:
     progress.acted = True
     progress.pieces.clear()
+    _forget_what_was_cut(session.state, progress)
     alarm = await act(session, reply.message.tool_calls, reply.truncated_calls, progress.guard)
     if not progress.guard.stale_steps:
         progress.nudges = 0  # who was nudged and repeats an old call has not begun to work
     await _notes(session)
     return _alarm_end(alarm) if alarm else await _reviewed(session)
+
+
+def _forget_what_was_cut(state: SessionState, progress: Progress) -> None:
+    if progress.cuts != state.compactions:
+        progress.cuts = state.compactions
+        parts = (part for message in state.messages for part in message.parts)
+        progress.guard.cut({part.call_id for part in parts if isinstance(part, ToolResult)})
 
 
 async def _reviewed(session: Session) -> End | None:
@@ -215,11 +232,10 @@ async def _judge(session: Session, reply: Reply, progress: Progress) -> End | No
         progress.pieces.append(text)
         reason = "the reply hit the token limit again and again"
         return await _nudge(session, progress, NUDGE_CUT, End("error", "length", reason, "".join(progress.pieces)))
+    if reply.finish_reason == "endless":
+        return await _told(session, NUDGE_ENDLESS, progress.guard.useless_reply("endless"))
     if not text.strip():
-        alarm = progress.guard.empty_reply()
-        if alarm is None:
-            await session.record(MessageAdded(message=user(NUDGE_EMPTY), origin="nudge"))
-        return _alarm_end(alarm) if alarm else None
+        return await _told(session, NUDGE_EMPTY, progress.guard.useless_reply("empty"))
     answer = "".join((*progress.pieces, text))
     progress.pieces.clear()
     return await _conclude(session, answer, progress)
@@ -244,6 +260,10 @@ async def _conclude(session: Session, answer: str, progress: Progress) -> End | 
         case "blocked" | "question":
             return End(ending.kind, ending.kind, ending.reason, answer)
         case "done":
+            from lmagent.engine import unwritten
+
+            if (doubt := unwritten.doubt(session, answer)) is not None:
+                return await _again(session, progress, doubt)
             return End("done", answer=endings.answer_of(answer))
 
 
@@ -252,7 +272,7 @@ async def _wait(session: Session, when: str, answer: str, progress: Progress) ->
     from lmagent.engine import waits  # few turns wait
 
     now = session.wiring.clock.now()
-    found, times = waits.read_wait(when, now), session.agent.limits.nudges
+    found, times = waits.read_wait(when, now) if when else waits.INSIDE, session.agent.limits.nudges
     if isinstance(found, waits.Unclear):
         end = End("error", "wait", f"the model asked for a wait that cannot be: {found.why}", answer)
         return await _again(session, progress, Again("wait", f"There was no wait: {found.why}", times, end))
@@ -272,6 +292,13 @@ async def _again(session: Session, progress: Progress, verdict: Again) -> End | 
     return None
 
 
+async def _told(session: Session, text: str, alarm: Alarm | None) -> End | None:
+    if alarm is not None:
+        return _alarm_end(alarm)
+    await session.record(MessageAdded(message=user(text), origin="nudge"))
+    return None
+
+
 async def _nudge(session: Session, progress: Progress, text: str, otherwise: End) -> End | None:
     if progress.nudges >= session.agent.limits.nudges:
         return otherwise
@@ -285,7 +312,7 @@ async def _deliver_steering(session: Session) -> None:
         return  # after a crash: what was sent then is sent again first, unchanged
     for item in session.state.waiting("steer"):
         added = await _fitted(session, item.message)
-        message = Message("user", (Text("[The user adds, while you work:]\n"), *added.parts))
+        message = Message("user", (Text(f"{frames.STEERING}\n"), *added.parts))
         await session.record(MessageAdded(message=message, origin="steer", input=item.id))
 
 
@@ -302,5 +329,5 @@ def _over_budget(session: Session, progress: Progress) -> End | None:
 
 
 def _alarm_end(alarm: Alarm) -> End:
-    outcome: Outcome = "error" if alarm.cause in ("errors", "empty") else "limit"
+    outcome: Outcome = "error" if alarm.cause in ("errors", "empty", "endless") else "limit"
     return End(outcome, alarm.cause, f"stopped: {alarm.text}")

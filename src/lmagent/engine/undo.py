@@ -268,10 +268,17 @@ def difference(snapshots: Snapshots, changes: Iterable[Change]) -> str:
 
 
 def _told(event: FilesRestored) -> str:
-    names = ", ".join(event.paths[:SHOWN])
+    names = ", ".join(by_weight(event.paths)[:SHOWN])
     more = f" and {len(event.paths) - SHOWN} more" if len(event.paths) > SHOWN else ""
     did = "took back your changes of" if event.to == "before" else "did your changes again of"
     return f"[The user {did} {names}{more}. Read them again before you rely on them.]"
+
+
+def by_weight(paths: Sequence[str]) -> list[str]:
+    """Paths with those first that somebody works on; what git and builds leave behind comes last."""
+    from lmagent.engine.evidence.places import is_leaving  # only who undoes pays for it
+
+    return sorted(paths, key=lambda path: (".git" in path.split("/") or is_leaving(path), path))
 
 
 def _difference(snapshots: Snapshots, path: str, before: PathState | None, after: PathState | None) -> str:

@@ -54,6 +54,9 @@ class Unclear(Struct, frozen=True):
     why: str
 
 
+INSIDE = Unclear(f"WAIT: has to begin its line; {FORMS}.")
+
+
 def read_wait(text: str, now: float) -> Moment | Unclear:
     """What stands behind `WAIT:`.
 

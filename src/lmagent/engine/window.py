@@ -1,9 +1,13 @@
-"""Window: how much the model server really takes, and whether the next prompt fits. The cut itself is compaction's."""
+"""Window: how much the model server really takes, whether the next prompt fits, and what a reply's results may take.
+
+The cut itself is compaction's.
+"""
 
 from __future__ import annotations
 
 from msgspec.structs import replace
 
+from lmagent.core.agent import Window
 from lmagent.core.errors import ContextOverflow
 from lmagent.engine.session import Session
 from lmagent.engine.state import SessionState
@@ -16,6 +20,16 @@ NEAR = 0.75
 
 SURELY = 1.25
 """How much too large a prompt must be by estimate to be refused unsent; the server judges what is closer."""
+
+
+RESULTS_SHARE = 0.4
+"""Share of the room between the fixed block and the trigger that all results of one reply may take together."""
+
+LARGEST = 50_000
+"""Bytes of one result at most, however large the window."""
+
+SMALLEST_TOKENS, SMALLEST = 100, 500
+"""Tokens and bytes that every result may have, whatever the others took: an excerpt of less tells nothing."""
 
 
 async def compact_if_needed(session: Session) -> None:
@@ -64,10 +78,51 @@ def learn_window(session: Session, window: int | None) -> None:
         return  # the server states that it would fit: something else was the matter
     learned = window or max(SMALLEST_WINDOW, min(session.window.tokens, refused) * 3 // 4)
     if learned < session.window.tokens or window is not None:
-        reserve = min(session.window.reserve, max(256, learned // 4))
+        reserve = min(session.window.reserve, max(256, learned // 8))
         session.window = replace(session.window, tokens=learned, reserve=reserve)
 
 
 def _just_compacted(state: SessionState) -> bool:
     """Right after a cut nothing can be gained by another one."""
     return bool(state.compactions) and state.sealed == 0
+
+
+class Room:
+    """The bytes that are left for the results of a reply.
+
+    Args:
+        left: bytes for all of them.
+        each: bytes of one at most.
+        least: bytes that one may have in any case.
+        waiting: how many results there will be.
+    """
+
+    def __init__(self, left: int, each: int, least: int, waiting: int) -> None:
+        self._left, self._each, self._least, self._waiting = left, each, least, waiting
+
+    def share(self) -> int:
+        """Bytes that the next result may have, whatever the others need."""
+        return max(self._least, min(self._each, self._left // max(1, self._waiting)))
+
+    def take(self, need: int) -> int:
+        """Give the next result what it needs, its share at most."""
+        given = min(need, self.share())
+        self._left -= given
+        self._waiting -= 1
+        return given
+
+
+def largest_prompt(window: Window) -> int:
+    """Tokens of a prompt that leaves a reply half of its reserve: more is never filled by results."""
+    return window.tokens - min(window.reserve, window.tokens // 8) // 2
+
+
+def room_for(session: Session, results: int) -> Room:
+    """The room for so many results: they arrive together, and must leave some for going on."""
+    state, window = session.state, session.window
+    share = int((window.trigger - state.tokens(state.fixed_bytes)) * RESULTS_SHARE)
+    free = largest_prompt(window) - state.estimate_tokens()
+    left = max(0, min(share, free))
+    each = min(LARGEST, state.bytes(window.result_tokens))
+    least = max(SMALLEST, state.bytes(SMALLEST_TOKENS))
+    return Room(state.bytes(left), each, min(least, each), results)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct, ValidationError, convert, field
 from msgspec.structs import replace
 
-from lmagent.core.events import ToolFinished
+from lmagent.core.events import CallsConstrained, ToolFinished
 from lmagent.core.model import Usage
 from lmagent.core.work import Budget, ChildResult, Parent, Plan, Task, TaskState, WorkMode
 from lmagent.core.workevents import (
@@ -200,3 +200,30 @@ def usage_beside(event: ToolFinished) -> Usage | None:
         return convert(event.data.get("usage"), Usage | None)
     except ValidationError:  # a log may say anything
         return None
+
+
+_MISCALLED = ("malformed_arguments", "invalid_arguments", "unknown_tool", "cut_off")
+"""Codes of results that say: this was no call that could be carried out."""
+
+
+class Calling(Struct):
+    """How the model of a session calls.
+
+    Attributes:
+        constrained: the server makes it write valid calls.
+        times: how often that was begun.
+        good: calls in a row that could be carried out, since the last change of it.
+    """
+
+    constrained: bool = False
+    times: int = 0
+    good: int = 0
+
+    def apply(self, event: CallsConstrained) -> None:
+        """It is constrained, or left alone again."""
+        self.constrained, self.good = not event.lifted, 0
+        self.times += self.constrained
+
+    def finished(self, data: dict[str, Any]) -> None:
+        """A call has its result."""
+        self.good = 0 if data.get("code") in _MISCALLED else self.good + 1

@@ -16,6 +16,7 @@ from lmagent.core.tool import Tool
 from lmagent.core.work import Budget
 from lmagent.engine.review import Again, End, Fence
 from lmagent.engine.session import Order, Session
+from lmagent.engine.state import SessionState
 from lmagent.planning import notes, proposing
 from lmagent.planning.tools import planning_tools
 
@@ -34,12 +35,14 @@ class Choices(Struct, frozen=True):
         enforce: a turn is not done while steps of the approved plan are open (`ENABLE_PLAN_ENFORCEMENT`).
         deep: the budget of deep work.
         approve: plans are approved unread.
+        small: says whether the window is too small for the tools of a batch.
     """
 
     todos: bool = True
     enforce: bool = True
     deep: Budget = Budget(200, 1_500_000)
     approve: bool = False
+    small: Callable[[], bool] = lambda: False
 
 
 class Planning:
@@ -72,7 +75,11 @@ class Planning:
     @property
     def notes(self) -> tuple[Callable[[str], str], ...]:
         """What is told at the tail, by session."""
-        return tuple(map(self._note, (notes.tasks_note, notes.work_note, notes.plan_note, notes.budget_note)))
+        told = (notes.tasks_note, notes.work_note, notes.plan_note, notes.budget_note, self._tools_note)
+        return tuple(map(self._note, told))
+
+    def _tools_note(self, state: SessionState) -> str:
+        return notes.tools_note(state, self.tools, small=self._choices.small())
 
     def _note(self, tell: Callable[[Any], str]) -> Callable[[str], str]:
         return lambda session: tell(self._session(session).state)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from lmagent.core.tool import Tool
+from lmagent.core.work import TaskState
 from lmagent.engine import budget
 from lmagent.engine.state import SessionState
+from lmagent.engine.toolbox import CATALOGUE_HEAD, catalogue_line
 
 ROUNDS = 10
 """Rounds of calls in which a model may look around before it plans."""
@@ -27,8 +32,8 @@ WAITS = (
     "answer with all of it as JSON.\n</plan>"
 )
 
-BOUNDED = f"""<work>
-Short work: at most {budget.STEPS["bounded"]} model calls a turn. Do what matters most.
+BOUNDED = """<work>
+Short work: only a few model calls a turn. Do what matters most.
 </work>"""
 
 NORMAL = """<work>
@@ -81,6 +86,31 @@ def budget_note(state: SessionState) -> str:
         f"<budget>\n{WARN_AT:.0%} of the budget for this work is used. {_budget(state)} "
         "Finish what matters most, and leave everything in a state from which others can go on.\n</budget>"
     )
+
+
+STEPS = ("plan_complete_step",)
+BATCH = ("task_state_update", "task_state_get", "task_reconcile", "manage_tasks")
+"""Tools that most work does not need: the model learns of them once there is a plan, deep work or a batch."""
+
+
+def tools_note(state: SessionState, tools: Iterable[Tool], *, small: bool) -> str:
+    """The tools for a plan, for deep work and for a batch, from the moment when they are of use.
+
+    Args:
+        state: the session.
+        tools: all tools of planning.
+        small: the window has no room for those of a batch.
+    """
+    work, told = state.work, state.notes.get("work_tools", "")
+    kinds = {task.kind for task in work.tasks.values()}
+    batch = work.mode == "deep" or "task" in kinds or work.state != TaskState()
+    wanted = {name for name in (*STEPS, *BATCH) if f"\n- {name}(" in told}
+    wanted |= set(STEPS) if "step" in kinds else set()
+    wanted |= set(BATCH) if batch and not small else set()
+    if not wanted:
+        return ""
+    lines = [catalogue_line(tool) for tool in tools if tool.name in wanted]
+    return "\n".join(("<work_tools>", CATALOGUE_HEAD, *lines, "</work_tools>"))
 
 
 def tasks_note(state: SessionState) -> str:

@@ -73,8 +73,8 @@ def find(work: WorkState, named: str | int, kind: TaskKind) -> Task:
     if task is not None and task.kind == kind:
         return task
     known = [other.id for other in work.tasks.values() if other.kind == kind]
-    listed = f"There are: {', '.join(known[:40])}." if known else "There are none."
-    raise ToolError(f"There is no {WORDS[kind]} {id!r}. {listed} Nothing was changed.")
+    listed = f"; these exist: {', '.join(known[:40])}" if known else ", nor any other"
+    raise ToolError(f"There is no {WORDS[kind]} {id!r}{listed}. Nothing was changed.")
 
 
 PREFIX: dict[TaskKind, str] = {"todo": "todo", "task": "t", "step": "s"}

@@ -66,7 +66,7 @@ TreeAction = Literal["create", "list", "update", "complete", "delete", "connect"
 TreeStatus = Literal["", "pending", "in_progress", "completed", "blocked", "failed", "skipped"]
 
 
-class NewTask(Struct, frozen=True):
+class NewTask(Struct, frozen=True, forbid_unknown_fields=True):
     """A task to create."""
 
     title: str
@@ -104,7 +104,11 @@ def planning_tools(store: Callable[[], Store], *, todos: bool) -> Iterator[Tool]
         yield _tool(store, "todo_add", "Note something to do.", TodoAdd, "todos:add")
         yield _tool(store, "todo_complete", "Tick off a todo.", TodoComplete, "todos:complete")
         yield _tool(
-            store, "todo_update", "status: pending, in_progress, completed or blocked.", TodoUpdate, "todos:update"
+            store,
+            "todo_update",
+            "status: pending, in_progress, completed, blocked.",
+            TodoUpdate,
+            "todos:update",
         )
         yield _tool(store, "todo_list", "Show the todos.", NoArgs, "todos:show")
     yield _tool(store, "plan_complete_step", "Tick off a step of the approved plan.", StepDone, "steps:complete")
@@ -115,8 +119,8 @@ def planning_tools(store: Callable[[], Store], *, todos: bool) -> Iterator[Tool]
         StateUpdate,
         "batch:update",
     )
-    yield _tool(store, "task_state_get", "Show it.", NoArgs, "batch:show")
-    yield _tool(store, "task_reconcile", "Compare it with the files and correct its queue.", NoArgs, "batch:reconcile")
+    yield _tool(store, "task_state_get", "Show where the batch stands.", NoArgs, "batch:show")
+    yield _tool(store, "task_reconcile", "Check the batch against the files.", NoArgs, "batch:reconcile")
     yield _tool(
         store,
         "manage_tasks",
@@ -129,7 +133,7 @@ def planning_tools(store: Callable[[], Store], *, todos: bool) -> Iterator[Tool]
 
 def _tool(store: Callable[[], Store], name: str, description: str, arguments: type[Struct], place: str) -> Tool:
     # They change nothing but the session's own record: to the gate that is reading.
-    return Tool(name, description, arguments, "read", _late(store, place), deferred=True, brief=True)
+    return Tool(name, description, arguments, "read", _late(store, place), deferred=True)
 
 
 def _late(store: Callable[[], Store], place: str) -> Run:

@@ -9,9 +9,10 @@ from msgspec import Meta, Struct
 
 from lmagent.core.errors import StoreError, ToolError
 from lmagent.core.tool import Tool, ToolContext, ToolOutput
+from lmagent.tools.page import LINES, paged
 
-PAGE_BYTES = 7000
-"""A page stays under the cap on results (2,000 tokens of 4 bytes), so that it is never cut again."""
+_HEAD = 80
+"""Bytes that the line above a page may take."""
 
 GetBlob = Callable[[str, str], bytes]
 """(session, handle) -> content; raises StoreError."""
@@ -21,7 +22,7 @@ class ReadArtifact(Struct):
     """Arguments of read_artifact."""
 
     id: Annotated[str, Meta(description="artifact id")]
-    offset: Annotated[int, Meta(description="first line, from 1")] = 1
+    offset: Annotated[int, Meta(description="first line of the result, from 1")] = 1
 
 
 def read_artifact_tool(get_blob: GetBlob) -> Tool:
@@ -31,9 +32,9 @@ def read_artifact_tool(get_blob: GetBlob) -> Tool:
         handle = arguments.id.removeprefix("artifact:").strip()
         try:
             text = get_blob(context.session, handle).decode("utf-8", "replace")
-        except StoreError as missing:
-            raise ToolError(missing.message) from None
-        return ToolOutput(page(text, arguments.offset))
+        except StoreError:
+            raise ToolError(f"There is no artifact {handle!r}. A cut result names its id.") from None
+        return paged(lambda room: ToolOutput(page(text, arguments.offset, room)))
 
     return Tool(
         name="read_artifact",
@@ -45,23 +46,28 @@ def read_artifact_tool(get_blob: GetBlob) -> Tool:
     )
 
 
-def page(text: str, offset: int) -> str:
-    """Whole lines from line `offset` on, as many as fit a page, and where to go on.
+def page(text: str, offset: int, room: int) -> str:
+    """Whole lines from line `offset` on, as many as fit `room` bytes, and where to go on.
 
     Raises:
-        ToolError: the offset lies behind the end.
+        ToolError: the offset lies after the end.
     """
-    lines = text.splitlines(keepends=True) or [""]
+    lines = [f"{line}\n" for line in text.split("\n")]
+    last_line = lines.pop().removesuffix("\n")
+    if last_line or not lines:
+        lines.append(last_line)
     first = max(offset, 1) - 1
     if first >= len(lines):
-        raise ToolError(f"offset {offset} is behind the end: there are {len(lines)} lines")
-    size = 0
+        raise ToolError(f"offset {offset} is after the end: there are {len(lines)} lines")
+    room, size = room - _HEAD, 0
     taken: list[str] = []
-    for line in lines[first:]:
-        size += len(line.encode("utf-8", "replace"))
-        if taken and size > PAGE_BYTES:
+    for line in lines[first : first + LINES]:
+        raw = line.encode("utf-8", "replace")
+        size += len(raw)
+        if taken and size > room:
             break
-        taken.append(line if len(line) <= PAGE_BYTES else f"{line[:PAGE_BYTES]}… [line cut: {len(line)} characters]\n")
+        start = raw[: max(40, room - _HEAD)].decode("utf-8", "ignore")
+        taken.append(line if len(raw) <= room else f"{start}… [line cut: {len(line)} characters]\n")
     last = first + len(taken)
     rest = f"; continue with offset={last + 1}" if last < len(lines) else ""
     return f"[lines {first + 1}-{last} of {len(lines)}{rest}]\n{''.join(taken)}"

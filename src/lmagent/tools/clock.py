@@ -30,6 +30,7 @@ def get_time(clock: Clock) -> Tool:
         effect="read",
         run=run,
         replay_safe=True,
+        deferred=True,
         aliases=("current_time", "get_current_time", "get_date", "time", "now", "date"),
         summary=lambda _: "get_time",
     )

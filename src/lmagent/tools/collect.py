@@ -14,6 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from lmagent.core.errors import StoreError
+from lmagent.engine.intake import ends
+from lmagent.tools.page import BYTES
 from lmagent.tools.sanitize import printable
 
 IN_MEMORY = 1 << 20
@@ -22,11 +24,9 @@ IN_MEMORY = 1 << 20
 SPILL_CAP = 64 << 20
 """Bytes of output that are kept; what comes after is read and thrown away."""
 
-EXCERPT = 16 << 10
-"""Bytes of a long output that are shown: two thirds of them are its beginning."""
+_ENDS = BYTES
+"""Bytes that are kept in memory of the beginning and of the end of an output in a file: more is never shown."""
 
-_HEAD = EXCERPT * 2 // 3
-_TAIL = EXCERPT - _HEAD
 _SHOW_EVERY = 0.05
 _SHOW_AT_MOST = 4096
 
@@ -53,6 +53,7 @@ class Collector:
         self._memory = bytearray()
         self._head = b""
         self._tail = b""
+        self._line_feeds = 0
         self._descriptor = -1
         self._kept = 0
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -67,6 +68,7 @@ class Collector:
         """
         self.changed_at = time.monotonic()
         self.total += len(piece)
+        self._line_feeds += piece.count(b"\n")
         self._show(piece)
         if self._descriptor < 0 and len(self._memory) + len(piece) <= IN_MEMORY:
             self._memory += piece
@@ -74,18 +76,15 @@ class Collector:
         if self._descriptor < 0:
             self._spill()
         self._write(piece)
-        self._tail = (self._tail + piece)[-_TAIL:]
+        self._tail = (self._tail + piece)[-_ENDS:]
 
-    def text(self) -> str:
-        """The output, or head and tail of a long one."""
+    def text(self, size: int = BYTES) -> str:
+        """The output; of one that is kept in a file, its beginning and end in so many bytes."""
         if self._descriptor < 0 and self.file is None:
             return clean(bytes(self._memory))
-        left_out = self.total - len(self._head) - len(self._tail)
-        return f"{clean(self._head)}\n[… {left_out} bytes left out …]\n{clean(self._tail)}"
-
-    def whole(self) -> str | None:
-        """All of it, where it is in memory and longer than an excerpt."""
-        return clean(bytes(self._memory)) if self.file is None and len(self._memory) > EXCERPT else None
+        lines = self._line_feeds + (not self._tail.endswith(b"\n"))
+        head, tail, gap, _ = ends(self._head, self._tail, (self.total, lines), max(0, size - 80))
+        return f"{clean(head.encode())}\n[… {gap} left out …]\n{clean(tail.encode())}"
 
     def tail(self, size: int) -> str:
         """The last bytes, at most `size`."""
@@ -113,8 +112,8 @@ class Collector:
         except OSError as error:
             raise StoreError(f"a long output cannot be kept: {error.strerror}", fix="make room on the disk") from error
         self.file = Path(name)
-        self._head = bytes(self._memory[:_HEAD])
-        self._tail = bytes(self._memory[-_TAIL:])
+        self._head = bytes(self._memory[:_ENDS])
+        self._tail = bytes(self._memory[-_ENDS:])
         self._write(bytes(self._memory))
         self._memory.clear()
 

@@ -13,7 +13,8 @@ several places the edit is refused instead of going on.
 5. rung 2 in chunks, where search and replacement have paired `...` lines.
 
 Nothing that is only similar is ever edited. Lines that search and replacement share keep the file's own bytes. The
-byte order mark, the line ends and whether there is a last newline stay as they are.
+byte order mark, the line ends and whether there is a last newline stay as they are. New text is moved by as much as the
+search was off, unless it is indented like the file already (`edit_shift`).
 """
 
 from __future__ import annotations
@@ -22,22 +23,55 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import TypeVar
 
+from msgspec import Struct
+
 from lmagent.tools import edit_exact, edit_report
 from lmagent.tools.edit_fold import has_odd_dash
 from lmagent.tools.edit_forms import Chunks, Form, divided, forms, looks_numbered
-from lmagent.tools.edit_indent import Unshiftable
+from lmagent.tools.edit_indent import FIRST, SHIFT, TABS, Unshiftable
 from lmagent.tools.edit_inline import stretches
-from lmagent.tools.edit_match import Target, TooMany, places
+from lmagent.tools.edit_match import BLANKS, RUNS, TRAIL, TYPO, Target, TooMany, places
 from lmagent.tools.edit_place import placed, stretched, without_shared_edges
 from lmagent.tools.edit_report import EditRefused
+from lmagent.tools.edit_shift import Doubtful
 from lmagent.tools.edit_text import BOM, Splice, block_lines, document, keep_frame, splice
 
-__all__ = ["EditRefused", "replace_text"]
+__all__ = ["EditRefused", "Edited", "edited", "replace_text"]
 
 Found = TypeVar("Found")
 
+_BRIDGES = (
+    (SHIFT | TABS | FIRST, "indentation"),
+    (TRAIL, "white space at line ends"),
+    (RUNS, "runs of blanks"),
+    (BLANKS, "blank lines"),
+    (TYPO, "quotes, dashes or other typography"),
+)
+
+
+class Edited(Struct, frozen=True):
+    """A text with an edit made.
+
+    Attributes:
+        text: the text.
+        bridged: in what the search differed from the file, in words; empty for an exact match.
+    """
+
+    text: str
+    bridged: tuple[str, ...] = ()
+
+
+class _Match(Struct, frozen=True):
+    splices: list[Splice]
+    bridged: tuple[str, ...] = ()
+
 
 def replace_text(source: str, search: str, replace: str, replace_all: bool = False) -> str:
+    """`source` with `search` replaced; see `edited`."""
+    return edited(source, search, replace, replace_all).text
+
+
+def edited(source: str, search: str, replace: str, replace_all: bool = False) -> Edited:
     """`source` with `search` replaced; what may differ between `search` and the text is the ladder above.
 
     Args:
@@ -59,20 +93,22 @@ def replace_text(source: str, search: str, replace: str, replace_all: bool = Fal
     if search == replace:
         raise edit_report.unchanged()
     try:
-        splices = _find(target, search, replace, every=replace_all)
+        match = _find(target, search, replace, every=replace_all)
     except TooMany as found:
         raise edit_report.ambiguous(target, [row + 1 for row in found.rows], more=True) from None
     except Unshiftable as line:
         raise edit_report.unshiftable(str(line)) from None
-    if splices is None:
+    except Doubtful as doubt:
+        raise edit_report.doubtful(*doubt.lines) from None
+    if match is None:
         raise edit_report.missing(target, search, replace)
-    after = keep_frame(body, splice(body, splices))
+    after = keep_frame(body, splice(body, match.splices))
     if after == body:
         raise edit_report.unchanged()
-    return mark + after
+    return Edited(mark + after, match.bridged)
 
 
-def _find(target: Target, search: str, replace: str, *, every: bool) -> list[Splice] | None:
+def _find(target: Target, search: str, replace: str, *, every: bool) -> _Match | None:
     old_mac = target.document.old_mac
     readings = list(forms(search, replace))
     for form in readings:
@@ -82,20 +118,24 @@ def _find(target: Target, search: str, replace: str, *, every: bool) -> list[Spl
         if found is None and not form.mark:
             found = _inside_lines(target, form, every=every)
         if found is not None:
-            return _unless_numbered(target, form, found)
+            return _unless_numbered(target, form, found, search)
     for form in readings:
         chunks = divided(form, old_mac=old_mac)
         found = None if chunks is None else _whole_lines(target, chunks, every=every)
         if found is not None:
-            return _unless_numbered(target, form, found)
+            return _unless_numbered(target, form, found, search)
     return None
 
 
-def _unless_numbered(target: Target, form: Form, found: list[Splice]) -> list[Splice] | None:
-    return None if form.mark and looks_numbered(target.document.lines, form) else found
+def _unless_numbered(target: Target, form: Form, found: _Match, search: str) -> _Match | None:
+    if not form.mark:
+        return found if form.search == search else _Match(found.splices, ("escapes", *found.bridged))
+    return (
+        None if looks_numbered(target.document.lines, form) else _Match(found.splices, ("line numbers", *found.bridged))
+    )
 
 
-def _literal(target: Target, form: Form, *, every: bool) -> list[Splice] | None:
+def _literal(target: Target, form: Form, *, every: bool) -> _Match | None:
     def exact(*, overlapping: bool) -> Sequence[edit_exact.Span]:
         spans = edit_exact.exact_spans(target.document, form.search, overlapping=overlapping)
         return list(spans if every else islice(spans, edit_report.LISTED + 1))
@@ -105,14 +145,18 @@ def _literal(target: Target, form: Form, *, every: bool) -> list[Splice] | None:
         return list(spans if every else islice(spans, edit_report.LISTED + 1))
 
     if every and len(target.end_kinds) < 2:
-        return edit_exact.all_replaced(target, form.search, form.replace)
-    for rung in (exact, same_but_ends):
+        splices = edit_exact.all_replaced(target, form.search, form.replace)
+        bridged = () if form.search in target.document.text else ("line ends",)
+        return None if splices is None else _Match(splices, bridged)
+    for rung, bridged in ((exact, ()), (same_but_ends, ("line ends",))):
         spans = rung(overlapping=not every)
         if len(spans) > 1 and not every:
             text = target.document.text
             raise edit_report.ambiguous(target, [_line_of(text, start) for start, _ in spans])
+        if len(spans) == 1 and (replace := edit_exact.without_doubled_indent(target, spans[0], form)) is not None:
+            return _Match([edit_exact.replaced(target, spans[0], form.search, replace)], ("indentation", *bridged))
         if spans:
-            return [edit_exact.replaced(target, span, form.search, form.replace) for span in spans]
+            return _Match([edit_exact.replaced(target, span, form.search, form.replace) for span in spans], bridged)
     return None
 
 
@@ -127,15 +171,17 @@ def _one_chunk(form: Form, *, old_mac: bool) -> Chunks:
     return Chunks([lines], [fresh if fresh or closed else [""]])  # a line without its end leaves an empty line
 
 
-def _whole_lines(target: Target, chunks: Chunks, *, every: bool) -> list[Splice] | None:
+def _whole_lines(target: Target, chunks: Chunks, *, every: bool) -> _Match | None:
     found = places(target, chunks.search, [line for chunk in chunks.replace for line in chunk])
     best = _least(target, [(each.bits, each.pairs[0][0][1], each) for each in found], every=every)
     if best is not None and len(best) > 1 and len(chunks.search) > 1:
         raise edit_report.ambiguous(target, [each.pairs[0][0][1] + 1 for each in best])
-    return None if best is None else _apart([placed(target, chunks, each) for each in best])
+    if best is None:
+        return None
+    return _Match(_apart([placed(target, chunks, each) for each in best]), _told(best[0].bits))
 
 
-def _inside_lines(target: Target, form: Form, *, every: bool) -> list[Splice] | None:
+def _inside_lines(target: Target, form: Form, *, every: bool) -> _Match | None:
     lines, closed = block_lines(form.search, old_mac=target.document.old_mac)
     fresh, _ = block_lines(form.replace, old_mac=target.document.old_mac)
     edges = without_shared_edges(lines, fresh or [""], closed=closed) if lines else None
@@ -144,7 +190,13 @@ def _inside_lines(target: Target, form: Form, *, every: bool) -> list[Splice] | 
     lines, fresh = edges
     found = stretches(target, lines, closed=closed)
     best = _least(target, [(each.bits, each.start[0], each) for each in found], every=every)
-    return None if best is None else _apart([[stretched(target, lines, fresh, each)] for each in best])
+    if best is None:
+        return None
+    return _Match(_apart([[stretched(target, lines, fresh, each)] for each in best]), _told(best[0].bits))
+
+
+def _told(bits: int) -> tuple[str, ...]:
+    return tuple(words for bit, words in _BRIDGES if bits & bit)
 
 
 def _least(target: Target, found: Sequence[tuple[int, int, Found]], *, every: bool) -> list[Found] | None:

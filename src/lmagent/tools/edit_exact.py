@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 
+from lmagent.tools.edit_forms import Form
 from lmagent.tools.edit_match import Target
 from lmagent.tools.edit_text import Document, Splice, split_lines, to_lf
 from lmagent.tools.edit_weave import Held, joined, weave
@@ -74,6 +75,23 @@ def replaced(target: Target, span: Span, search: str, replace: str) -> Splice:
     fresh = new.split("\n")
     pieces = weave(to_lf(search).split("\n"), fresh, held, lambda index: fresh[index], "\n")
     return Splice(start, stop, joined(pieces, "\n", ""))
+
+
+def without_doubled_indent(target: Target, span: Span, form: Form) -> str | None:
+    """The replacement without its first indentation, where the line has that already before the place; else None.
+
+    So it is where the search lacks the indentation of its first line, and the replacement has that very line with it.
+    """
+    text = target.document.text
+    start = span[0]
+    indent = text[max(text.rfind("\n", 0, start), text.rfind("\r", 0, start)) + 1 : start]
+    first = indent + to_lf(form.search).split("\n")[0]
+    whole = first[: len(first) - len(first.lstrip(" \t"))]
+    if not indent or indent.strip(" \t") or not form.replace.startswith(whole):
+        return None
+    lines = to_lf(form.replace).split("\n")
+    has_first = first in lines
+    return form.replace[len(indent) :] if has_first and len(lines) > 1 else None
 
 
 def _finds(text: str, sought: str, *, overlapping: bool) -> Iterator[int]:

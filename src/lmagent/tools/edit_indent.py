@@ -32,6 +32,11 @@ class Indent(Struct, frozen=True):
     tabs: bool = False
     first: str = ""
 
+    @property
+    def moves(self) -> bool:
+        """Whether all lines are moved, to the left or to the right."""
+        return bool(self.add or self.drop or self.delta)
+
     def adapt(self, line: str, *, is_first: bool) -> str:
         """`line` of the new text as the file would indent it.
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from lmagent.tools.edit_forms import Chunks
 from lmagent.tools.edit_inline import Stretch
 from lmagent.tools.edit_match import Place, Target
+from lmagent.tools.edit_shift import is_indented_like_the_file, settled
 from lmagent.tools.edit_text import Document, Splice, end_near
 from lmagent.tools.edit_weave import Held, Piece, joined, weave
 
@@ -18,7 +19,9 @@ def placed(target: Target, chunks: Chunks, place: Place) -> list[Splice]:
 
     Raises:
         Unshiftable: the new text cannot be shifted like the search.
+        Doubtful: it may be indented like the file already.
     """
+    settle = is_indented_like_the_file(target, chunks, place)
     splices: list[Splice] = []
     for number, (lines, fresh, pairs) in enumerate(zip(chunks.search, chunks.replace, place.pairs, strict=True)):
         held, first, stop = _held(target.document, lines, pairs)
@@ -27,7 +30,13 @@ def placed(target: Target, chunks: Chunks, place: Place) -> list[Splice]:
             return place.indent.adapt(fresh[index], is_first=head and index == 0)
 
         end = end_near(target.document, first, stop)
-        pieces = weave(lines, fresh, held, adapted, end)
+        if settle:
+            same = settled(place.indent)
+            moved = [place.indent.adapt(line, is_first=False) for line in lines]
+            own = [same.adapt(line, is_first=False) for line in fresh]
+            pieces = weave(moved, own, held, own.__getitem__, end)
+        else:
+            pieces = weave(lines, fresh, held, adapted, end)
         new = joined(pieces, end, target.document.ends[stop - 1])
         splices.append(Splice(target.offsets[first], target.offsets[stop], new))
     return splices

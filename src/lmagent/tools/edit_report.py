@@ -61,6 +61,17 @@ def unshiftable(line: str) -> EditRefused:
     )
 
 
+def doubtful(first: int, last: int) -> EditRefused:
+    """The replacement may be indented like the search, or like the file."""
+    span = f"line {first}" if first == last else f"lines {first}-{last}"
+    return EditRefused(
+        f"The search was found at {span}, but with other indentation, and it is not plain whether the replacement has "
+        "the file's already. Nothing was changed. Copy the indentation from the file, in both.",
+        reason="unshiftable",
+        lines=(first, last),
+    )
+
+
 def ambiguous(target: Target, lines: Sequence[int], *, more: bool = False) -> EditRefused:
     """The search fits several places, which start at these lines."""
     listed = list(dict.fromkeys(lines[:LISTED]))
@@ -129,7 +140,7 @@ def _closest_by_words(target: Target, keys: Sequence[str]) -> int | None:
 
 
 def _differences(target: Target, lines: Sequence[str], first: int, stop: int) -> list[str]:
-    """In words, where the search and the closest region part."""
+    """In words, where the search and the closest region part; indentation is no part of it, since that is bridged."""
     from difflib import SequenceMatcher
 
     lines, rows = lines[:_SHOWN], target.rows[first : min(stop, first + _SHOWN)]
@@ -140,8 +151,8 @@ def _differences(target: Target, lines: Sequence[str], first: int, stop: int) ->
         if kind == "equal":
             continue
         for count in range(max(b - a, d - c)):
-            sought = _short(lines[a + count]) if a + count < b else ""
-            there = _short(target.document.lines[rows[c + count]]) if c + count < d else ""
+            sought = _short(want[a + count]) if a + count < b else ""
+            there = _short(have[c + count]) if c + count < d else ""
             where = f"line {rows[c + count] + 1}" if there else "not in the file"
             text = f"  {where}: " + "; ".join(
                 part

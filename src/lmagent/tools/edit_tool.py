@@ -19,15 +19,16 @@ from lmagent.tools.change import (
     tally,
 )
 from lmagent.tools.paths import lexical
-from lmagent.tools.read import PATH_NAMES
-from lmagent.tools.sanitize import one_line
-from lmagent.tools.seen import require_read
+from lmagent.tools.read import PATH_NAMES, REMARKS
+from lmagent.tools.sanitize import one_line, visible
+from lmagent.tools.seen import require_unchanged
 from lmagent.tools.textfile import decode, encode
 
 LIMIT = 16 << 20
 """Bytes of a file that is edited; bigger ones are data."""
 
-_TOLD = 20  # lines of the diff that the model sees
+_TOLD = 20  # changed lines that the model is shown
+_SPARED = 5  # so few lines more are shown as well: a cut would save next to nothing
 _THREAD_FROM = 256 << 10  # bytes from which looking for a close match takes its time
 
 
@@ -35,7 +36,7 @@ class Edit(Struct, frozen=True):
     """Arguments of edit."""
 
     path: str
-    search: Annotated[str, Meta(description="text to find, copied from the file without line numbers")]
+    search: Annotated[str, Meta(description="copied from the file, without line numbers")]
     replace: str
     replace_all: bool = False
 
@@ -44,15 +45,16 @@ async def _run(arguments: Edit, ctx: ToolContext) -> ToolOutput:
     with Beneath(ctx.workspace) as files:
         name = files.locate(arguments.path)
         old = _load(files, arguments.path, ctx)
-    require_read(ctx, name, old.data)
+    require_unchanged(ctx, name, old.data)
     if len(old.data) < _THREAD_FROM:
-        new = _edited(arguments, name, old.data)
+        new, remark = _edited(arguments, name, old.data)
     else:
         from anyio import to_thread
 
-        new = await to_thread.run_sync(_edited, arguments, name, old.data)
+        new, remark = await to_thread.run_sync(_edited, arguments, name, old.data)
     facts = await store(ctx, arguments.path, new, old)
-    return ToolOutput(f"Edited {one_line(name, 300)} ({tally(facts['diff'])}).\n{_around(facts['diff'])}", facts)
+    told = f"Edited {one_line(name, 300)} ({tally(facts['diff'])})."
+    return ToolOutput(f"{told}\n{remark or _around(facts['diff'])}", facts)
 
 
 def _load(files: Beneath, path: str, ctx: ToolContext) -> Loaded:
@@ -62,35 +64,55 @@ def _load(files: Beneath, path: str, ctx: ToolContext) -> Loaded:
     return old
 
 
-def _edited(arguments: Edit, name: str, data: bytes) -> bytes:
-    from lmagent.tools.edit import replace_text  # its many patterns are compiled when a file is edited, not before
+def _edited(arguments: Edit, name: str, data: bytes) -> tuple[bytes, str]:
+    """The new content, and a remark if the search was not exactly what the file has."""
+    from lmagent.tools.edit import edited  # its many patterns are compiled when a file is edited, not before
 
     decoded = decode(data)
     if decoded is None:
         raise ToolError(f"{one_line(name)} is a binary file; it is not edited as text.", data={"code": "binary"})
     text, encoding = decoded
     require_unmasked_search(name, text, arguments.search)
-    after = replace_text(text, arguments.search, arguments.replace, arguments.replace_all)
-    require_no_mask(name, text, after)
-    return encode(after, encoding)
+    found = edited(text, arguments.search, arguments.replace, arguments.replace_all)
+    require_no_mask(name, text, found.text)
+    remark = f"{_differed(found.bridged)}{_now(text, found.text)}" if found.bridged else ""
+    return encode(found.text, encoding), remark
+
+
+def _differed(bridged: tuple[str, ...]) -> str:
+    listed = " and ".join(filter(None, (", ".join(bridged[:-1]), bridged[-1])))
+    return f"The search was found, although it differs from the file in {listed}"
+
+
+def _now(before: str, after: str) -> str:
+    """The changed lines as they are now, and one line before and after them."""
+    lines = after.replace("\r\n", "\n").split("\n")
+    first, stop = diff.changed_rows(before, after)
+    first, stop = max(first - 1, 0), min(stop + 1, len(lines) - (lines[-1] == ""))
+    shown = [f"{row:6d}\t{visible(line)}" for row, line in enumerate(lines[first:stop], first + 1)]
+    if not shown:
+        return ". The file is empty now."
+    shown = _capped(shown, "lines")
+    return "\n".join([f". Lines {first + 1}-{stop} are now:", *shown])
 
 
 def _around(difference: str) -> str:
     """The changed places as the model is told of them: enough to see whether it is what was meant."""
-    lines = difference.split("\n")[2:]
-    if len(lines) <= _TOLD:
-        return "\n".join(lines)
-    return "\n".join([*lines[:_TOLD], f"… {len(lines) - _TOLD} more lines of diff"])
+    return "\n".join(_capped(difference.split("\n")[2:], "lines of diff"))
+
+
+def _capped(rows: list[str], unit: str) -> list[str]:
+    if len(rows) <= _TOLD + _SPARED:
+        return rows
+    return [*rows[:_TOLD], f"… {len(rows) - _TOLD} more {unit}"]
 
 
 def _preview(arguments: Edit, ctx: ToolContext) -> str:
-    try:
-        with Beneath(ctx.workspace) as files:
-            old = _load(files, arguments.path, ctx)
-            name = files.locate(arguments.path)
-        return difference_of(name, old.data, _edited(arguments, name, old.data))
-    except ToolError as refusal:
-        return f"This call will be refused: {refusal.message}"
+    with Beneath(ctx.workspace) as files:
+        name = files.locate(arguments.path)
+        old = _load(files, arguments.path, ctx)
+    require_unchanged(ctx, name, old.data)
+    return difference_of(name, old.data, _edited(arguments, name, old.data)[0])
 
 
 def _summary(arguments: Edit) -> str:
@@ -101,13 +123,14 @@ def _summary(arguments: Edit) -> str:
 
 TOOL = Tool(
     name="edit",
-    description="Replace text in a file you have read. search must match one place only, or set replace_all.",
+    description="Replace text in a file. search must match one place only, or set replace_all.",
     arguments=Edit,
     effect="write",
     run=_run,
     aliases=("edit_file", "str_replace", "search_replace", "replace_in_file", "replace", "update_file"),
     renames={
         **PATH_NAMES,
+        **REMARKS,
         **dict.fromkeys(("old_string", "old_text", "old_str", "old", "find", "search_text"), "search"),
         **dict.fromkeys(("new_string", "new_text", "new_str", "new", "replacement", "replace_text"), "replace"),
         "all": "replace_all",

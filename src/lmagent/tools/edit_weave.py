@@ -55,12 +55,25 @@ def weave(
         if first < stop:
             out.extend(held[first].before)
         ends = [each.own[1] for each in held[first:stop] if each.own is not None and each.own[1]]
-        for count, index in enumerate(range(new_first, new_stop)):
+        skipped = _shared_blanks(held, (first, stop), replace[new_first:new_stop])
+        for count, index in enumerate(range(new_first + skipped[0], new_stop - skipped[1])):
             near = ends[min(count, len(ends) - 1)] if ends else next((e for _, e in reversed(out) if e), end)
             out.append((fresh(index), near))
         done = stop
     keep(done, len(search))
     return out
+
+
+def _shared_blanks(held: Sequence[Held], block: tuple[int, int], fresh: Sequence[str]) -> tuple[int, int]:
+    """How many blank lines at the start and at the end of a block's new lines the file has there already."""
+    first, stop = block
+    before = len(held[first].before) if first < stop else 0
+    behind = len(held[stop].before) if stop < len(held) else 0
+    lead = next((at for at, line in enumerate(fresh) if line.strip()), len(fresh))
+    head = min(lead, before)
+    rest = fresh[head:]
+    trail = next((at for at, line in enumerate(reversed(rest)) if line.strip()), len(rest))
+    return head, min(trail, behind)
 
 
 def joined(pieces: Sequence[Piece], end: str, last: str) -> str:

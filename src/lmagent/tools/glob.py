@@ -12,15 +12,14 @@ from lmagent.core.errors import ToolError
 from lmagent.core.tool import Tool, ToolContext, ToolOutput
 from lmagent.tools import paths
 from lmagent.tools.beneath import Beneath
+from lmagent.tools.page import fitting, paged, size
 from lmagent.tools.pattern import Pattern, fixed_start
+from lmagent.tools.read import REMARKS, adapting
 from lmagent.tools.sanitize import one_line
 from lmagent.tools.walk import Walk, withheld
 
-SHOWN = 200
-"""Paths that are shown."""
-
-PAGE = 7500
-"""Bytes of paths that are shown."""
+_REST = 80
+"""Bytes that the line about further paths may take."""
 
 BUDGET = 5.0
 """Seconds of walking."""
@@ -49,15 +48,19 @@ def _find(text: str, ctx: ToolContext) -> ToolOutput:
         notes, kept_back = search.notes(), withheld(search.withheld)
         if not found and "/" not in pattern and (deeper := search.run(Pattern(f"**/{pattern}"), ".")):
             notes.append(f"**/{one_line(pattern)} would match {len(deeper)} in deeper directories.")
-    rows = _page(found)
-    if not rows:
+    if not found:
         facts = {"count": 0, "truncated": search.late}
         return ToolOutput(" ".join([f"Nothing matches {one_line(text)}.", *notes, kept_back]).rstrip(), facts)
+    told = [*(notes[:1] if search.late else []), *([f"({kept_back})"] if kept_back else [])]
+    return paged(lambda room: _page(found, room, told, late=search.late))
+
+
+def _page(found: list[str], room: int, told: list[str], *, late: bool) -> ToolOutput:
+    rows = fitting([one_line(path, 1000) for path in found], room - _REST - size(told))
     rest = len(found) - len(rows)
     if rest:
         rows.append(f"… and {rest} more; narrow the pattern to see them")
-    shown = [*(notes[:1] if search.late else []), *([f"({kept_back})"] if kept_back else [])]
-    return ToolOutput("\n".join([*rows, *shown]), {"count": len(found), "truncated": rest > 0 or search.late})
+    return ToolOutput("\n".join([*rows, *told]), {"count": len(found), "truncated": rest > 0 or late})
 
 
 class _Search:
@@ -99,17 +102,6 @@ class _Search:
         return notes
 
 
-def _page(found: list[str]) -> list[str]:
-    rows, size = list[str](), 0
-    for path in found[:SHOWN]:
-        row = one_line(path, 1000)
-        size += len(row.encode("utf-8")) + 1
-        if size > PAGE:
-            break
-        rows.append(row)
-    return rows
-
-
 TOOL = Tool(
     name="glob",
     description="Find files by a pattern of their path. Skips what .gitignore names.",
@@ -118,7 +110,9 @@ TOOL = Tool(
     run=_run,
     replay_safe=True,
     aliases=("find_files", "glob_files", "file_search", "find"),
-    renames={"query": "pattern", "glob_pattern": "pattern", "glob": "pattern", "name": "pattern"},
+    renames={**dict.fromkeys(("query", "glob_pattern", "glob", "name"), "pattern"), **REMARKS},
+    implied={"recursive": (True,)},
+    adapt=adapting("glob"),
     summary=lambda arguments: f"glob {one_line(arguments.pattern)}",
     targets=lambda arguments: (paths.lexical(fixed_start(arguments.pattern)),),
 )

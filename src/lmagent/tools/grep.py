@@ -5,7 +5,7 @@ from __future__ import annotations
 import stat as modes
 import time
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
@@ -14,8 +14,10 @@ from lmagent.core.tool import Tool, ToolContext, ToolOutput
 from lmagent.tools import suggest
 from lmagent.tools.beneath import Beneath
 from lmagent.tools.matching import Expression, Hits, Late, Literal, Matcher
+from lmagent.tools.page import paged
 from lmagent.tools.paths import lexical, parse
 from lmagent.tools.pattern import Pattern, name_or_path
+from lmagent.tools.read import REMARKS, adapting
 from lmagent.tools.report import Report
 from lmagent.tools.sanitize import one_line
 from lmagent.tools.textfile import SNIFF, decode, kind_of_binary
@@ -27,6 +29,9 @@ BUDGET = 5.0
 LARGEST = 32 << 20
 """Bytes of a file that is searched."""
 
+_HEAD = 180
+"""Bytes that the line above the hits may take."""
+
 _MARKS = b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff"  # how a file begins that is text but not in bytes of ASCII
 _META = "\\|.*+?[](){}^$"
 
@@ -35,7 +40,7 @@ class Grep(Struct, frozen=True):
     """Arguments of grep."""
 
     pattern: str
-    paths: Annotated[list[str], Meta(description="files or directories; default: all")] = []
+    paths: Annotated[list[str], Meta(description="default: all")] = []
     regex: Annotated[bool, Meta(description="pattern is a Python regex")] = False
     glob: Annotated[str, Meta(description="only these files, such as *.py")] = ""
     context: Annotated[int, Meta(description="lines around a hit")] = 0
@@ -138,20 +143,26 @@ class _Search:
     def output(self) -> ToolOutput:
         """The result as the model sees it."""
         report, wanted = self._report, self._arguments
-        facts = {"count": report.total, "files": report.files, "truncated": report.full or bool(self._late)}
         notes = self._notes()
         if not report.total:
+            facts = {"count": 0, "files": 0, "truncated": bool(self._late)}
             head = f"No match for {one_line(wanted.pattern)} in {self._searched} files."
             if not wanted.regex and any(char in _META for char in wanted.pattern):
                 notes.insert(0, "The pattern was taken literally; set regex=true for a regular expression.")
             return ToolOutput(" ".join([head, *notes]), facts)
+        return paged(lambda room: self._page(room, notes[: 1 if self._late else 0]))
+
+    def _page(self, room: int, notes: list[str]) -> ToolOutput:
+        report = self._report
+        text, shown = report.page(room - _HEAD - sum(len(note) + 1 for note in notes))
         lines = "1 line" if report.total == 1 else f"{report.total} lines"
         head = f"[{lines} in {report.files} of {self._searched} files"
-        if report.full:
-            head += f"; the first {report.shown} are shown: narrow pattern, paths or glob for the rest"
+        if shown < report.total:
+            head += f"; the first {shown} are shown: narrow pattern, paths or glob for the rest"
         if self._withheld:
             head += f"; {withheld(self._withheld).rstrip('.')}"
-        return ToolOutput("\n".join([f"{head}]", report.text(), *notes[: 1 if self._late else 0]]), facts)
+        facts = {"count": report.total, "files": report.files, "truncated": shown < report.total or bool(self._late)}
+        return ToolOutput("\n".join([f"{head}]", text, *notes]), facts)
 
     def _notes(self) -> list[str]:
         notes = list[str]()
@@ -161,11 +172,11 @@ class _Search:
                 "Narrow paths or glob, or use a simpler pattern.)"
             )
         if self._binary:
-            notes.append(f"{self._binary} binary files were skipped.")
+            notes.append(f"Binary files skipped: {self._binary}.")
         if self._large:
-            notes.append(f"{self._large} files larger than {LARGEST >> 20} MB were skipped.")
+            notes.append(f"Files larger than {LARGEST >> 20} MB skipped: {self._large}.")
         if self._ignored:
-            notes.append(f"{self._ignored} entries are left out by .gitignore; name them in paths to search them.")
+            notes.append(f"Left out by .gitignore: {self._ignored}; name them in paths to search them.")
         if self._withheld:
             notes.append(withheld(self._withheld))
         return notes
@@ -174,6 +185,16 @@ class _Search:
 def _filter(text: str, ctx: ToolContext) -> Pattern:
     return name_or_path("/".join(parse(text, ctx.workspace)) if text.startswith("/") else lexical(text))
 
+
+_ANYWAY: dict[str, tuple[Any, ...]] = {
+    "output_mode": ("content",),
+    "recursive": (True,),
+    "case_sensitive": (True,),
+    "multiline": (False,),
+    **dict.fromkeys(("_n", "n", "line_number", "line_numbers"), (True,)),
+    **dict.fromkeys(("_i", "i", "ignore_case", "case_insensitive"), (False,)),
+}
+"""What other agents ask for, and is done anyway."""
 
 TOOL = Tool(
     name="grep",
@@ -188,8 +209,11 @@ TOOL = Tool(
         **dict.fromkeys(("path", "directory", "dir", "files", "file_path"), "paths"),
         **dict.fromkeys(("include", "file_pattern", "include_pattern"), "glob"),
         **dict.fromkeys(("context_lines", "-C"), "context"),
-        "is_regex": "regex",
+        **dict.fromkeys(("is_regex", "use_regex", "regexp"), "regex"),
+        **REMARKS,
     },
+    implied=_ANYWAY,
+    adapt=adapting("grep"),
     summary=lambda arguments: (
         f"grep {one_line(arguments.pattern, 60)}"
         + (f" in {one_line(', '.join(arguments.paths))}" if arguments.paths else "")

@@ -197,6 +197,7 @@ def jobs_tool(jobs: Jobs) -> Tool:
         name="jobs",
         description="Background commands of this session: list, tail, kill, or wait for one.",
         arguments=JobsArgs,
+        deferred=True,
         effect="read",
         run=jobs.run,
         renames={"job_id": "id", "job": "id"},

@@ -140,12 +140,13 @@ class Kernel:
         self._task: asyncio.Task[None]
 
     @classmethod
-    async def start(cls, sandbox: Sandbox, grace: float = GRACE) -> Kernel:
+    async def start(cls, sandbox: Sandbox, grace: float = GRACE, session: str = "") -> Kernel:
         """Start one, and wait until it is up or has ended.
 
         Args:
             sandbox: where.
             grace: seconds from the interrupt of a cell to the end of the kernel.
+            session: whose /tmp and home it shares.
 
         Raises:
             SandboxError: nothing was run.
@@ -154,7 +155,7 @@ class Kernel:
         kernel = cls(sandbox, grace)
         source = Path(__file__).with_name("kernel_main.py").read_text(encoding="utf-8")
         argv = ("python3", "-I", "-c", _BOOT, source)
-        command = Exec(argv, timeout=None, channel=True, merge=True)
+        command = Exec(argv, timeout=None, channel=True, merge=True, session=session)
         kernel._running = await sandbox.start(command, kernel._take)
         # A plain task: a kernel outlives the call that starts it, so no task group of the call can hold it, and the
         # tool has none of its own. `Kernels` ends it; where that fails, the end of the loop cancels it, which kills.
@@ -342,7 +343,7 @@ class Kernels:
             if old is None or reset or old.ended.is_set() or old.sandbox is not sandbox:
                 if old is not None:
                     await old.kill()
-                kernel = await Kernel.start(sandbox, self._grace)
+                kernel = await Kernel.start(sandbox, self._grace, session)
                 self._kernels[session] = kernel
                 kernel.fresh = old is not None and not reset
             else:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 AT_ONCE = 4 << 20
 """Bytes up to which a file is read at once."""
 
-WINDOW = 4000
+WINDOW = 2000
 """Lines that are kept for a page; a page of bytes never holds more."""
 
 KEPT = 8192
@@ -71,7 +71,7 @@ def window(descriptor: int, size: int, head: bytes, offset: int, count: int) -> 
         count: lines wanted, at most `WINDOW`.
 
     Raises:
-        ToolError: the offset lies behind the end.
+        ToolError: the offset lies after the end.
     """
     if size <= AT_ONCE:
         return _at_once(descriptor, offset, count)
@@ -129,7 +129,7 @@ def _first(offset: int, total: int) -> int:
         return max(1, total + offset + 1)
     if offset > total:
         raise ToolError(
-            f"offset {offset} is behind the end: the file has {total} lines. Use an offset from 1 to {total}.",
+            f"offset {offset} is after the end: the file has {total} lines. Use an offset from 1 to {total}.",
             data={"code": "offset"},
         )
     return max(1, offset)

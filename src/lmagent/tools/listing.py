@@ -8,16 +8,18 @@ from lmagent.core.errors import ToolError
 from lmagent.core.tool import Tool, ToolContext, ToolOutput
 from lmagent.tools import suggest
 from lmagent.tools.beneath import Beneath, Entry
+from lmagent.tools.page import fitting, paged, size
 from lmagent.tools.paths import is_internal, lexical
-from lmagent.tools.read import PATH_NAMES
+from lmagent.tools.read import PATH_NAMES, REMARKS
 from lmagent.tools.sanitize import one_line
 from lmagent.tools.walk import withheld
 
-SHOWN = 200
-"""Entries of a directory that are shown."""
+_REST = 80
+"""Bytes that the line about further entries may take."""
 
 DIRECTORY_NAMES = {
     **PATH_NAMES,
+    **REMARKS,
     **dict.fromkeys(
         ("directory", "dir", "folder", "dir_path", "directory_path", "folder_path", "relative_path"), "path"
     ),
@@ -57,13 +59,15 @@ async def _ls(arguments: Ls, ctx: ToolContext) -> ToolOutput:
     if not entries:
         text = f"{one_line(name, 300)} holds nothing else. {note}" if note else f"{one_line(name, 300)} is empty."
         return ToolOutput(text, {"count": 0, "truncated": False})
-    rows = [_row(entry) for entry in entries[:SHOWN]]
+    return paged(lambda room: _page(entries, room, [f"({note})"] if note else []))
+
+
+def _page(entries: list[Entry], room: int, told: list[str]) -> ToolOutput:
+    rows = fitting([_row(entry) for entry in entries], room - _REST - size(told))
     rest = len(entries) - len(rows)
     if rest:
         rows.append(f"… and {rest} more; glob with a pattern finds them")
-    if note:
-        rows.append(f"({note})")
-    return ToolOutput("\n".join(rows), {"count": len(entries), "truncated": rest > 0})
+    return ToolOutput("\n".join([*rows, *told]), {"count": len(entries), "truncated": rest > 0})
 
 
 def _row(entry: Entry) -> str:
@@ -95,6 +99,7 @@ LS = Tool(
     replay_safe=True,
     aliases=("list_files", "list_directory", "list_dir", "dir"),
     renames=DIRECTORY_NAMES,
+    implied={"recursive": (False,), "depth": (1,), "max_depth": (1,)},
     summary=lambda arguments: f"ls {one_line(lexical(arguments.path))}",
     targets=lambda arguments: (lexical(arguments.path),),
 )
@@ -108,6 +113,7 @@ MKDIR = Tool(
     replay_safe=True,
     aliases=("create_directory", "make_directory", "create_dir", "create_folder", "make_dir"),
     renames=DIRECTORY_NAMES,
+    implied={"parents": (True,), "recursive": (True,), "exist_ok": (True,), "create_parents": (True,)},
     summary=lambda arguments: f"mkdir {one_line(lexical(arguments.path))}",
     targets=lambda arguments: (lexical(arguments.path),),
 )

@@ -10,16 +10,11 @@ from msgspec import Meta, Struct
 from lmagent.core.sandbox import Exit, GetSandbox, Limits
 from lmagent.core.tool import Tool, ToolContext, ToolOutput
 from lmagent.tools.kernel import Kernels, Outcome
+from lmagent.tools.read import REMARKS
 from lmagent.tools.sanitize import one_line, printable
 
 LONGEST = 600.0
 SHORTEST = 0.1
-
-PAGE = 7500
-"""Bytes of a result that are shown: it stays under the cap on results (2,000 tokens of 4 bytes)."""
-
-_END = 2500
-"""Bytes of them for the value or the traceback of a cell that printed much."""
 
 _CLOSED = 70
 """Exit status of a kernel that a cell has cut off from its channel."""
@@ -54,12 +49,18 @@ def python_tool(sandbox: GetSandbox, kernels: Kernels | None = None, *, memory_m
 
     return Tool(
         name="python",
-        description="Run Python in the workspace, sandboxed; variables persist. Shows output and the last expression.",
+        description="Run Python in the workspace; variables are kept. Shows output and the last expression.",
         arguments=Python,
         effect="exec",
         run=run,
         aliases=("pyexe", "run_python", "execute_python", "python_exec", "ipython", "code_interpreter"),
-        renames={"source": "code", "script": "code", "restart": "reset", "timeout_seconds": "timeout"},
+        renames={
+            "source": "code",
+            "script": "code",
+            "restart": "reset",
+            "timeout_seconds": "timeout",
+            **REMARKS,
+        },
         summary=lambda arguments: f"python {one_line(arguments.code, 110)}",
         preview=lambda arguments, _: arguments.code,
     )
@@ -69,14 +70,8 @@ def _output(outcome: Outcome, timeout: float, memory_mb: int) -> ToolOutput:
     before = "[a new Python: the earlier variables are gone]" if outcome.fresh else ""
     printed = _without_own_frames(outcome).rstrip("\n")
     ending = "\n".join(filter(None, (_result(outcome), *_remarks(outcome, timeout, memory_mb))))
-    whole = _joined(before, printed, ending)
     facts = {"status": _status(outcome), "bytes": outcome.output.total}
-    if len(whole.encode()) <= PAGE:
-        return ToolOutput(whole, facts)
-    room = PAGE - len(before) - 1
-    shown_end = _shortened(ending, max(_END, room - len(printed.encode()) - 100))
-    shown = _shortened(printed, max(room - len(shown_end.encode()) - 100, 0)) if printed else ""
-    return ToolOutput(_joined(before, shown, shown_end), facts, full=whole)
+    return ToolOutput("\n".join(filter(None, (before, printed, ending))), facts)
 
 
 def _without_own_frames(outcome: Outcome) -> str:
@@ -85,10 +80,6 @@ def _without_own_frames(outcome: Outcome) -> str:
     if outcome.end is None:
         return text
     return "\n".join(line for line in text.split("\n") if not line.startswith(_OWN_FRAMES))
-
-
-def _joined(*parts: str) -> str:
-    return "\n".join(filter(None, parts))
 
 
 def _result(outcome: Outcome) -> str:
@@ -151,13 +142,3 @@ def _status(outcome: Outcome) -> str:
     if outcome.reply.exit is not None:
         return "exit"
     return "ok" if outcome.reply.error is None else "error"
-
-
-def _shortened(text: str, size: int) -> str:
-    """Head and tail within about `size` bytes."""
-    raw = text.encode()
-    if len(raw) <= size:
-        return text
-    half = size // 2
-    head, tail = raw[:half].decode("utf-8", "ignore"), raw[len(raw) - half :].decode("utf-8", "ignore")
-    return f"{head}\n[… {len(raw) - 2 * half} bytes left out …]\n{tail}"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
@@ -12,21 +13,46 @@ from lmagent.core.tool import Tool, ToolContext, ToolOutput
 from lmagent.tools import suggest
 from lmagent.tools.beneath import Beneath
 from lmagent.tools.lines import AT_ONCE, WINDOW, Line, Window, window
+from lmagent.tools.page import paged
 from lmagent.tools.paths import lexical
 from lmagent.tools.sanitize import one_line, printable
 from lmagent.tools.textfile import SNIFF, describe_binary, kind_of_binary
 
-PAGE = 7500
-"""Bytes of numbered lines in a page: with its header it stays under the cap on results (2,000 tokens of 4 bytes)."""
-
 LONGEST = 2000
 """Bytes of one line that are shown."""
+
+_NOTED = 80
+"""Bytes that notes about the lines of a page may take in its header."""
+
+_NUMBER = 12
+"""Bytes that the number of a line and its end may take."""
+
+_CUT = 100
+"""Bytes that the note about a line may take that was cut."""
 
 _THREAD_FROM = 1 << 20  # bytes of a file whose hashing would hold up the event loop
 PATH_NAMES = dict.fromkeys(
     ("file_path", "filepath", "filename", "file_name", "file", "target_file", "absolute_path"), "path"
 )
 """What other agents' file tools call `path`."""
+
+REMARKS: dict[str, str] = dict.fromkeys(("description", "explanation", "reason", "reasoning", "thought", "purpose"), "")
+"""Arguments of other agents' tools that only say why a call is made."""
+
+TEXT: dict[str, tuple[Any, ...]] = {"encoding": ("utf-8", "utf8"), "binary": (False,)}
+"""What is true of every text file that is read or written."""
+
+
+def adapting(name: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """What `lmagent.tools.foreign` knows of other agents' arguments for a tool."""
+
+    def adapt(arguments: dict[str, Any]) -> dict[str, Any]:
+        from lmagent.tools import foreign  # few models need it
+
+        adapted: dict[str, Any] = getattr(foreign, name)(arguments)
+        return adapted
+
+    return adapt
 
 
 class Read(Struct, frozen=True):
@@ -67,26 +93,34 @@ def _page(descriptor: int, name: str, size: int, arguments: Read) -> ToolOutput:
     facts = {"path": name, "sha256": found.sha256, "lines": found.total}
     if found.total == 0:
         return ToolOutput(f"{label} is empty (0 lines).", {**facts, "truncated": False})
-    body, shown, notes = number(found.first, found.lines)
-    last = found.first + shown - 1
-    notes = _notes(found, size, whole=last == found.total) + notes
-    more = f"; continue with offset={last + 1}" if last < found.total else ""
-    header = f"[{label}: lines {found.first}-{last} of {found.total}{more}{''.join(f'; {note}' for note in notes)}]"
-    truncated = last < found.total or found.first > 1
-    return ToolOutput(f"{header}\n{body}", {**facts, "truncated": truncated})
+
+    def render(room: int) -> ToolOutput:
+        name = one_line(label, max(60, room // 8))
+        longest = len(_header(name, found, found.total - 1, _notes(found, size, whole=True)).encode())
+        body, shown, notes = number(found.first, found.lines, room - longest - _NOTED)
+        last = found.first + shown - 1
+        header = _header(name, found, last, _notes(found, size, whole=last == found.total) + notes)
+        return ToolOutput(f"{header}\n{body}", {**facts, "truncated": last < found.total or found.first > 1})
+
+    return paged(render)
 
 
-def number(first: int, lines: list[Line]) -> tuple[str, int, list[str]]:
-    """As many whole lines, numbered, as fit a page: the text, how many they are, and what to note about them."""
+def _header(name: str, found: Window, last: int, notes: list[str]) -> str:
+    more = [f"continue with offset={last + 1}"] if last < found.total else []
+    return f"[{'; '.join([f'{name}: lines {found.first}-{last} of {found.total}', *more, *notes])}]"
+
+
+def number(first: int, lines: list[Line], room: int) -> tuple[str, int, list[str]]:
+    """As many whole lines, numbered, as fit `room` bytes: the text, how many they are, and what to note about them."""
     rows, size, odd, cut = list[str](), 0, False, 0
     for at, line in enumerate(lines):
         text = line.text.removesuffix("\r")
         shown = printable(text.replace("\r", "\\r"))
         odd_here = shown != text
-        short = _shortened(shown, line)
+        short = _shortened(shown, line, room - _NUMBER, first + at)
         row = f"{first + at:6d}\t{short}"
         size += len(row.encode("utf-8")) + 1
-        if rows and size > PAGE:
+        if rows and (size > room or (short is not shown and room < LONGEST)):
             break
         rows.append(row)
         odd |= odd_here
@@ -97,11 +131,13 @@ def number(first: int, lines: list[Line]) -> tuple[str, int, list[str]]:
     return "\n".join(rows), len(rows), notes
 
 
-def _shortened(shown: str, line: Line) -> str:
-    if line.length == len(line.text) and (len(shown) * 4 <= LONGEST or len(shown.encode("utf-8")) <= LONGEST):
+def _shortened(shown: str, line: Line, room: int, number: int) -> str:
+    most = min(LONGEST, room)
+    if line.length == len(line.text) and (len(shown) * 4 <= most or len(shown.encode("utf-8")) <= most):
         return shown
-    start = shown.encode("utf-8")[:LONGEST].decode("utf-8", "ignore")
-    return f"{start}… [cut: the line has {line.length:,} characters]"
+    start = shown.encode("utf-8")[: max(40, min(LONGEST, room - _CUT))].decode("utf-8", "ignore")
+    more = f"; offset={number}, limit=1 alone may show more" if room < LONGEST else ""
+    return f"{start}… [cut: the line has {line.length:,} characters{more}]"
 
 
 def _notes(found: Window, size: int, *, whole: bool) -> list[str]:
@@ -127,7 +163,7 @@ def _summary(arguments: Read) -> str:
 
 TOOL = Tool(
     name="read",
-    description="Read a text file, a page of numbered lines at a time. Paths are relative to the workspace.",
+    description="Read a text file, a page of numbered lines at a time.",
     arguments=Read,
     effect="read",
     run=_run,
@@ -141,7 +177,12 @@ TOOL = Tool(
         "max_lines": "limit",
         "num_lines": "limit",
         "n_lines": "limit",
+        "line_start": "offset",
+        "first_line": "offset",
+        **REMARKS,
     },
+    implied=TEXT,
+    adapt=adapting("read"),
     summary=_summary,
     targets=lambda arguments: (lexical(arguments.path),),
 )

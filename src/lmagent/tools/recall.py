@@ -25,8 +25,10 @@ from lmagent.core.events import (
     SubagentFinished,
     TasksChanged,
     ToolFinished,
+    ToolStarted,
 )
 from lmagent.core.tool import Tool, ToolContext, ToolOutput
+from lmagent.tools.page import fitting, paged
 
 HITS = 8
 PASSAGE = 500
@@ -39,7 +41,7 @@ LARGEST = 4 << 20
 """Bytes of an artifact that are searched."""
 
 PAGE = 4800
-"""Characters of all that is shown: it stays below the cap on results of a small window."""
+"""Bytes of all that is shown."""
 
 ReadEvents = Callable[[str], Iterable[DurableEvent]]
 """session -> its events, in order."""
@@ -87,12 +89,15 @@ def recall_tool(read_events: ReadEvents, get_blob: GetBlob | None = None) -> Too
             return _best(_passages(pieces, wanted), wanted)
 
         rows = await anyio.to_thread.run_sync(search)
-        return ToolOutput("\n\n".join(rows) or f"Nothing on record matches {arguments.query!r}.")
+        if not rows:
+            return ToolOutput(f"Nothing on record matches {arguments.query!r}.")
+        return paged(lambda room: ToolOutput("\n\n".join(fitting(rows, room - len(rows)))))
 
     return Tool(
         name="recall",
         description="Search this conversation's full record, earlier parts included.",
         arguments=Recall,
+        deferred=True,
         effect="read",
         run=run,
     )
@@ -111,8 +116,11 @@ def _blob(get_blob: GetBlob | None, session: str, handle: str) -> str:
 def _pieces(events: Iterable[DurableEvent], blob: Callable[[str], str]) -> Iterator[tuple[int, str, str, str]]:
     """(seq, who, text, handle of the artifact that it is) of all that is searched."""
     mine = frozenset(("recall", "read_artifact"))
+    summaries = dict[str, str]()
     for event in events:
         match event:
+            case ToolStarted():
+                summaries[event.call_id] = event.summary
             case InputReceived():
                 yield event.seq, "user", event.message.text, ""
             case MessageAdded() if event.message.role == "assistant":
@@ -125,7 +133,8 @@ def _pieces(events: Iterable[DurableEvent], blob: Callable[[str], str]) -> Itera
             case ToolFinished() if event.tool not in mine:
                 handle = (event.artifact or "")[:12]
                 whole = blob(handle) if handle else ""
-                yield event.seq, event.tool, whole or event.content, handle if whole else ""
+                who = f"result of {summaries.get(event.call_id) or event.tool}"
+                yield event.seq, who, whole or event.content, handle if whole else ""
             case TasksChanged():
                 rows = [f"{task.id} [{task.status}] {task.title} {task.notes} {task.result}" for task in event.items]
                 yield event.seq, "tasks", "\n".join(rows), ""
@@ -144,8 +153,8 @@ def _passages(pieces: Iterable[tuple[int, str, str, str]], wanted: set[str]) -> 
         for line, passage in _cut(text):
             words = Counter(_words(passage))
             if not wanted.isdisjoint(words):
-                place = f"{who} (artifact:{handle}, line {line})" if handle else who
-                found.append(Passage(seq, place, passage.strip(), words))
+                place = f"{who} (artifact {handle}, line {line})" if handle else who
+                found.append(Passage(seq, place, passage.strip("\n").rstrip(), words))
     return found
 
 
@@ -163,7 +172,7 @@ def _best(passages: list[Passage], wanted: set[str]) -> list[str]:
     for passage in sorted(passages, key=lambda one: (-score(one), -one.seq)):
         if passage.text in told:
             continue  # read twice, found once
-        row = f"#{passage.seq} {passage.who}: {passage.text}"
+        row = f"[#{passage.seq} {passage.who}]\n{passage.text}"
         size += len(row)
         if len(rows) >= HITS or (rows and size > PAGE):
             break

@@ -1,81 +1,108 @@
-"""What grep found, as lines for the model: `path:line: text`, context as `path-line- text`, within a page."""
+"""What grep found, by file: its path on a line, then `12:text` for each hit and `13-text` for what stands around it.
+
+The text begins right behind the sign, so that its indentation can be copied.
+"""
 
 from __future__ import annotations
 
-from lmagent.tools.matching import Hit, Hits
-from lmagent.tools.sanitize import one_line, printable
+from msgspec import Struct
 
-PAGE = 7500
-"""Bytes that are shown: with head and notes it stays under the cap on results (2,000 tokens of 4 bytes)."""
+from lmagent.tools.matching import Hit, Hits
+from lmagent.tools.page import BYTES, LINES, size
+from lmagent.tools.sanitize import one_line, printable
 
 WIDTH = 240
 """Characters of a line that are shown, around the hit."""
 
 
+class Piece(Struct, frozen=True):
+    """A hit with what stands around it and is not shown before.
+
+    Attributes:
+        name: the file.
+        rows: the lines.
+        alone: the line of the hit.
+        hits: how many of the lines are hits.
+        gap: whether lines are left out between it and the piece before.
+    """
+
+    name: str
+    rows: list[str]
+    alone: str
+    hits: int
+    gap: bool
+
+
 class Report:
-    """Collects rows until the page is full, and counts on.
+    """Collects hits until a page is surely full, and counts on.
 
     Args:
         context: lines shown around a hit.
 
     Attributes:
         total: lines with a hit.
-        shown: of them in the report.
         files: files with a hit.
-        full: whether something was left out.
     """
 
     def __init__(self, context: int) -> None:
-        self.total = self.shown = self.files = 0
-        self.full = False
+        self.total = self.files = 0
         self._context = context
-        self._rows = list[str]()
-        self._size = 0
+        self._pieces = list[Piece]()
+        self._size = self._lines = 0
 
     def add(self, path: str, text: str, hits: Hits) -> None:
         """Add the hits of one file."""
         self.total += hits.total
         self.files += 1
-        if self.full:
+        if self._size > BYTES or self._lines > LINES:
             return
         lines = text.split("\n")
         if lines and not lines[-1]:
             lines.pop()
-        name, shown = one_line(path, 1000), self.shown
+        name = one_line(path, 1000)
         by_line = {hit.line: hit for hit in hits.hits}
         done = 0  # the last line of the file that is in the report
         for hit in hits.hits:
             first, last = max(done + 1, hit.line - self._context), min(len(lines), hit.line + self._context)
-            rows = ["--"] if self._context and self._rows and (first > done + 1 or not done) else []
-            rows += [_row(name, at, lines[at - 1], by_line.get(at)) for at in range(first, last + 1)]
-            size = _size(rows)
-            if size > PAGE:  # long lines: the hit alone, then
-                rows, last = [_row(name, hit.line, lines[hit.line - 1], hit)], hit.line
-                size = _size(rows)
-            if self._size + size > PAGE:
+            if first > last:
+                continue
+            rows = [_row(at, lines[at - 1], by_line.get(at)) for at in range(first, last + 1)]
+            alone = _row(hit.line, lines[hit.line - 1], hit)
+            hit_count = sum(at in by_line for at in range(first, last + 1))
+            gap = bool(self._context and done and first > done + 1)
+            self._pieces.append(Piece(name, rows, alone, hit_count, gap))
+            self._size += size(rows)
+            self._lines += len(rows)
+            done = last
+
+    def page(self, room: int) -> tuple[str, int]:
+        """The first pieces that fit, and how many hits they show."""
+        rows, used, shown, name = list[str](), 0, 0, ""
+        for piece in self._pieces:
+            before = ([""] if rows else []) + [piece.name] if piece.name != name else ["--"] * piece.gap
+            new = [*before, *piece.rows]
+            if used + size(new) > room or len(rows) + len(new) > LINES:
+                if not rows:  # its surroundings are too long: the hit alone, then
+                    return "\n".join([piece.name, _within(piece.alone, room - size([piece.name]))]), 1
                 break
-            self._rows += rows
-            self._size += size
-            done = max(done, last)
-        self.shown += sum(hit.line <= done for hit in hits.hits)
-        self.full = self.shown - shown < hits.total
-
-    def text(self) -> str:
-        """The rows."""
-        return "\n".join(self._rows)
+            rows += new
+            used += size(new)
+            shown += piece.hits
+            name = piece.name
+        return "\n".join(rows), shown
 
 
-def _row(name: str, number: int, line: str, hit: Hit | None) -> str:
-    mark = "-" if hit is None else ":"
-    return f"{name}{mark}{number}{mark} {_trimmed(line.removesuffix(chr(13)), hit)}"
+def _row(number: int, line: str, hit: Hit | None) -> str:
+    return f"{number}{'-' if hit is None else ':'}{_trimmed(line.removesuffix(chr(13)), hit)}"
 
 
 def _trimmed(line: str, hit: Hit | None) -> str:
     room = max(0, len(line) - WIDTH)
-    start = 0 if hit is None else max(0, min(hit.start - WIDTH // 3, room))
+    start = 0 if hit is None or hit.end <= WIDTH else max(0, min(hit.start - WIDTH // 3, room))
     piece = printable(line[start : start + WIDTH]).replace("\n", " ")
     return f"{'…' if start else ''}{piece}{'…' if start < room else ''}"
 
 
-def _size(rows: list[str]) -> int:
-    return sum(len(row.encode("utf-8")) + 1 for row in rows)
+def _within(row: str, room: int) -> str:
+    raw = row.encode("utf-8", "replace")
+    return row if len(raw) <= room else f"{raw[: max(40, room - 4)].decode('utf-8', 'ignore')}…"

@@ -1,10 +1,13 @@
-"""Read before write: a file is only changed by somebody who knows what is in it."""
+"""Seen: a file is not changed from what it was, nor replaced by somebody who does not know what is in it."""
 
 from __future__ import annotations
 
 from lmagent.core.errors import ToolError
 from lmagent.core.tool import ToolContext
 from lmagent.tools.sanitize import one_line
+
+CHANGED = "was changed since it was last shown here; nothing was changed now. Read it again"
+UNREAD = "exists and has not been read in this session; nothing was changed. Read it first"
 
 
 def sha256(data: bytes) -> str:
@@ -14,25 +17,40 @@ def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def require_read(ctx: ToolContext, path: str, data: bytes) -> None:
-    """Refuse to change a file that the session has not seen as it is now.
-
-    Args:
-        ctx: knows what the session has seen.
-        path: the file, relative to the workspace.
-        data: its content now.
+def require_unchanged(ctx: ToolContext, path: str, data: bytes) -> None:
+    """Refuse to edit a file that changed since the model was last shown it. One that it never saw may be edited.
 
     Raises:
-        ToolError: it was never read, or changed since.
+        ToolError: it changed.
     """
-    name, mark = one_line(path), ctx.seen.get(path)
-    if mark is None:
-        raise ToolError(
-            f"{name} exists and has not been read in this session; nothing was changed. Read it first.",
-            data={"code": "unread", "path": path},
-        )
-    if mark.sha256 != sha256(data):
-        raise ToolError(
-            f"{name} was changed by somebody else since it was last read here; nothing was changed. Read it again.",
-            data={"code": "stale", "path": path},
-        )
+    mark = ctx.seen.get(path)
+    if mark is not None and mark.sha256 != sha256(data):
+        raise ToolError(f"{one_line(path)} {CHANGED}.", data={"code": "stale", "path": path})
+
+
+def require_seen(ctx: ToolContext, path: str, data: bytes, text: str, *, confirmed: bool) -> None:
+    """Refuse to replace a file of which the session does not know the content, until the model confirms it.
+
+    Args:
+        ctx: knows what the session was shown, and what it kept.
+        path: the file, relative to the workspace.
+        data: its content now.
+        text: what is to replace it; it is kept.
+        confirmed: the model has been told, and wants it.
+
+    Raises:
+        ToolError: the file was never shown, or changed since.
+    """
+    mark, now = ctx.seen.get(path), sha256(data)
+    if not data or (mark is not None and mark.sha256 == now):
+        return
+    kept = ctx.kept(path) if confirmed else None
+    if kept is not None and kept.file == now:
+        return
+    code, why = ("unread", UNREAD) if mark is None else ("stale", CHANGED)
+    raise ToolError(
+        f"{one_line(path)} {why} if you need what it holds. Your text is kept: to replace the file by it, call write "
+        "with path and confirm=true, without content.",
+        data={"code": code, "path": path, "file": now},
+        kept=text,
+    )

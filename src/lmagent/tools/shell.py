@@ -16,6 +16,8 @@ from lmagent.core.sandbox import Exec, Exit, GetSandbox, Sandbox, Stream
 from lmagent.core.tool import Tool, ToolContext, ToolOutput
 from lmagent.tools.collect import Collector
 from lmagent.tools.jobs import Jobs
+from lmagent.tools.page import BYTES, paged, size
+from lmagent.tools.read import REMARKS, adapting
 from lmagent.tools.sanitize import one_line
 from lmagent.tools.shell_state import Learned, ShellState, learn, restore, settle
 
@@ -87,6 +89,7 @@ class ShellRunner:
             decide=ctx.ask_host,
             channel=True,
             merge=True,
+            session=ctx.session,
         )
         if arguments.background:
             started = await self._jobs.start(sandbox, command, text, ctx)
@@ -115,8 +118,14 @@ class ShellRunner:
         before = state.cwd
         learned = learn(state, bytes(report), sandbox.root, sandbox.environment)
         remarks = [*([moved] if moved else []), *_remarks(end, state, before, learned)]
-        told = "\n".join(filter(None, (collector.text().rstrip("\n"), *(f"[{remark}]" for remark in remarks))))
-        return ToolOutput(told, _facts(end, state, collector, learned), full=collector.whole(), file=collector.file)
+        told = [f"[{remark}]" for remark in remarks]
+        facts = _facts(end, state, collector, learned)
+
+        def shown(room: int) -> ToolOutput:
+            text = collector.text(room - size(told)).rstrip("\n")
+            return ToolOutput("\n".join(filter(None, (text, *told))), facts, file=collector.file)
+
+        return shown(BYTES) if collector.file is None else paged(shown)
 
     def _state(self, session: str) -> ShellState:
         if session not in self._states:
@@ -129,8 +138,8 @@ def shell_tool(runner: ShellRunner) -> Tool:
     return Tool(
         name="shell",
         description=(
-            "Run a bash command in the workspace, sandboxed, without network. "
-            "Folder and exported variables persist; processes do not, except in background."
+            "Run a bash command in the workspace. "
+            "Folder and exported variables are kept for the next call; processes only with background."
         ),
         arguments=Shell,
         effect="exec",
@@ -141,7 +150,10 @@ def shell_tool(runner: ShellRunner) -> Tool:
             "script": "command",
             "timeout_seconds": "timeout",
             "run_in_background": "background",
+            "is_background": "background",
+            **REMARKS,
         },
+        adapt=adapting("shell"),
         summary=lambda arguments: f"shell {one_line(arguments.command, 110)}",
         preview=lambda arguments, _: _line_feeds(arguments.command),
         command=lambda arguments: _line_feeds(arguments.command),

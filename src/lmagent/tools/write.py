@@ -1,18 +1,20 @@
-"""write: a whole file, created or replaced."""
+"""write: a whole file, created or replaced, or text at the end of one."""
 
 from __future__ import annotations
 
-from msgspec import Struct
+from typing import Annotated, Any
+
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from lmagent.core.errors import ToolError
 from lmagent.core.tool import Tool, ToolContext, ToolOutput
 from lmagent.tools.beneath import Beneath, Loaded
 from lmagent.tools.change import difference_of, load_if_there, require_no_mask, store, tally
 from lmagent.tools.paths import lexical
-from lmagent.tools.read import PATH_NAMES
+from lmagent.tools.read import PATH_NAMES, REMARKS, TEXT, adapting
 from lmagent.tools.sanitize import one_line
-from lmagent.tools.seen import require_read, sha256
-from lmagent.tools.textfile import SNIFF, decode, kind_of_binary
+from lmagent.tools.seen import require_seen, sha256
+from lmagent.tools.textfile import SNIFF, decode, encode, kind_of_binary
 
 LIMIT = 64 << 20
 """Bytes of a file that may be replaced: it is read before, to show what changes."""
@@ -22,30 +24,118 @@ class Write(Struct, frozen=True):
     """Arguments of write."""
 
     path: str
-    content: str
+    content: str | UnsetType = UNSET
+    mode: Annotated[str, Meta(extra_json_schema={"enum": ["overwrite", "append"]})] = "overwrite"
+    confirm: Annotated[bool, Meta(description="write the text of a refused call, without content")] = False
+
+
+class _Plan(Struct, frozen=True):
+    """What a call would do: write `new` over `old` (None: no such file)."""
+
+    name: str
+    text: str
+    old: Loaded | None
+    new: bytes
+    appends: bool
+
+    @property
+    def changes(self) -> bool:
+        return self.old is None or self.old.data != self.new
+
+    @property
+    def label(self) -> str:
+        return one_line(self.name, 300)
+
+    @property
+    def unchanged(self) -> str:
+        return f"{self.label} has exactly this content already: no change."
 
 
 async def _run(arguments: Write, ctx: ToolContext) -> ToolOutput:
-    new = arguments.content.encode("utf-8", "surrogatepass")
+    plan = _planned(arguments, ctx)
+    if not plan.changes:
+        return ToolOutput(plan.unchanged, {"path": plan.name, "sha256": sha256(plan.new)})
+    facts = await store(ctx, arguments.path, plan.new, plan.old)
+    lines = _line_count(plan.text)
+    size = f"{len(plan.text.encode('utf-8', 'surrogatepass')):,} bytes, {lines} {'line' if lines == 1 else 'lines'}"
+    if plan.old is None:
+        return ToolOutput(f"Created {plan.label} ({size}).", facts)
+    if plan.appends:
+        joins = " It had no line end at its end: the text continues its last line." if _is_open(plan.old) else ""
+        return ToolOutput(f"Appended to {plan.label} ({size}).{joins}", facts)
+    ends = ""
+    if b"\r\n" in plan.old.data and b"\r\n" not in plan.new:
+        ends = " Its line ends were CRLF and are LF now."
+    return ToolOutput(f"Replaced {plan.label} ({size}, {tally(facts['diff'])}).{ends}", facts)
+
+
+def _planned(arguments: Write, ctx: ToolContext) -> _Plan:
+    """What a call would do.
+
+    Raises:
+        ToolError: it is refused.
+    """
+    appends = _appends(arguments.mode)
     with Beneath(ctx.workspace) as files:
         name = files.locate(arguments.path)
         old = load_if_there(files, arguments.path, LIMIT)
-    label = one_line(name, 300)
-    if old is not None and old.data == new:
-        facts = {"path": name, "sha256": sha256(new)}
-        return ToolOutput(f"{label} has exactly this content already: no change.", facts)
+    text = _content(arguments, ctx, name)
+    plan = _Plan(name, text, old, _joined(name, old, text, appends=appends), appends)
+    if not plan.changes:
+        return plan
     if old is not None:
-        _require_text(label, old.data)
-        require_read(ctx, name, old.data)
-    require_no_mask(name, _text(old), arguments.content)
-    facts = await store(ctx, arguments.path, new, old)
-    size = f"{len(new):,} bytes, {_line_count(arguments.content)} lines"
-    if old is None:
-        return ToolOutput(f"Created {label} ({size}).", facts)
-    ends = ""
-    if b"\r\n" in old.data and b"\r\n" not in new:
-        ends = " Its line ends were CRLF and are LF now."
-    return ToolOutput(f"Replaced {label} ({size}, {tally(facts['diff'])}).{ends}", facts)
+        _require_text(plan.label, old.data)
+        if not appends:
+            require_seen(ctx, name, old.data, text, confirmed=arguments.confirm)
+    require_no_mask(name, _text(old), _text(old) + text if appends else text)
+    return plan
+
+
+def _appends(mode: str) -> bool:
+    """Whether the text goes to the end of the file.
+
+    Raises:
+        ToolError: there is no such mode.
+    """
+    if mode.lower() in ("append", "a"):
+        return True
+    if mode.lower() in ("overwrite", "write", "replace", "rewrite", "w", ""):
+        return False
+    raise ToolError(
+        f"write has no mode {one_line(mode)!r}: it is overwrite or append. Nothing was written.",
+        data={"code": "invalid_arguments"},
+    )
+
+
+def _content(arguments: Write, ctx: ToolContext, name: str) -> str:
+    if not isinstance(arguments.content, UnsetType):
+        return arguments.content
+    kept = ctx.kept(name) if arguments.confirm else None
+    if kept is None:
+        lacks = "no text is kept for it" if arguments.confirm else "content is missing"
+        raise ToolError(
+            f"{one_line(name)} was not written: {lacks}. Send the whole text of the file as content.",
+            data={"code": "invalid_arguments"},
+        )
+    return kept.text
+
+
+def _joined(name: str, old: Loaded | None, text: str, *, appends: bool) -> bytes:
+    """The new content of the file; what is appended takes its encoding and its line ends."""
+    if old is None or not appends:
+        return text.encode("utf-8", "surrogatepass")
+    _require_text(one_line(name, 300), old.data)
+    decoded = decode(old.data)
+    if decoded is None or not old.data:
+        return old.data + text.encode("utf-8", "surrogatepass")
+    before, encoding = decoded
+    if "\r\n" in before and before.count("\r\n") == before.count("\n"):
+        text = text.replace("\r\n", "\n").replace("\n", "\r\n")
+    return encode(before + text, encoding)
+
+
+def _is_open(old: Loaded) -> bool:
+    return bool(old.data) and not _text(old).endswith(("\n", "\r"))
 
 
 def _text(old: Loaded | None) -> str:
@@ -61,32 +151,47 @@ def _require_text(label: str, data: bytes) -> None:
 
 
 def _preview(arguments: Write, ctx: ToolContext) -> str:
-    new = arguments.content.encode("utf-8", "surrogatepass")
-    try:
-        with Beneath(ctx.workspace) as files:
-            old = load_if_there(files, arguments.path, LIMIT)
-            name = files.locate(arguments.path)
-        if old is not None:
-            _require_text(one_line(name, 300), old.data)
-        require_no_mask(name, _text(old), arguments.content)
-    except ToolError as refusal:
-        return f"This call will be refused: {refusal.message}"
-    return difference_of(name, b"" if old is None else old.data, new) or "No change."
+    plan = _planned(arguments, ctx)
+    if not plan.changes:
+        raise ToolError(plan.unchanged, data={"code": "unchanged", "path": plan.name})
+    return difference_of(plan.name, b"" if plan.old is None else plan.old.data, plan.new)
+
+
+def _summary(arguments: Write) -> str:
+    path = one_line(lexical(arguments.path))
+    if isinstance(arguments.content, UnsetType):
+        return f"write {path} (the text that was kept)"
+    verb = "append to" if arguments.mode.lower() in ("append", "a") else "write"
+    return f"{verb} {path} ({_line_count(arguments.content)} lines)"
 
 
 def _line_count(text: str) -> int:
     return text.count("\n") + (not text.endswith("\n") and bool(text))
 
 
+_ANYWAY: dict[str, tuple[Any, ...]] = {
+    **TEXT,
+    "overwrite": (True,),
+    "append": (False,),
+    **dict.fromkeys(("create_dirs", "create_directories", "create_parents", "make_parents", "parents"), (True,)),
+}
+"""What other agents ask for, and is done anyway."""
+
 TOOL = Tool(
     name="write",
-    description="Create a file, or replace one you have read. Parents are made.",
+    description="Create or replace a file, or append to it. Parents are made.",
     arguments=Write,
     effect="write",
     run=_run,
     aliases=("write_file", "create_file", "save_file", "write_to_file", "create"),
-    renames={**PATH_NAMES, "text": "content", "contents": "content", "data": "content", "file_text": "content"},
-    summary=lambda arguments: f"write {one_line(lexical(arguments.path))} ({_line_count(arguments.content)} lines)",
+    renames={
+        **PATH_NAMES,
+        **dict.fromkeys(("text", "contents", "data", "file_text"), "content"),
+        **REMARKS,
+    },
+    implied=_ANYWAY,
+    adapt=adapting("write"),
+    summary=_summary,
     preview=_preview,
     targets=lambda arguments: (lexical(arguments.path),),
 )

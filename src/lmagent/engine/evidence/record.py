@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Struct, field
 
 from lmagent.core.events import (
+    ApprovalResolved,
     DurableEvent,
     FilesChanged,
     FilesRestored,
@@ -16,6 +17,7 @@ from lmagent.core.events import (
     ToolFinished,
     ToolStarted,
     TurnFinished,
+    TurnStarted,
 )
 from lmagent.core.messages import ToolCall
 
@@ -62,6 +64,40 @@ class Run(Struct, frozen=True):
     stages: tuple[tuple[int, tuple[int, ...]], ...] = ()
 
 
+class Tried(Struct):
+    """The tools that a turn has called; a fold of events.
+
+    Attributes:
+        worked: names of the tools of which a call worked.
+        failed: names of the tools of which a call failed or was denied.
+        changed: a file may have changed.
+        answered: the user has denied a call, so the user knows.
+    """
+
+    worked: set[str] = field(default_factory=set[str])
+    failed: set[str] = field(default_factory=set[str])
+    changed: bool = False
+    answered: bool = False
+
+    def apply(self, event: DurableEvent) -> None:
+        """Fold one event in."""
+        match event:
+            case TurnStarted():
+                self.worked.clear()
+                self.failed.clear()
+                self.changed = self.answered = False
+            case ToolFinished():
+                (self.worked if event.status in ("ok", "interrupted") else self.failed).add(event.tool)
+            case FilesChanged():
+                self.changed = self.changed or _matters(event)
+            case SubagentFinished():
+                self.changed = True
+            case ApprovalResolved() if not event.approved and event.by != "unattended":
+                self.answered = True
+            case _:
+                pass
+
+
 class Evidence(Struct):
     """What speaks for and against the work. Read it freely; change it only by `apply`.
 
@@ -96,11 +132,13 @@ class Evidence(Struct):
     judged: int = 0
     folder: str = "."
     exports: dict[str, str] = field(default_factory=dict[str, str])
+    tried: Tried = field(default_factory=Tried)
     calls: dict[str, ToolCall] = field(default_factory=dict[str, ToolCall])
     started: dict[str, ToolStarted] = field(default_factory=dict[str, ToolStarted])
 
     def apply(self, event: DurableEvent) -> None:
         """Fold one event in."""
+        self.tried.apply(event)
         match event:
             case MessageAdded() if event.message.role == "assistant":
                 self.calls = {call.id: call for call in event.message.tool_calls}
@@ -212,3 +250,9 @@ def command_of(call: ToolCall) -> str:
         return ""
     given: list[Any] = [arguments[name] for name in ("command", "cmd", "script") if name in arguments]  # type: ignore[reportUnknownVariableType]
     return given[0] if len(given) == 1 and isinstance(given[0], str) else ""
+
+
+def _matters(event: FilesChanged) -> bool:
+    from lmagent.engine.evidence.places import is_leaving  # its patterns are compiled with the first change
+
+    return bool(event.blob) or any(not is_leaving(change.path) for change in event.changes)

@@ -1,0 +1,37 @@
+"""Frames: the lines by which the harness marks its own texts, escaped where a tool's result imitates them.
+
+A result is data. A file, a page or a program may print a line that looks like a frame; the model is shown that line
+with a backslash in front, so that no result reads like a message.
+"""
+
+from __future__ import annotations
+
+import re
+
+STEERING = "[The user adds, while you work:]"
+"""Begins text that the user sends during a turn."""
+
+SHORTENED = "[The earlier conversation was shortened. What follows is the record of it.]"
+"""Begins the record that takes the place of what a compaction cut."""
+
+_OPENINGS = (
+    STEERING[:-1],
+    SHORTENED[: len("[The earlier conversation was shortened")],
+    "[The conversation must be shortened",
+    "[You are a sub-agent",
+    "[From here on you are a sub-agent",
+    "[message ",
+)
+_TAGS = ("<user_said>", "</user_said>", "<replies>")
+_NUMBERED = r"[ \t]*(?:\d+[\t:|][ \t]*)?"
+_NOTES = (r"<environment>.*\bCommands:", rf"<tools>[ \t]*\r?\n(?:.*\n)?{_NUMBERED}- \w+\(")
+"""Notes whose tags other files have too: only with the text of a note is it an imitation, and XML stays as it is."""
+_FRAME = re.compile(
+    rf"^({_NUMBERED})(?={'|'.join((*map(re.escape, (*_OPENINGS, *_TAGS)), *_NOTES))})",
+    re.MULTILINE | re.IGNORECASE,
+)
+
+
+def escaped(content: str) -> str:
+    """The content of a result, with a backslash before each line that imitates a frame."""
+    return _FRAME.sub(r"\1\\", content) if "[" in content or "<" in content else content

@@ -1,0 +1,194 @@
+"""Summary: what the model itself says about a conversation that is about to be cut.
+
+It is asked behind the prompt that it has read last, so that the server reads nothing anew but the question. What it
+has not read yet is not sent for that: the cut keeps it. A model that answers with a call, or with nothing, is asked
+once more, without tools and with the conversation as plain text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Collection, Sequence
+from typing import Literal
+
+import msgspec
+
+from lmagent.core.errors import ContextOverflow, ProviderError, Unavailable, Unreachable
+from lmagent.core.events import Notice
+from lmagent.core.messages import NO_WORDS, Message, Text, ToolCall, ToolResult, user
+from lmagent.core.model import ModelEvent, Reply, Usage
+from lmagent.engine import constrain, intake
+from lmagent.engine.aside import ask_aside
+from lmagent.engine.fitting import fitted, level
+from lmagent.engine.outage import Outage
+from lmagent.engine.session import Session
+from lmagent.engine.state import message_bytes
+from lmagent.engine.work import summed
+
+SUMMARY_REQUEST = (
+    "[The conversation must be shortened. Do not call a tool. Write a summary for yourself, at most 600 words: what "
+    "the user wants, what was decided and why, what was found out (facts, names, numbers, file contents that matter), "
+    "what is done, what remains and the next step. What is not in the summary is gone from your view.]"
+)
+
+PLAIN_SYSTEM = "You summarise the work of an assistant, for the assistant itself. You answer with the summary only."
+
+PLAIN_SHARE = 0.6
+"""Share of the window that a conversation in plain text may take: all of it is read anew."""
+
+SURE_SHARE, OVERFLOWN_SHARE = 0.95, 0.85
+"""Share of the window that a summary and its prompt may take by our estimate, and where it has just been too low."""
+
+FUTILE = 2
+"""After so many cuts in a row without a summary, the model is not asked for one any more before the user's /compact."""
+
+_CALL = re.compile(
+    r"\W{0,12}(?:<\|?tool|<function|\[tool_calls?\]|tool_calls?\b|\{\s*\"(?:name|tool|function)\")", re.I
+)
+"""How a call begins that a model wrote as text."""
+
+Way = Literal["behind", "plain"]
+
+
+def seen(messages: Sequence[Message]) -> int:
+    """How many of the messages the model has read: all but the results, and words, behind its last calls."""
+    last = next((at for at in range(len(messages) - 1, -1, -1) if messages[at].role == "assistant"), None)
+    if last is None:
+        return 0
+    return last if messages[last].tool_calls and last < len(messages) - 1 else last + 1
+
+
+async def summarise(session: Session, focus: str, tokens: int, *, overflown: bool) -> tuple[str, Usage | None]:
+    """The model's summary of what it has read, empty when it cannot be had; and its price.
+
+    Args:
+        session: the session; no call is open.
+        focus: what a person wants to be kept above all.
+        tokens: cap on the summary.
+        overflown: the server has just refused a prompt that was thought to fit.
+    """
+    messages = session.state.messages[: seen(session.state.messages)]
+    usage: Usage | None = None
+    if not messages or session.futile_summaries >= FUTILE:
+        return "", None
+    ways: tuple[Way, ...] = ("plain",) if session.plain_summaries else ("behind", "plain")
+    for way in ways:
+        request = _request(session, way, messages, focus, tokens, overflown=overflown)
+        if request is None:
+            continue
+        try:
+            reply = await _answered(session, request)
+        except ContextOverflow:
+            continue
+        except ProviderError as failure:
+            text = f"the model could not summarise ({failure.message}); the facts on record were kept instead"
+            await session.record(Notice(level="warning", code="summary_failed", text=text))
+            lost = None if isinstance(failure, Unreachable | Unavailable) else _prompt_read(session)
+            return "", usage or lost
+        paid = reply.usage if reply is not None else _prompt_read(session)
+        usage = paid if usage is None else summed(usage, paid)
+        if text := _words(reply):
+            session.plain_summaries, session.futile_summaries = way == "plain", 0
+            return text, usage
+    session.futile_summaries += 1
+    return "", usage
+
+
+def _words(reply: Reply | None) -> str:
+    """The summary, if the reply is one: no call, native or in text, not nothing, and not endless."""
+    if reply is None or reply.message.tool_calls or reply.finish_reason == "endless":
+        return ""
+    text = reply.message.text.strip()
+    return "" if text == NO_WORDS or _CALL.match(text) else text
+
+
+class _Request(msgspec.Struct, frozen=True):
+    """What is asked, and behind what; `plain` without tools."""
+
+    wish: str
+    messages: list[Message]
+    tokens: int
+    plain: bool
+
+
+def _request(
+    session: Session, way: Way, messages: Sequence[Message], focus: str, tokens: int, *, overflown: bool
+) -> _Request | None:
+    """The request, within the window; None where it cannot be made to fit."""
+    wish = f"{SUMMARY_REQUEST}\nKeep above all: {focus}" if focus else SUMMARY_REQUEST
+    state, window = session.state, session.window.tokens
+    room = int(window * (OVERFLOWN_SHARE if overflown else SURE_SHARE)) - tokens - state.tokens(len(wish.encode()))
+    size = sum(map(message_bytes, messages))
+    if way == "plain":
+        told = set(state.notes.values())  # the cut keeps them, and a summary is not about them
+        text = _transcript(messages, told, state.bytes(min(room, int(window * PLAIN_SHARE))))
+        return _Request(wish, [user(f"<conversation>\n{text}\n</conversation>\n\n{wish}")], tokens, plain=True)
+    known = state.estimate_tokens() - state.tokens(state.conversation_bytes - size)
+    if known > room:
+        room = state.bytes(room) - state.fixed_bytes
+        messages = fitted(messages, room)
+        if sum(map(message_bytes, messages)) > room:
+            return None
+    return _Request(wish, list(messages), tokens, plain=False)
+
+
+def _transcript(messages: Sequence[Message], notes: Collection[str], size: int) -> str:
+    """The conversation, but for the notes, as text within about `size` bytes."""
+    entries = [entry for message in messages for entry in _entries(message, notes)]
+    cap = level([len(entry.encode("utf-8", "replace")) for entry in entries], size)
+    return "\n\n".join(intake.shorten(entry, cap) for entry in entries)
+
+
+def _entries(message: Message, notes: Collection[str]) -> list[str]:
+    who = "User" if message.role == "user" else "Assistant"
+    entries = list[str]()
+    for part in message.parts:
+        match part:
+            case Text(text=text) if text.strip() and text not in notes:
+                entries.append(f"{who}: {text.strip()}")
+            case ToolCall(name=name, arguments=arguments):
+                entries.append(f"Assistant called {name}: {arguments}")
+            case ToolResult(content=content, status=status):
+                entries.append(f"Result ({status}): {content}")
+            case _:
+                pass
+    return entries
+
+
+def _stream(session: Session, request: _Request) -> AsyncIterator[ModelEvent]:
+    if not request.plain:
+        return ask_aside(session, request.wish, request.tokens, request.messages)
+    plain = msgspec.structs.replace(
+        session.request(),
+        system=PLAIN_SYSTEM,
+        tools=(),
+        messages=request.messages,
+        tool_choice="none",
+        response_schema=None,
+        constrain=False,
+        max_tokens=request.tokens,
+        nonce="",  # no result is in it: the sentence about messages in results would only puzzle
+    )
+    return session.wiring.provider.stream(plain)
+
+
+async def _answered(session: Session, request: _Request) -> Reply | None:
+    """What the model replies, once its server can be reached."""
+    outage = Outage(session)
+    while True:
+        reply: Reply | None = None
+        try:
+            async for event in _stream(session, request):
+                await outage.notice(event)
+                reply = event if isinstance(event, Reply) else reply
+        except ProviderError as failure:
+            await outage.sit_out(failure)
+        else:
+            if reply is not None:
+                constrain.learn(session, reply)
+            return reply
+
+
+def _prompt_read(session: Session) -> Usage:
+    """What a call took at least of which no figures came back: the server had the prompt, as far as anybody knows."""
+    return Usage(session.state.estimate_tokens(), 0, estimated=True)

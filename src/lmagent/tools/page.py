@@ -1,0 +1,35 @@
+"""Pages: how much a tool shows at once. The engine may give it less room; then it shows less, and says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from lmagent.core.tool import ToolOutput
+
+BYTES = 50_000
+"""Bytes of a page at most."""
+
+LINES = 2000
+"""Lines of a page at most."""
+
+
+def paged(render: Callable[[int], ToolOutput]) -> ToolOutput:
+    """What `render` makes of a whole page, and the means to make it of less."""
+    output = render(BYTES)
+    return ToolOutput(output.content, output.data, output.full, output.file, render)
+
+
+def size(rows: Sequence[str]) -> int:
+    """Bytes of rows with their line ends."""
+    return sum(len(row) + 1 if row.isascii() else len(row.encode("utf-8", "replace")) + 1 for row in rows)
+
+
+def fitting(rows: Sequence[str], room: int) -> list[str]:
+    """The first rows that fit, at least one."""
+    taken, used = list[str](), 0
+    for row in rows[:LINES]:
+        used += size([row])
+        if taken and used > room:
+            break
+        taken.append(row)
+    return taken
