@@ -109,3 +109,16 @@ def test_the_local_image_is_names_and_no_programs(tmp_path):
 def test_a_host_that_cannot_give_its_usr_is_told_why(missing, words, tmp_path):
     with pytest.raises(SandboxError, match=words):
         archive(host(tmp_path, **{missing: False}))
+
+
+def test_a_docker_program_without_an_engine_is_told_in_words_of_ours(tmp_path):
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    said = 'template: :1:7: executing "" at <.SecurityOptions>: reflect: indirection through nil pointer'
+    (programs / "docker").write_text(f"#!/bin/sh\necho '{said}' >&2\nexit 1\n")
+    (programs / "docker").chmod(0o755)
+    (tmp_path / "work").mkdir()
+    error = refused(Docker(tmp_path / "work", DockerOptions(env={"PATH": str(programs)}, image=IMAGE)))
+    assert error.message.startswith("the docker engine does not run; nothing was run")
+    assert "template" not in error.message
+    assert "systemctl start docker" in error.fix

@@ -1,8 +1,8 @@
 """Bubblewrap: every command in namespaces of its own, made new for it. The default on Linux.
 
-Inside there are /usr and what the user's toolchains need, read-only; the workspace, at its own path; an empty home, an
-empty /tmp; no network, no other process, no capability, and our system call filter. When the command ends, its process
-namespace ends, and with it everything that it started.
+Inside there are /usr and what the user's toolchains need, read-only; the workspace, at its own path; a home and a /tmp
+that the session's commands share; no network, no other process, no capability, and our system call filter. When the
+command ends, its process namespace ends, and with it everything that it started.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ from lmagent.sandbox import seccomp
 from lmagent.sandbox.attack import attack
 from lmagent.sandbox.environment import HOME, base_environment
 from lmagent.sandbox.gitguard import Protected, protected_paths
-from lmagent.sandbox.limits import Group, make_group, over_limit
+from lmagent.sandbox.limits import IN_MEMORY, Group, make_group, over_limit
 from lmagent.sandbox.mountcheck import FAILED, MOVED, checked
 from lmagent.sandbox.place import find_program, inside
 from lmagent.sandbox.process import GONE, Handlers, Process, spawn
 from lmagent.sandbox.proxy import SOCKET, AllowListProxy, deny, find_python
+from lmagent.sandbox.scratch import Scratch, covered
 
 ETC = (
     *("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime"),
@@ -77,6 +78,7 @@ class BubblewrapOptions(Struct, frozen=True):
         group: whether to use control groups where they can be made.
         protected: what is mounted onto itself, as a guard that has just looked knows it; None looks anew.
         own: this program's own folders and files in the workspace, as paths below it: they are covered.
+        scratch: keeps the /tmp and home of a session between its commands; None for new ones with each command.
     """
 
     env: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -85,6 +87,7 @@ class BubblewrapOptions(Struct, frozen=True):
     group: bool = True
     protected: Callable[[], Sequence[Protected]] | None = None
     own: tuple[Path, ...] = ()
+    scratch: Scratch | None = None
 
 
 class Bubblewrap:
@@ -120,6 +123,7 @@ class Bubblewrap:
         if self.workspace == Path(self.workspace.anchor):
             raise SandboxError("the workspace is the whole file system; nothing was run", fix="choose a folder in it")
         folder = inside(self.workspace, command.cwd)
+        kept = self._kept(command.session)
         own: list[int] = []  # descriptors that only the command needs
         held = ExitStack()  # what is released when it has ended
         try:
@@ -128,7 +132,7 @@ class Bubblewrap:
             held.callback(os.close, status)
             proxy, argv = await _network(command, self._options.read)
             protected = (self._options.protected or partial(protected_paths, self.workspace))()
-            mounts = [*_system(), *_files(own, _accounts()), *self._folders(), *self._covers(protected)]
+            mounts = [*_system(), *_files(own, _accounts()), *self._folders(kept), *self._covers(protected)]
             if proxy is not None:
                 held.callback(proxy.close)
                 mounts += ["--bind", str(proxy.path), SOCKET]
@@ -146,7 +150,7 @@ class Bubblewrap:
                 *_variables({name: value for name, value in env.items() if not name.startswith(_BEFORE)}),
             ]
             line = [binary, "--args", str(_arguments(own, options)), "--", *check, *self._limited(argv)]
-            handlers = self._handlers(_Status(status), group, proxy, held)
+            handlers = self._handlers(_Status(status), group, proxy, held, kept=kept is not None)
             # The agent chooses variables, so they are set inside: LD_PRELOAD must not reach bubblewrap itself.
             return spawn(_joined(group, line), command, output, handlers, env=OUTSIDE, cwd="/", pass_fds=own)
         except BaseException:
@@ -159,23 +163,35 @@ class Bubblewrap:
     async def aclose(self) -> None:
         """Nothing is held between commands."""
 
-    def _handlers(self, state: _Status, group: Group | None, proxy: AllowListProxy | None, held: ExitStack) -> Handlers:
+    def _kept(self, session: str) -> tuple[Path, Path] | None:
+        """The /tmp and home that the session's commands share."""
+        scratch = self._options.scratch
+        return scratch.folders(session) if scratch is not None and session else None
+
+    def _handlers(
+        self, state: _Status, group: Group | None, proxy: AllowListProxy | None, held: ExitStack, *, kept: bool
+    ) -> Handlers:
+        in_memory = ("/dev/shm",) if kept else IN_MEMORY
         return Handlers(
             kill=_kill,
             gone=state.gone,
-            watch=None if group else partial(_watch, state, self._options.limits),
+            watch=None if group else partial(_watch, state, self._options.limits, in_memory),
             memory=group.out_of_memory if group else None,
             failure=state.failure,
             close=held.close,
             serve=proxy.serve if proxy else None,
         )
 
-    def _folders(self) -> list[str]:
+    def _folders(self, kept: tuple[Path, Path] | None) -> list[str]:
         limits, home = self._options.limits, _home(self.workspace)
         size = str(limits.tmp_mb * 1024 * 1024)
         tmp = ["--size", size, "--perms", "1777", "--tmpfs", "/tmp"]
         shm = ["--size", str(64 * 1024 * 1024), "--perms", "1777", "--tmpfs", "/dev/shm"]
         own = ["--size", size, "--perms", "0755", "--tmpfs", home] if home == HOME else []
+        if kept is not None:
+            over = [Path(self.root), *self._options.read]
+            tmp = ["--bind", str(kept[0]), "/tmp", *covered(kept[0], Path("/tmp"), over)]
+            own = ["--bind", str(kept[1]), home, *covered(kept[1], Path(home), over)] if home == HOME else []
         read = [part for path in self._options.read for part in ("--ro-bind", str(path), str(path))]
         workspace = ["--bind", self.root, self.root]
         alias = ["--symlink", self.root, "/workspace"] if not self.root.startswith("/workspace") else []
@@ -332,8 +348,10 @@ def _kill(popen: subprocess.Popen[bytes]) -> None:
     popen.kill()
 
 
-def _watch(state: _Status, limits: Limits, popen: subprocess.Popen[bytes]) -> EndReason | None:
-    return over_limit(state.first, limits) if state.first else None
+def _watch(
+    state: _Status, limits: Limits, in_memory: Sequence[str], popen: subprocess.Popen[bytes]
+) -> EndReason | None:
+    return over_limit(state.first, limits, in_memory) if state.first else None
 
 
 def _variables(env: Mapping[str, str]) -> list[str]:

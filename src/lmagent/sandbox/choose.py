@@ -38,6 +38,7 @@ class Wishes(Struct, frozen=True):
         image: image of the docker sandbox.
         network: network of the docker sandbox.
         own: this program's own folders and files in the workspace, as paths below it.
+        scratch: folder for the /tmp and home of each session; None for new ones with each command.
     """
 
     backend: Wanted = "auto"
@@ -48,6 +49,7 @@ class Wishes(Struct, frozen=True):
     image: str = "lmagent-sandbox"
     network: str = "none"
     own: tuple[Path, ...] = ()
+    scratch: Path | None = None
 
 
 async def choose(workspace: Path, wishes: Wishes) -> tuple[Sandbox, Report]:
@@ -87,14 +89,18 @@ def _candidates(workspace: Path, wishes: Wishes, guard: GitGuard) -> Iterator[Sa
     if wishes.backend == "off":
         from lmagent.sandbox.unconfined import Unconfined
 
-        yield Unconfined(workspace, wishes.env)
+        yield Unconfined(workspace, wishes.env, _limited(Limits(), wishes))
         return
     read = toolchains(Path(wishes.env.get("HOME", os.sep)), wishes.read)
     if wishes.backend in ("auto", "bubblewrap") and sys.platform == "linux":
         from lmagent.sandbox.bubblewrap import Bubblewrap, BubblewrapOptions
+        from lmagent.sandbox.scratch import Scratch
 
         limits = _limited(Limits(), wishes)
-        options = BubblewrapOptions(wishes.env, limits, read, protected=guard.protected, own=wishes.own)
+        scratch = Scratch(wishes.scratch) if wishes.scratch is not None else None
+        options = BubblewrapOptions(
+            wishes.env, limits, read, protected=guard.protected, own=wishes.own, scratch=scratch
+        )
         yield Bubblewrap(workspace, options)
     if wishes.own:
         if wishes.backend not in ("auto", "bubblewrap"):

@@ -207,6 +207,8 @@ def trouble(said: str, image: str) -> SandboxError:
         image: the image that was wanted.
     """
     text = " ".join(said.split())
+    if text.startswith("template:"):  # `docker info` of some versions, for want of an engine to show facts of
+        text = "Cannot connect to the Docker daemon"
     short = text.split(" See 'docker")[0].split(" Run 'docker")[0][-400:] or "it said nothing"
     pull = f"docker pull {image}" if image.split(":")[0] != LOCAL else "lmagent sandbox image"
     for signs, message, fix in (

@@ -11,7 +11,7 @@ import functools
 import itertools
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from lmagent.core.sandbox import EndReason, Limits
@@ -20,6 +20,9 @@ from lmagent.sandbox.environment import HOME
 CGROUP = Path("/sys/fs/cgroup")
 NAMES = 100_000
 """Files that a command may have in memory, as in `container`."""
+
+IN_MEMORY = ("/tmp", "/dev/shm", HOME)
+"""Folders inside whose files are in memory, for a command that shares none of them."""
 
 _numbers = itertools.count()
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -116,12 +119,13 @@ def _v2(name: str, limits: Limits, made: list[Path]) -> Group:
     return Group((folder,), folder / "memory.events")
 
 
-def over_limit(root: int, limits: Limits) -> EndReason | None:
+def over_limit(root: int, limits: Limits, in_memory: Sequence[str] = IN_MEMORY) -> EndReason | None:
     """Whether the tree below a process uses more than it may.
 
     Args:
         root: the process; all that its commands start stays below it.
         limits: what they may use.
+        in_memory: folders inside whose files are in memory.
     """
     own = shared = count = 0
     most, sharing = limits.memory_mb * 1024 * 1024, list[int]()
@@ -135,7 +139,7 @@ def over_limit(root: int, limits: Limits) -> EndReason | None:
     # Most that is shared are programs and libraries; and the share of each in the rest is dear to ask for.
     if own + shared > most and own + _sum(sharing, "status", "RssShmem:") > most:
         own += _sum(sharing, "smaps_rollup", "Pss_Shmem:")
-    if own > most or _names(root) > NAMES:
+    if own > most or _names(root, in_memory) > NAMES:
         return "memory"
     # The limit of processes is enforced inside; this is for root, whom that does not bind.
     return "killed" if count > 2 * limits.pids else None
@@ -151,10 +155,10 @@ def _sum(pids: list[int], file: str, field: str) -> int:
     return found
 
 
-def _names(pid: int) -> int:
+def _names(pid: int, folders: Sequence[str]) -> int:
     """Names in the file systems that the tree of a process has in memory: each takes a kilobyte of the kernel's."""
     found = 0
-    for folder in ("/tmp", "/dev/shm", HOME):
+    for folder in folders:
         with contextlib.suppress(OSError):
             inside = f"/proc/{pid}/root{folder}"
             if not os.path.exists(folder) or os.stat(inside).st_dev != os.stat(folder).st_dev:  # not the host's own

@@ -1,7 +1,7 @@
 """Unconfined: no sandbox at all. Only where a person asked for it by flag or in their own configuration.
 
-It shares the environment rules, the limits of a process and the killing of the process group with the others, and
-promises nothing: a command can read, change and reach whatever its user can.
+It shares the environment rules, the limits and the killing of the process group with the others, and promises no
+protection: a command can read, change and reach whatever its user can.
 """
 
 from __future__ import annotations
@@ -10,21 +10,27 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
-from lmagent.core.sandbox import Exec, Limits, OnOutput, Report
+from lmagent.core.sandbox import EndReason, Exec, Limits, OnOutput, Report
 from lmagent.sandbox.attack import attack
 from lmagent.sandbox.environment import base_environment
+from lmagent.sandbox.limits import over_limit
 from lmagent.sandbox.place import inside
 from lmagent.sandbox.process import Handlers, Process, spawn
+
+LIMITS = Limits()
+_PRLIMIT = "/usr/bin/prlimit"
 
 
 class Unconfined:
     """See `lmagent.core.sandbox.Sandbox`."""
 
-    def __init__(self, workspace: Path, env: Mapping[str, str]) -> None:
+    def __init__(self, workspace: Path, env: Mapping[str, str], limits: Limits = LIMITS) -> None:
         self.workspace = workspace
+        self._limits = limits
         self.root = str(workspace)
         home = env.get("HOME", "/")
         everything = base_environment(env, [Path("/")], home=home)
@@ -32,17 +38,30 @@ class Unconfined:
 
     async def probe(self) -> Report:
         """Show what is open, which is everything."""
-        report = await attack(self, Report("off"), Limits(), "")
+        how = "limits of each process and a watch over the tree" if os.path.exists(_PRLIMIT) else ""
+        report = await attack(self, Report("off"), self._limits, how)
         return Report("off", works=True, promises=report.promises)
 
     async def start(self, command: Exec, output: OnOutput) -> Process:
         """Start a command in a process group of its own."""
         folder = inside(self.workspace, command.cwd)
         env = {**self.environment, **command.env}
-        return spawn(command.argv, command, output, Handlers(kill=_kill_group), env=env, cwd=folder)
+        handlers = Handlers(kill=_kill_group, watch=partial(_watch, self._limits))
+        return spawn(self._limited(command.argv), command, output, handlers, env=env, cwd=folder)
 
     async def aclose(self) -> None:
         """Nothing is held between commands."""
+
+    def _limited(self, argv: Sequence[str]) -> list[str]:
+        if not os.path.exists(_PRLIMIT):
+            return list(argv)
+        limits, megabyte = self._limits, 1024 * 1024
+        data, size = limits.memory_mb * megabyte, limits.file_mb * megabyte
+        return [_PRLIMIT, f"--data={data}", f"--fsize={size}", "--core=0", "--nofile=4096:4096", "--", *argv]
+
+
+def _watch(limits: Limits, popen: subprocess.Popen[bytes]) -> EndReason | None:
+    return over_limit(popen.pid, limits)
 
 
 def _kill_group(popen: subprocess.Popen[bytes]) -> None:

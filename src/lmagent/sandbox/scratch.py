@@ -1,0 +1,109 @@
+"""Scratch: the /tmp and the home folder that the commands of one session share, kept on disk between them.
+
+They lie in the user's data folder, outside the workspace: what a command leaves there, such as a repository with hooks,
+is found by no program that looks through the workspace.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from lmagent.core.errors import SandboxError
+
+UNUSED = 14 * 86_400.0
+"""Seconds after which the folders of a session that runs no command are removed."""
+
+
+def scratch_root(data: Path, workspace: Path) -> Path:
+    """The folder with the scratch folders of a workspace's sessions, in the user's data folder."""
+    key = hashlib.sha256(str(workspace).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    return data / "scratch" / key
+
+
+class Scratch:
+    """The scratch folders of a workspace's sessions.
+
+    Args:
+        root: see `scratch_root`.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._swept = False
+
+    def folders(self, session: str) -> tuple[Path, Path]:
+        """The /tmp and the home of a session; they are made with its first command.
+
+        Raises:
+            SandboxError: they cannot be made.
+        """
+        own = self._root / session
+        try:
+            self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for folder, mode in ((own, 0o700), (own / "tmp", 0o1777), (own / "home", 0o755)):
+                folder.mkdir(mode=0o700, exist_ok=True)
+                if folder.is_symlink() or not folder.is_dir():
+                    raise NotADirectoryError(20, "not a folder", str(folder))
+                folder.chmod(mode)
+            os.utime(own)
+        except OSError as error:
+            raise SandboxError(
+                f"no /tmp can be made for this session: {error}; nothing was run",
+                fix=f"make {self._root} writable, or name another data folder: AGENT_DATA_DIR",
+            ) from error
+        self._sweep()
+        return own / "tmp", own / "home"
+
+    def _sweep(self) -> None:
+        if self._swept:
+            return
+        self._swept = True
+        oldest = time.time() - UNUSED
+        with contextlib.suppress(OSError):
+            for entry in os.scandir(self._root):
+                if entry.stat(follow_symlinks=False).st_mtime < oldest:
+                    _remove(Path(entry.path))
+
+
+def covered(kept: Path, inside: Path, over: Sequence[Path]) -> list[str]:
+    """Options that cover the places in a kept folder where other folders are mounted.
+
+    An earlier command of the session could have put a link on the way to a place, and the mount would follow it. So the
+    first name on the way is a mount of its own, which no command can rename; a link from before that is refused.
+
+    Args:
+        kept: the folder outside.
+        inside: the same folder as commands see it.
+        over: folders that are mounted afterwards.
+
+    Raises:
+        SandboxError: something that is no folder is in such a place.
+    """
+    names = dict.fromkeys(path.relative_to(inside).parts[0] for path in over if inside in path.parents)
+    for name in names:
+        if os.path.lexists(kept / name) and ((kept / name).is_symlink() or not (kept / name).is_dir()):
+            raise SandboxError(
+                f"{inside / name} of this session is no folder; nothing was run", fix=f"rm {kept / name}"
+            )
+    return [part for name in names for part in ("--size", "1048576", "--tmpfs", str(inside / name))]
+
+
+def forget_scratch(data: Path, workspace: Path, session: str) -> None:
+    """Remove the folders of a session that is deleted."""
+    _remove(scratch_root(data, workspace) / session)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder in which commands may have taken their own permissions away; follows no link."""
+    for parent, names, _ in os.walk(folder):
+        for path in (os.path.join(parent, name) for name in names):
+            if not os.path.islink(path):
+                with contextlib.suppress(OSError):
+                    os.chmod(path, 0o700)
+    shutil.rmtree(folder, ignore_errors=True)
