@@ -13,6 +13,7 @@ import anyio
 from lmagent.app.clock import SystemClock
 from lmagent.app.scheduling import Scheduler
 from lmagent.app.wiring import HostOptions, open_host
+from lmagent.config.trust import trust
 from lmagent.core.commands import Submit
 from lmagent.core.messages import user
 from lmagent.engine.lane import run_until_idle
@@ -38,6 +39,7 @@ async def a_host(workspace: Path, server: ScriptedServer, **flags):
         "llm_retry_delay": 0.0,
         **flags,
     }
+    trust(settings["agent_data_dir"], workspace)
     host = await open_host(HostOptions(workspace, settings), say=lambda _: None)
     host.clock = ShiftedClock()  # type: ignore[assignment]
     try:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from lmagent.app.crontab import cron_list, list_text
 from lmagent.core.errors import ConfigError
 from lmagent.schedule.jobs import add_job, find_job, read_jobs, remove_job, set_enabled
+from lmagent.schedule.times import local_zone
 
 SEED = """[
   {"id": "report", "name": "Report", "schedule": "every 2h", "prompt": "Write the report.",
@@ -23,8 +27,8 @@ def test_the_file_of_an_earlier_agent_is_read_as_it_is(tmp_path):
     found = read_jobs(tmp_path)
     assert not found.problems
     assert [(job.id, job.enabled, job.schedule.zone, job.line) for job in found.jobs.values()] == [
-        ("report", True, "UTC", 2),
-        ("off", False, "UTC", 4),
+        ("report", True, local_zone(), 2),
+        ("off", False, local_zone(), 4),
     ]
     assert found.jobs["report"].session_id == "cron_report"
 
@@ -179,3 +183,22 @@ def test_a_file_that_is_empty_may_be_about_to_be_written_and_takes_no_job_away(t
     assert "cron.json is empty" in read_jobs(tmp_path).problems[0]
     add_job(tmp_path, {"id": "a", "schedule": "every 5m", "prompt": "x"})
     assert list(read_jobs(tmp_path).jobs) == ["a"]
+
+
+def test_a_schedule_without_a_time_zone_is_in_the_time_of_this_machine_and_the_list_shows_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    try:
+        (tmp_path / "cron.json").write_text('[{"id": "report", "schedule": "daily 02:30", "prompt": "x"}]')
+        assert read_jobs(tmp_path).jobs["report"].schedule.zone == "America/New_York"
+        (line,) = list_text(cron_list(tmp_path)).splitlines()
+        assert "daily 02:30 America/New_York" in line
+        assert re.search(r"next \S+ 02:30 E[SD]T", line)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+def test_a_time_zone_that_the_system_names_wrongly_counts_as_utc(monkeypatch):
+    monkeypatch.setenv("TZ", "No/Where")
+    assert local_zone() == "UTC"

@@ -13,7 +13,6 @@ from schedule_kit import a_host, ledger, scheduling, until, write_jobs
 
 from lmagent.app import delivering
 from lmagent.app.delivering import Result, deliver
-from lmagent.config.trust import trust
 from lmagent.schedule.jobs import CronJob
 from lmagent.schedule.times import parse_schedule
 from lmagent.testing import ScriptedServer
@@ -129,29 +128,20 @@ def test_a_webhook_that_the_user_has_not_allowed_is_not_called(workspace, allowe
     assert taken == []
 
 
-def test_a_command_needs_a_folder_that_is_trusted(workspace):
-    said = delivered(workspace, job(command="touch ran"))
-    assert "the folder is not trusted (lmagent config trust)" in said
-    assert not (workspace / "ran").exists()
-
-
 COMMAND = 'printf %s "$LMAGENT_ANSWER" > answer.txt && test "$LMAGENT_OUTCOME" = done'
 
 
 def test_a_command_gets_the_result_in_variables_and_nothing_in_it_is_code(workspace):
-    trust(workspace.parent / "data", workspace)
     assert delivered(workspace, job(command=COMMAND), sandbox="off") == "ok"
     assert (workspace / "answer.txt").read_text() == RESULT.answer
 
 
 def test_a_command_that_fails_is_told_of(workspace):
-    trust(workspace.parent / "data", workspace)
     said = delivered(workspace, job(command="echo no such place; exit 3"), sandbox="off")
     assert said == "failed: the command ended with exit code 3: no such place"
 
 
 def test_after_a_kill_in_the_middle_the_webhook_is_called_again_and_the_command_is_not(workspace):
-    trust(workspace.parent / "data", workspace)
     with a_webhook() as (place, taken):
         cron = job(webhook=f"http://{place}/", command="touch ran")
         said = delivered(workspace, cron, again=True, sandbox_hosts=(place,), sandbox="off")

@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from lmagent.core.errors import StoreError
 from lmagent.core.ids import is_session_id, new_session_id
+from lmagent.schedule.rights import NO_RIGHTS, Rights, taken_apart, written
 from lmagent.store.failures import store_error
 from lmagent.store.files import OPEN_FLAGS, make_private, sync_folder, write_new
 
@@ -74,7 +75,7 @@ class Inbox:
         self.folder = home / "inbox"
         self._home = home
 
-    def submit(self, task: str, now: float) -> Path:
+    def submit(self, task: str, now: float, rights: Rights = NO_RIGHTS) -> Path:
         """Put a task in, whole and on the disk when this returns. Two at one moment are two files.
 
         Raises:
@@ -82,7 +83,7 @@ class Inbox:
         """
         if not task.strip():
             raise StoreError("there is no task to submit", fix='lmagent submit "what to do"')
-        content = task.encode("utf-8", "replace")
+        content = written(task, rights).encode("utf-8", "replace")
         if len(content) > LARGEST:
             raise StoreError(
                 f"the task has {len(content):,} bytes, more than {LARGEST:,}", fix="put it into a file and name that"
@@ -135,7 +136,7 @@ class Inbox:
             raise store_error(error, "the inbox could not be read", self.folder) from error
 
     def read(self, claimed: Claimed) -> str | None:
-        """The text of a claimed task; None where it is gone: it was done.
+        """The text of a claimed task, with the rights that it states; None where it is gone: it was done.
 
         Raises:
             StoreError: it cannot be a task; it was put aside, and the message says why.
@@ -158,6 +159,12 @@ class Inbox:
             raise self._refused(claimed.path, f"it is not UTF-8 (byte {error.start})") from None
         if not text or "\0" in text:
             raise self._refused(claimed.path, "it is empty" if not text else "it holds binary data")
+        try:
+            task, _ = taken_apart(text)
+        except ValueError as error:
+            raise self._refused(claimed.path, str(error)) from None
+        if not task:
+            raise self._refused(claimed.path, "it is empty")
         return text
 
     def done(self, claimed: Claimed) -> None:

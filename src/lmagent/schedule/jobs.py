@@ -21,7 +21,8 @@ from lmagent.config.files import read_small, write_private
 from lmagent.core.errors import ConfigError
 from lmagent.core.ids import SESSION_RULE, is_session_id
 from lmagent.schedule.locks import locked
-from lmagent.schedule.times import Schedule, parse_schedule
+from lmagent.schedule.rights import Rights, read_rights
+from lmagent.schedule.times import Schedule, local_zone, parse_schedule
 
 FILES = ("cron.json", ".lmagent/cron.json")
 """Where jobs stand, relative to the workspace: the place that earlier agents used, and our own."""
@@ -31,6 +32,7 @@ CatchUp = Literal["once", "skip", "all"]
 
 _PLAIN = re.compile("[^\\0\ud800-\udfff]*")
 _TEXTS = ("id", "name", "schedule", "prompt", "session_id", "timezone", "catch_up", "command", "webhook")
+_OTHERS = ("enabled", "permission", "allow")
 _IGNORED = frozenset({"description", "created_at", "last_run", "next_run", "run_count", "last_status"})
 """Keys that others write; nothing here depends on them."""
 
@@ -48,6 +50,7 @@ class CronJob(Struct, frozen=True):
         catch_up: see `CatchUp`.
         command: run in the sandbox with the result, once the turn has ended.
         webhook: URL that the result is posted to.
+        rights: what it may do without a question.
         file: where it stands.
         line: where in there, from 1.
     """
@@ -61,6 +64,7 @@ class CronJob(Struct, frozen=True):
     catch_up: CatchUp = "once"
     command: str = ""
     webhook: str = ""
+    rights: Rights = Rights()
     file: str = ""
     line: int = 0
 
@@ -217,8 +221,8 @@ def _job(row: Any, file: str, line: int) -> CronJob:
     if not isinstance(row, dict):
         raise ValueError("a job is an object: { … }")
     fields = cast("dict[str, Any]", row)
-    if unknown := [key for key in fields if key not in (*_TEXTS, "enabled") and key not in _IGNORED]:
-        raise ValueError(f"{unknown[0]!r} is no field of a job; known are {', '.join((*_TEXTS, 'enabled'))}")
+    if unknown := [key for key in fields if key not in (*_TEXTS, *_OTHERS) and key not in _IGNORED]:
+        raise ValueError(f"{unknown[0]!r} is no field of a job; known are {', '.join((*_TEXTS, *_OTHERS))}")
     texts: dict[str, str] = {}
     for key in _TEXTS:
         value = fields.get(key)
@@ -231,13 +235,16 @@ def _job(row: Any, file: str, line: int) -> CronJob:
     if not isinstance(enabled, bool):
         raise ValueError("enabled: must be true or false")
     _check(texts)
+    rights = read_rights(fields.get("permission"), fields.get("allow"))
+    if texts["session_id"] and rights != Rights():
+        raise ValueError("permission, allow: a job has them in sessions of its own only, so without session_id")
     try:
-        schedule = parse_schedule(texts["schedule"], texts["timezone"] or "UTC")
+        schedule = parse_schedule(texts["schedule"], texts["timezone"] or local_zone())
     except ValueError as error:
         raise ValueError(f"{'timezone' if 'time zone' in str(error) else 'schedule'}: {error}") from None
     rest = {key: texts[key] for key in ("id", "prompt", "name", "session_id", "command", "webhook")}
     catch_up = cast("CatchUp", texts["catch_up"] or "once")
-    return CronJob(schedule=schedule, enabled=enabled, catch_up=catch_up, file=file, line=line, **rest)
+    return CronJob(schedule=schedule, enabled=enabled, catch_up=catch_up, rights=rights, file=file, line=line, **rest)
 
 
 def _check(texts: Mapping[str, str]) -> None:

@@ -134,6 +134,21 @@ def parse_schedule(text: str, zone: str = "UTC") -> Schedule:
     return schedule
 
 
+def local_zone() -> str:
+    """Return the IANA name of this machine's time zone, UTC if the system does not say it."""
+    import os
+    from contextlib import suppress
+    from pathlib import Path
+
+    with suppress(OSError):
+        named = os.environ.get("TZ", "").removeprefix(":") or str(Path("/etc/localtime").resolve())
+        name = named.partition("zoneinfo/")[2] or named
+        with suppress(ValueError):
+            zone_of(name)
+            return name.removeprefix("Etc/")
+    return "UTC"
+
+
 def zone_of(name: str) -> tzinfo:
     """The time zone of an IANA name.
 

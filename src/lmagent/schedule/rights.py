@@ -1,0 +1,89 @@
+"""Rights: what the turn of a job may do without a question, as the job itself says it.
+
+A task of the inbox says it in lines between two lines of three dashes, before the task:
+
+    ---
+    permission: normal
+    allow: shell(git log *)
+    ---
+    Summarise what changed today.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, cast, get_args
+
+from msgspec import Struct
+
+from lmagent.core.errors import ConfigError
+from lmagent.core.events import PermissionMode
+
+FENCE = "---"
+
+
+class Rights(Struct, frozen=True):
+    """The rights of a job.
+
+    Attributes:
+        permission: its permission mode; empty for that of the settings.
+        allow: rules for what needs no question in it.
+    """
+
+    permission: PermissionMode | str = ""
+    allow: tuple[str, ...] = ()
+
+
+NO_RIGHTS = Rights()
+
+
+def read_rights(permission: object, allow: object) -> Rights:
+    """Return the rights that a job states.
+
+    Raises:
+        ValueError: they are not right; with the field and the reason.
+    """
+    if permission not in (None, "", *get_args(PermissionMode)):
+        raise ValueError(f"permission: {permission!r} is none of {', '.join(get_args(PermissionMode))}")
+    rules = cast("list[Any]", [] if allow is None else allow)
+    if not isinstance(allow, list | tuple | None) or not all(isinstance(rule, str) for rule in rules):
+        raise ValueError('allow: must be a list of rules, such as ["shell(git log *)"]')
+    if rules:
+        from lmagent.engine.rules import check_rule  # few jobs have rules of their own
+
+        try:
+            rules = [check_rule(rule) for rule in rules]
+        except ConfigError as error:
+            raise ValueError(f"allow: {error.message}") from None
+    return Rights(cast("str", permission or ""), tuple(rules))
+
+
+def written(task: str, rights: Rights) -> str:
+    """Return the text of a task with its rights before it."""
+    lines = [f"permission: {rights.permission}"] if rights.permission else []
+    lines += [f"allow: {rule}" for rule in rights.allow]
+    return "\n".join((FENCE, *lines, FENCE, task)) if lines else task
+
+
+def taken_apart(text: str) -> tuple[str, Rights]:
+    """Return a task without its rights, and these; lines that are no rights are part of the task.
+
+    Raises:
+        ValueError: it states rights that cannot be understood.
+    """
+    lines = text.splitlines()
+    if len(lines) < 3 or lines[0].strip() != FENCE or FENCE not in (line.strip() for line in lines[1:]):
+        return text, Rights()
+    end = next(number for number, line in enumerate(lines[1:], 1) if line.strip() == FENCE)
+    pairs = [tuple(part.strip() for part in line.partition(":")[::2]) for line in lines[1:end]]
+    if not pairs or any(name not in ("permission", "allow") for name, _ in pairs):
+        return text, Rights()
+    rights = read_rights(
+        _last(value for name, value in pairs if name == "permission"),
+        [value for name, value in pairs if name == "allow"],
+    )
+    return "\n".join(lines[end + 1 :]).strip(), rights
+
+
+def _last(values: Iterable[str]) -> str:
+    return next(iter(reversed(list(values))), "")
