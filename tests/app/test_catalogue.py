@@ -19,7 +19,7 @@ from lmagent.testing.script import call, say
 
 
 @pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap: it is not installed")
-def test_the_git_tools_are_listed_and_called_through_use_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_git_tools_of_the_shell_are_not_listed_and_can_be_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     for name in [name for name in os.environ if name.startswith(("LLM", "LM_", "XDG", "LMAGENT"))]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -40,7 +40,8 @@ def test_the_git_tools_are_listed_and_called_through_use_tool(tmp_path: Path, mo
                 await host.aclose()
             first, second = (request.body for request in server.chats)
             assert "git_status" not in str(first["tools"])
-            assert "- git_status: " in first["messages"][1]["content"]
+            assert "git_status" not in first["messages"][1]["content"]
+            assert "- git_commit(message, allow_empty?): " in first["messages"][1]["content"]
             assert first["messages"][1]["content"].endswith("what changed?")
             assert "new.txt" in second["messages"][-1]["content"]
             assert "trunk" in second["messages"][-1]["content"]

@@ -34,7 +34,21 @@ def test_no_row_is_wider_than_80_columns(text: str) -> None:
 
 def test_what_a_command_does_stands_beside_it_or_below_a_long_one(text: str) -> None:
     rows = text.splitlines()
-    assert rows[0] == f"{'/help':<25}list the commands"
+    assert f"{'/help':<25}list the commands" in rows
     at = rows.index("/mode [auto|normal|manual]")
-    assert rows[at + 1] == " " * 25 + "show or change the permission mode"
+    assert rows[at + 1] == " " * 25 + "pick or change the permission mode"
     assert " ".join(" ".join(rows).split()).count("take back what the last N calls changed, the last turn, or all") == 1
+
+
+def test_commands_are_listed_under_headings_and_the_keys_come_last(text: str) -> None:
+    heads = [part.partition("\n")[0] for part in text.split("\n\n")]
+    assert heads == [
+        "Conversation:",
+        "Changes of files:",
+        "Long work:",
+        "Model and settings:",
+        "Facts:",
+        "Of this workspace:",
+        "Keys:",
+    ]
+    assert "!!COMMAND" in text.split("\n\n")[-1]

@@ -9,6 +9,7 @@ import anyio
 import pytest
 
 from lmagent.app.host import Host
+from lmagent.app.records import open_records
 from lmagent.app.wiring import HostOptions, open_host
 from lmagent.core.errors import ConfigError, LmagentError, StoreError
 
@@ -105,3 +106,45 @@ def test_a_session_behind_a_link_is_not_gone_on_with(workspace: Path, tmp_path: 
     with pytest.raises(StoreError, match="symbolic link"):
         anyio.run(go)
     assert (tmp_path / "elsewhere/sessions" / session / "events.jsonl").read_bytes() == before
+
+
+def resumed_mode(workspace: Path, session: str = "", **flags: str) -> tuple[str, str]:
+    """A session that is begun, or resumed, by a process of its own; its id and its mode."""
+
+    async def go() -> tuple[str, str]:
+        host = await open_host(HostOptions(workspace, dict(flags)), say=lambda _: None)
+        try:
+            opened = await host.open_session(session) if session else await host.new_session()
+            return opened.state.session, opened.state.mode
+        finally:
+            await host.aclose()
+
+    return anyio.run(go)
+
+
+def test_the_mode_that_the_user_gave_to_a_session_holds_for_the_next_process(workspace: Path) -> None:
+    session, _ = resumed_mode(workspace, permission_mode="auto")
+    assert resumed_mode(workspace, session) == (session, "auto")
+    assert resumed_mode(workspace, session, permission_mode="manual") == (session, "manual")
+    assert resumed_mode(workspace, session) == (session, "manual"), "the last word counts"
+    assert resumed_mode(workspace)[1] == "normal", "of that session alone"
+
+
+def test_a_fork_has_the_mode_that_the_user_gave_to_its_session(workspace: Path) -> None:
+    async def forked(session: str) -> str:
+        host = await open_host(HostOptions(workspace), say=lambda _: None)
+        try:
+            return (await host.fork_session(session)).state.mode
+        finally:
+            await host.aclose()
+
+    session, _ = resumed_mode(workspace, permission_mode="auto")
+    assert anyio.run(forked, session) == "auto"
+    assert resumed_mode(workspace, open_records(workspace).fork(session, None))[1] == "auto"
+
+
+def test_a_mode_that_comes_with_a_checkout_does_not_hold(workspace: Path, tmp_path: Path) -> None:
+    session, _ = resumed_mode(workspace, permission_mode="auto")
+    checkout = tmp_path / "checkout"
+    workspace.rename(checkout)
+    assert resumed_mode(checkout, session) == (session, "normal")

@@ -58,3 +58,13 @@ def test_a_damaged_file_and_a_folder_that_cannot_be_written_do_no_harm(tmp_path)
     lost = KeptTraits(tmp_path / "file" / "below", "http://a")
     lost.constrain("m")
     assert lost.is_constrained("m")
+
+
+def test_a_model_that_is_left_alone_again_is_so_in_later_sessions_unless_it_was_measured_otherwise(tmp_path):
+    traits = KeptTraits(tmp_path, "http://a")
+    traits.constrain("m")
+    traits.free("m")
+    assert not KeptTraits(tmp_path, "http://a").is_constrained("m")
+    measured = profiled(tmp_path, **{"tool calls": "none", "JSON schema": True})
+    measured.free("m")
+    assert measured.is_constrained("m")

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from lmagent.config.paths import data_dir
+from lmagent.config.trust import trust
 from lmagent.testing import ScriptedServer
 
 
@@ -26,6 +28,10 @@ class Program:
             "LLM_RETRY_DELAY": "0",
             "NO_COLOR": "1",
         }
+
+    def trust(self) -> None:
+        """Have the user trust the workspace, so that its jobs run."""
+        trust(data_dir(self.env), self.workspace)
 
     def command(self, *arguments: str) -> list[str]:
         return [sys.executable, "-m", "lmagent", *arguments]

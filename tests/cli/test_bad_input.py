@@ -92,11 +92,12 @@ def test_damaged_arguments_and_unknown_tools_go_back_to_the_model(program):
     script = [
         calls(tool("no_such_tool"), tool("read", path="a.txt")),
         call_raw("write", '{"path": "b.txt", "co'),
+        call("write", path="c.txt", content="whole"),
         say("ok"),
     ]
     with ScriptedServer(script, strict=True) as server:
         assert program.task(server, "go", "--permission", "auto").returncode == 0
-        told = server.chats[2].body["messages"][-1]["content"]
+        told = [message["content"] for message in server.chats[2].body["messages"] if message["role"] == "tool"][-1]
     assert '{"path": "b.txt", "co' in told
     assert not (program.workspace / "b.txt").exists()
 
@@ -198,7 +199,7 @@ def test_a_folder_is_no_place_for_a_recording(program):
     with ScriptedServer([say("hi")]) as server:
         run = program.task(server, "hi", "--record", str(program.workspace))
         assert server.chats == []
-    assert run.returncode == 2
+    assert run.returncode == 64
     assert "--record" in clear(run)
     assert "is a directory" in run.stderr
 
@@ -206,7 +207,7 @@ def test_a_folder_is_no_place_for_a_recording(program):
 @pytest.mark.parametrize("command", [("hi", "--resume", ""), ("--resume=",), ("chat", "--resume", " ")])
 def test_an_empty_name_of_a_session_starts_no_new_one(program, command):
     run = program.run(*command)
-    assert run.returncode == 2
+    assert run.returncode == 64
     assert "--resume" in clear(run)
     assert "lmagent sessions list" in run.stderr
     assert program.events() == []
@@ -222,3 +223,26 @@ def test_a_key_reaches_no_log_no_output_and_no_cassette(program):
     everything = run.stdout + run.stderr + (program.workspace / "run.jsonl").read_text() + json.dumps(program.events())
     assert key not in everything
     assert "[redacted]" in everything
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("sesions", "sessions"), ("doctr", "doctor"), ("modles", "models")])
+def test_a_mistyped_command_is_not_sent_to_the_model(program, typed, meant):
+    ran = program.run(typed)
+    assert ran.returncode == 64
+    assert f"did you mean 'lmagent {meant}'? As a task: lmagent run {typed}" in ran.stderr
+
+
+def test_help_and_version_are_words_too(program):
+    assert program.run("help").stdout == program.run("--help").stdout
+    assert program.run("help", "cron").stdout == program.run("cron", "--help").stdout
+    assert program.run("version").stdout == program.run("--version").stdout
+
+
+def test_a_task_without_quotes_in_a_script_is_answered_with_how_to_write_it(program):
+    ran = program.run("fix", "the", "bug")
+    assert ran.returncode == 64
+    assert 'put the task in quotes: lmagent "fix the bug"' in ran.stderr
+
+
+def test_an_unknown_option_is_a_usage_error(program):
+    assert program.run("--no-such-option", "hello").returncode == 64

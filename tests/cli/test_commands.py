@@ -154,5 +154,11 @@ def test_help_and_version_are_there(program):
     assert "sessions" in program.run("--help").stdout
     assert "--output-schema" in program.run("run", "--help").stdout
     wrong = program.run("--no-such-option")
-    assert wrong.returncode == 2
+    assert wrong.returncode == 64
     assert "No such option" in wrong.stderr
+
+
+def test_a_command_that_prints_nothing_is_said_to_have_no_output(program):
+    with ScriptedServer([call("shell", command="true"), say("Done.")], strict=True) as server:
+        program.task(server, "go", "--permission", "auto", "--sandbox", "off")
+        assert server.chats[1].body["messages"][-1]["content"] == "(no output)"

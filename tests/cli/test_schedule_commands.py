@@ -16,6 +16,11 @@ from lmagent.testing import ScriptedServer
 from lmagent.testing.script import call, hang, say
 
 
+@pytest.fixture(autouse=True)
+def trusted(program: Program) -> None:
+    program.trust()
+
+
 def in_workspace(program: Program, *arguments: str, **more):
     return program.run("-w", str(program.workspace), *arguments, **more)
 

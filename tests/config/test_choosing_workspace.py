@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -73,10 +74,18 @@ def test_a_workspace_that_is_a_file_is_refused(home: Path) -> None:
         resolve_workspace("~/file/below", None, home / "cwd", home)
 
 
-def test_a_workspace_that_cannot_be_written_is_refused(public_folder: Path) -> None:
-    with unprivileged(), pytest.raises(WorkspaceError, match="is not writable for you") as caught:
-        resolve_workspace(public_folder, None, public_folder, Path("/nonexistent"))
-    assert "chmod" in caught.value.fix
+def test_a_workspace_that_cannot_be_written_is_refused_and_only_your_own_is_to_be_changed(public_folder: Path) -> None:
+    def fix_for(folder: Path) -> str:
+        with unprivileged(), pytest.raises(WorkspaceError, match="is not writable for you") as caught:
+            resolve_workspace(folder, None, public_folder, Path("/nonexistent"))
+        return caught.value.fix
+
+    mine = public_folder / "mine"
+    mine.mkdir(mode=0o500)
+    if os.geteuid() == 0:
+        assert fix_for(Path("/etc")) == "name another folder with --workspace"
+        os.chown(mine, 65534, 65534)
+    assert f"chmod u+rwx {mine}" in fix_for(mine)
 
 
 def test_a_workspace_that_cannot_be_reached_is_refused(public_folder: Path) -> None:

@@ -50,14 +50,18 @@ def test_agent_computers_config_is_taken_over_and_what_is_left_is_said(machine: 
     assert settings.llm_url == "http://10.5.0.2:1234/v1"
     assert settings.llm_model == "qwen2.5-coder"
     assert settings.llm_max_tokens == 8192
-    assert settings.max_iterations == 15
+    assert (settings.max_iterations, settings.bounded_steps) == (500, 15)
+    assert (settings.web_host, settings.web_port) == ("0.0.0.0", 8000)
+    assert settings.tools_allow == ("shell", "read")
+    assert settings.summarization_threshold == 100_000
     assert settings.permission_ask == ("shell", "write")
     assert settings.permission_mode == "normal"
     assert settings.workspace == machine.home / "old" / "workspace"
-    assert ("agent.max_loop_iterations", f"max_iterations in {targets.config_file}") in report.taken
+    assert ("agent.max_loop_iterations", f"bounded_steps in {targets.config_file}") in report.taken
     left = dict(report.left)
     assert (settings.deep_steps, settings.deep_tokens) == (200, 1_500_000)
-    assert {"gateway", "agent.name", "agent.deep_work.warning_threshold", "agent.tools.allow", "sessions"} <= set(left)
+    assert {"agent.name", "agent.deep_work.warning_threshold", "sessions.directory"} <= set(left)
+    assert left["sessions.directory"].endswith(f"lmagent sessions import {machine.home / 'old' / 'sessions'}")
     assert {"reflection", "memory"} <= set(left)
     assert "denied" in left["agent.non_interactive_approval_policy"]
     assert all(left.values())
@@ -211,4 +215,9 @@ def test_importing_twice_changes_nothing(machine: Machine, targets: Targets) -> 
     once = targets.config_file.read_text()
     take(machine, targets, "config.json", AGENT_COMPUTER)
     assert targets.config_file.read_text() == once
-    assert tomllib.loads(once)["max_iterations"] == 15
+    assert tomllib.loads(once)["bounded_steps"] == 15
+
+
+def test_a_placeholder_does_not_go_before_a_key(machine: Machine, targets: Targets) -> None:
+    take(machine, targets, ".env", "LLM_API_KEY=lm-studio\nLM_API_KEY=sk-real\n")
+    assert machine.load().settings.llm_api_key == "sk-real"

@@ -292,7 +292,9 @@ def test_limits_and_window_follow_the_settings(machine: Machine) -> None:
     settings = machine.load(MAX_ITERATIONS="7", MAX_ERRORS="2", SUMMARIZATION_THRESHOLD="9000").settings
     assert (settings.limits.steps, settings.limits.errors, settings.limits.repeats) == (7, 2, 3)
     window = settings.window(16384)
-    assert (window.tokens, window.threshold, window.keep_recent, window.result_cap) == (16384, 9000, 16000, 2000)
+    assert (window.tokens, window.threshold, window.keep_recent, window.result_cap) == (16384, 9000, 16000, None)
+    assert window.result_tokens == 2048
+    assert machine.load(LMAGENT_TOOL_RESULT_TOKENS="500").settings.window(16384).result_tokens == 500
     assert machine.load(LMAGENT_CONTEXT_WINDOW="4096").settings.window(16384).tokens == 4096
 
 

@@ -29,6 +29,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from lmagent.config.trust import trust
 from lmagent.testing import ScriptedServer
 from lmagent.testing.loopback import Received, held_port
 from lmagent.testing.script import Reply
@@ -169,6 +170,7 @@ class Running(Client):
         self.said: list[str] = []
         for name in ("workspace", "home"):
             (folder / name).mkdir(exist_ok=True)
+        trust(folder / "data", self.workspace)
 
     @property
     def url(self) -> str:

@@ -12,6 +12,7 @@ import anyio
 
 from lmagent.app.host import Host
 from lmagent.app.wiring import HostOptions, open_host
+from lmagent.config.trust import trust
 from lmagent.core.events import DurableEvent
 from lmagent.core.messages import user
 from lmagent.gateway.hub.fan import Watching
@@ -23,6 +24,8 @@ async def hub_on(workspace: Path, base_url: str, *, prepare: Callable[[Host], No
     """A hub that runs; on the way out it leaves, as a gateway that ends does."""
     workspace.mkdir(exist_ok=True)
     given = {"llm_url": base_url, "llm_model": "scripted", "llm_retry_delay": 0.0, **flags}
+    given.setdefault("agent_data_dir", workspace.parent / "data")
+    trust(given["agent_data_dir"], workspace)
     host = await open_host(HostOptions(workspace, given), say=lambda text: None)
     prepare(host)
     said: list[str] = []

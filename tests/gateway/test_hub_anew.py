@@ -172,7 +172,7 @@ async def test_a_message_that_somebody_follows_while_it_is_cleared_ends_with_the
 
             async def follow() -> None:
                 try:
-                    ended.extend([event async for event in followed(hub, session, input)])
+                    ended.extend([event async for event in followed(hub, session, input, patience=60)])
                 except Refusal as refusal:
                     ended.append(refusal)
 

@@ -65,6 +65,18 @@ def test_what_the_gateway_does_is_measured(tmp_path: Path) -> None:
         assert 0 <= after["lmagent_event_loop_lag_seconds"] < 5
 
 
+def test_counters_do_not_fall_when_a_session_is_deleted(tmp_path: Path) -> None:
+    with gateway(tmp_path, [say("Hello."), say("Again.")]) as running:
+        running.ask("POST", "/api/chat/one", {"message": "hi"})
+        before = scraped(running)
+        assert running.ask("DELETE", "/api/sessions/one").status in (200, 204)
+        deleted = scraped(running)
+        running.ask("POST", "/api/chat/two", {"message": "hi"})
+        after = scraped(running)
+    for name in ('lmagent_tokens_total{kind="prompt"}', "lmagent_steps_total"):
+        assert 0 < before[name] == deleted[name] < after[name]
+
+
 def test_metrics_need_credentials(tmp_path: Path) -> None:
     with gateway(tmp_path) as running:
         assert running.anyone.ask("GET", "/metrics").status == 401

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from gateway_kit import Answer, Running, gateway, held, until
 from seed_client import PLAN, chatting
 from websockets.exceptions import InvalidStatus
 
+from lmagent.config.settings import Settings
+from lmagent.gateway.turns import approval_patience
 from lmagent.testing.script import call, calls, hang, say, slow, status, tool
 
 
@@ -125,6 +128,14 @@ def test_an_approval_that_nobody_gives_in_time_counts_as_denied(tmp_path: Path) 
         (resolved,) = [event for event in running.logs() if event["type"] == "approval.resolved"]
         assert (resolved["approved"], resolved["by"]) == (False, "web:timeout")
         assert not (running.workspace / "x").exists()
+
+
+def test_a_chat_waits_for_an_approval_for_five_minutes_at_most_unless_it_says_so() -> None:
+    def patience(settings: Settings) -> float:
+        return approval_patience(SimpleNamespace(host=SimpleNamespace(settings=settings)))
+
+    assert patience(Settings()) == 300
+    assert patience(Settings(approval_timeout=20)) == 20
 
 
 def test_an_approval_of_a_waiting_chat_is_given_on_the_socket(tmp_path: Path) -> None:

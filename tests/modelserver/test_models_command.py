@@ -302,7 +302,7 @@ HANG = "import time; time.sleep(60)"
 
 
 def test_an_engine_that_is_not_there_crashes_or_hangs_is_a_finding_and_no_crash():
-    assert "lmagent[local]" in ask_engine((sys.executable, "-c", GONE)).fix
+    assert "[local]" in ask_engine((sys.executable, "-c", GONE)).fix
     assert "CUDA error" in ask_engine((sys.executable, "-c", CRASH)).problem
     assert "did not answer" in ask_engine((sys.executable, "-c", HANG), seconds=0.5).problem
     assert "could not be asked" in ask_engine(("/nonexistent/python",)).problem

@@ -12,11 +12,14 @@ import subprocess
 import sys
 import termios
 import time
+from collections.abc import Callable
 from fcntl import ioctl
 from pathlib import Path
 from typing import Self
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+
+ROWS = 30
 
 
 class Terminal:
@@ -24,8 +27,10 @@ class Terminal:
 
     def __init__(self, workspace: Path, base_url: str = "", *arguments: str, columns: int = 100) -> None:
         self.screen = ""
+        self._shown = b""
+        self._columns = columns
         self._master, slave = pty.openpty()
-        ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 30, columns, 0, 0))
+        ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, columns, 0, 0))
         environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith(("NO_COLOR", "XDG", "LLM"))},
             "HOME": str(workspace.parent),
@@ -74,6 +79,29 @@ class Terminal:
             self._read(left)
         return self.screen
 
+    def rows(self) -> list[str]:
+        """The rows that the person can see or scroll back to now, without blanks at their ends."""
+        import pyte  # only what looks at the screen as a whole needs an emulator
+
+        screen = pyte.HistoryScreen(self._columns, ROWS, history=2000)
+        pyte.ByteStream(screen).feed(self._shown)
+        above = ["".join(row[column].data for column in range(self._columns)) for row in screen.history.top]
+        return [row.rstrip() for row in (*above, *screen.display)]
+
+    def sees(self, wanted: Callable[[list[str]], bool], seconds: float = 15.0) -> list[str]:
+        """Read until the rows are as wanted; returns them."""
+        deadline = time.monotonic() + seconds
+        while not wanted(rows := self.rows()):
+            left = deadline - time.monotonic()
+            assert left > 0, "the screen never came to look as it should:\n" + "\n".join(rows)
+            self._read(left)
+        return rows
+
+    @property
+    def shown(self) -> str:
+        """All that was written to the terminal, escapes and all."""
+        return self._shown.decode("utf-8", "replace")
+
     def ended(self, seconds: float = 10.0) -> int:
         """Wait for the end; returns the exit code."""
         deadline = time.monotonic() + seconds
@@ -90,4 +118,5 @@ class Terminal:
                 return
             if b"\x1b[6n" in shown:  # where is the cursor? a terminal answers
                 os.write(self._master, b"\x1b[1;1R")
+            self._shown += shown
             self.screen += _ESCAPES.sub("", shown.decode("utf-8", "replace"))

@@ -110,6 +110,7 @@ def test_ctrl_c_twice_leaves_a_running_turn_and_a_valid_log(workspace, how):
         terminal.wait_for("endless")
         press()
         terminal.wait_for("Ctrl+C again leaves")
+        terminal.wait_for("interrupted by the user")
         press()
         assert terminal.ended() == 0
     last = events_of(workspace)[-1]
@@ -117,17 +118,37 @@ def test_ctrl_c_twice_leaves_a_running_turn_and_a_valid_log(workspace, how):
 
 
 @pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap: it is not installed")
-def test_a_persons_own_command_runs_and_the_model_is_told_unless_it_is_not_to_be(workspace):
+@pytest.mark.parametrize("key", ["\x03", "\x1b"])
+def test_a_persons_own_command_shows_life_and_is_stopped_by_a_key(workspace, key):
     with ScriptedServer([say("Hi.")], strict=True) as server, Terminal(workspace, server.base_url) as terminal:
-        terminal.enter("!echo $((40 + 2)); echo told > told.txt")
-        terminal.wait_for("42")
-        terminal.enter("!!cat told.txt")
-        terminal.wait_for("told\r")
+        terminal.enter("!for i in 1 2 3; do echo tick $i; sleep 1; done; sleep 60; echo n | tr n N")
+        terminal.wait_for("  tick ")  # later only its last letter is drawn anew
+        terminal.type(key)
+        terminal.wait_for("[stopped]")
         terminal.enter("hello")
         terminal.wait_for("Hi.")
-        said = server.chats[0].body["messages"][-1]["content"]
-        assert "echo told > told.txt`:]\n42" in said
-        assert "cat told.txt`" not in said
+        assert "tick 1" in server.chats[0].body["messages"][-1]["content"]
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_a_new_session_begins_with_the_next_message(workspace, plain):
+    how = ["--plain"] if plain else []
+    with ScriptedServer([say("One."), say("Two."), say("Three.")], strict=True) as server:
+        with Terminal(workspace, server.base_url, *how) as terminal:
+            terminal.enter("first")
+            terminal.wait_for("One.")
+            terminal.enter("/new")
+            terminal.wait_for("a new session begins")
+            terminal.enter("second")
+            terminal.wait_for("Two.")
+            terminal.enter("/new")
+            terminal.wait_for("a new session begins", times=2)
+            terminal.enter("third")
+            terminal.wait_for("Three.")
+            terminal.enter("quit")
+            assert terminal.ended() == 0
+        assert "first" not in str(server.chats[1].body["messages"])
+    assert len(list(workspace.glob(".lmagent/sessions/*/events.jsonl"))) == 3
 
 
 def test_slash_commands_answer_and_a_wrong_one_says_what_to_do(workspace):
@@ -252,3 +273,18 @@ def test_the_bell_rings_when_the_agent_waits_for_whoever_is_away_and_only_then(w
             terminal.enter("quit")
             terminal.ended()
             assert "\a" not in terminal.screen
+
+
+def test_ctrl_c_in_plain_mode_stops_the_turn_first_and_leaves_when_nothing_runs(workspace):
+    script = [slow(say("an endless answer " * 200), each=0.05)]
+    with ScriptedServer(script, strict=True) as server:
+        with Terminal(workspace, server.base_url, "--plain") as terminal:
+            terminal.enter("talk")
+            terminal.wait_for("talk")
+            while not server.chats:
+                terminal.wait_for("> ")
+            terminal.type("\x03")
+            terminal.wait_for("stopping; Ctrl+C again leaves")
+            terminal.wait_for("interrupted by the user")
+            terminal.type("\x03")
+            assert terminal.ended() == 130

@@ -80,7 +80,7 @@ def test_a_chat_runs_nothing_that_came_with_a_folder_that_nobody_vouched_for(wor
     a_job(workspace)
     with ScriptedServer(lambda _: say("Tock."), strict=True) as server:
         with Terminal(workspace, server.base_url) as terminal:
-            terminal.wait_for("A chat runs them in a folder that you trust")
+            terminal.wait_for("wait until you trust it: lmagent config trust")
             terminal.enter("hello")
             terminal.wait_for("Tock.")
             time.sleep(1.5)

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -345,6 +347,21 @@ def test_a_script_can_be_loaded_from_json() -> None:
     for wrong in (b"{}", b'[{"txt": "typo"}]', b'[{"text": "x", "quirks": ["nope"]}]', b"not json"):
         with pytest.raises(ValueError, match="script"):
             load_script(wrong)
+
+
+def test_the_program_ends_by_sigterm_where_a_script_has_started_it_in_the_background(tmp_path: Path) -> None:
+    script = tmp_path / "script.json"
+    script.write_text('[{"text": "hello"}]')
+    command = [sys.executable, "-m", "lmagent.testing", "--script", str(script)]
+    ignoring = partial(signal.signal, signal.SIGINT, signal.SIG_IGN)  # as a shell has it for what ends in &
+    with subprocess.Popen(command, stdout=subprocess.PIPE, preexec_fn=ignoring) as process:
+        assert process.stdout
+        process.stdout.readline()
+        process.terminate()
+        try:
+            assert process.wait(timeout=10) in (0, -signal.SIGTERM)
+        finally:
+            process.kill()
 
 
 def test_the_server_runs_as_a_program_and_writes_its_log(tmp_path: Path) -> None:

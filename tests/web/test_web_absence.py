@@ -137,11 +137,11 @@ def test_code_is_coloured_again_once_the_highlighter_can_be_had(tmp_path, screen
     code = say("```python\ndef f():\n    return 'x'\n```")
     with gateway(tmp_path, [code, code]) as running:
         page = screen(running)
-        page.route("**/highlight.js", lambda route: route.abort())
+        page.route("**/highlight.js*", lambda route: route.abort())
         with page.expect_event("requestfailed"):
             ask(page, "one")
         finished(page)
         assert page.locator(".code-keyword").count() == 0
-        page.unroute("**/highlight.js")
+        page.unroute("**/highlight.js*")
         ask(page, "two")
         page.locator(".code-keyword").first.wait_for()

@@ -119,7 +119,7 @@ def _inherited(parent: Session, call: str) -> ContextInherited:
     messages: Sequence[Message] = state.messages
     results = [result or ToolResult(id, "ok", BEGINS if id == call else LATER) for id, result in state.calls.items()]
     messages = (*messages, *(Message("tool", (result,)) for result in results))
-    return ContextInherited(messages=tuple(messages), notes=dict(state.notes))
+    return ContextInherited(messages=tuple(messages), notes=dict(state.notes), nonce=state.nonce)
 
 
 async def _lane(host: Host, parent: Session, session: Session) -> Lane:

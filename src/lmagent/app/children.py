@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lmagent.agents.feature import BEGINNING, Bounds, ReportReview, delegation_tools, fence, hidden, report_tool
-from lmagent.app.host import Host, OpenRecords
-from lmagent.app.registry import Registry
+from lmagent.app.host import Host
+from lmagent.app.registry import OpenRecords, Registry
 from lmagent.core.errors import ToolError
 from lmagent.core.events import DurableEvent, SubagentStarted
 from lmagent.core.ports import Clock

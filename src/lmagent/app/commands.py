@@ -7,27 +7,36 @@ from contextlib import suppress
 from datetime import datetime
 from itertools import count
 from textwrap import wrap
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
 from lmagent.app.registry import SlashCommand
-from lmagent.app.slash import SlashContext, SlashResult, user_commands
-from lmagent.core.commands import Compact, Redo, Rename, SetMode, SetModel, Undo
+from lmagent.app.slash import (
+    CHANGES,
+    CONVERSATION,
+    FACTS,
+    GROUPS,
+    OWN,
+    Choice,
+    SlashContext,
+    SlashResult,
+    all_commands,
+)
+from lmagent.core.commands import Compact, Redo, Rename, Undo
 from lmagent.core.errors import ConfigError, SandboxError
 from lmagent.core.events import (
     CompactionDone,
     FilesRestored,
-    PermissionMode,
     StepFinished,
     StepStarted,
     grant_in_a_line,
 )
 from lmagent.core.model import Reply, TextChunk
 from lmagent.core.titles import title_of
-from lmagent.core.view import View, reduce
+from lmagent.core.view import TextBlock, View, reduce
 from lmagent.engine.aside import ask_aside
 from lmagent.engine.session import Session
 from lmagent.engine.state import SessionState, message_bytes
-from lmagent.engine.undo import chosen, diff, shared_with
+from lmagent.engine.undo import by_weight, chosen, diff, shared_with
 from lmagent.providers.concealed import shown
 
 if TYPE_CHECKING:
@@ -37,41 +46,59 @@ Run = Callable[[SlashContext, str], Awaitable[SlashResult]]
 
 PATHS_SHOWN = 20
 
+OFFERED = 20
+"""Sessions that `/resume` offers."""
+
 _HELP_WIDTH = 80
 """Columns of a terminal as people find it; /help fits."""
 
 _USAGE_WIDTH = 25
+
+KEYS = """Keys:
+Enter                    send; steers the agent while it works
+Alt+Enter                a new line; queues the message while the agent works
+Esc, Ctrl+C              stop the agent or your command; Ctrl+C twice leaves
+Up, Down, Tab            earlier input; choose from a menu, take what it offers
+@PATH                    attach a file of the workspace, or an image
+!COMMAND                 run a command in the sandbox, and show the model
+!!COMMAND                run it in your own shell, outside of the sandbox"""
 
 GRID = 100
 """Cells of the /context grid: one is a hundredth of the window."""
 
 
 def commands() -> Iterator[SlashCommand]:
-    """The built-in commands."""
-    table: tuple[tuple[str, str, str, Run], ...] = (
-        ("help", "", "list the commands", _help),
-        ("sessions", "[words]", "list sessions, newest first", _sessions),
-        ("new", "", "start a new session", _new),
-        ("resume", "ID", "go on with another session", _resume),
-        ("fork", "[SEQ]", "go on in a copy of this session, up to event SEQ", _fork),
-        ("session", "", "show this session's id", _session),
-        ("undo", "[N|turn|all]", "take back what the last N calls changed, the last turn, or all of it", _undo),
-        ("redo", "[N|all]", "do again what was taken back", _redo),
-        ("diff", "", "show everything that the agent changed in this session", _diff),
-        ("rename", "TITLE", "give this session a title", _rename),
-        ("mode", "[auto|normal|manual]", "show or change the permission mode", _mode),
-        ("model", "[NAME]", "show or change the model", _model),
-        ("status", "", "show server, model, mode and workspace", _status),
-        ("context", "", "show what fills the window", _context),
-        ("cost", "", "show tokens used", _cost),
-        ("compact", "[FOCUS]", "shorten the conversation now, keeping what FOCUS says", _compact),
-        ("tools", "", "list the tools", _tools),
-        ("btw", "QUESTION", "ask on the side; the conversation does not change", _btw),
-        ("export", "[md|html|jsonl]", "write this session to a file in the workspace", _export),
-        ("quit", "", "leave", _quit),
-    )
-    for name, usage, text, run in table:
-        yield SlashCommand(name, usage, text, run)
+    """The built-in commands, in the order of `/help`."""
+    table: dict[str, tuple[tuple[str, str, str, Run], ...]] = {
+        CONVERSATION: (
+            ("new", "", "start a new session", _new),
+            ("resume", "[ID]", "continue another session", _resume),
+            ("sessions", "[words]", "list sessions, newest first", _sessions),
+            ("session", "", "show this session's id", _session),
+            ("rename", "TITLE", "give this session a title", _rename),
+            ("fork", "[SEQ]", "continue in a copy of this session, up to event SEQ", _fork),
+            ("export", "[md|html|jsonl]", "write this session to a file in the workspace", _export),
+            ("copy", "", "put the last answer on the clipboard", _copy),
+            ("compact", "[FOCUS]", "shorten the conversation now, keeping what FOCUS says", _compact),
+            ("quit", "", "leave", _quit),
+        ),
+        CHANGES: (
+            ("diff", "", "show everything that the agent changed in this session", _diff),
+            ("undo", "[N|turn|all]", "take back what the last N calls changed, the last turn, or all of it", _undo),
+            ("redo", "[N|all]", "do again what was taken back", _redo),
+        ),
+        FACTS: (
+            ("help", "", "list the commands", _help),
+            ("status", "", "show server, model, mode and workspace", _status),
+            ("context", "", "show what fills the window", _context),
+            ("cost", "", "show tokens used", _cost),
+            ("tools", "", "list the tools", _tools),
+        ),
+    }
+    for group, rows in table.items():
+        for name, usage, text, run in rows:
+            yield SlashCommand(name, usage, text, run, group)
+    yield SlashCommand("btw", "QUESTION", "ask on the side, while the agent works too", _btw, CONVERSATION, beside=True)
 
 
 def _need(context: SlashContext) -> Session:
@@ -81,14 +108,16 @@ def _need(context: SlashContext) -> Session:
 
 
 async def _help(context: SlashContext, _: str) -> SlashResult:
-    every = [*context.host.registry.commands.values(), *user_commands(context.host.workspace).values()]
-    rows = (row for item in every for row in _help_rows(f"/{item.name} {item.usage}", item.help))
-    keys = (
-        "Enter sends; while the agent works it steers, Alt+Enter queues, Esc interrupts.",
-        "A \\ at the end of a line, or Alt+Enter while it is idle, begins a new line.",
-        "@path mentions a file. Ctrl+C twice quits.",
-    )
-    return SlashResult("\n".join((*rows, "", *keys)))
+    groups = dict[str, list[str]]()
+    for item in all_commands(context.host).values():
+        groups.setdefault(item.group, []).extend(_help_rows(f"/{item.name} {item.usage}", item.help))
+    parts = ("\n".join((f"{group}:", *groups[group])) for group in sorted(groups, key=_place))
+    return SlashResult("\n\n".join((*parts, KEYS)))
+
+
+def _place(group: str) -> int:
+    """Where `/help` shows a group; groups of plugins and of the workspace come last."""
+    return GROUPS.index(group) if group in GROUPS else len(GROUPS) + (group == OWN)
 
 
 def _help_rows(usage: str, text: str) -> list[str]:
@@ -118,9 +147,22 @@ async def _new(_: SlashContext, __: str) -> SlashResult:
 
 async def _resume(context: SlashContext, name: str) -> SlashResult:
     if not name:
-        raise ConfigError("/resume needs an id", fix="/sessions lists them")
+        return _offered_sessions(context)
     session = await context.host.open_session(name)
     return SlashResult(f"resumed {session.state.session}: {session.state.title}", session=session)
+
+
+def _offered_sessions(context: SlashContext) -> SlashResult:
+    from lmagent.app.records import session_rows  # opens the index
+
+    here = context.session.state.session if context.session else ""
+    choices = [
+        Choice(f"/resume {row.id}", f"{datetime.fromtimestamp(row.updated):%m-%d %H:%M}  {row.title or '(no title)'}")
+        for row in session_rows(context.host.store.root, OFFERED, "")
+        if row.id != here
+    ]
+    listed = "\n".join(f"{choice.line}  {choice.label}" for choice in choices)
+    return SlashResult(listed or "there is no other session yet", choices=tuple(choices))
 
 
 async def _fork(context: SlashContext, seq: str) -> SlashResult:
@@ -182,7 +224,7 @@ def _tasks_with(session: Session, event: FilesRestored) -> list[str]:
 
 def _listed(paths: Sequence[str]) -> str:
     more = f" and {len(paths) - PATHS_SHOWN} more" if len(paths) > PATHS_SHOWN else ""
-    return ", ".join(paths[:PATHS_SHOWN]) + more
+    return ", ".join(by_weight(paths)[:PATHS_SHOWN]) + more
 
 
 async def _diff(context: SlashContext, _: str) -> SlashResult:
@@ -198,51 +240,6 @@ async def _rename(context: SlashContext, title: str) -> SlashResult:
         raise ConfigError("/rename needs a title")
     await _need(context).send(Rename(title=title, by="slash"))
     return SlashResult(f"renamed: {title_of(title, None)}")
-
-
-async def _mode(context: SlashContext, mode: str) -> SlashResult:
-    known = get_args(PermissionMode)
-    current = context.session.state.mode if context.session else context.host.settings.permission_mode
-    if not mode:
-        return SlashResult(f"mode {current}; one of {', '.join(known)}")
-    for wanted in known:
-        if wanted == mode:
-            context.host.use_mode(wanted)
-            if context.session:
-                await context.session.send(SetMode(mode=wanted, by="slash"))
-            return SlashResult(f"mode {wanted}")
-    raise ConfigError(f"there is no mode {mode!r}", fix=f"one of {', '.join(known)}")
-
-
-async def _model(context: SlashContext, name: str) -> SlashResult:
-    host = context.host
-    if not name:
-        listed = await host.models()
-        current = (context.session.state.model if context.session else host.agent.model) or "(the server's choice)"
-        cost = f"Another one {await _switch_cost(context, '')}" if context.session and listed else ""
-        return SlashResult("\n".join([f"model {current}", *(f"- {item}" for item in listed), cost]).rstrip())
-    host.use_model(name)
-    await host.offer_vision()
-    if context.session is None:
-        return SlashResult(f"model {name}")
-    cost = await _switch_cost(context, name)
-    await context.session.send(SetModel(model=name, by="slash"))
-    return SlashResult(f"model {name}; with your next message it {cost}")
-
-
-async def _switch_cost(context: SlashContext, name: str) -> str:
-    """What another model costs: it has read nothing of the conversation. Empty for one that is not chosen yet."""
-    assert context.session is not None
-    tokens = context.session.state.estimate_tokens()
-    speed = context.host.traits().reading(name) or context.view.pace.read_per_s
-    seconds = f", {tokens / speed:,.0f} s at {speed:,.0f} tokens/s" if speed else ""
-    text = f"has to read the conversation anew: about {tokens:,} tokens{seconds}"
-    window = await context.host.served.window(name) if name else None
-    return (
-        f"{text}; its window is {window:,}, so the conversation is shortened first"
-        if window and window < tokens
-        else text
-    )
 
 
 async def _status(context: SlashContext, _: str) -> SlashResult:
@@ -333,8 +330,6 @@ async def _btw(context: SlashContext, question: str) -> SlashResult:
     session = _need(context)
     if not question:
         raise ConfigError("/btw needs a question")
-    if session.running:
-        raise ConfigError("the agent is working", fix="ask when it has finished, or interrupt it with Esc")
     text = ""
     async for event in ask_aside(session, question):
         if isinstance(event, TextChunk):
@@ -357,6 +352,13 @@ async def _export(context: SlashContext, form: str) -> SlashResult:
             file.write(text)
             return SlashResult(f"written to {path}")
     raise AssertionError("unreachable")
+
+
+async def _copy(context: SlashContext, _: str) -> SlashResult:
+    answers = [block.text for block in context.view.blocks if isinstance(block, TextBlock)]
+    if not answers:
+        raise ConfigError("there is no answer to copy yet")
+    return SlashResult(copy=answers[-1])
 
 
 async def _quit(_: SlashContext, __: str) -> SlashResult:

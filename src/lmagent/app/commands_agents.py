@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lmagent.app.registry import SlashCommand
-from lmagent.app.slash import SlashContext, SlashResult
+from lmagent.app.slash import WORK, SlashContext, SlashResult
 from lmagent.core.commands import Interrupt, Steer
 from lmagent.core.errors import ConfigError
 from lmagent.core.messages import user
@@ -14,9 +14,9 @@ from lmagent.engine.session import Session
 
 def commands() -> Iterator[SlashCommand]:
     """The commands."""
-    yield SlashCommand("agents", "", "list the sub-agents of this session", _agents)
-    yield SlashCommand("steer", "AGENT WORDS", "tell a sub-agent something while it works", _steer)
-    yield SlashCommand("stop", "AGENT", "interrupt a sub-agent; the session goes on", _stop)
+    yield SlashCommand("agents", "", "list the sub-agents of this session", _agents, WORK)
+    yield SlashCommand("steer", "AGENT WORDS", "tell a sub-agent something while it works", _steer, WORK)
+    yield SlashCommand("stop", "AGENT", "interrupt a sub-agent; the session continues", _stop, WORK)
 
 
 async def _agents(context: SlashContext, _: str) -> SlashResult:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from lmagent.app.registry import SlashCommand
-from lmagent.app.slash import SlashContext, SlashResult
+from lmagent.app.slash import WORK, SlashContext, SlashResult
 from lmagent.core.commands import ChangeTasks, DecidePlan, SetWork
 from lmagent.core.errors import ConfigError
 from lmagent.core.work import Budget, Task, TaskState, WorkMode
@@ -37,7 +37,7 @@ def commands() -> Iterator[SlashCommand]:
         ("deep", "[TASK|more [STEPS]]", "work long on a task, within a budget, and report", _deep),
         ("work", "[normal|bounded]", "show or change how the session works, and its budget", _work),
     ):
-        yield SlashCommand(name, usage, help, run)
+        yield SlashCommand(name, usage, help, run, WORK)
 
 
 def _need(context: SlashContext) -> Session:
@@ -200,7 +200,7 @@ def _how(session: Session) -> str:
     work, used = session.state.work, budget.used(session.state)
     words = {
         "normal": "ordinary work",
-        "bounded": f"short work: at most {budget.STEPS['bounded']} model calls a turn",
+        "bounded": f"short work: at most {session.agent.limits.bounded} model calls a turn",
         "plan": "plan mode: the next task is planned, and nothing is changed before you approve; /plan off leaves",
         "deep": "deep work",
     }

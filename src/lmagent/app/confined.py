@@ -71,7 +71,9 @@ class Confined:
 def wishes(settings: Settings, workspace: Path) -> Wishes:
     """What the settings say about the sandbox of a workspace."""
     from lmagent.sandbox.choose import Wishes
+    from lmagent.sandbox.scratch import scratch_root
 
+    data = settings.agent_data_dir
     read = tuple(Path(entry).expanduser() for entry in settings.sandbox_read.split(os.pathsep) if entry)
     return Wishes(
         backend=settings.sandbox,
@@ -82,4 +84,5 @@ def wishes(settings: Settings, workspace: Path) -> Wishes:
         image=settings.sandbox_image,
         network=settings.docker_network,
         own=own_places(workspace, os.environ),
+        scratch=scratch_root(data, workspace) if data.is_absolute() else None,
     )

@@ -149,7 +149,9 @@ def history_text(rows: Sequence[HistoryRow]) -> str:
 
 def commands() -> Iterator[SlashCommand]:
     """`/cron`."""
-    yield SlashCommand("cron", USAGE, "show the jobs that run by the clock, or run or switch one", _cron)
+    from lmagent.app.slash import WORK
+
+    yield SlashCommand("cron", USAGE, "show the jobs that run by the clock, or run or switch one", _cron, WORK)
 
 
 async def _cron(context: SlashContext, words: str) -> SlashResult:
@@ -193,10 +195,11 @@ def _history_row(job: str, run: Run) -> HistoryRow:
 def _line(row: CronRow) -> str:
     next = "off" if not row.enabled else _when(row.next) if row.next is not None else "at startup"
     last = f"last {_when(row.last)} {row.outcome or 'running'}" if row.last is not None else "never ran"
-    zone = "" if row.timezone == "UTC" and row.schedule.startswith(("every", "startup")) else f" {row.timezone}"
+    zone = "" if row.schedule.startswith(("every", "startup")) else f" {row.timezone}"
     name = f"  {row.name}" if row.name else ""
-    return f"{row.id:<16}  {row.schedule + zone:<28}  next {next:<16}  {last}{name}"
+    return f"{row.id:<16}  {row.schedule + zone:<28}  next {next:<21}  {last}{name}"
 
 
 def _when(moment: int) -> str:
-    return f"{datetime.fromtimestamp(moment):%Y-%m-%d %H:%M}"
+    """Return a moment in this machine's time zone, with its name."""
+    return f"{datetime.fromtimestamp(moment).astimezone():%Y-%m-%d %H:%M %Z}"

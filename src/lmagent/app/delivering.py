@@ -75,11 +75,8 @@ async def _guarded(work: Awaitable[str]) -> str:
 
 
 async def _run(host: Host, command: str, result: Result) -> str:
-    from lmagent.config.trust import is_trusted
     from lmagent.core.sandbox import Exec
 
-    if not is_trusted(host.settings.agent_data_dir, host.workspace):
-        raise ConfigError("the command was not run: the folder is not trusted (lmagent config trust)")
     confined = host.registry.confined
     sandbox = await confined.get()
     fields = msgspec.to_builtins(result)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import os
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from functools import partial
 from itertools import chain, count
@@ -14,20 +15,23 @@ from msgspec.json import encode
 from msgspec.structs import replace
 
 from lmagent import __version__
+from lmagent.app.environment import Environment
+from lmagent.app.modes import GivenModes
 from lmagent.app.profiles import profile_for, system_text
-from lmagent.app.registry import Registry
+from lmagent.app.registry import OpenRecords, Registry
 from lmagent.app.traits import KeptTraits
 from lmagent.app.undoing import KeptChanges
 from lmagent.config.settings import Settings
 from lmagent.core.agent import Agent
 from lmagent.core.commands import SetMode, SetModel
 from lmagent.core.errors import ProviderError, SessionBusy
-from lmagent.core.events import DurableEvent, PermissionMode, SessionCreated
+from lmagent.core.events import PermissionMode, SessionCreated
 from lmagent.core.ids import new_session_id
 from lmagent.core.messages import ToolCall, user
 from lmagent.core.model import ModelRequest
 from lmagent.core.ports import Clock
 from lmagent.core.tool import ToolContext
+from lmagent.engine.approvals import is_attended
 from lmagent.engine.gate import Rules
 from lmagent.engine.session import Session, Wiring
 from lmagent.engine.state import SessionState
@@ -44,29 +48,11 @@ if TYPE_CHECKING:
     from lmagent.store.log import JsonlLog
 
 
+NOWHERE = Environment(Path(), Settings(), {})
+"""Stands in for the facts about the machine until the host is put together."""
+
 WARMED = ("lmagent", "lmstudio", "ollama", "llamacpp", "vllm")
 """Servers that are known to keep what they have read."""
-
-
-class OpenRecords(Struct):
-    """What tools may read: the logs on disk, and the artifacts of the sessions that are open here."""
-
-    store: JsonlStore
-    sessions: dict[str, Session]
-    host: Host | None = None
-    """Whose sessions they are, once it is put together."""
-
-    def get_blob(self, session: str, handle: str) -> bytes:
-        """The content of an artifact of an open session."""
-        return self.sessions[session].log.get_blob(handle)
-
-    def events(self, session: str) -> Iterable[DurableEvent]:
-        """The events of a session, as they are on disk."""
-        return self.store.read(session)
-
-    def session(self, session: str) -> Session:
-        """A session that is open here."""
-        return self.sessions[session]
 
 
 class Left(Struct, frozen=True):
@@ -129,9 +115,11 @@ class Host(Struct):
     released: Callable[[str], None] = lambda session: None
     places: Callable[[str], AbstractAsyncContextManager[Place]] | None = None
     replay: ReplayTransport | None = None
+    machine: Environment = NOWHERE
 
     def __post_init__(self) -> None:
         """Let the tools that need the host find it."""
+        self.machine = Environment(self.workspace, self.settings, dict(os.environ))
         if isinstance(self.registry.records, OpenRecords):
             self.registry.records.host = self
 
@@ -154,8 +142,8 @@ class Host(Struct):
         await self.offer_vision()
         served = None if self.settings.context_window else await self.served.window(self.agent.model)
         window = self.settings.window(served)
-        self.registry.profile = profile = profile_for(window)
-        self.agent = replace(self.agent, window=replace(window, result_cap=min(window.result_cap, profile.result_cap)))
+        self.registry.profile = profile_for(window)
+        self.agent = replace(self.agent, window=window)
 
     async def offer_vision(self) -> None:
         """Add the tool once it is known that the model can see; it comes late, so it is in no tool block."""
@@ -185,15 +173,16 @@ class Host(Struct):
         """Let new sessions begin in another permission mode."""
         self.settings = replace(self.settings, permission_mode=mode)
 
-    async def run_for_person(self, session: str, command: str) -> str:
-        """Run a command that a person typed, in the folder and with the variables of the session's own commands.
+    async def run_for_person(self, session: str, command: str, emit: Callable[[str], None]) -> str:
+        """Run a command that a person typed, in the folder and with the variables of the session's own commands;
+        `emit` shows pieces of the output while it runs.
 
         Raises:
             SandboxError: there is no sandbox here; nothing was run.
             ToolError: it is no command.
         """
         invocation = self.toolbox.resolve(ToolCall("person", "shell", encode({"command": command}).decode()))
-        context = ToolContext(session, "person", self.workspace, {}, lambda _: None)
+        context = ToolContext(session, "person", self.workspace, {}, emit)
         output = await invocation.tool.run(invocation.arguments, context)
         if output.file is not None:
             output.file.unlink()
@@ -222,16 +211,13 @@ class Host(Struct):
         """The fixed block and the notes, as the first request of a new session has them before the task."""
         tools = self.toolbox.specs(self.registry.profile.block)
         catalogue = self._tools_note({tool.name for tool in tools} | self.registry.hidden(SessionState()))
-        notes = [text for text in (*(source() for source in self.registry.notes), catalogue) if text]
+        sources = (source() for source in self.registry.notes)
+        notes = [text for text in (self.machine.note(attended=self.attended), *sources, catalogue) if text]
         system = self.agent.system or system_text(self.registry.profile)
         return ModelRequest(self.agent.model, system, tools, (user("\n\n".join((*notes, ""))),), max_tokens=1)
 
     async def new_session(self, id: str = "") -> Session:
-        """A new session.
-
-        Args:
-            id: its id; empty for one that is made from the time.
-        """
+        """A new session; without an `id` it is named after the time."""
         await self.settle()
         log = self.store.create(id or new_session_id(self.clock.now()))
         return self._keep(await Session.create(log, self.wiring(log.session), self.opening(log.session)))
@@ -264,8 +250,8 @@ class Host(Struct):
         await self.settle()
         log = log or self.store.open(session_id)
         left, opening = self.left.pop(session_id, None), self.opening(session_id)
-        if left is not None:
-            opening = replace(opening, mode=left.mode)
+        modes = GivenModes(self.settings.agent_data_dir, self.workspace)
+        opening = replace(opening, mode=left.mode if left is not None else modes.of(session_id, opening.mode))
         try:
             session = self._keep(await Session.resume(log, self.wiring(session_id, left and left.lane), opening))
         except BaseException:
@@ -293,6 +279,7 @@ class Host(Struct):
         source = self.store.resolve(name)
         fork = new_session_id(self.clock.now())
         await self.store.fork(source, fork, through_seq)
+        GivenModes(self.settings.agent_data_dir, self.workspace).inherit(source, fork)
         return await self.open_session(fork)
 
     async def release(self, session: str) -> None:
@@ -323,6 +310,8 @@ class Host(Struct):
     def _keep(self, session: Session) -> Session:
         self.sessions[session.state.session] = session
         self.opened(session)
+        given = any(isinstance(wish, SetMode) for wish in self.wishes)
+        GivenModes(self.settings.agent_data_dir, self.workspace).watch(session, given=given)
         if self.settings.notify_command:
             from lmagent.app.notifying import Notifier  # few people have one
 
@@ -363,7 +352,11 @@ class Host(Struct):
             workspace=self.workspace,
             rules=self.rules,
             attended=self.attended and session not in self.unattended,
-            notes=(*self.registry.notes_of(session), partial(self._catalogue, session)),
+            notes=(
+                partial(self._environment, session),
+                *self.registry.notes_of(session),
+                partial(self._catalogue, session),
+            ),
             secrets=self.settings.secrets,
             snapshots=self.snapshots,
             traits=self.traits(),
@@ -377,13 +370,17 @@ class Host(Struct):
     def _in_turn(self, session: str) -> bool:
         return session in self.sessions and self.sessions[session].state.turn_open
 
+    def _environment(self, session: str) -> str:
+        """The facts about the machine: they are looked up once, so that nothing which happens changes them."""
+        return self.machine.note(attended=is_attended(self.sessions[session]))
+
     def _catalogue(self, session: str) -> str:
         """The tools that are called through use_tool, for the tail: it may grow without changing the tool block."""
         state = self.sessions[session].state
         return self._tools_note({spec.name for spec in state.tools} | self.registry.hidden(state))
 
     def _tools_note(self, advertised: set[str]) -> str:
-        text = self.toolbox.catalogue(advertised, terse=self.registry.profile.terse)
+        text = self.toolbox.catalogue(advertised)
         return f"<tools>\n{text}\n</tools>" if text else ""
 
     async def aclose(self) -> None:

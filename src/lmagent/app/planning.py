@@ -5,9 +5,7 @@ from __future__ import annotations
 from lmagent.app.registry import Registry
 from lmagent.core.work import Budget
 from lmagent.planning.feature import Choices, Planning
-
-LONG = frozenset({"manage_tasks", "task_state_update", "task_state_get", "task_reconcile"})
-"""Tools for more than fits a window of 4k tokens; there they are not told of, and can be called all the same."""
+from lmagent.planning.notes import BATCH, STEPS
 
 
 def register(registry: Registry) -> None:
@@ -18,11 +16,12 @@ def register(registry: Registry) -> None:
         enforce=settings.enable_plan_enforcement,
         deep=Budget(settings.deep_steps, settings.deep_tokens),
         approve=settings.approve_plans,
+        small=lambda: registry.profile.name == "4k",
     )
     planning = Planning(registry.records.session, registry.records.events, choices)
     for tool in planning.tools:
         registry.tool(tool)
-    registry.hides.append(lambda _: set(LONG) if registry.profile.name == "4k" else set())
+    registry.hides.append(lambda _: {*STEPS, *BATCH})
     registry.session_notes += planning.notes
     registry.reviews.append(planning)
     registry.fences.append(planning.fence)

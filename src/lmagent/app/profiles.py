@@ -13,6 +13,9 @@ from msgspec import Struct
 from lmagent.core.agent import Window
 
 _CORE = ("read", "write", "edit", "grep", "ls", "shell")
+_IN_SHELL = frozenset({"mkdir", "get_time", "git_status", "git_diff", "git_add", "git_branch"})
+"""Tools that do what a command does which every model knows. Only `git_commit` does more: it has an author."""
+_RARE = _IN_SHELL | {"git_commit", "delegate", "decompose"}
 
 
 class Profile(Struct, frozen=True):
@@ -23,8 +26,7 @@ class Profile(Struct, frozen=True):
         below: tokens of the window up to which it is chosen; 0 for any.
         system: file of the system text.
         block: tools whose schemas are always sent; None for all that are not deferred.
-        terse: the catalogue gives argument names, not schemas.
-        result_cap: tokens of one tool result.
+        hidden: tools that the catalogue leaves out; they can be called all the same.
         instructions: characters of project instructions.
     """
 
@@ -32,16 +34,15 @@ class Profile(Struct, frozen=True):
     below: int
     system: str = "system.md"
     block: tuple[str, ...] | None = None
-    terse: bool = True
-    result_cap: int = 2000
+    hidden: frozenset[str] = _IN_SHELL
     instructions: int = 8000
 
 
 PROFILES = (
-    Profile("4k", 6_000, "system-small.md", _CORE, result_cap=500, instructions=1000),
-    Profile("8k", 12_000, block=(*_CORE, "glob", "read_artifact"), result_cap=1000, instructions=2000),
-    Profile("16k", 24_000, result_cap=1500, instructions=4000),
-    Profile("32k", 0, terse=False),
+    Profile("4k", 6_000, "system-small.md", _CORE, _RARE, instructions=1000),
+    Profile("8k", 12_000, "system-small.md", _CORE, _RARE, instructions=2000),
+    Profile("16k", 24_000, instructions=4000),
+    Profile("32k", 0),
 )
 """The smallest windows in use are 4,096 tokens; from 32k on there is room for everything."""
 

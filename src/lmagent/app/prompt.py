@@ -1,4 +1,4 @@
-"""What differs from day to day and from workspace to workspace: the date, the name, the project's instructions.
+"""What differs from day to day and from workspace to workspace: the date, the project's instructions.
 
 It comes as notes at the tail, so that the system text (`profiles.py`) is the same bytes in every session. Every byte is
 read by a local model before it says its first word, so each sentence has to earn its place.
@@ -20,8 +20,7 @@ INSTRUCTIONS = ".lmagent.md"
 MOST = max(profile.instructions for profile in PROFILES)
 
 DATE_NOTE = r"<date>Today is [^<]*</date>"
-WORKSPACE_NOTE = r"<workspace>The workspace is the folder '[^']*'"
-"""What may differ between a recorded run and its replay on another day, in another folder."""
+"""The note differs from day to day: a replay of a recorded run ignores it."""
 
 
 def date_note(clock: Clock) -> Callable[[], str]:
@@ -35,7 +34,7 @@ def date_note(clock: Clock) -> Callable[[], str]:
 
 
 def workspace_note(workspace: Path, say: Callable[[str], None], limit: Callable[[], int]) -> Callable[[], str]:
-    """A note source: the workspace's name and the project's own instructions, read once.
+    """A note source: the project's own instructions, read once; empty where the workspace has none.
 
     Args:
         workspace: the workspace.
@@ -47,8 +46,7 @@ def workspace_note(workspace: Path, say: Callable[[str], None], limit: Callable[
     def note() -> str:
         sent = text[: limit()]
         cut = f"\n[… read {INSTRUCTIONS} for the rest]" if more or len(sent) < len(text) else ""
-        said = f"\nProject instructions ({INSTRUCTIONS}):\n{sent}{cut}" if text else ""
-        return f"<workspace>The workspace is the folder {workspace.name!r}.{said}</workspace>"
+        return f"<workspace>\nProject instructions ({INSTRUCTIONS}):\n{sent}{cut}\n</workspace>" if text else ""
 
     return note
 

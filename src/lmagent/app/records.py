@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import anyio
@@ -10,13 +10,15 @@ from msgspec import Struct
 
 from lmagent import __version__
 from lmagent.app.clock import SystemClock
+from lmagent.app.modes import GivenModes
 from lmagent.app.profiles import system_text
 from lmagent.app.single import open_toolbox
 from lmagent.app.wiring import HostOptions, load_settings
 from lmagent.config.workspace import open_workspace
 from lmagent.core import events as ev
-from lmagent.core.errors import ConfigError, SessionBusy, StoreError
+from lmagent.core.errors import ConfigError, LmagentError, SessionBusy, StoreError
 from lmagent.core.ids import new_session_id
+from lmagent.sandbox.scratch import forget_scratch
 from lmagent.store import export, seeds
 from lmagent.store.index import SessionIndex, SessionRow
 from lmagent.store.jsonl import JsonlStore
@@ -71,10 +73,17 @@ def export_session(store: JsonlStore, session: str, form: str) -> str:
 
 
 class WorkspaceRecords(Struct, frozen=True):
-    """The sessions of one workspace."""
+    """The sessions of one workspace.
+
+    Attributes:
+        workspace: the workspace.
+        store: their logs.
+        data: the user's data folder.
+    """
 
     workspace: Path
     store: JsonlStore
+    data: Path
 
     def rows(self, limit: int, search: str, *, children: bool = False) -> Sequence[SessionRow]:
         """Sessions, newest first; see `session_rows`."""
@@ -86,8 +95,9 @@ class WorkspaceRecords(Struct, frozen=True):
 
     def fork(self, name: str, seq: int | None) -> str:
         """Copy a session; returns the id of the copy."""
-        fork = new_session_id(SystemClock().now())
-        anyio.run(self.store.fork, self.store.resolve(name), fork, seq)
+        source, fork = self.store.resolve(name), new_session_id(SystemClock().now())
+        anyio.run(self.store.fork, source, fork, seq)
+        GivenModes(self.data, self.workspace).inherit(source, fork)
         return fork
 
     def delete(self, name: str) -> str:
@@ -103,6 +113,7 @@ class WorkspaceRecords(Struct, frozen=True):
                 raise SessionBusy(f"session {member} is in use; nothing was deleted", fix="stop it, and delete it then")
         for member in family:
             self.store.delete(member)
+            forget_scratch(self.data, self.workspace, member)
             folder = self.workspace / ".lmagent" / "agents" / member
             if folder.is_dir() and not any(one.is_symlink() for one in (folder, folder.parent, folder.parent.parent)):
                 import shutil  # rare, and not light
@@ -156,6 +167,23 @@ class WorkspaceRecords(Struct, frozen=True):
         except StoreError:
             return False
 
+    def import_path(self, path: Path) -> Iterator[tuple[Path, ImportedReport | LmagentError]]:
+        """Import a session of an older system, or each of a folder; with what came of it, or why not."""
+        files = (
+            sorted(file for file in path.iterdir() if file.suffix in (".json", ".jsonl")) if path.is_dir() else [path]
+        )
+        if not files:
+            raise StoreError(
+                f"{path} has no sessions (.json, .jsonl)", fix="name the folder of the sessions, or a file"
+            )
+        for file in files:
+            try:
+                yield file, self.import_file(file)
+            except LmagentError as error:
+                if file == path:
+                    raise
+                yield file, error
+
     def import_file(self, path: Path) -> ImportedReport:
         """Import a session of an older system."""
         now = SystemClock().now()
@@ -186,5 +214,7 @@ class WorkspaceRecords(Struct, frozen=True):
 
 def open_records(workspace: Path | None) -> WorkspaceRecords:
     """The sessions of the configured workspace."""
-    path = open_workspace(load_settings(HostOptions(workspace)).workspace).path
-    return WorkspaceRecords(path, JsonlStore(path / ".lmagent" / "sessions", SystemClock()))
+    loaded = load_settings(HostOptions(workspace))
+    path = open_workspace(loaded.workspace).path
+    store = JsonlStore(path / ".lmagent" / "sessions", SystemClock())
+    return WorkspaceRecords(path, store, loaded.settings.agent_data_dir)

@@ -23,7 +23,9 @@ from lmagent.engine.session import Order, Session
 from lmagent.engine.state import SessionState
 
 if TYPE_CHECKING:
+    from lmagent.app.host import Host
     from lmagent.app.slash import SlashContext, SlashResult
+    from lmagent.store.jsonl import JsonlStore
 
 PLUGIN_GROUP = "lmagent.plugins"
 
@@ -48,6 +50,27 @@ class Records(Protocol):
         ...
 
 
+class OpenRecords(Struct):
+    """What tools may read: the logs on disk, and the artifacts of the sessions that are open here."""
+
+    store: JsonlStore
+    sessions: dict[str, Session]
+    host: Host | None = None
+    """Whose sessions they are, once it is put together."""
+
+    def get_blob(self, session: str, handle: str) -> bytes:
+        """The content of an artifact of an open session."""
+        return self.sessions[session].log.get_blob(handle)
+
+    def events(self, session: str) -> Iterable[DurableEvent]:
+        """The events of a session, as they are on disk."""
+        return self.store.read(session)
+
+    def session(self, session: str) -> Session:
+        """A session that is open here."""
+        return self.sessions[session]
+
+
 class SlashCommand(Struct, frozen=True):
     """A command that every surface offers as `/name`.
 
@@ -56,12 +79,29 @@ class SlashCommand(Struct, frozen=True):
         usage: its arguments, for the help.
         help: one line.
         run: does it.
+        group: heading under which `/help` lists it.
+        beside: it takes a while and changes nothing, so a surface takes further input meanwhile.
     """
 
     name: str
     usage: str
     help: str
     run: Callable[[SlashContext, str], Awaitable[SlashResult]]
+    group: str = "More"
+    beside: bool = False
+
+
+SWITCHED: dict[str, tuple[str, ...]] = {
+    "enable_shell": ("shell", "jobs"),
+    "enable_files": ("read", "write", "edit", "glob", "grep", "ls", "mkdir", "vision"),
+    "enable_fetch": ("web_fetch", "web_fetch_js", "web_fetch_stealth"),
+    "enable_data_view": ("data_view",),
+    "enable_python": ("python",),
+}
+"""The tools that a setting takes away."""
+
+OWN = ("read_artifact", "recall", "report_result")
+"""The tools that read or report what a session itself has done; a list of allowed tools need not name them."""
 
 
 class Registry(Struct):
@@ -120,6 +160,16 @@ class Registry(Struct):
         if tool.name in self.tools:
             raise ConfigError(f"two tools are named {tool.name!r}", fix="rename the one that the plugin brings")
         self.tools[tool.name] = tool
+
+    def offered(self) -> list[Tool]:
+        """Return the tools that the settings do not take away. A name that is unknown here allows nothing."""
+        wanted = {name.lower() for name in self.settings.tools_allow}
+        off = {tool for setting, tools in SWITCHED.items() if not getattr(self.settings, setting) for tool in tools}
+        return [
+            tool
+            for tool in self.tools.values()
+            if tool.name not in off and (not wanted or tool.name in OWN or wanted & {tool.name, *tool.aliases})
+        ]
 
     def note(self, source: Callable[[], str]) -> None:
         """Keep the model informed of `<name>text</name>` at the tail of the conversation."""

@@ -14,6 +14,7 @@ from functools import partial
 
 from msgspec import Struct
 
+from lmagent.app.entitled import entitle
 from lmagent.app.host import Host
 from lmagent.app.places import Place, is_there, own_place
 from lmagent.app.waking import wake
@@ -27,6 +28,7 @@ from lmagent.engine.waits import local
 from lmagent.schedule.inbox import Inbox
 from lmagent.schedule.jobs import CronJob, read_jobs
 from lmagent.schedule.ledger import JobHistory, Run, What
+from lmagent.schedule.rights import NO_RIGHTS, taken_apart
 from lmagent.store.index import SessionIndex
 from lmagent.store.jsonl import JsonlStore
 
@@ -136,17 +138,16 @@ class Scheduled:
         if claimed is None:
             self._say(f"{job.id}: no task of the inbox; left alone")
             return
-        if not self.has(claimed.session, job.id):
-            try:
-                text = self._inbox.read(claimed)
-            except StoreError as refusal:
-                self._say(str(refusal))
-                return
-            if text is None:
-                return  # done by another process
-        else:
-            text = ""
+        begun = self.has(claimed.session, job.id)
+        try:
+            text, rights = taken_apart(self._inbox.read(claimed) or "")
+        except StoreError as refusal:
+            self._say(str(refusal))
+            text, rights = "", NO_RIGHTS
+        if not begun and not text:
+            return  # done by another process, or no task
         async with self._opened(claimed.session) as place:
+            await entitle(place.session, rights, "inbox")
             if job.id not in place.session.state.work.jobs:
                 await place.session.send(Submit(message=user(text), by="inbox", job=job.id))
                 self._say(f"{claimed.session}: begins a task of the inbox: {_title(text)}")
@@ -172,12 +173,14 @@ class Scheduled:
         async with self._opened(target, f"cron {name}") as place:
             finished = await self._cron_turn(place, job, cron, run)
             if run.stage == "claimed":
-                await self._note(name, "ran", run.at, target, finished.outcome if finished else "withdrawn")
+                await self._note(name, "ran", run.at, target, finished.ending if finished else "withdrawn")
         if finished is not None and cron is not None and (cron.command or cron.webhook):
             await self._deliver(cron, job, run, finished, target)  # may take minutes: the session is free for others
 
     async def _cron_turn(self, place: Place, job: Job, cron: CronJob | None, run: Run) -> ev.TurnFinished | None:
         session = place.session
+        if cron is not None:
+            await entitle(session, cron.rights, f"cron:{cron.id}")
         if job.id not in session.state.work.jobs:
             assert cron is not None
             await session.send(Submit(message=user(cron.prompt), by=f"cron:{cron.id}", job=job.id))
@@ -190,7 +193,7 @@ class Scheduled:
         again = run.stage == "delivering"
         if not again:
             await self._note(cron.id, "delivering", run.at, "", "")
-        result = Result(cron.id, job.id, run.at, session, finished.outcome, finished.reason, finished.answer)
+        result = Result(cron.id, job.id, run.at, session, finished.ending, finished.reason, finished.answer)
         came = await deliver(self._host, cron, result, again=again)
         await self._note(cron.id, "delivered", run.at, "", came)
         self._say(f"cron {cron.id}: result delivered: {came}")
@@ -206,7 +209,7 @@ class Scheduled:
             found = turn_of(self._host.store, session.state.session, job)
             if isinstance(found, ev.TurnFinished):
                 reason = f": {found.reason}" if found.reason else ""
-                self._say(f"{session.state.session}: {found.outcome}{reason}")
+                self._say(f"{session.state.session}: {found.ending}{reason}")
         wait = session.state.wait
         if wait is not None:
             await self._waits(Waits(session.state.session, wait.id, wait.until))

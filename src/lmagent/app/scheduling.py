@@ -16,6 +16,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 
+from lmagent.app.entitled import may_run_jobs, require_trust, waiting_for_trust
 from lmagent.app.host import Host
 from lmagent.app.scheduled import KINDS, Say, Scheduled, Waits, occurrence_session, turn_of
 from lmagent.core.errors import LmagentError, SessionBusy, StoreError
@@ -67,6 +68,7 @@ class Scheduler:
         self._startup = startup
         self._single = single
         self._told: set[str] = set()
+        self._trusted = False
         self._stamps: object = None
         self._changed = float("inf")
         self._jobs = JobList({})
@@ -108,11 +110,12 @@ class Scheduler:
             self._due.clear()  # the clock was put back, and what was due in the future may be due now
         if abs(now - self._looked) >= self._host.settings.scheduler_poll_interval:
             self._looked = now
-            await self._guarded(self._look_at_inbox)
+            await self._guarded(self._look_at_trust)
             await self._guarded(self._look_at_sessions)
             if self._startup:
                 self._is_first()
-        await self._guarded(self._look_at_jobs)
+        if self._trusted:
+            await self._guarded(self._look_at_jobs)
         if self._host.clock.monotonic() - self._revived >= REVIVAL:
             self._revived = self._host.clock.monotonic()
             await self._guarded(self._revive)
@@ -124,11 +127,12 @@ class Scheduler:
         """Claim a time for a cron job now, whatever its schedule says; returns what does it.
 
         Raises:
-            ConfigError: there is no such job.
+            ConfigError: there is no such job, or the folder is not trusted.
         """
         from lmagent.schedule.jobs import find_job
 
         job = find_job(self._host.workspace, id)
+        require_trust(self._host)
         at = await self._locked(partial(self._claim_now, job, by))
         made = self._job_of(job, at)
         if self._single:
@@ -140,7 +144,7 @@ class Scheduler:
         """Run a cron job now, here or in a scheduler that is faster; returns how its turn ended.
 
         Raises:
-            ConfigError: there is no such job.
+            ConfigError: there is no such job, or the folder is not trusted.
         """
         job, session = None, ""
         try:
@@ -180,7 +184,7 @@ class Scheduler:
         begun = self._work.has(run.session, job.id)
         found = turn_of(self._host.store, run.session, job.id) if begun else None
         if run.stage == "claimed" and not isinstance(found, str):
-            await self.note(id, "ran", at, run.session, found.outcome if found else "withdrawn")
+            await self.note(id, "ran", at, run.session, found.ending if found else "withdrawn")
 
     async def history(self, job: str) -> JobHistory:
         """What is known about a cron job now."""
@@ -194,6 +198,14 @@ class Scheduler:
         self._due.pop(job, None)
 
     # --- looking ----------------------------------------------------------------------------------------------------
+
+    async def _look_at_trust(self) -> None:
+        """What the files of a folder want is done once the user trusts the folder, and not before."""
+        self._trusted = may_run_jobs(self._host)
+        if self._trusted:
+            await self._look_at_inbox()
+        elif problem := waiting_for_trust(self._host.workspace):
+            self._tell(problem)
 
     async def _look_at_inbox(self) -> None:
         claimed, problems = await anyio.to_thread.run_sync(self.inbox.claim, self._host.clock.now())
@@ -210,7 +222,7 @@ class Scheduler:
                 continue  # a gateway goes on with what came in through one
             if row.until:
                 await self._wait(Waits(row.session, row.ended, row.until))
-            else:
+            elif self._trusted:
                 await self.dispatcher.submit(Job(row.job, self._lane_of(row)))
 
     async def _look_at_jobs(self) -> None:
@@ -289,6 +301,8 @@ class Scheduler:
         return at
 
     async def _begin(self) -> None:
+        if not may_run_jobs(self._host):
+            return
         await self._read_files()
         for job in self._jobs.jobs.values():
             if job.enabled and job.schedule.kind == "startup":

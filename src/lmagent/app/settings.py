@@ -10,6 +10,7 @@ import msgspec
 from lmagent.app.wiring import HostOptions, load_settings
 from lmagent.config import paths
 from lmagent.config.importing import ImportReport, Targets, import_file
+from lmagent.config.layers import DEFAULT
 from lmagent.config.show import rows
 from lmagent.config.trust import trust
 from lmagent.config.workspace import open_workspace
@@ -33,6 +34,16 @@ def show_settings(workspace: Path | None, *, origin: bool, as_json: bool) -> str
     if origin:
         lines += [f"- {unused.name} ({unused.source}) is not used: {unused.why}" for unused in loaded.unused]
     return "\n".join(lines)
+
+
+def changed_settings(workspace: Path) -> str:
+    """The settings that something sets, each with its origin, and where to change them."""
+    loaded = load_settings(HostOptions(workspace))
+    found = [row for row in rows(loaded) if row.origin != str(DEFAULT)]
+    name_width = max((len(row.name) for row in found), default=0)
+    lines = [f"{row.name:<{name_width}}  {row.value}  ({row.origin})" for row in found]
+    lines += [f"! {warning.text}\n  → {warning.fix}" for warning in loaded.warnings]
+    return "\n".join((*lines, f"Your settings are in {loaded.config_file}; docs/configuration.md lists them all."))
 
 
 def import_settings(file: Path, workspace: Path | None) -> ImportReport:

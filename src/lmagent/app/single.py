@@ -1,29 +1,37 @@
-"""One tool, called by a person: the same resolution, decoding and path safety as in a session, and no questions."""
+"""One tool, called by the user: the same resolution, decoding, path safety and permission rules as in a session."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from lmagent.app.clock import SystemClock
 from lmagent.app.confined import Confined
 from lmagent.app.registry import Registry
-from lmagent.app.wiring import HostOptions, features, load_settings
+from lmagent.app.wiring import HostOptions, features, load_settings, permission_rules
+from lmagent.config.loader import Loaded
 from lmagent.config.workspace import open_workspace
 from lmagent.core.errors import StoreError, ToolError
 from lmagent.core.events import DurableEvent
 from lmagent.core.messages import ToolCall
 from lmagent.core.tool import FileMark, ToolContext
+from lmagent.engine.gate import Request, judge, sight
 from lmagent.engine.session import Session
-from lmagent.engine.toolbox import Toolbox
+from lmagent.engine.targets import located, through_links
+from lmagent.engine.toolbox import Invocation, Toolbox
+
+Ask = Callable[[str], bool]
+"""Asks the user whether a call may run; receives the call and the reason for the question."""
 
 
 class CallResult(Struct, frozen=True):
-    """What came of it."""
+    """How a call ended, and its text. A command that exits with another code than 0 counts as failed."""
 
-    ok: bool
+    status: Literal["done", "failed", "refused"]
     text: str
 
 
@@ -68,37 +76,55 @@ class AllSeen(Mapping[str, FileMark]):
 
 
 def open_toolbox(workspace: Path | None) -> Toolbox:
-    """The tools for a workspace."""
-    return Toolbox(_registry(workspace).tools.values())
+    """Return the tools for a workspace."""
+    return Toolbox(_registry(load_settings(HostOptions(workspace))).offered())
 
 
-def _registry(workspace: Path | None) -> Registry:
-    loaded = load_settings(HostOptions(workspace))
+def _registry(loaded: Loaded) -> Registry:
     path = open_workspace(loaded.workspace).path
-    settings = loaded.settings
-    registry = Registry(path, SystemClock(), NoRecords(), Confined(path, settings), settings=settings)
+    registry = Registry(path, SystemClock(), NoRecords(), Confined(path, loaded.settings), settings=loaded.settings)
     features(registry)
     return registry
 
 
-async def call_tool(workspace: Path | None, name: str, arguments: str) -> CallResult:
-    """Run one tool.
+async def call_tool(workspace: Path | None, name: str, arguments: str, ask: Ask) -> CallResult:
+    """Run one tool, if the permission rules and the mode allow it, or the user does.
 
     Args:
         workspace: the folder; the configured one when None.
         name: the tool, or an alias of it.
         arguments: its arguments as JSON text.
+        ask: asks the user about a call that needs an approval.
     """
-    registry = _registry(workspace)
-    path = registry.workspace
-    context = ToolContext("none", "call", path, AllSeen(path), lambda _: None)
+    loaded = load_settings(HostOptions(workspace))
+    registry = _registry(loaded)
     try:
-        invocation = Toolbox(registry.tools.values()).resolve(ToolCall("call", name, arguments))
+        invocation = Toolbox(registry.offered()).resolve(ToolCall("call", name, arguments))
+        context = _permitted(invocation, loaded, registry, ask)
         output = await invocation.tool.run(invocation.arguments, context)
     except ToolError as refusal:
-        return CallResult(False, refusal.message)
+        return CallResult("refused", refusal.message)
     finally:
         await registry.aclose()
     if output.file is not None:
         output.file.unlink()
-    return CallResult(True, output.content)
+    return CallResult("done" if output.data.get("exit_code", 0) == 0 else "failed", output.content)
+
+
+def _permitted(invocation: Invocation, loaded: Loaded, registry: Registry, ask: Ask) -> ToolContext:
+    """Return what the call may see.
+
+    Raises:
+        ToolError: a rule forbids the call, or the user does not allow it.
+    """
+    path, rules = registry.workspace, permission_rules(loaded, registry)
+    tool = invocation.tool
+    request = Request(tool.name, tool.effect, located(str(path), invocation.targets), invocation.command)
+    verdict = judge(request, loaded.settings.permission_mode, rules)
+    if verdict.decision == "deny":
+        raise ToolError(f"Denied: {verdict.reason}. It was not run.")
+    if verdict.decision == "ask" and not ask(f"{invocation.summary} — {verdict.reason}"):
+        raise ToolError(f"Not run: {verdict.reason}, and it was not allowed. To run it without a question: --yes")
+    context = ToolContext("", "call", path, AllSeen(path), lambda _: None)
+    hides = sight(request, rules)
+    return replace(context, hidden=through_links(str(path), hides)) if hides else context

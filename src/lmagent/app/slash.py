@@ -8,6 +8,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from lmagent.app.habits import ELSEWHERE, SYNONYMS
 from lmagent.app.host import Host
 from lmagent.app.registry import SlashCommand
 from lmagent.core.errors import ConfigError
@@ -18,10 +19,22 @@ from lmagent.tools.plain import NotPlain, names_in, read_plain
 COMMANDS = (".lmagent", "commands")
 """The folder of the workspace's own commands."""
 
+CONVERSATION, CHANGES, WORK, SETTINGS, FACTS = GROUPS = (
+    "Conversation",
+    "Changes of files",
+    "Long work",
+    "Model and settings",
+    "Facts",
+)
+"""Headings of `/help`, in order."""
+
+OWN = "Of this workspace"
+"""The heading of the workspace's own commands."""
+
 FIRST_LINE = 80
 """Characters of a command's first line that are shown."""
 
-_LINE = re.compile(r"/([\w:-]*)(?:\s+(.*))?", re.DOTALL)
+_LINE = re.compile(r"/([\w:?-]*)(?:\s+(.*))?", re.DOTALL)
 
 LONGEST = 50_000
 """Characters of a command; a longer text is something else."""
@@ -35,6 +48,20 @@ class SlashContext(Struct, frozen=True):
     view: View
 
 
+class Choice(Struct, frozen=True):
+    """One of several lines that the user can pick.
+
+    Attributes:
+        line: the command that picks it, from the slash on.
+        label: how it is shown.
+        current: it holds already.
+    """
+
+    line: str
+    label: str
+    current: bool = False
+
+
 class SlashResult(Struct, frozen=True):
     """What comes of a command.
 
@@ -45,6 +72,8 @@ class SlashResult(Struct, frozen=True):
         fresh: the surface goes on with a new session.
         quit: the surface ends.
         run: the session's lane has something to do.
+        copy: put on the user's clipboard by a surface that has one.
+        choices: a surface with a picker offers these instead of showing `text`.
     """
 
     text: str = ""
@@ -53,6 +82,8 @@ class SlashResult(Struct, frozen=True):
     fresh: bool = False
     quit: bool = False
     run: bool = False
+    copy: str = ""
+    choices: tuple[Choice, ...] = ()
 
 
 def is_command(text: str) -> bool:
@@ -61,29 +92,47 @@ def is_command(text: str) -> bool:
     return _LINE.fullmatch(text.rstrip()) is not None
 
 
+def find_command(line: str, host: Host) -> tuple[SlashCommand, str]:
+    """The command that a line names, by its own name or by another program's name for it, and its arguments.
+
+    Raises:
+        ConfigError: there is no such command; the fix names those that are near.
+    """
+    found = _LINE.fullmatch(line.strip())
+    name, argument = (found[1], found[2] or "") if found else (line.strip().removeprefix("/"), "")
+    known = all_commands(host)
+    command = known.get(name) or known.get(SYNONYMS.get(name, ""))
+    if command is None:
+        why = _unusable(host.workspace)
+        raise ConfigError(f"there is no command /{name}{f': {why}' if why else ''}", fix=_way_on(name, list(known)))
+    return command, argument
+
+
+def all_commands(host: Host) -> dict[str, SlashCommand]:
+    """The commands by name: those of the program, and the workspace's own."""
+    own = user_commands(host.workspace)
+    return {**host.registry.commands, **{name: own[name] for name in own if name not in host.registry.commands}}
+
+
 async def dispatch(line: str, context: SlashContext) -> SlashResult:
     """Carry out a line that begins with a slash.
 
     Raises:
         LmagentError: there is no such command, or it failed.
     """
-    found = _LINE.fullmatch(line.strip())
-    name, argument = (found[1], found[2] or "") if found else (line.strip().removeprefix("/"), "")
-    workspace = context.host.workspace
-    known = {**user_commands(workspace), **context.host.registry.commands}
-    if name not in known:
-        why = _unusable(workspace)
-        fix = f"{_meant(name, list(known))}/help lists them; a space before the slash sends it as a message"
-        raise ConfigError(f"there is no command /{name}{f': {why}' if why else ''}", fix=fix)
-    return await known[name].run(context, argument)
+    command, argument = find_command(line, context.host)
+    return await command.run(context, argument)
 
 
-def _meant(name: str, known: list[str]) -> str:
-    """The commands that were probably meant, as the beginning of a sentence."""
+def _way_on(name: str, known: list[str]) -> str:
+    """The words to type instead of a command that does not exist."""
     from difflib import get_close_matches  # only a wrong name pays for it
 
-    near = [f"/{match}" for match in get_close_matches(name.lower(), known, n=3)]
-    return f"did you mean {' or '.join(near)}? " if near else ""
+    rest = "/help lists them; a space before the slash sends it as a message"
+    if name.lower() in ELSEWHERE:
+        return f"{ELSEWHERE[name.lower()]}. {rest}"
+    near = [f"/{match}" for match in get_close_matches(name.lower(), [*known, *SYNONYMS], n=3)]
+    return f"did you mean {' or '.join(near)}? {rest}" if near else rest
 
 
 def user_commands(workspace: Path) -> dict[str, SlashCommand]:
@@ -107,9 +156,9 @@ def _command(workspace: Path, name: str) -> SlashCommand:
     try:
         found = read_plain(workspace, (*COMMANDS, f"{name}.md"), FIRST_LINE)
     except NotPlain as what:
-        return SlashCommand(name, "", f"skipped: its file is {what}", _sender(workspace, name))
+        return SlashCommand(name, "", f"skipped: its file is {what}", _sender(workspace, name), OWN)
     line = "" if found is None else found.text.partition("\n")[0].strip("# \r")
-    return SlashCommand(name, "[arguments]", line, _sender(workspace, name))
+    return SlashCommand(name, "[arguments]", line, _sender(workspace, name), OWN)
 
 
 def _sender(workspace: Path, name: str) -> Callable[[SlashContext, str], Awaitable[SlashResult]]:

@@ -28,10 +28,12 @@ class Traits(msgspec.Struct, omit_defaults=True):
 
     Attributes:
         constrain: it failed to call by itself, so that its calls are constrained.
+        join: its chat template refused a user message after results.
         profile: what `lmagent doctor` measured.
     """
 
     constrain: bool = False
+    join: bool = False
     profile: dict[str, Any] = {}
 
 
@@ -80,6 +82,19 @@ class KeptTraits:
     def constrain(self, model: str) -> None:
         """It failed to call by itself."""
         self._change(model, constrain=True)
+
+    def free(self, model: str) -> None:
+        """It has called rightly for long enough to be left alone again."""
+        if self.of(model).constrain:
+            self._change(model, constrain=False)
+
+    def joins(self, model: str) -> bool:
+        """Whether its chat template refused a user message after results."""
+        return self.of(model).join
+
+    def join(self, model: str) -> None:
+        """Its chat template refused a user message after results."""
+        self._change(model, join=True)
 
     def profile(self, model: str, measured: dict[str, Any]) -> Path:
         """Keep what was measured of a model; returns the file."""

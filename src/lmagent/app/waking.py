@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from lmagent.app.host import Host
     from lmagent.engine.session import Session
 
-SIGNS = ("cron.json", ".lmagent/cron.json", ".lmagent/inbox")
-"""What there is in a workspace that has something for a scheduler."""
-
 LOOK = 0.5
 """Seconds between two looks at the wall clock, at most: it may have been set."""
 
@@ -46,9 +43,9 @@ async def scheduling_in_chat(host: Host, say: Callable[[str], None]) -> None:
     """Do what is due in the workspace beside a conversation, if the user wants that and trusts the folder.
 
     A cron job, a task or a session that waits may have come with a checkout; whoever only wants to talk about it has
-    not asked for any of that. `lmagent scheduler` is the way to ask.
+    not asked for any of that.
     """
-    from lmagent.config.trust import is_trusted
+    from lmagent.app.entitled import may_run_jobs, waiting_for_trust
     from lmagent.core.errors import LmagentError, ungrouped
 
     home = host.workspace / ".lmagent"
@@ -56,9 +53,9 @@ async def scheduling_in_chat(host: Host, say: Callable[[str], None]) -> None:
         return
     try:
         with ungrouped():
-            if not is_trusted(host.settings.agent_data_dir, host.workspace):
-                if any((host.workspace / name).exists() for name in SIGNS):
-                    say("This folder has jobs. A chat runs them in a folder that you trust: lmagent config trust")
+            if not may_run_jobs(host):
+                if problem := waiting_for_trust(host.workspace):
+                    say(problem)
                 return
             while not home.is_dir():
                 await host.clock.sleep(LOOK)

@@ -14,9 +14,10 @@ from msgspec.structs import replace
 from lmagent.app import children, planning, proof
 from lmagent.app.clock import SystemClock
 from lmagent.app.confined import Confined
-from lmagent.app.host import Host, OpenRecords
-from lmagent.app.prompt import DATE_NOTE, WORKSPACE_NOTE, date_note, workspace_note
-from lmagent.app.registry import Registry, load_plugins
+from lmagent.app.environment import ENVIRONMENT_NOTE
+from lmagent.app.host import Host
+from lmagent.app.prompt import DATE_NOTE, date_note, workspace_note
+from lmagent.app.registry import OpenRecords, Registry, load_plugins
 from lmagent.app.undoing import kept_changes
 from lmagent.config.loader import Loaded, load
 from lmagent.config.settings import Settings
@@ -24,6 +25,7 @@ from lmagent.config.workspace import open_workspace
 from lmagent.core.agent import Agent
 from lmagent.core.commands import SetMode, SetModel
 from lmagent.core.errors import WorkspaceError
+from lmagent.core.model import Sampling
 from lmagent.engine.gate import Rules, check_rule
 from lmagent.engine.session import Session
 from lmagent.engine.toolbox import Toolbox
@@ -117,10 +119,10 @@ async def open_host(options: HostOptions, *, say: Say) -> Host:
         settings=settings,
         agent=_agent(settings),
         clock=clock,
-        rules=_rules(loaded, registry),
+        rules=permission_rules(loaded, registry),
         transport=live,
         registry=registry,
-        toolbox=Toolbox(registry.tools.values()),
+        toolbox=Toolbox(registry.offered()),
         sessions=sessions,
         wishes=_wishes(options, settings),
         attended=options.attended,
@@ -138,7 +140,8 @@ def features(registry: Registry, say: Say = lambda _: None) -> None:
     commands_in_a_sandbox(registry)
     registry.note(date_note(registry.clock))
     registry.note(workspace_note(registry.workspace, say, lambda: registry.profile.instructions))
-    registry.command_modules += ["lmagent.app.commands", "lmagent.app.crontab"]
+    registry.command_modules += ["lmagent.app.commands", "lmagent.app.commands_settings", "lmagent.app.crontab"]
+    registry.hides.append(lambda _: set(registry.profile.hidden))
     planning.register(registry)
     proof.register(registry)
     children.register(registry)
@@ -199,8 +202,12 @@ def _wishes(options: HostOptions, settings: Settings) -> tuple[SetMode | SetMode
 def _agent(settings: Settings) -> Agent:
     return Agent(
         name="lmagent",
+        system=settings.system,
         model=settings.llm_model,
         temperature=settings.llm_temperature,
+        sampling=Sampling(
+            settings.llm_top_p, settings.llm_frequency_penalty, settings.llm_presence_penalty, settings.llm_seed
+        ),
         max_tokens=settings.llm_max_tokens,
         keep_thinking=None if settings.thinking_model is None else not settings.thinking_model,
         limits=settings.limits,
@@ -210,7 +217,12 @@ def _agent(settings: Settings) -> Agent:
     )
 
 
-def _rules(loaded: Loaded, registry: Registry) -> Rules:
+def permission_rules(loaded: Loaded, registry: Registry) -> Rules:
+    """Return the permission rules of the settings, checked against the tools.
+
+    Raises:
+        ConfigError: a rule cannot be understood, or names a tool that does not exist.
+    """
     tools = {alias.lower(): tool.name for tool in reversed(registry.tools.values()) for alias in tool.aliases}
     tools |= {name.lower(): name for name in registry.tools}
 
@@ -236,7 +248,7 @@ def _replay(options: HostOptions) -> ReplayTransport | None:
         return None
     from lmagent.providers.cassette import ReplayTransport
 
-    return ReplayTransport(options.replay, ignore=(DATE_NOTE, WORKSPACE_NOTE))
+    return ReplayTransport(options.replay, ignore=(DATE_NOTE, ENVIRONMENT_NOTE))
 
 
 def _served(settings: Settings, transport: Transport, clock: SystemClock) -> Served:

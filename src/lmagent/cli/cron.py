@@ -58,14 +58,16 @@ def list_(ctx: click.Context, as_json: bool) -> int:
 @click.argument("schedule")
 @click.argument("prompt")
 @click.option("--name", default="", help="For people.")
-@click.option("--timezone", default="", metavar="ZONE", help="Such as Europe/Berlin; UTC without it.")
+@click.option("--timezone", default="", metavar="ZONE", help="Such as Europe/Berlin; this machine's without it.")
 @click.option("--session-id", default="", metavar="ID", help="Go on in this session; a new one each time without it.")
 @click.option("--catch-up", type=click.Choice(["once", "skip", "all"]), help="What becomes of times that were missed.")
 @click.option("--command", default="", help="Run this in the sandbox with the result.")
 @click.option("--webhook", default="", metavar="URL", help="Post the result there.")
+@click.option("--permission", type=click.Choice(["auto", "normal", "manual"]), help="Permission mode of its turns.")
+@click.option("--allow", multiple=True, metavar="RULE", help="Allow this without a question: 'shell(git log *)'.")
 @click.option("--disabled", is_flag=True, help="Do not switch it on yet.")
 @click.pass_context
-def add(ctx: click.Context, id: str, schedule: str, prompt: str, disabled: bool, **more: str | None) -> None:
+def add(ctx: click.Context, id: str, schedule: str, prompt: str, disabled: bool, **more: Any) -> None:
     """Add a job.
 
     SCHEDULE is one of: every 30s|5m|2h|1d, daily HH:MM, hourly :MM, startup, or five cron fields such as
@@ -74,7 +76,7 @@ def add(ctx: click.Context, id: str, schedule: str, prompt: str, disabled: bool,
     from lmagent.schedule.jobs import add_job
 
     fields: dict[str, object] = {"id": id, "name": more.pop("name"), "schedule": schedule, "prompt": prompt}
-    fields |= {key: value for key, value in more.items() if value}
+    fields |= {key: list(value) if key == "allow" else value for key, value in more.items() if value}
     job = add_job(_workspace(ctx), {**fields, "enabled": not disabled})
     click.echo(f"added {job.id} to {job.file}")
 

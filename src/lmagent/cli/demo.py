@@ -3,57 +3,95 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from lmagent.app.host import Host
+    from lmagent.core.tool import ToolContext, ToolOutput
+
+
+class Chore(Struct, frozen=True):
+    """Something that the toy model is asked to do; `command` names the step if it runs a command."""
+
+    task: str
+    command: str = ""
+
 
 CHORES = (
-    "Write milk and bread to shopping.txt",
-    "Append eggs to shopping.txt",
-    "Read shopping.txt",
-    "Make a folder called recipes",
-    "Run the command wc -w shopping.txt",
-    "How many files are there?",
+    Chore("Write milk and bread to shopping.txt"),
+    Chore("Append eggs to shopping.txt", "append a line"),
+    Chore("Read shopping.txt"),
+    Chore("Make a folder called recipes"),
+    Chore("Run the command wc -w shopping.txt", "run a command"),
+    Chore("How many files are there?", "count files"),
+    Chore("What files are here?"),
 )
-"""What it is asked without a task of one's own."""
+"""The steps without a task of the user's own."""
 
 BEYOND = "Write a poem about the sea"
-"""What it is asked last, and says that it cannot do (exit code 3: blocked)."""
+"""The last request, which the model answers with what it can do (exit code 3: blocked)."""
 
 ABOUT = """\
 This is lmagent at work in {folder}
-The model is a toy of {size:.1f} MB that comes with the program: it knows a handful of file chores in plain words, and
-says so when it is asked for more. Everything is real: the engine, the loop, the tools, the sandbox, the files.
+The model is a toy of {size:.1f} MB: it does a handful of file chores, and says so
+when you ask for more. The engine, the tools, the sandbox and the files are real.
 """
 
 NEXT = """
-That was a toy. For real work: a model server (LM Studio, Ollama, llama.cpp, vLLM), or a model of your own:
-  lmagent models recommend     which models fit this machine
-  lmagent models pull NAME     fetch one; lmagent then runs it by itself
-"""
+That was a toy. What to type next:
+  lmagent                     talk to a real model: it finds LM Studio, Ollama,
+                              llama.cpp and vLLM, or offers a model to download
+  lmagent models recommend    list the models that fit this machine
+  lmagent doctor              see what works on this machine and what is missing"""
+
+UNCONFINED = "no sandbox here\n[exit code 126]"
+"""The result of every command without a sandbox, in a form that the toy model has seen in its training."""
 
 
 @click.command()
 @click.argument("task", required=False)
 @click.option("-w", "--workspace", type=click.Path(path_type=Path, file_okay=False, exists=True), help="Work in here.")
-def demo(task: str | None, workspace: Path | None) -> int:
+@click.option("--keep", is_flag=True, help="Keep the demo's folder, to look at its files.")
+def demo(task: str | None, workspace: Path | None, keep: bool) -> int:
     """Show the agent at work with the tiny model that comes along: no server, no network."""
     from importlib.util import find_spec
 
+    from lmagent.config.installed import install_command
     from lmagent.core.errors import ConfigError
 
     if find_spec("xllamacpp") is None:
-        raise ConfigError("the built-in engine is not installed", fix="pip install 'lmagent[local]'")
+        raise ConfigError("the built-in engine is not installed", fix=install_command("local"))
     import anyio
 
+    with _folder(workspace, keep=keep) as folder:
+        code = anyio.run(_show, folder, task)
+        if task is None:
+            click.echo(NEXT)
+        if keep and workspace is None:
+            click.echo(f"The demo's files are kept: ls {folder}")
+        return code
+
+
+@contextmanager
+def _folder(workspace: Path | None, *, keep: bool) -> Generator[Path]:
+    """The folder to work in: the user's own, or one that is removed at the end unless it is to be kept."""
     if workspace is not None:
-        return anyio.run(_show, workspace, task)
-    with tempfile.TemporaryDirectory(prefix="lmagent-demo-") as folder:
-        return anyio.run(_show, Path(folder), task)
+        yield workspace
+    elif keep:
+        yield Path(tempfile.mkdtemp(prefix="lmagent-demo-"))
+    else:
+        with tempfile.TemporaryDirectory(prefix="lmagent-demo-") as folder:
+            yield Path(folder)
 
 
 async def _show(folder: Path, task: str | None) -> int:
-    """Run the chores, or the one task; the exit code of the first that went wrong."""
+    """Run the chores, or the one task; returns the exit code of the first that failed."""
     from lmagent.app.ownserver import OwnServer
     from lmagent.app.wiring import HostOptions, load_settings, open_host
     from lmagent.demo import model_path
@@ -71,20 +109,51 @@ async def _show(folder: Path, task: str | None) -> int:
         }
         host = await open_host(HostOptions(folder, flags), say=lambda text: click.echo(text, err=True))
         try:
+            missing = await _missing_sandbox(host)
+            if missing:
+                steps = ", ".join(chore.command for chore in CHORES if chore.command)
+                click.echo(f"Left out, as no sandbox works here: {steps}")
+                click.echo(click.wrap_text(missing, 80, "  → ", "    ") + "\n")
+                _without_commands(host)
             if task is not None:
                 return await _chore(host, task)
-            codes = [await _chore(host, chore) for chore in CHORES]
+            chores = [chore for chore in CHORES if not (missing and chore.command)]
+            codes = [await _chore(host, chore.task) for chore in chores]
             await _chore(host, BEYOND)
         finally:
             await host.aclose()
-    click.echo(NEXT)
     return next((code for code in codes if code), 0)
 
 
-async def _chore(host: object, task: str) -> int:
+async def _missing_sandbox(host: Host) -> str:
+    """Return how to get a sandbox; empty if commands run."""
+    from lmagent.core.errors import SandboxError
+
+    try:
+        await host.registry.confined.get()
+    except SandboxError as refusal:
+        return refusal.fix
+    return ""
+
+
+def _without_commands(host: Host) -> None:
+    """Let commands fail in words that the toy model knows; it babbles about a refusal that it has never seen."""
+    from msgspec.structs import replace
+
+    from lmagent.core.tool import ToolOutput
+    from lmagent.engine.toolbox import Toolbox
+
+    async def refuse(_: Any, __: ToolContext) -> ToolOutput:
+        return ToolOutput(UNCONFINED, {"exit_code": 126})
+
+    tools = host.registry.tools.values()
+    host.toolbox = Toolbox(replace(tool, run=refuse) if tool.name == "shell" else tool for tool in tools)
+
+
+async def _chore(host: Host, task: str) -> int:
     from lmagent.headless.oneshot import TaskRequest, run_task
 
     click.secho(f'$ lmagent "{task}"', bold=True)
-    code = await run_task(host, TaskRequest(task))  # pyright: ignore[reportArgumentType]
+    code = await run_task(host, TaskRequest(task))
     click.echo()
     return code

@@ -46,6 +46,32 @@ OLDER = {"--scheduler": "scheduler", "--submit": "submit"}
 """Flags of earlier agents that are sub-commands here."""
 
 
+WORDS = {"help": "--help", "version": "--version"}
+"""Words that people type where an option is meant."""
+
+CLOSE = 0.8
+"""Likeness (0 to 1, difflib's ratio) from which a single word is taken for a command that was mistyped."""
+
+
+USAGE = 64
+"""Exit code of a command line that cannot be understood (EX_USAGE of sysexits.h)."""
+
+
+def mistyped(arguments: Sequence[str]) -> str:
+    """What to say of a first word that is one letter or two away from a command; empty if it is not."""
+    word = arguments[0] if arguments else ""
+    if word in COMMANDS or word in WORDS or not any(word[:2] == name[:2] for name in COMMANDS) or " " in word:
+        return ""
+    from difflib import get_close_matches  # only a task of one word pays for it
+
+    meant = next(iter(get_close_matches(word, COMMANDS, 1, CLOSE)), "")
+    return (
+        f"there is no command '{word}'\n  → did you mean 'lmagent {meant}'? As a task: lmagent run {word}"
+        if meant
+        else ""
+    )
+
+
 def rewrite(arguments: Sequence[str]) -> list[str]:
     """Put `run` before a task and `chat` before nothing; leave sub-commands, --help and --version alone."""
     skip = False
@@ -64,6 +90,8 @@ def rewrite(arguments: Sequence[str]) -> list[str]:
         if argument.startswith("-") and len(argument) > 1:
             skip = argument in VALUE_OPTIONS
             continue
+        if argument in WORDS:
+            return [*arguments[:position], *arguments[position + 1 :], WORDS[argument]]
         if argument in COMMANDS:
             # Options that stand before the sub-command belong to it: lmagent -w DIR sessions list.
             return [argument, *arguments[:position], *arguments[position + 1 :]]
@@ -73,8 +101,12 @@ def rewrite(arguments: Sequence[str]) -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the `lmagent` script; ends the process with the exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if slip := mistyped(given):
+        sys.stderr.write(f"lmagent: {slip}\n")
+        sys.exit(USAGE)
     gc.disable()  # what imports make is never garbage; the surfaces switch it on again when they are ready
     from lmagent.cli.root import call  # click: a tenth less to wait for with the collector off
 
     outlet = prepare()
-    sys.exit(settle(outlet, call(rewrite(sys.argv[1:] if arguments is None else arguments))))
+    sys.exit(settle(outlet, call(rewrite(given))))

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from lmagent.app.host import Host
     from lmagent.core.commands import DecidePlan
     from lmagent.core.work import Plan
+    from lmagent.engine.state import SessionState
+    from lmagent.store.jsonl import JsonlStore
 
 
 @click.group()
@@ -27,22 +29,19 @@ def plan(ctx: click.Context, workspace: Path | None) -> None:
 
 
 @plan.command()
-@click.argument("session")
+@click.argument("session", required=False)
 @click.option("--json", "as_json", is_flag=True, help="As JSON, to be edited and approved with --plan.")
 @click.pass_context
-def show(ctx: click.Context, session: str, as_json: bool) -> int:
+def show(ctx: click.Context, session: str | None, as_json: bool) -> int:
     """Show the plan that waits, or the one that was approved, and how far it is."""
     from lmagent.app.records import open_records
     from lmagent.core.errors import ConfigError
     from lmagent.engine import worktext
-    from lmagent.engine.state import SessionState
     from lmagent.planning.plans import plan_json, plan_text
     from lmagent.tools.sanitize import visible
 
     store = open_records(ctx.obj).store
-    state = SessionState()
-    for event in store.read(store.resolve(session)):
-        state.apply(event)
+    state = _state(store, store.resolve(session) if session else _waiting(store))
     work = state.work
     found = work.proposal.plan if work.proposal is not None else work.plan
     if found is None:
@@ -60,16 +59,20 @@ def show(ctx: click.Context, session: str, as_json: bool) -> int:
 
 
 @plan.command()
-@click.argument("session")
+@click.argument("session", required=False)
 @click.option("--plan", "file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="The plan, edited.")
 @click.option("--json", "as_json", is_flag=True, help="Print events as JSON lines.")
 @model_options
 @click.pass_context
-def approve(ctx: click.Context, session: str, file: Path | None, as_json: bool, **options: Any) -> int:
+def approve(ctx: click.Context, session: str | None, file: Path | None, as_json: bool, **options: Any) -> int:
     """Approve the plan, and carry it out."""
     from lmagent.core.commands import DecidePlan
 
     command = DecidePlan(decision="approved", plan=_read(file) if file is not None else None, by="cli")
+    if session is None:
+        from lmagent.app.records import open_records
+
+        session = _waiting(open_records(ctx.obj).store)
     return _carry_out(ctx.obj, session, command, options, as_json=as_json)
 
 
@@ -102,6 +105,27 @@ def reject(ctx: click.Context, session: str, **options: Any) -> int:
         return 0
 
     return _with_host(ctx.obj, options, do, attended=False)
+
+
+def _state(store: JsonlStore, session: str) -> SessionState:
+    from lmagent.engine.state import SessionState
+
+    state = SessionState()
+    for event in store.read(session):
+        state.apply(event)
+    return state
+
+
+def _waiting(store: JsonlStore) -> str:
+    """Return the only session whose plan waits."""
+    from lmagent.core.errors import ConfigError
+
+    waiting = [name for name in store.sessions() if _state(store, name).work.proposal is not None]
+    if len(waiting) == 1:
+        return waiting[0]
+    if not waiting:
+        raise ConfigError("no plan waits in this workspace", fix='lmagent --plan "TASK" makes one')
+    raise ConfigError(f"{len(waiting)} plans wait: {', '.join(waiting[-5:])}", fix="name the session")
 
 
 def _read(file: Path) -> Plan:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import click
 
 from lmagent import __version__
-from lmagent.cli.main import COMMANDS
+from lmagent.cli.main import COMMANDS, USAGE
 from lmagent.core.errors import LmagentError
 
 
@@ -53,7 +53,7 @@ def call(arguments: Sequence[str]) -> int:
         code = 130
     except click.ClickException as wrong:
         wrong.show()
-        code = wrong.exit_code
+        code = USAGE if isinstance(wrong, click.UsageError) else wrong.exit_code
     except LmagentError as failure:
         from lmagent.tools.sanitize import printable  # errors quote what servers and files say
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("task", required=False, default="")
+@click.argument("words", metavar="[TASK]", nargs=-1)
 @workspace_option
 @resume_option
 @click.option("--continue", "latest", is_flag=True, help="Go on with the newest session of this workspace.")
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @plan_options
 @model_options
 def run(
-    task: str,
+    words: tuple[str, ...],
     workspace: Path | None,
     resume: str,
     latest: bool,
@@ -43,12 +43,13 @@ def run(
     """Do one task and exit.
 
     Text piped in is added to the task. Exit codes: 0 done, 1 error, 2 limit reached, 3 blocked or waiting for a
-    person, 4 permission denied, 130 interrupted.
+    person, 4 permission denied, 64 usage error, 130 interrupted.
     """
     if list_sessions:
         from lmagent.cli.sessions import print_sessions
 
         return print_sessions(workspace, 20, "", as_json=as_json)
+    task = _task(words)
     planned = options["plan"] or options["deep"]
     task = with_piped(task, needed=not (task or resume or latest))
     if planned and not task:
@@ -68,6 +69,13 @@ def run(
 def chat(workspace: Path | None, resume: str, plain: bool, **options: Any) -> int:
     """Talk with the agent in the terminal."""
     return _chat(workspace, resume, options, plain=plain)
+
+
+def _task(words: tuple[str, ...]) -> str:
+    """The task: one argument in quotes, or words without quotes, which only a person at a terminal leaves out."""
+    if len(words) > 1 and not sys.stdin.isatty():
+        raise click.UsageError('put the task in quotes: lmagent "' + " ".join(words) + '"')
+    return " ".join(words)
 
 
 def _one_shot(

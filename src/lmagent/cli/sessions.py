@@ -12,6 +12,7 @@ import msgspec
 
 from lmagent.app.records import WorkspaceRecords, depths, open_records
 from lmagent.cli.options import workspace_option
+from lmagent.core.errors import LmagentError
 from lmagent.tools.sanitize import one_line, printable
 
 
@@ -101,16 +102,20 @@ def fork(ctx: click.Context, session: str, seq: int | None) -> None:
 @sessions.command("import")
 @click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
 @click.pass_context
-def import_(ctx: click.Context, files: tuple[Path, ...]) -> None:
-    """Import sessions of LMAgent (.json) or agent_computer (.jsonl); says what it took and what it left."""
+def import_(ctx: click.Context, files: tuple[Path, ...]) -> int:
+    """Import sessions of LMAgent (.json) or agent_computer (.jsonl): files, or folders of them."""
     records = _records(ctx)
-    for path in files:
-        report = records.import_file(path)
+    found = [pair for path in files for pair in records.import_path(path)]
+    for path, report in found:
+        if isinstance(report, LmagentError):
+            click.echo(f"{path.name} was not imported: {report}", err=True)
+            continue
         click.echo(f"{path.name} → {report.session}")
         for line in report.taken:
             click.echo(f"  took {line}")
         for line in report.left:
             click.echo(f"  left {line}")
+    return 1 if any(isinstance(report, LmagentError) for _, report in found) else 0
 
 
 @sessions.command("rm")

@@ -35,17 +35,24 @@ def list_(workspace: Path | None, as_json: bool) -> None:
 @click.argument("name")
 @click.argument("arguments", default="{}")
 @workspace_option
-def call(name: str, arguments: str, workspace: Path | None) -> int:
-    """Run one tool on the workspace and print its result; exit 1 if it refuses or fails.
+@click.option("--yes", is_flag=True, help="Run it without a question; deny rules hold all the same.")
+def call(name: str, arguments: str, workspace: Path | None, yes: bool) -> int:
+    """Run one tool on the workspace and print its result; exit 1 if it is refused or fails.
 
-    ARGUMENTS is a JSON object. You call it, so nothing is asked; path safety and read-before-edit hold all the same,
-    and a file that exists counts as read.
+    ARGUMENTS is a JSON object. Permission mode and rules hold as in a session: a call that needs an approval is asked
+    about in a terminal, and refused elsewhere unless --yes is given. A file that exists counts as read.
     """
     import anyio
 
     from lmagent.app.single import call_tool
+    from lmagent.tools.sanitize import visible
 
-    result = anyio.run(call_tool, workspace, name, arguments)
-    click.echo(result.text, err=not result.ok)
+    def ask(question: str) -> bool:
+        if yes:
+            return True
+        return sys.stdin.isatty() and click.confirm(f"{visible(question)}\nAllow this call?", err=True)
+
+    result = anyio.run(call_tool, workspace, name, arguments, ask)
+    click.echo(result.text, err=result.status == "refused")
     sys.stdout.flush()
-    return 0 if result.ok else 1
+    return 0 if result.status == "done" else 1

@@ -6,7 +6,7 @@ One table, from which the loader reads, the errors are worded and `docs/configur
 from __future__ import annotations
 
 from lmagent.config.field import Field as Field
-from lmagent.config.surface_fields import SURFACE_FIELDS
+from lmagent.config.surface_fields import AGENT_FIELDS, SURFACE_FIELDS
 from lmagent.config.webfields import WEB_FIELDS
 
 FIELDS: tuple[Field, ...] = (
@@ -136,9 +136,11 @@ FIELDS: tuple[Field, ...] = (
     Field(
         "tool_result_tokens",
         "integer",
-        "Tokens of one tool result that the model is shown; the whole is kept as an artifact.",
+        "Tokens of one tool result that the model is shown; none is an eighth of the window, 50 kB at most. "
+        "The whole is kept as an artifact.",
         "LMAGENT_TOOL_RESULT_TOKENS",
         low=100,
+        optional=True,
     ),
     Field(
         "permission_mode",
@@ -219,7 +221,13 @@ FIELDS: tuple[Field, ...] = (
         "MAX_NO_PROGRESS_ITERS",
         low=1,
     ),
-    Field("max_errors", "integer", "Failed calls in a row before a turn stops.", "MAX_ERRORS", low=1),
+    Field(
+        "max_errors",
+        "integer",
+        "Replies in a row in which every call failed, before a turn stops.",
+        "MAX_ERRORS",
+        low=1,
+    ),
     Field(
         "max_empty_iterations", "integer", "Empty replies in a row before a turn stops.", "MAX_EMPTY_ITERATIONS", low=1
     ),
@@ -376,6 +384,7 @@ FIELDS: tuple[Field, ...] = (
         "CHECK_COMMANDS",
         folder="trusted",
     ),
+    *AGENT_FIELDS,
     *WEB_FIELDS,
     Field("no_color", "presence", "No colours in the terminal.", "NO_COLOR"),
     Field("plain", "switch", "Plain terminal output: no live status, no decoration.", "LMAGENT_PLAIN", "--plain"),

@@ -88,7 +88,8 @@ def _read_variables(content: bytes, path: Path, targets: Targets) -> Draft:
             draft.leave(name, why_not_used(name) or "it is no setting of lmagent")
             continue
         given = [other for other in VARIABLES[field.name] if other in values and is_given(field, values[other])]
-        winner = next(iter(given), "")
+        winner = next((other for other in given if not field.secret or values[other] not in PLACEHOLDER_KEYS), "")
+        winner = winner or next(iter(given), "")
         if name != winner:
             draft.leave(name, f"{winner} is set too, and goes before it" if winner else "it is empty")
             continue

@@ -147,7 +147,8 @@ def _fold(layers: Iterable[Layer], diverted: Sequence[Held]) -> Merged:
 
 def _objection(field: Field, value: Any, below: Any) -> str:
     """Why an untrusted folder may not set this over what is below it; empty if it may."""
-    if field.folder == "stricter" and field.choices.index(value) < field.choices.index(below):
+    order = field.choices or (True, False)
+    if field.folder == "stricter" and order.index(value) < order.index(below):
         return f"a folder may not loosen {below!r}"
     if field.folder == "smaller" and below is not None and (value is None or value > below):
         return f"a folder may not raise the limit of {below}"

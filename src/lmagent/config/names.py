@@ -32,9 +32,12 @@ def _streak_to_repeats(text: str) -> str:
     return str(-(-int(text) * 3 // 8)) if text.strip().isdecimal() else text
 
 
+def _forced_docker(text: str) -> str:
+    return "auto" if text.strip().lower() in ("false", "0", "no", "off") else "docker"
+
+
 _LATER = "not used by this version: "
 _CAP = "not needed: every tool result is capped by `tool_result_tokens` and kept whole as an artifact"
-_TOOLSET = "not needed: use a `permission_deny` rule"
 
 SEED_NAMES: dict[str, SeedName] = {
     # Feeding a setting.
@@ -50,6 +53,7 @@ SEED_NAMES: dict[str, SeedName] = {
     "MAX_SAME_TOOL_STREAK": SeedName(
         "loop_repeats", "a streak of 8 calls of one tool becomes 3 identical calls", _streak_to_repeats
     ),
+    "FORCE_DOCKER": SeedName("sandbox", "true is docker, false is auto", _forced_docker),
     # Known, and not used.
     "ENABLE_MCP": SeedName(note=_LATER + "there is no MCP client yet"),
     "ARTIFACT_SCAN_WINDOW": SeedName(note="not needed: what a sub-agent changed is on record"),
@@ -65,13 +69,8 @@ SEED_NAMES: dict[str, SeedName] = {
     "MAX_GREP_RESULTS": SeedName(note=_CAP),
     "MAX_LS_ENTRIES": SeedName(note=_CAP),
     "FORCE_TRUECOLOR": SeedName(note="not needed: the terminal's own colours are used"),
-    "AGENT_MODEL_PATH": SeedName(note=_LATER + "there is no built-in model server yet"),
+    "AGENT_MODEL_PATH": SeedName(note="not used: `lmagent models import FILE`, then its name as `llm_model`"),
     "AGENT_GATEWAY": SeedName(note="not needed: any OpenAI-compatible server is reached by `llm_url`"),
-    "AGENT_ENABLE_SHELL": SeedName(note=_TOOLSET),
-    "AGENT_ENABLE_FILES": SeedName(note=_TOOLSET),
-    "AGENT_ENABLE_FETCH": SeedName(note=_TOOLSET),
-    "AGENT_ENABLE_DATA_VIEW": SeedName(note=_TOOLSET),
-    "AGENT_ENABLE_PYEXE": SeedName(note=_TOOLSET),
     "AGENT_LOG_LEVEL": SeedName(note="not needed: the session's log holds every event"),
 }
 

@@ -18,11 +18,10 @@ TOOL_NAMES = {"read_file": "read", "write_file": "write", "list_directory": "ls"
 """Tools of the older systems that are called otherwise here."""
 
 _NOT_YET = {
-    "gateway": "there is no web server yet",
-    "deep_work": "deep work has its limits: deep_steps and deep_tokens",
     "warning_threshold": "the model is told when 0.8 of a budget is used",
     "reflection": "there is no reflection yet",
     "memory": "there is no memory yet",
+    "name": "the agent is called lmagent everywhere",
 }
 
 
@@ -49,6 +48,10 @@ class Draft:
             return
         self.taken.append((what, field, value))
 
+    def located(self, path: object) -> Path:
+        """Return a path of the imported file as an absolute one."""
+        return self._base / Path(str(path)).expanduser()
+
     def leave(self, what: str, why: str) -> None:
         """Leave something out."""
         self.left.append((what, why))
@@ -59,15 +62,17 @@ def read_agent_computer(document: dict[str, Any], draft: Draft) -> None:
     for key, value in document.items():
         if key == "agent" and isinstance(value, dict):
             _agent(draft, cast("dict[str, Any]", value))
-        elif key == "sessions":
-            draft.leave(key, "sessions are taken over by: lmagent sessions import FOLDER")
+        elif key == "gateway" and isinstance(value, dict):
+            _mapped(draft, key, cast("dict[str, Any]", value), {"host": "web_host", "port": "web_port"})
+        elif key == "sessions" and isinstance(value, dict):
+            _sessions(draft, cast("dict[str, Any]", value))
         else:
             _leave_all(draft, key, value)
 
 
 def _agent(draft: Draft, agent: dict[str, Any]) -> None:
     handlers: dict[str, Callable[[Draft, Any], None]] = {"model": _model, "tools": _tools, "deep_work": _deep}
-    settings = {"workspace": "workspace", "max_loop_iterations": "max_iterations"}
+    settings = {"workspace": "workspace", "max_loop_iterations": "bounded_steps"}
     for key, value in agent.items():
         what = f"agent.{key}"
         if key in handlers and isinstance(value, dict):
@@ -113,20 +118,30 @@ def _tools(draft: Draft, tools: dict[str, Any]) -> None:
         if key == "require_approval" and isinstance(value, list):
             names = cast("list[Any]", value)
             draft.take(what, "permission_ask", [TOOL_NAMES.get(name, name) for name in names if isinstance(name, str)])
-        elif key == "allow":
-            draft.leave(what, "it says which tools exist; here all do, and a permission_deny rule takes one away")
+        elif key == "allow" and isinstance(value, list):
+            names = cast("list[Any]", value)
+            draft.take(what, "tools_allow", [TOOL_NAMES.get(name, name) for name in names if isinstance(name, str)])
         else:
             _leave_all(draft, what, value)
 
 
 def _deep(draft: Draft, deep: dict[str, Any]) -> None:
-    settings = {"max_iterations": "deep_steps", "token_budget": "deep_tokens"}
-    for key, value in deep.items():
-        what = f"agent.deep_work.{key}"
+    _mapped(draft, "agent.deep_work", deep, {"max_iterations": "deep_steps", "token_budget": "deep_tokens"})
+
+
+def _sessions(draft: Draft, sessions: dict[str, Any]) -> None:
+    rest = dict(sessions)
+    if folder := rest.pop("directory", ""):
+        draft.leave("sessions.directory", f"take them over with: lmagent sessions import {draft.located(folder)}")
+    _mapped(draft, "sessions", rest, {"max_history_tokens": "summarization_threshold"})
+
+
+def _mapped(draft: Draft, what: str, values: dict[str, Any], settings: dict[str, str]) -> None:
+    for key, value in values.items():
         if key in settings:
-            draft.take(what, settings[key], value)
+            draft.take(f"{what}.{key}", settings[key], value)
         else:
-            _leave_all(draft, what, value)
+            _leave_all(draft, f"{what}.{key}", value)
 
 
 def _leave_all(draft: Draft, what: str, value: Any) -> None:

@@ -50,7 +50,7 @@ class Settings(Struct, frozen=True):
     context_window: int | None = None
     summarization_threshold: int = 80000
     keep_recent_tokens: int = 16000
-    tool_result_tokens: int = 2000
+    tool_result_tokens: int | None = None
 
     permission_mode: PermissionMode = "normal"
     permission_allow: tuple[str, ...] = ()
@@ -96,6 +96,19 @@ class Settings(Struct, frozen=True):
     require_proof: bool = False
     check_commands: tuple[str, ...] = ()
 
+    system: str = ""
+    llm_top_p: float | None = None
+    llm_frequency_penalty: float | None = None
+    llm_presence_penalty: float | None = None
+    llm_seed: int | None = None
+    bounded_steps: int = 15
+    tools_allow: tuple[str, ...] = ()
+    enable_shell: bool = True
+    enable_files: bool = True
+    enable_fetch: bool = True
+    enable_data_view: bool = True
+    enable_python: bool = True
+
     web_host: str = "127.0.0.1"
     web_port: int = 7860
     web_pin: str = ""
@@ -106,6 +119,7 @@ class Settings(Struct, frozen=True):
 
     no_color: bool = False
     plain: bool = False
+    own_shell: bool = False
     notify_command: str = ""
     notify_bell: bool = True
     notify_after: float = 10.0
@@ -138,6 +152,7 @@ class Settings(Struct, frozen=True):
         """When a turn has to stop."""
         return Limits(
             steps=self.max_iterations,
+            bounded=self.bounded_steps,
             turn_tokens=self.max_turn_tokens,
             turn_seconds=self.max_turn_seconds,
             session_tokens=self.max_session_tokens,

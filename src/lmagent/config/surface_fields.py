@@ -1,10 +1,17 @@
-"""Surface fields: settings of how a person is shown things and called."""
+"""Surface and agent fields: how the user is notified; what the agent is told, how it samples, which tools there are."""
 
 from __future__ import annotations
 
 from lmagent.config.field import Field
 
 SURFACE_FIELDS: tuple[Field, ...] = (
+    Field(
+        "own_shell",
+        "switch",
+        "Run `!COMMAND` of the terminal in your own shell, outside of the sandbox, and do not ask about `!!COMMAND`.",
+        "OWN_SHELL",
+        folder="elsewhere",
+    ),
     Field(
         "notify_command",
         "text",
@@ -22,4 +29,76 @@ SURFACE_FIELDS: tuple[Field, ...] = (
         "NOTIFY_AFTER",
         low=0,
     ),
+)
+
+
+def _tools(name: str, what: str, variable: str) -> Field:
+    return Field(name, "switch", f"Offer {what}.", variable, folder="stricter")
+
+
+AGENT_FIELDS: tuple[Field, ...] = (
+    Field(
+        "system",
+        "text",
+        "A system text of your own, instead of the one that suits the window.",
+        "LMAGENT_SYSTEM",
+        folder="trusted",
+    ),
+    Field(
+        "llm_top_p",
+        "number",
+        "Nucleus sampling; none leaves it to the server.",
+        "LLM_TOP_P",
+        low=0,
+        high=1,
+        optional=True,
+    ),
+    Field(
+        "llm_frequency_penalty",
+        "number",
+        "Penalty for tokens by how often they came; none leaves it to the server.",
+        "LLM_FREQUENCY_PENALTY",
+        low=-2,
+        high=2,
+        optional=True,
+    ),
+    Field(
+        "llm_presence_penalty",
+        "number",
+        "Penalty for tokens that came at all; none leaves it to the server.",
+        "LLM_PRESENCE_PENALTY",
+        low=-2,
+        high=2,
+        optional=True,
+    ),
+    Field(
+        "llm_seed",
+        "integer",
+        "Seed of the sampling, for equal answers to equal requests where the server can; none leaves it to the server.",
+        "LLM_SEED",
+        low=0,
+        optional=True,
+    ),
+    Field(
+        "bounded_steps",
+        "integer",
+        "Model calls of a turn in bounded work (`/work bounded`, and chats of earlier clients).",
+        "LMAGENT_BOUNDED_STEPS",
+        low=1,
+        folder="smaller",
+    ),
+    Field(
+        "tools_allow",
+        "rules",
+        "Names of the only tools that sessions have. Empty: all.",
+        "LMAGENT_TOOLS_ALLOW",
+        folder="trusted",
+    ),
+    _tools("enable_shell", "the tools that run commands: shell and its background jobs", "AGENT_ENABLE_SHELL"),
+    _tools(
+        "enable_files", "the tools for files: read, write, edit, glob, grep, ls, mkdir, vision", "AGENT_ENABLE_FILES"
+    ),
+    _tools("enable_fetch", "the tools that fetch from the web", "AGENT_ENABLE_FETCH"),
+    _tools("enable_data_view", "the tool that looks into tables", "AGENT_ENABLE_DATA_VIEW"),
+    _tools("enable_python", "the tool that runs Python", "AGENT_ENABLE_PYEXE"),
 )

@@ -128,7 +128,7 @@ def _make(path: Path) -> bool:
 def _check(path: Path, named: str) -> None:
     another = "or name another folder with --workspace"
     try:
-        mode = path.stat().st_mode
+        found = path.stat()
     except (FileNotFoundError, NotADirectoryError) as error:
         raise WorkspaceError(
             f"the workspace {path} ({named}) does not exist", fix=f"make it: mkdir -p {path}, {another}"
@@ -137,12 +137,14 @@ def _check(path: Path, named: str) -> None:
         raise WorkspaceError(
             f"the workspace {path} ({named}) cannot be reached: {error.strerror}", fix="name another with --workspace"
         ) from error
-    if not stat.S_ISDIR(mode):
+    if not stat.S_ISDIR(found.st_mode):
         raise WorkspaceError(
             f"the workspace {path} ({named}) is a file, not a folder", fix="name a folder with --workspace"
         )
     effective = os.access in os.supports_effective_ids
     if not os.access(path, os.R_OK | os.W_OK | os.X_OK, effective_ids=effective):
+        owned = hasattr(os, "geteuid") and found.st_uid == os.geteuid() != 0
         raise WorkspaceError(
-            f"the workspace {path} ({named}) is not writable for you", fix=f"chmod u+rwx {path}, {another}"
+            f"the workspace {path} ({named}) is not writable for you",
+            fix=f"make your folder writable, chmod u+rwx {path}, {another}" if owned else another.removeprefix("or "),
         )

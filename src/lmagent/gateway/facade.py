@@ -34,13 +34,10 @@ from lmagent.gateway.http.errors import Refusal, failure_of, status_of
 from lmagent.gateway.http.route import Call, Route, json
 from lmagent.gateway.hub.desk import Desk
 from lmagent.gateway.hub.hub import Hub
-from lmagent.gateway.turns import LEAVING, Spent, followed, named, raise_for_server, while_there
+from lmagent.gateway.turns import LEAVING, Spent, approval_patience, followed, named, raise_for_server, while_there
 
 AGENT = "agent/lmagent"
 """The agent, with the model of new sessions; `agent/lmagent:NAME` has it use the model NAME."""
-
-APPROVALS = 300.0
-"""Seconds for which an approval waits for another surface: clients of this API give up after some minutes."""
 
 
 class Wish(Struct, frozen=True):
@@ -162,8 +159,7 @@ def _wish(call: Call) -> Wish:
             400, "invalid", "X-Session is no session's id", fix=f"{SESSION_RULE}; leave it out for a new session"
         )
     try:
-        limit = min(APPROVALS, call.hub.host.settings.approval_timeout)
-        patience = float(headers.get("x-approval-timeout", limit))
+        patience = float(headers.get("x-approval-timeout", approval_patience(call.hub)))
     except ValueError:
         patience = 0.0
     if not 0 < patience <= 86_400:

@@ -41,8 +41,16 @@ def _kinds(error: type[Exception]) -> Iterator[type[Exception]]:
         yield from _kinds(kind)
 
 
+APPROVALS = 300.0
+"""Seconds for which an approval waits for another surface: HTTP clients give up after some minutes."""
+
 _SERVER = frozenset(kind.__name__ for kind in _kinds(ProviderError))
 """Causes of a turn's end that are the model server's: the turn names the error's type."""
+
+
+def approval_patience(hub: Hub) -> float:
+    """Return the seconds for which an HTTP request waits for an approval from another surface, unless it says so."""
+    return min(APPROVALS, hub.host.settings.approval_timeout)
 
 
 def event_of(data: bytes) -> ev.Event:
@@ -84,7 +92,7 @@ async def named(hub: Hub, session: str) -> Desk:
 
 
 async def followed(
-    hub: Hub, session: str, input: ev.InputReceived, *, patience: float | None = None
+    hub: Hub, session: str, input: ev.InputReceived, *, patience: float
 ) -> AsyncGenerator[ev.Event | None]:
     """The events of the turn that answers an input; its end is the last one. None after each `BEAT` of silence.
 
@@ -92,7 +100,7 @@ async def followed(
         hub: the sessions.
         session: the session.
         input: the input, as it was recorded.
-        patience: seconds for which an approval waits in this turn, then it is denied; None for as long as the hub has.
+        patience: seconds for which an approval waits in this turn, then it is denied.
 
     Raises:
         Refusal: the input was taken back, or the session's stream ended before the turn did.
@@ -139,14 +147,14 @@ def _turn_of(event: ev.Event, input: ev.InputReceived, turn: int) -> int:
 class _Waiting:
     """Approvals that wait in a turn, and until when."""
 
-    def __init__(self, patience: float | None) -> None:
+    def __init__(self, patience: float) -> None:
         self._patience = patience
         self._asked: dict[str, float] = {}
 
     def take(self, event: ev.Event) -> None:
         """Take note of an event."""
         _, inner = ev.innermost(event)
-        if isinstance(inner, ev.ApprovalRequested) and self._patience is not None:
+        if isinstance(inner, ev.ApprovalRequested):
             self._asked.setdefault(inner.id, time.monotonic() + self._patience)
         elif isinstance(inner, ev.ApprovalResolved):
             self._asked.pop(inner.approval, None)
@@ -161,7 +169,7 @@ class _Waiting:
         found = [id for id, until in self._asked.items() if until <= now]
         for id in found:
             del self._asked[id]
-        words = f"nobody answered within {self._patience or 0:g} seconds"
+        words = f"nobody answered within {self._patience:g} seconds"
         return [Approve(approval=id, approved=False, feedback=words, by="web:timeout") for id in found]
 
 

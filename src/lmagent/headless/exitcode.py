@@ -25,6 +25,6 @@ def exit_code(finished: TurnFinished | None) -> int:
     """
     if finished is None:
         return ERROR
-    if finished.cause == "permission" and finished.outcome != "interrupted":
+    if finished.ending == "denied":
         return DENIED
     return _BY_OUTCOME[finished.outcome]

@@ -14,7 +14,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-INSTALL = "pip install 'lmagent[local]'"
+from lmagent.config.installed import install_command
+
 SECONDS = 60.0
 """How long a driver may take; the first call of some builds compiles."""
 
@@ -77,13 +78,17 @@ def ask_engine(command: tuple[str, ...] = COMMAND, seconds: float = SECONDS) -> 
         fix = "check the graphics driver (nvidia-smi, rocminfo, vulkaninfo)"
         return EngineReport(problem=f"the engine did not answer within {seconds:.0f} seconds", fix=fix)
     except OSError as error:
-        return EngineReport(problem=f"the engine could not be asked: {error}", fix=f"install it again: {INSTALL}")
+        return EngineReport(
+            problem=f"the engine could not be asked: {error}", fix=f"install it again: {install_command('local')}"
+        )
     try:
         return msgspec.json.decode(run.stdout.strip().rpartition(b"\n")[2], type=EngineReport)
     except ValueError:
         lines = run.stderr.decode("utf-8", "replace").strip().splitlines()
         why = f"it ended with status {run.returncode}" + (f": {lines[-1][:300]}" if lines else "")
-        return EngineReport(problem=f"the engine does not start: {why}", fix=f"install it again: {INSTALL}")
+        return EngineReport(
+            problem=f"the engine does not start: {why}", fix=f"install it again: {install_command('local')}"
+        )
 
 
 def report() -> EngineReport:
@@ -91,7 +96,7 @@ def report() -> EngineReport:
     try:
         engine: Any = importlib.import_module("xllamacpp")  # it has no type stubs
     except ModuleNotFoundError:
-        return EngineReport(problem="the engine is not installed", fix=f"type: {INSTALL}")
+        return EngineReport(problem="the engine is not installed", fix=f"type: {install_command('local')}")
     devices = tuple(_device(info) for info in engine.get_device_info())
     return EngineReport(str(getattr(engine, "__version__", "")), str(engine.get_system_info()).strip(" |\n"), devices)
 

@@ -21,11 +21,10 @@ from typing import Any
 
 from msgspec import Struct
 
+from lmagent.config.installed import install_command
 from lmagent.modelserver.measure import compute_threads
 from lmagent.modelserver.spec import WorkerSpec
 from lmagent.modelserver.textflow import Cutter, Detokenizer
-
-MISSING = "torch and transformers are needed for this model; install them: pip install torch 'lmagent[transformers]'"
 
 
 class LoadError(Exception):
@@ -94,7 +93,10 @@ class TransformersModel:
             self._torch: Any = importlib.import_module("torch")
             self._library: Any = importlib.import_module("transformers")
         except ImportError as error:
-            raise LoadError(f"{MISSING} ({error})") from error
+            how = install_command("transformers", "torch")
+            raise LoadError(
+                f"torch and transformers are needed for this model; install them: {how} ({error})"
+            ) from error
         self._settings = spec.settings
         self._path = spec.model
         self._torch.set_num_threads(spec.settings.threads or compute_threads())

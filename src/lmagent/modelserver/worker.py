@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from lmagent.config.installed import install_command
 from lmagent.modelserver import lifeline
 from lmagent.modelserver.cause import from_log
 from lmagent.modelserver.measure import compute_threads
@@ -24,8 +25,6 @@ PING = 15
 
 PROMPT_CACHE = 1024
 """MiB of prompts that have left their slot which the engine keeps; its own default of 8 GiB could fill a machine."""
-
-MISSING = "the engine is not installed; install it: pip install 'lmagent[local]'"
 
 _LOOK = 1 << 20
 """Bytes of the log that are looked through for the reason of a failure."""
@@ -129,7 +128,8 @@ def _engine() -> Any:
     try:
         import xllamacpp  # pyright: ignore[reportMissingTypeStubs]
     except ImportError as error:
-        raise LoadError(MISSING if isinstance(error, ModuleNotFoundError) else f"{MISSING} ({error})") from error
+        missing = f"the engine is not installed; install it: {install_command('local')}"
+        raise LoadError(missing if isinstance(error, ModuleNotFoundError) else f"{missing} ({error})") from error
     return xllamacpp
 
 

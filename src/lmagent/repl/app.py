@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import anyio
+from anyio.abc import TaskStatus
 
 from lmagent import __version__
 from lmagent.app.host import Host
@@ -18,7 +20,7 @@ from lmagent.core.errors import ungrouped
 from lmagent.providers.concealed import shown
 from lmagent.repl import plain as plain_loop
 from lmagent.repl.conversation import Conversation
-from lmagent.repl.render import PlainStyle, Renderer, RichStyle
+from lmagent.terminal.render import PlainStyle, Renderer, RichStyle
 
 SHOWN_ON_RESUME = 4
 """Messages of a resumed session that are printed."""
@@ -43,16 +45,19 @@ async def run_repl(host: Host, *, resume: str = "", plain: bool = False) -> int:
                     tasks.start_soon(_watch_signals, talk, signals)
                 if plain:
                     renderer = Renderer(PlainStyle(), plain_loop.write)
-                    conversation = Conversation(host, renderer, tasks, lambda: None, _bell(host))
+                    surface = plain_loop.Lines(_bell(host))
+                    conversation = Conversation(host, renderer, tasks, surface)
+                    if sys.platform != "win32":
+                        await tasks.start(_stop_on_interrupt, conversation, surface, talk, signals)
                     await _open(conversation, resume)
                     tasks.start_soon(_schedule, host, conversation, scheduling)
                     await plain_loop.run(conversation)
                 else:
                     from lmagent.repl.screen import Screen  # prompt_toolkit
 
-                    screen = Screen(_history(host))
+                    screen = Screen(_history(host), _bell(host))
                     renderer = Renderer(RichStyle(screen.width), screen.write)
-                    conversation = Conversation(host, renderer, tasks, screen.changed, _bell(host))
+                    conversation = Conversation(host, renderer, tasks, screen)
                     await _open(conversation, resume)
                     tasks.start_soon(_schedule, host, conversation, scheduling)
                     if not resume:
@@ -62,6 +67,8 @@ async def run_repl(host: Host, *, resume: str = "", plain: bool = False) -> int:
             if conversation is not None and conversation.session is not None:
                 await conversation.session.send(Close(by="repl"))
                 await conversation.until(lambda: not conversation.working)
+                if farewell := conversation.farewell:
+                    conversation.renderer.say(farewell, "quiet")
             tasks.cancel_scope.cancel()
     return 128 + signals[0] if signals else 0
 
@@ -78,6 +85,23 @@ async def _watch_signals(talk: anyio.CancelScope, signals: list[int]) -> None:
         async for number in received:
             signals.append(number)
             talk.cancel()
+
+
+async def _stop_on_interrupt(
+    conversation: Conversation,
+    surface: plain_loop.Lines,
+    talk: anyio.CancelScope,
+    signals: list[int],
+    *,
+    task_status: TaskStatus[None],
+) -> None:
+    """Ctrl+C in the plain loop: stop what runs; twice, end the conversation."""
+    with anyio.open_signal_receiver(signal.SIGINT) as received:
+        task_status.started()
+        async for number in received:
+            if not surface.lent and await conversation.pressed_ctrl_c(empty=True):
+                signals.append(number)
+                talk.cancel()
 
 
 async def _open(conversation: Conversation, resume: str) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
+from functools import partial
 
 import anyio
 import anyio.abc
 
 from lmagent.app.host import Host
 from lmagent.app.notifying import Attention
-from lmagent.app.slash import SlashContext, dispatch, is_command
+from lmagent.app.registry import SlashCommand
+from lmagent.app.slash import Choice, SlashContext, SlashResult, find_command, is_command
 from lmagent.app.waking import wake_in_time
 from lmagent.core import events as ev
 from lmagent.core.commands import Approve, Interrupt, Steer, Submit, Withdraw
@@ -18,12 +21,17 @@ from lmagent.core.messages import user
 from lmagent.core.view import Pending, UserBlock, View, reduce
 from lmagent.engine.lane import run_until_idle
 from lmagent.engine.session import Session
-from lmagent.repl.render import Renderer
+from lmagent.repl.clipboard import copy_by_program
+from lmagent.repl.owncommands import OwnCommands
+from lmagent.repl.ownshell import run_in_terminal
+from lmagent.repl.surface import Surface
+from lmagent.terminal.render import Renderer
+from lmagent.tools.sanitize import one_line
 
 BY = "repl"
 
-MOST_OUTPUT = 8000
-"""Characters of a person's own command that the model is told."""
+QUIT_WITHIN = 2.0
+"""Seconds within which a second Ctrl+C leaves."""
 
 
 class Conversation:
@@ -33,30 +41,26 @@ class Conversation:
         host: the sessions.
         renderer: shows what is finished.
         tasks: where the agent works while the person types.
-        changed: called after every event, so that a live region can be drawn anew.
-        ring: called when the person should look.
+        surface: where it is shown.
     """
 
-    def __init__(
-        self,
-        host: Host,
-        renderer: Renderer,
-        tasks: anyio.abc.TaskGroup,
-        changed: Callable[[], None],
-        ring: Callable[[], None],
-    ) -> None:
+    def __init__(self, host: Host, renderer: Renderer, tasks: anyio.abc.TaskGroup, surface: Surface) -> None:
         self.host = host
         self.renderer = renderer
         self.session: Session | None = None
+        self.unconfined = ""
         self.view = View(mode=host.settings.permission_mode, model=host.agent.model)
         self.since = host.clock.monotonic()
         self._tasks = tasks
-        self._changed = changed
-        self._ring = ring
+        self._surface = surface
+        self._changed = surface.changed
         self._attention = Attention(host.settings.notify_after)
         self._stop_listening: Callable[[], None] = lambda: None
         self._working = False
-        self._ran: list[str] = []
+        self._own = OwnCommands(host, renderer, surface.changed)
+        self._may_run_unconfined = host.settings.own_shell
+        self._choices: tuple[Choice, ...] = ()
+        self._pressed = float("-inf")
         self._warming = anyio.CancelScope()
         self._news = anyio.Event()
 
@@ -70,7 +74,7 @@ class Conversation:
 
     def attach(self, session: Session, *, show: int = 0) -> None:
         """Go on with a session; its view is folded from its log, and its last `show` messages are printed."""
-        self._stop_listening()
+        self._detach()
         self.session = session
         view = View()
         recent: list[tuple[ev.DurableEvent, str]] = []
@@ -90,6 +94,12 @@ class Conversation:
         self._stop_listening = session.listen(self._listen)
         self._sleep(session)
 
+    def _detach(self) -> None:
+        """Hear no more of the session, if there is one."""
+        self._stop_listening()
+        self._stop_listening = lambda: None
+        self.session = None
+
     def _listen(self, event: ev.Event) -> None:
         before = self.view.state
         self.view = reduce(self.view, event)
@@ -97,7 +107,7 @@ class Conversation:
             self.since = self.host.clock.monotonic()
         self.renderer(event)
         if self._attention.of(event) is not None:
-            self._ring()
+            self._surface.ring()
         self._changed()
         self._news.set()
 
@@ -120,35 +130,77 @@ class Conversation:
         stripped = text.strip()
         if not stripped:
             return True
-        try:
-            if self.question is not None:
-                await self.answer(stripped)
-            elif stripped in ("quit", "exit"):
-                return False
-            elif stripped.startswith("!"):
-                await self._command(stripped)
-            elif is_command(text):
-                return await self._slash(stripped)
-            elif self.plan is not None:
-                await self.decide(stripped)
-            else:
-                await self._say(text, queue=queue)
-        except LmagentError as failure:
-            self.renderer.say(str(failure), "fault")
+        with self._failures_shown():
+            return await self._act(stripped, text, queue=queue)
         return True
 
+    async def _act(self, stripped: str, text: str, *, queue: bool) -> bool:
+        choices, self._choices = self._choices, ()
+        if self.unconfined:
+            await self._run_unconfined(stripped)
+        elif stripped in ("quit", "exit"):
+            return False
+        elif stripped.startswith("!"):
+            await self._command(stripped)
+        elif is_command(text):
+            return await self._slash(stripped)
+        elif stripped.isdecimal() and 0 < int(stripped) <= len(choices):
+            return await self._slash(choices[int(stripped) - 1].line)
+        elif self.question is not None:
+            await self.answer(stripped)
+        elif self.plan is not None:
+            await self.decide(stripped)
+        else:
+            await self._say(text, queue=queue)
+        return True
+
+    @contextmanager
+    def _failures_shown(self) -> Generator[None]:
+        """Show whatever fails; the conversation continues."""
+        try:
+            yield
+        except LmagentError as failure:
+            self.renderer.say(str(failure), "fault")
+        except Exception as defect:  # noqa: BLE001 - a defect of ours must not take the conversation down
+            self._report_unexpected(defect)
+
+    def _report_unexpected(self, defect: Exception) -> None:
+        """Tell of an error that nobody foresaw: what it was, and that nothing is lost."""
+        session = self.session.state.session if self.session is not None else ""
+        how = f"; also later: lmagent --resume {session}" if session else ""
+        self.renderer.say(f"unexpected error: {type(defect).__name__}: {one_line(str(defect))}", "fault")
+        self.renderer.say(f"  → what was done is kept; go on here{how}", "fault")
+
     async def _command(self, line: str) -> None:
-        """Run a command for the person: `!cmd` tells the model of it with the next input, `!!cmd` does not."""
-        session = await self._need_session()
-        silent = line.startswith("!!")
+        """Run a command for the user: `!cmd` in the sandbox, for the model to see; `!!cmd` in the user's own shell."""
         command = line.lstrip("!").strip()
         if not command:
-            self.renderer.say("!COMMAND runs it in the sandbox and tells the model; !!COMMAND does not tell.", "quiet")
+            self.renderer.say("!COMMAND runs it in the sandbox and shows the model; !!COMMAND in your shell.", "quiet")
+        elif line.startswith("!!"):
+            self.unconfined = command
+            if self._may_run_unconfined:
+                await self._run_unconfined("y")
+        else:
+            session = await self._need_session()
+            self._tasks.start_soon(self._beside, partial(self._own.run, session, command))
+
+    async def _run_unconfined(self, answer: str) -> None:
+        """Run the command that was asked about in the user's own shell, if the answer is yes."""
+        command, self.unconfined = self.unconfined, ""
+        if answer.lower() not in ("y", "yes"):
+            self.renderer.say("not run", "quiet")
             return
-        output = await self.host.run_for_person(session.state.session, command)
-        self.renderer.say(output or "(no output)")
-        if not silent:
-            self._ran.append(f"[The user ran `{command}`:]\n{output[-MOST_OUTPUT:]}")
+        self._may_run_unconfined = True
+        with self._surface.lend():
+            code = await run_in_terminal(command, self.host.workspace)
+        if code:
+            self.renderer.say(f"[exit code {code}]", "warning")
+
+    async def _beside(self, act: Callable[[], Awaitable[None]]) -> None:
+        """Do something while the user types on."""
+        with self._failures_shown():
+            await act()
+        self._news.set()
 
     def prewarm(self) -> None:
         """Let the server read the fixed part of the prompt while the task is being typed."""
@@ -161,18 +213,42 @@ class Conversation:
     async def _say(self, text: str, *, queue: bool) -> None:
         self._warming.cancel()  # what was read by then stays read, and the real request need not wait
         session = await self._need_session()
-        message = user("\n\n".join((*self._ran, text)))
-        self._ran.clear()
+        message = user("\n\n".join((*self._own.take_told(), text)))
         await session.send(Submit(message=message, by=BY) if queue else Steer(message=message, by=BY))
         self.work()
 
     async def _slash(self, line: str) -> bool:
-        result = await dispatch(line, SlashContext(self.host, self.session, self.view))
+        command, argument = find_command(line, self.host)
+        if command.beside:
+            self._tasks.start_soon(self._beside, partial(self._ask_beside, command, argument))
+            return True
+        context = SlashContext(self.host, self.session, self.view)
+        return await self._carry_out(await command.run(context, argument))
+
+    async def _ask_beside(self, command: SlashCommand, argument: str) -> None:
+        """Carry out a command that only has to be shown, when its answer is there."""
+        line = f"/{command.name} {one_line(argument, 60)}".rstrip()
+        self.renderer.running[line] = line
+        self._changed()
+        try:
+            result = await command.run(SlashContext(self.host, self.session, self.view), argument)
+        finally:
+            self.renderer.running.pop(line, None)
+            self._changed()
+        self.renderer.say(f"{line}\n{result.text}")
+
+    async def _carry_out(self, result: SlashResult) -> bool:
+        """Do what a command wants of its surface; False when the user wants to leave."""
+        if result.choices:
+            self._choices = result.choices
+            line = await self._surface.choose(result.choices)
+            return await self._slash(line) if line else True
+        if result.copy:
+            await self._copy(result.copy)
         if result.text:
             self.renderer.say(result.text)
         if result.fresh:
-            self._stop_listening()
-            self.session = None
+            self._detach()
             self.view = View(mode=self.host.settings.permission_mode, model=self.host.agent.model)
         if result.session is not None:
             self.attach(result.session, show=3)
@@ -181,6 +257,12 @@ class Conversation:
         if result.run:
             self.work()
         return not result.quit
+
+    async def _copy(self, text: str) -> None:
+        program = await copy_by_program(text)
+        if not program and not self._surface.clip(text):
+            raise LmagentError("there is no clipboard here", fix="/export writes the session to a file")
+        self.renderer.say(f"copied {len(text):,} characters by {program or 'the terminal'}", "quiet")
 
     # --- approvals ------------------------------------------------------------------------------------------------
 
@@ -239,6 +321,11 @@ class Conversation:
         """Whether the agent is at work."""
         return self._working
 
+    @property
+    def busy(self) -> bool:
+        """Whether there is something that Esc or Ctrl+C stops: the agent at work, or a command of the person's."""
+        return self._working or self._own.running
+
     def work(self) -> None:
         """Let the agent do what was submitted, if it is not at it already."""
         if not self._working and self.session is not None:
@@ -256,10 +343,8 @@ class Conversation:
             self.work()  # it arrived in the very moment in which the lane went idle
 
     async def _lane(self, session: Session) -> None:
-        try:
+        with self._failures_shown():
             await run_until_idle(session)
-        except LmagentError as failure:
-            self.renderer.say(str(failure), "fault")
         self._sleep(session)
 
     def _sleep(self, session: Session) -> None:
@@ -276,9 +361,30 @@ class Conversation:
                 await self._lane(session)
 
     async def interrupt(self) -> None:
-        """Stop the running turn."""
-        if self.session is not None and self._working:
+        """Stop the person's command, or else the running turn."""
+        if self._own.running:
+            self._own.stop()
+        elif self.session is not None and self._working:
             await self.session.send(Interrupt(by=BY))
+
+    async def pressed_ctrl_c(self, *, empty: bool) -> bool:
+        """Stop what runs; True when the key was pressed a moment ago too and the prompt is empty, which leaves."""
+        now = self.host.clock.monotonic()
+        again, self._pressed = now - self._pressed < QUIT_WITHIN, now
+        if again and empty:
+            return True
+        self.unconfined = ""
+        stopping = "stopping; " if self.busy else ""
+        await self.interrupt()
+        self.renderer.say(f"{stopping}Ctrl+C again leaves", "quiet")
+        return False
+
+    @property
+    def farewell(self) -> str:
+        """The way back to this session; empty if nothing was said in it."""
+        if self.session is None or not any(isinstance(block, UserBlock) for block in self.view.blocks):
+            return ""
+        return f"Resume with: lmagent --resume {self.session.state.session}"
 
     async def take_back(self) -> str:
         """Withdraw the last input that has not reached the model, and return its text."""

@@ -1,4 +1,4 @@
-"""Keys: Enter sends or steers, Alt+Enter queues (a new line when idle), Esc interrupts, Ctrl+C twice quits."""
+"""Keys: Enter sends or steers, Alt+Enter queues (a new line when idle), Esc or Ctrl+C stops, Ctrl+C twice quits."""
 
 from __future__ import annotations
 
@@ -6,9 +6,6 @@ from prompt_toolkit.filters import Condition
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
 from lmagent.repl.conversation import Conversation
-
-QUIT_WITHIN = 2.0
-"""Seconds within which a second Ctrl+C leaves."""
 
 
 class Wishes:
@@ -18,19 +15,11 @@ class Wishes:
         self.conversation = conversation
         self.queue = False
         self._draft = ""
-        self._pressed = float("-inf")
 
     def take_draft(self) -> str:
         """Text that the next prompt begins with."""
         draft, self._draft = self._draft, ""
         return draft
-
-    def second_press(self) -> bool:
-        """Whether Ctrl+C was pressed a moment ago too."""
-        now = self.conversation.host.clock.monotonic()
-        recent = now - self._pressed < QUIT_WITHIN
-        self._pressed = now
-        return recent
 
 
 def bindings(wishes: Wishes) -> KeyBindings:
@@ -64,21 +53,21 @@ def _editing(keys: KeyBindings, wishes: Wishes) -> None:
 
     @keys.add("<sigint>")  # the terminal is not raw while text is printed above the prompt; Ctrl+C is a signal then
     @keys.add("c-c")
-    def leave(event: KeyPressEvent) -> None:
-        if wishes.second_press():
+    async def leave(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        if await conversation.pressed_ctrl_c(empty=not buffer.text):
             event.app.exit(exception=EOFError)
-        elif event.current_buffer.text:
-            event.current_buffer.reset()
         else:
-            conversation.renderer.say("Ctrl+C again leaves; Esc interrupts.", "quiet")
+            buffer.reset()
 
     del send, queue, leave  # they live in `keys`
 
 
 def _steering(keys: KeyBindings, conversation: Conversation) -> None:
     working = Condition(lambda: conversation.working)
+    busy = Condition(lambda: conversation.busy)
 
-    @keys.add("escape", filter=working)
+    @keys.add("escape", filter=busy)
     async def interrupt(event: KeyPressEvent) -> None:
         await conversation.interrupt()
 

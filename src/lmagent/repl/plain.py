@@ -2,12 +2,54 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
 
 import anyio
 
+from lmagent.app.slash import Choice
 from lmagent.core.events import grant_in_a_line
 from lmagent.repl.conversation import Conversation
+from lmagent.repl.owncommands import OUTSIDE
+
+PIECE = 65536
+
+
+class Lines:
+    """A surface of lines in and lines out.
+
+    Args:
+        bell: rings the terminal's bell, where there is one to ring.
+    """
+
+    def __init__(self, bell: Callable[[], None]) -> None:
+        self.ring = bell
+        self.lent = False
+
+    def changed(self) -> None:
+        """Nothing is drawn anew."""
+
+    async def choose(self, choices: Sequence[Choice]) -> str:
+        """List them by number; the user types one."""
+        for number, choice in enumerate(choices, 1):
+            write(f"{number:>3}  {choice.label}{'  (current)' if choice.current else ''}\n")
+        write("Type a number to pick one.\n")
+        return ""
+
+    @contextmanager
+    def lend(self) -> Generator[None]:
+        """Leave the terminal to another program, which writes among our lines."""
+        self.lent = True
+        try:
+            yield
+        finally:
+            self.lent = False
+
+    def clip(self, text: str) -> bool:
+        """Nothing but text is written, so no."""
+        return False
 
 
 def write(text: str) -> None:
@@ -21,19 +63,48 @@ async def run(conversation: Conversation) -> None:
 
     A line is read while the agent works, too: it steers, and answers what is asked.
     """
+    read = _Reader(sys.stdin.fileno())
     while True:
         write(_prompt(conversation))
-        line = await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
+        line = await read.line()
         if not line:
-            await conversation.until(lambda: not conversation.working)
+            await conversation.until(lambda: not conversation.busy)
             return
         if not await conversation.line(line):
             return
         # The prompt must not stand in the middle of the output.
-        await conversation.until(lambda: not conversation.working or conversation.question is not None)
+        await conversation.until(lambda: not conversation.busy or conversation.question is not None)
+
+
+class _Reader:
+    """Lines of a file, without a thread that would keep the program from ending while it waits for one."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._read = bytearray()
+
+    async def line(self) -> str:
+        """The next line with its end; an empty text at the end of the file."""
+        while b"\n" not in self._read and (piece := await self._piece()):
+            self._read += piece
+        line, end, rest = self._read.partition(b"\n")
+        self._read = rest
+        return (line + end).decode("utf-8", "replace")
+
+    async def _piece(self) -> bytes:
+        if sys.platform == "win32":
+            return await anyio.to_thread.run_sync(os.read, self._descriptor, PIECE, abandon_on_cancel=True)
+        with suppress(PermissionError):  # a regular file, which never keeps anybody waiting
+            await anyio.wait_readable(self._descriptor)
+        try:
+            return os.read(self._descriptor, PIECE)
+        except OSError:  # the terminal is gone
+            return b""
 
 
 def _prompt(conversation: Conversation) -> str:
+    if conversation.unconfined:
+        return f"{OUTSIDE} [y = yes, n = no] "
     if pending := conversation.question:
         always = f", a = always ({grant_in_a_line(pending.grant)})" if pending.grant else ""
         return f"Allow {pending.tool}? [y = yes, n = no{always}] "

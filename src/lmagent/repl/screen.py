@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
+import anyio
+from anyio.abc import TaskStatus
 from prompt_toolkit import PromptSession
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.history import FileHistory, InMemoryHistory
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.patch_stdout import patch_stdout
+from prompt_toolkit.shortcuts.choice_input import ChoiceInput
 
+from lmagent.app.slash import Choice
 from lmagent.core.events import grant_in_a_line
+from lmagent.repl.clipboard import osc52
 from lmagent.repl.complete import ReplCompleter
 from lmagent.repl.conversation import Conversation
 from lmagent.repl.keys import Wishes, bindings
-from lmagent.repl.status import status_line
+from lmagent.repl.owncommands import OUTSIDE
+from lmagent.terminal.status import status_line
 
 TAIL_LINES = 8
 """Lines of the growing block that are shown above the prompt."""
@@ -26,15 +36,55 @@ REDRAW = 0.05
 class Screen:
     """The live region of a conversation."""
 
-    def __init__(self, history: Path | None) -> None:
+    def __init__(self, history: Path | None, bell: Callable[[], None]) -> None:
         self.conversation: Conversation | None = None
+        self.ring = bell
         self._history = history
         self._session: PromptSession[str] | None = None
+        self._held: list[str] | None = None
 
     def write(self, text: str) -> None:
-        """Print finished text above the live region."""
+        """Print finished text above the live region; later, while another program has the terminal."""
+        if self._held is not None:
+            self._held.append(text)
+            return
         sys.stdout.write(text)
         sys.stdout.flush()
+
+    @contextmanager
+    def lend(self) -> Generator[None]:
+        """Leave the terminal to another program."""
+        self._held = held = list[str]()
+        try:
+            yield
+        finally:
+            self._held = None
+            self.write("".join(held))
+
+    async def choose(self, choices: Sequence[Choice]) -> str:
+        """A list with arrows and numbers; Esc picks none."""
+        keys = KeyBindings()
+
+        @keys.add("escape")
+        def leave(event: KeyPressEvent) -> None:
+            event.app.exit(result="")
+
+        del leave  # it lives in `keys`
+        picker = ChoiceInput(
+            message="Arrows and Enter pick, Esc leaves.",
+            options=[(choice.line, f"{choice.label}{'  (current)' if choice.current else ''}") for choice in choices],
+            default=next((choice.line for choice in choices if choice.current), None),
+            key_bindings=keys,
+        )
+        try:
+            return await picker.prompt_async()
+        except KeyboardInterrupt:
+            return ""
+
+    def clip(self, text: str) -> bool:
+        """Ask the terminal, which has no way to say no."""
+        self.write(osc52(text))
+        return True
 
     def changed(self) -> None:
         """Draw the live region anew, soon."""
@@ -75,8 +125,25 @@ class Screen:
                 text = await self._session.prompt_async(default=wishes.take_draft())
             except EOFError:
                 return
-            if not await conversation.line(text, queue=wishes.queue):
+            if not await self._act(conversation, text, queue=wishes.queue):
                 return
+
+    async def _act(self, conversation: Conversation, text: str, *, queue: bool) -> bool:
+        """Act on a line; Ctrl+C gives it up. There is no prompt meanwhile to take the key, so it is a signal."""
+        going = True
+        async with anyio.create_task_group() as tasks:
+            if sys.platform != "win32":
+                await tasks.start(self._give_up_on_interrupt, tasks.cancel_scope)
+            going = await conversation.line(text, queue=queue)
+            tasks.cancel_scope.cancel()
+        return going
+
+    async def _give_up_on_interrupt(self, scope: anyio.CancelScope, *, task_status: TaskStatus[None]) -> None:
+        with anyio.open_signal_receiver(signal.SIGINT) as received:
+            task_status.started()
+            async for _ in received:
+                if self._held is None:
+                    scope.cancel()
 
     def _message(self) -> StyleAndTextTuples:
         conversation = self.conversation
@@ -85,6 +152,8 @@ class Screen:
         tail = conversation.renderer.tail.rstrip("\n")
         lines += _last_rows(tail, self.width())
         live = "".join(f"{line}\n" for line in lines)
+        if conversation.unconfined:
+            return [("", live), ("bold", f"{OUTSIDE} y yes · n no: ")]
         if pending := conversation.question:
             always = f" · a always ({grant_in_a_line(pending.grant)})" if pending.grant else ""
             return [("", live), ("bold", f"Allow {pending.tool}? y yes · n no{always} · or say why not: ")]

@@ -71,7 +71,7 @@ def activity_of(session: str, event: DurableEvent) -> Activity | None:
         case ApprovalResolved(approval=approval) if approval:
             return line("approval_resolved", status="approved" if event.approved else "denied")
         case TurnFinished():
-            return line("done", summary=event.answer or event.reason, status=event.outcome)
+            return line("done", summary=event.answer or event.reason, status=event.ending)
         case _:
             return None
 

@@ -109,7 +109,7 @@ class Tally(Struct):
             case TurnStarted():
                 self.turn_open, self.until = True, 0.0
             case TurnFinished():
-                self.turn_open, self.outcome, self.asks = False, event.outcome, 0
+                self.turn_open, self.outcome, self.asks = False, event.ending, 0
                 self.until, self.ended = event.until, event.id
                 self.turns += 1
                 self.job, self.queued = self.queued or self.job, ""

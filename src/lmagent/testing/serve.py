@@ -175,8 +175,9 @@ def _wait(*, until_eof: bool) -> None:
     if until_eof:
         sys.stdin.buffer.read()
         return
-    signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
     try:
+        # Not SIGINT's own handler: a shell has its background jobs ignore that signal.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
         signal.pause()
     except KeyboardInterrupt:
         return

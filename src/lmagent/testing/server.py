@@ -24,6 +24,7 @@ from lmagent.testing.loopback import LoopbackServer, Received, Response, json_ob
 from lmagent.testing.prefix import PrefixMeter, PrefixRow, canonical
 from lmagent.testing.script import Behaviour, Plain, Script, Scripted, status
 from lmagent.testing.strict import violations
+from lmagent.testing.templates import Template
 
 Route = object
 """What an extra GET route answers: a Plain, a callable that takes the request and gives one, or data sent as JSON."""
@@ -37,6 +38,7 @@ class ScriptedServer:
             the request and gives its reply. Or one such function for all requests. After the last reply every
             further request gets a 500 that says so.
         strict: refuse with 400 what the pickiest servers refuse (`lmagent.testing.strict`).
+        template: refuses what a chat template refuses (`lmagent.testing.templates`).
         models: names that `GET …/models` lists.
         routes: extra GET routes by path (`/props`, `/api/v0/models`, `/v1/models` …): data, a Plain, or a function.
         unknown: the answer to GET routes that do not exist; LM Studio says 200 there.
@@ -50,7 +52,7 @@ class ScriptedServer:
     Attributes:
         requests: every request in the order of arrival, GETs too.
         chats: the chat requests alone.
-        objections: for each chat request that strict mode refused, what was wrong with it.
+        objections: for each chat request that strict mode or the template refused, what was wrong with it.
         prefix: the account of what a server's prompt cache could reuse.
     """
 
@@ -59,6 +61,7 @@ class ScriptedServer:
         script: Script = (),
         *,
         strict: bool = False,
+        template: Template | None = None,
         models: Sequence[str] = ("test-model",),
         routes: Mapping[str, Route] | None = None,
         unknown: Plain | None = None,
@@ -71,6 +74,7 @@ class ScriptedServer:
     ) -> None:
         self._script = script
         self._strict = strict
+        self._template = template
         self._models = models
         self._routes = routes or {}
         self._unknown = unknown or status(404, {"error": {"message": "no such route", "type": "not_found_error"}})
@@ -152,6 +156,9 @@ class ScriptedServer:
         if self._strict and (found := violations(body)):
             self.objections.append(found)
             return wire.plain_response(_refusal(found))
+        if self._template is not None and (refusal := self._template(body)) is not None:
+            self.objections.append(["the chat template"])
+            return self._send(refusal, body, None)
         prompt = canonical(body)
         tokens = len(prompt) // 4
         if self._window is not None and tokens > self._window and self._overflow is not None:

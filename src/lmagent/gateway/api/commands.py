@@ -136,7 +136,7 @@ async def _fork(hub: Hub, session: str, through: int | None) -> Accepted:
     first = await to_thread.run_sync(lambda: next(iter(hub.host.store.read(session))).seq)
     if through is not None and through < first:  # the log has taken another one's place
         raise Refusal(400, "beyond", f"the session has no event {through}: its first is {first}", fix="leave it out")
-    records = WorkspaceRecords(hub.host.workspace, hub.host.store)
+    records = WorkspaceRecords(hub.host.workspace, hub.host.store, hub.host.settings.agent_data_dir)
     copy = await to_thread.run_sync(partial(records.fork, session, through))
     return Accepted(await hub.last_seq(copy), copy)
 

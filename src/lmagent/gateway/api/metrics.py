@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import anyio
@@ -24,18 +25,34 @@ CLASSES = ("1xx", "2xx", "3xx", "4xx", "5xx")
 PAUSE = 0.01
 """Seconds slept to see how late the event loop is."""
 
-_COUNTS = "lmagent.requests"
+_COUNTS, _RISING = "lmagent.requests", "lmagent.rising"
+
+
+class Rising:
+    """Counters from sums that can fall: a deleted session takes its tokens off the record, and not off a counter."""
+
+    def __init__(self) -> None:
+        self._gone: Counter[str] = Counter()
+        self._last: Counter[str] = Counter()
+
+    def raised(self, sums: Mapping[str, int]) -> dict[str, int]:
+        """Return the counters for these sums."""
+        for name, value in sums.items():
+            self._gone[name] += max(0, self._last[name] - value)
+            self._last[name] = value
+        return {name: value + self._gone[name] for name, value in sums.items()}
 
 
 def counted(app: App) -> App:
     """An application that counts its answers by the class of their status; `/metrics` in it tells them."""
     counts: dict[str, int] = dict.fromkeys(CLASSES, 0)
+    rising = Rising()
 
     async def counting(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
             await app(scope, receive, send)
             return
-        scope[_COUNTS] = counts
+        scope[_COUNTS], scope[_RISING] = counts, rising
 
         async def sender(message: Message) -> None:
             if message["type"] in ("http.response.start", "websocket.http.response.start"):
@@ -53,15 +70,21 @@ async def show_metrics(call: Call) -> Response:
     """What a monitor wants to know."""
     lag = await _lag()
     spent = (await to_thread.run_sync(spent_since, call.hub.host.store.root, "")).total
-    tokens = {"prompt": spent.prompt_tokens, "completion": spent.completion_tokens, "cached": spent.cached_tokens}
+    sums = {"prompt": spent.prompt_tokens, "completion": spent.completion_tokens, "cached": spent.cached_tokens}
+    rising: Rising = call.request.scope.get(_RISING) or Rising()
+    tokens = rising.raised({**sums, "steps": spent.steps})
+    steps = tokens.pop("steps")
     counts: dict[str, int] = call.request.scope.get(_COUNTS, {})
     lines = [
         *_family("lmagent_build_info", "gauge", "Version of the gateway.", _build()),
         *_family("lmagent_http_requests_total", "counter", "Answers by class of status.", _labelled("status", counts)),
         *_family(
-            "lmagent_tokens_total", "counter", "Tokens by kind, all that is on record.", _labelled("kind", tokens)
+            "lmagent_tokens_total",
+            "counter",
+            "Tokens by kind, since the first record.",
+            _labelled("kind", tokens),
         ),
-        *_family("lmagent_steps_total", "counter", "Model calls, all that are on record.", [("", spent.steps)]),
+        *_family("lmagent_steps_total", "counter", "Model calls, since the first record.", [("", steps)]),
         *_family("lmagent_event_loop_lag_seconds", "gauge", "How late the event loop is.", [("", round(lag, 6))]),
     ]
     for name, help, value in _gauges(call.hub):

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from lmagent.app.slash import SlashContext, SlashResult, dispatch, user_commands
+from lmagent.app.slash import SlashContext, SlashResult, all_commands, dispatch, find_command
 from lmagent.core.errors import LmagentError
 from lmagent.core.messages import user
 from lmagent.core.view import View
@@ -14,7 +14,7 @@ from lmagent.gateway.http.errors import Refusal
 from lmagent.gateway.http.route import Call, Route
 from lmagent.gateway.hub.hub import Hub
 
-NOT_HERE = frozenset({"quit"})
+NOT_HERE = frozenset({"quit", "copy", "theme"})
 """Commands that mean the terminal."""
 
 
@@ -55,9 +55,7 @@ class SlashList(Struct, frozen=True):
 async def list_slash(call: Call) -> SlashList:
     """The commands, the workspace's own too."""
     host = call.hub.host
-    known = {**user_commands(host.workspace), **host.registry.commands}
-    ordered = [*host.registry.commands, *(name for name in known if name not in host.registry.commands)]
-    rows = (known[name] for name in ordered if name not in NOT_HERE)
+    rows = (command for name, command in all_commands(host).items() if name not in NOT_HERE)
     return SlashList(tuple(SlashRow(row.name, row.usage, row.help) for row in rows))
 
 
@@ -66,8 +64,9 @@ async def run_slash(call: Call) -> SlashAnswer:
     hub, session, line = call.hub, call.path.get("session", ""), call.body.line.strip()
     if not line.startswith("/"):
         raise Refusal(400, "invalid", "a slash command begins with a slash", fix="GET /api/slash lists them")
-    if line[1:].partition(" ")[0] in NOT_HERE:
-        raise Refusal(409, "conflict", f"{line.partition(' ')[0]} ends a terminal; this is none", fix="close the page")
+    if find_command(line, hub.host)[0].name in NOT_HERE:
+        name = line.partition(" ")[0]
+        raise Refusal(409, "conflict", f"{name} is for the terminal; the page has its own way", fix="GET /api/slash")
     return await _carried_out(hub, session, line)
 
 

@@ -59,4 +59,4 @@ async def let_go(hub: Hub, session: str) -> None:
 def _records(hub: Hub) -> WorkspaceRecords:
     from lmagent.app.records import WorkspaceRecords  # rare, and not light
 
-    return WorkspaceRecords(hub.host.workspace, hub.host.store)
+    return WorkspaceRecords(hub.host.workspace, hub.host.store, hub.host.settings.agent_data_dir)

@@ -19,7 +19,7 @@ from lmagent.gateway.http.errors import Refusal
 from lmagent.gateway.http.route import Call, Route, json
 from lmagent.gateway.hub.hub import Hub
 from lmagent.gateway.seed.words import Mode, input_of, mode_of, tasks_of, usage_of, way_of
-from lmagent.gateway.turns import Spent, followed, named, raise_for_server, while_there
+from lmagent.gateway.turns import Spent, approval_patience, followed, named, raise_for_server, while_there
 from lmagent.store.jsonl import JsonlStore
 
 
@@ -30,7 +30,8 @@ class Chat(Struct, frozen=True):
         message: what the agent is told.
         mode: `bounded` for a chat, `deep_work` for long work that begins with a plan.
         id: the client's own id of the message: the same one is taken only once.
-        approval_timeout: seconds for which an approval waits for another surface, then it is denied.
+        approval_timeout: seconds for which an approval waits for another surface, then it is denied; None is the
+            shorter of 300 and the setting of that name.
     """
 
     message: Annotated[str, Meta(min_length=1)]
@@ -124,7 +125,8 @@ async def chat(call: Call) -> Response:
     """Send a message and wait for the end of its turn. Who goes away stops waiting; the turn goes on."""
     hub, session, body = call.hub, call.path["session"], call.body
     input = await _accept(hub, session, body)
-    answer = await while_there(call.request, lambda: _answered(hub, session, input, body.approval_timeout))
+    patience = body.approval_timeout or approval_patience(hub)
+    answer = await while_there(call.request, lambda: _answered(hub, session, input, patience))
     return Response(status_code=499) if answer is None else json(answer)
 
 
@@ -136,7 +138,7 @@ async def _accept(hub: Hub, session: str, body: Chat) -> ev.InputReceived:
     return await hub.submit(session, user(body.message), id=body.id, way=way)
 
 
-async def _answered(hub: Hub, session: str, input: ev.InputReceived, patience: float | None) -> ChatAnswer:
+async def _answered(hub: Hub, session: str, input: ev.InputReceived, patience: float) -> ChatAnswer:
     spent, plan, steps, following = Spent(), None, 0, input
     while True:
         end, proposed = await _ended(hub, session, following, patience, spent)
@@ -152,7 +154,7 @@ async def _answered(hub: Hub, session: str, input: ev.InputReceived, patience: f
 
 
 async def _ended(
-    hub: Hub, session: str, input: ev.InputReceived, patience: float | None, spent: Spent
+    hub: Hub, session: str, input: ev.InputReceived, patience: float, spent: Spent
 ) -> tuple[ev.TurnFinished, ev.PlanProposed | None]:
     """How the turn of an input ended, and the plan that it came to."""
     proposed = None

@@ -3,7 +3,7 @@
 import { Composer, takeAlong, unsent } from "./composer.js";
 import { Header } from "./header.js";
 import { Icon } from "./icons.js";
-import { late } from "./late.js";
+import { late, part } from "./late.js";
 import { html, useEffect, useLayoutEffect, useState } from "./lib.js";
 import { DrawerButton } from "./parts.js";
 import { current, Session } from "./session.js";
@@ -11,8 +11,8 @@ import { statusOf } from "./status.js";
 import { Transcript } from "./transcript.js";
 import { Welcome } from "./welcome.js";
 
-const Approvals = late(() => import("./approval.js").then((module) => module.Approvals));
-const PlanCard = late(() => import("./plan.js").then((module) => module.PlanCard));
+const Approvals = late(() => part("./approval.js").then((module) => module.Approvals));
+const PlanCard = late(() => part("./plan.js").then((module) => module.PlanCard));
 
 /** @param {{id: string}} props */
 export function Chat({ id }) {

@@ -1,5 +1,6 @@
 // @ts-check
 // Code, coloured by the highlighter's token tree; the highlighter is fetched when the first code comes into view.
+import { part } from "./late.js";
 import { html, useEffect, useRef, useState } from "./lib.js";
 import { isTangled } from "./reading.js";
 
@@ -21,7 +22,7 @@ const DEEP = 40;
 let loading;
 
 function highlighter() {
-  loading ??= import("./vendor/highlight.js").then((module) => module.default).catch((error) => {
+  loading ??= part("./vendor/highlight.js").then((module) => module.default).catch((error) => {
     loading = undefined; // the next code asks again
     throw error;
   });

@@ -91,8 +91,9 @@ const FOLDS = {
     return { ...view, blocks: view.blocks.filter((block) => !(block.kind === "user" && block.id === input)) };
   },
   "compaction.done": compactionDone,
-  "calls.constrained": (view, { model, reason }) => {
-    const text = `${model || "the model"} is made to write valid calls from now on: ${reason}`;
+  "calls.constrained": (view, { model, reason, lifted }) => {
+    const now = lifted ? "writes its calls by itself again" : "is made to write valid calls from now on";
+    const text = `${model || "the model"} ${now}: ${reason}`;
     return add(view, note("info", text));
   },
   notice: (view, { level, code, text, fix }) => {
@@ -216,8 +217,9 @@ function stepFinished(view, event) {
 /** @param {View} view @param {Event} event @returns {View} */
 function turnFinished(view, event) {
   const { outcome, reason = "", fix = "", until = 0 } = event;
+  const denied = event.cause === "permission" && outcome !== "interrupted";
   /** @type {View} */
-  const ended = { ...view, state: "idle", outcome, draft: "", thinking: "", progress: null, until, approvals: [] };
+  const ended = { ...view, state: "idle", outcome: denied ? "denied" : outcome, draft: "", thinking: "", progress: null, until, approvals: [] };
   /** @type {Block[]} */
   const said = [];
   if (event.proof) {

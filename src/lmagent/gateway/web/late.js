@@ -9,6 +9,16 @@ export const UNLOADED = "this part of the page did not come from the gateway";
 /** Say that a part is not there. */
 export const unloaded = () => toast(UNLOADED, "error", "try it again when the gateway answers");
 
+let again = 0;
+
+/**
+ * A module of the page. A browser may remember that a fetch failed and never repeat it (Chromium 150 does), so what did
+ * not come is asked for once more by an address that it does not know.
+ * @param {string} path relative to this folder
+ * @returns {Promise<any>}
+ */
+export const part = (path) => import(path).catch(() => import(`${path}?again=${++again}`));
+
 /**
  * A component that stands for one of a module that is not there yet.
  * @param {() => Promise<any>} load gives the component

@@ -1,6 +1,8 @@
 // @ts-check
 // The panels there are. One row each; what is not here is nowhere on the page.
 
+import { part } from "./late.js";
+
 /**
  * @typedef {Object} PanelProps
  * @property {string} session id of the session beside which it stands; empty for none
@@ -19,16 +21,16 @@
 
 /** @type {PanelRow[]} */
 export const PANELS = [
-  { id: "sessions", title: "Sessions", icon: "list", place: "side", load: () => import("./panels/sessions.js") },
-  { id: "files", title: "Files", icon: "folder", place: "beside", load: () => import("./panels/files.js") },
-  { id: "changes", title: "Changes", icon: "edit", place: "beside", load: () => import("./panels/changes.js"), shown: begun },
-  { id: "work", title: "Tasks", icon: "tasks", place: "beside", load: () => import("./panels/work.js"), shown: begun },
-  { id: "activity", title: "Activity", icon: "pulse", place: "page", load: () => import("./panels/activity.js") },
-  { id: "schedule", title: "Schedule", icon: "clock", place: "page", load: () => import("./panels/schedule.js") },
-  { id: "usage", title: "Usage", icon: "chart", place: "page", load: () => import("./panels/usage.js") },
-  { id: "models", title: "Models", icon: "chip", place: "page", load: () => import("./panels/models.js") },
-  { id: "tools", title: "Tools", icon: "tool", place: "page", load: () => import("./panels/tools.js") },
-  { id: "settings", title: "Settings", icon: "sliders", place: "page", load: () => import("./panels/settings.js") },
+  { id: "sessions", title: "Sessions", icon: "list", place: "side", load: () => part("./panels/sessions.js") },
+  { id: "files", title: "Files", icon: "folder", place: "beside", load: () => part("./panels/files.js") },
+  { id: "changes", title: "Changes", icon: "edit", place: "beside", load: () => part("./panels/changes.js"), shown: begun },
+  { id: "work", title: "Tasks", icon: "tasks", place: "beside", load: () => part("./panels/work.js"), shown: begun },
+  { id: "activity", title: "Activity", icon: "pulse", place: "page", load: () => part("./panels/activity.js") },
+  { id: "schedule", title: "Schedule", icon: "clock", place: "page", load: () => part("./panels/schedule.js") },
+  { id: "usage", title: "Usage", icon: "chart", place: "page", load: () => part("./panels/usage.js") },
+  { id: "models", title: "Models", icon: "chip", place: "page", load: () => part("./panels/models.js") },
+  { id: "tools", title: "Tools", icon: "tool", place: "page", load: () => part("./panels/tools.js") },
+  { id: "settings", title: "Settings", icon: "sliders", place: "page", load: () => part("./panels/settings.js") },
 ];
 
 /** What is about a session is not offered before there is one. @param {PanelProps} props */

@@ -49,7 +49,7 @@ function resting(view) {
   }
   if (!view.outcome) return { kind: "idle", words: "idle", detail: "" };
   if (view.outcome === "done") return { kind: "done", words: "done", detail: "" };
-  const failed = view.outcome === "error" || view.outcome === "limit" || view.outcome === "blocked";
+  const failed = ["error", "limit", "blocked", "denied"].includes(view.outcome);
   return { kind: failed ? "failed" : "idle", words: failed ? `failed: ${view.outcome}` : view.outcome, detail: "" };
 }
 

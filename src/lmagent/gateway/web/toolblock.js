@@ -2,7 +2,7 @@
 // A call: one line; its arguments, result and changes when it is opened.
 import { countDiff } from "./difflines.js";
 import { Icon } from "./icons.js";
-import { late } from "./late.js";
+import { late, part } from "./late.js";
 import { html, useState } from "./lib.js";
 import { duration } from "./parts.js";
 import { current } from "./session.js";
@@ -18,7 +18,7 @@ const STATUS = /** @type {const} */ ({
   interrupted: { icon: "stop", words: "stopped", kind: "warn" },
 });
 
-const Details = late(() => import("./tooldetails.js").then((module) => module.Details));
+const Details = late(() => part("./tooldetails.js").then((module) => module.Details));
 
 /** @param {{block: ToolBlock}} props */
 export function ToolLine({ block }) {

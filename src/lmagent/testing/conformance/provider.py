@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractContextManager, aclosing
 from typing import Any, cast
@@ -87,8 +88,13 @@ class ProviderConformance:
 
     def test_damaged_arguments_are_passed_on_as_they_came(self) -> None:
         """Nobody but the engine decides what becomes of them."""
-        last = self._reply(call_raw("read", '{"path": "a.txt"'))
-        assert [call.arguments for call in last.message.tool_calls] == ['{"path": "a.txt"']
+        last = self._reply(call_raw("read", '{"path": "a.txt'))
+        assert [call.arguments for call in last.message.tool_calls] == ['{"path": "a.txt']
+
+    def test_damage_that_is_plainly_complete_is_repaired(self) -> None:
+        """As it is in calls that stand in the text."""
+        last = self._reply(call_raw("read", "{'path': \"a.txt\",}"))
+        assert [json.loads(call.arguments) for call in last.message.tool_calls] == [{"path": "a.txt"}]
 
     def test_a_call_in_a_reply_that_hit_its_length_is_marked_as_cut(self) -> None:
         """It must not run."""

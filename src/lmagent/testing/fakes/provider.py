@@ -16,6 +16,8 @@ from lmagent.core import errors
 from lmagent.core.messages import Message, Part, Text, Thinking, ToolCall
 from lmagent.core.model import FinishReason, ModelEvent, ModelRequest, Progress, TextChunk, ThinkingChunk, Usage
 from lmagent.core.model import Reply as ModelReply
+from lmagent.core.repair import read_arguments
+from lmagent.providers import jsontext
 from lmagent.testing.loopback import Hang
 from lmagent.testing.script import Behaviour, Plain, Reply
 from lmagent.testing.wire import finish_reason
@@ -94,7 +96,7 @@ def model_events(reply: Reply, number: int = 1) -> list[ModelEvent]:
     events += [ThinkingChunk(piece) for piece in _pieces(reply.thinking, reply.chunk)]
     events += [TextChunk(piece) for piece in _pieces(reply.text, reply.chunk)]
     calls = tuple(
-        ToolCall(call.id or f"call_{number:06d}_{place}", call.name, call.arguments)
+        ToolCall(call.id or f"call_{number:06d}_{place}", call.name, _plain(call.arguments))
         for place, call in enumerate(reply.calls)
     )
     parts: list[Part] = []
@@ -154,3 +156,9 @@ def _refusal(answer: Plain) -> errors.ProviderError:
 
 def _pieces(text: str, size: int) -> list[str]:
     return [text[at : at + size] for at in range(0, len(text), size)]
+
+
+def _plain(arguments: str) -> str:
+    """The arguments as a provider hands them on: damage that is plainly complete is repaired."""
+    meant = None if jsontext.is_object(arguments) else read_arguments(arguments)
+    return arguments if meant is None else jsontext.dumps(meant).decode()

@@ -53,7 +53,7 @@ function Card({ job, changed }) {
     setBusy(false);
     changed();
   };
-  const failed = ["error", "blocked", "limit"].includes(job.outcome);
+  const failed = ["error", "blocked", "limit", "denied"].includes(job.outcome);
   return html`<li class="card job" aria-label=${job.name || job.id}>
     <div class="row"><h2 class="grow wrap">${job.name || job.id}</h2>
       <label class="switch"><input type="checkbox" role="switch" checked=${job.enabled} disabled=${busy} aria-label=${`${job.name || job.id}: switched on`}

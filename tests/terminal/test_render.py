@@ -2,8 +2,8 @@ from lmagent.core import events as ev
 from lmagent.core.messages import Message, Text, Thinking, assistant
 from lmagent.core.pace import Pace
 from lmagent.core.view import Pending, Totals, View
-from lmagent.repl.render import MAX_DIFF_LINES, PlainStyle, Renderer, RichStyle
-from lmagent.repl.status import status_line
+from lmagent.terminal.render import MAX_DIFF_LINES, PlainStyle, Renderer, RichStyle
+from lmagent.terminal.status import status_line
 
 
 def shown(*events: ev.Event, style=None) -> str:

@@ -11,7 +11,7 @@ from lmagent.app.planwords import PlanWords
 from lmagent.core import events as ev
 from lmagent.core.messages import Thinking
 from lmagent.core.view import command_end, proof_line
-from lmagent.repl.blocks import BlockStream
+from lmagent.terminal.blocks import BlockStream
 from lmagent.tools.sanitize import one_line, printable, visible
 
 MAX_DIFF_LINES = 40

@@ -1,0 +1,110 @@
+"""The slash commands about model and settings: /model, /mode, /permissions, /config and /init."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import get_args
+
+from lmagent.app.registry import SlashCommand
+from lmagent.app.slash import SETTINGS, Choice, SlashContext, SlashResult
+from lmagent.core.commands import SetMode, SetModel
+from lmagent.core.errors import ConfigError
+from lmagent.core.events import PermissionMode, grant_in_a_line
+
+MODES: dict[PermissionMode, str] = {
+    "auto": "nothing is asked",
+    "normal": "writing and running are asked about",
+    "manual": "reading is asked about too",
+}
+"""The permission modes in a few words."""
+
+INIT = """Look at this project and write AGENTS.md in its top folder: the page that a new helper reads first.
+
+Say in at most 60 lines what the project is for, where its parts are, how to build, run and test it (commands that you
+have seen in its files), and the conventions that its code and its history show. Invent nothing: leave out what you
+cannot find. If AGENTS.md exists, read it first, keep what is true and correct what is not. Do not change other files.
+"""
+
+
+def commands() -> Iterator[SlashCommand]:
+    """The commands."""
+    for name, usage, text, run in (
+        ("model", "[NAME]", "pick or change the model", _model),
+        ("mode", "[auto|normal|manual]", "pick or change the permission mode", _mode),
+        ("permissions", "", "show what is allowed, asked about and denied", _permissions),
+        ("config", "", "show the settings that differ from their defaults", _config),
+        ("init", "", "let the agent write AGENTS.md for this project", _init),
+    ):
+        yield SlashCommand(name, usage, text, run, SETTINGS)
+
+
+async def _mode(context: SlashContext, mode: str) -> SlashResult:
+    known = get_args(PermissionMode)
+    current = context.session.state.mode if context.session else context.host.settings.permission_mode
+    if not mode:
+        choices = (Choice(f"/mode {name}", f"{name:<8}{MODES[name]}", name == current) for name in known)
+        return SlashResult(f"mode {current}; one of {', '.join(known)}", choices=tuple(choices))
+    for wanted in known:
+        if wanted == mode:
+            context.host.use_mode(wanted)
+            if context.session:
+                await context.session.send(SetMode(mode=wanted, by="slash"))
+            return SlashResult(f"mode {wanted}")
+    raise ConfigError(f"there is no mode {mode!r}", fix=f"one of {', '.join(known)}")
+
+
+async def _model(context: SlashContext, name: str) -> SlashResult:
+    host = context.host
+    if not name:
+        listed = await host.models()
+        current = (context.session.state.model if context.session else host.agent.model) or "(the server's choice)"
+        cost = f"Another one {await _switch_cost(context, '')}" if context.session and listed else ""
+        text = "\n".join([f"model {current}", *(f"- {item}" for item in listed), cost]).rstrip()
+        return SlashResult(text, choices=tuple(Choice(f"/model {item}", item, item == current) for item in listed))
+    host.use_model(name)
+    await host.offer_vision()
+    if context.session is None:
+        return SlashResult(f"model {name}")
+    cost = await _switch_cost(context, name)
+    await context.session.send(SetModel(model=name, by="slash"))
+    return SlashResult(f"model {name}; with your next message it {cost}")
+
+
+async def _switch_cost(context: SlashContext, name: str) -> str:
+    """What another model costs: it has read nothing of the conversation. Empty for one that is not chosen yet."""
+    assert context.session is not None
+    tokens = context.session.state.estimate_tokens()
+    speed = context.host.traits().reading(name) or context.view.pace.read_per_s
+    seconds = f", {tokens / speed:,.0f} s at {speed:,.0f} tokens/s" if speed else ""
+    text = f"has to read the conversation anew: about {tokens:,} tokens{seconds}"
+    window = await context.host.served.window(name) if name else None
+    return (
+        f"{text}; its window is {window:,}, so the conversation is shortened first"
+        if window and window < tokens
+        else text
+    )
+
+
+async def _permissions(context: SlashContext, _: str) -> SlashResult:
+    session, settings = context.session, context.host.settings
+    mode = session.state.mode if session is not None else settings.permission_mode
+    rules = {
+        "deny": settings.permission_deny,
+        "ask": settings.permission_ask,
+        "allow": settings.permission_allow,
+        "session": tuple(map(grant_in_a_line, session.state.grants)) if session is not None else (),
+    }
+    lines = [f"mode {mode}: {MODES[mode]}; /mode changes it"]
+    lines += [f"{name:<8} {rule}" for name, found in rules.items() for rule in found]
+    lines.append("Rules are the settings permission_deny, permission_ask and permission_allow; deny wins.")
+    return SlashResult("\n".join(lines))
+
+
+async def _config(context: SlashContext, _: str) -> SlashResult:
+    from lmagent.app.settings import changed_settings  # reads the files again
+
+    return SlashResult(changed_settings(context.host.workspace))
+
+
+async def _init(_: SlashContext, __: str) -> SlashResult:
+    return SlashResult(submit=INIT)

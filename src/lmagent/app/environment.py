@@ -1,0 +1,104 @@
+"""Environment: what the model is told of the machine: one note, which holds for the whole session.
+
+It is looked up without running a program: the sandbox itself is chosen only when the first command needs it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from functools import cached_property
+from pathlib import Path
+
+from lmagent.config.settings import Settings
+from lmagent.sandbox.environment import base_environment, toolchains
+from lmagent.tools.sanitize import one_line
+
+ENVIRONMENT_NOTE = r"<environment>[^<]*</environment>"
+"""The note differs from machine to machine: a replay of a recorded run ignores it."""
+
+_SYSTEMS = {"linux": "Linux", "darwin": "macOS", "win32": "Windows"}
+_KEPT = {
+    "bubblewrap": "/tmp and ~ are kept between calls. ",
+    "docker": "/tmp and ~ are kept between calls. ",
+    "landlock": "There is no /tmp: use $TMPDIR. ",
+}
+
+
+class Environment:
+    """The facts about the machine, as they are when the program starts.
+
+    Args:
+        workspace: the workspace.
+        settings: the sandbox that the user wants.
+        env: environment of this process.
+    """
+
+    def __init__(self, workspace: Path, settings: Settings, env: dict[str, str]) -> None:
+        self._workspace = workspace
+        self._settings = settings
+        self._env = env
+
+    def note(self, *, attended: bool) -> str:
+        """The note for a session.
+
+        Args:
+            attended: whether a user can answer approvals.
+        """
+        approvals = "the user answers" if attended else "nobody answers, what needs one is denied"
+        return f"<environment>{self._facts}Approvals: {approvals}.</environment>"
+
+    @cached_property
+    def _facts(self) -> str:
+        backend = self._backend
+        where = "/workspace in commands" if backend == "docker" else ""
+        git = "a git repository" if os.path.lexists(self._workspace / ".git") else "not a git repository"
+        inside = ", ".join(part for part in (where, git) if part)
+        system = "Linux" if backend == "docker" else _SYSTEMS.get(sys.platform, sys.platform)
+        sandboxed = "not sandboxed" if backend == "off" else self._network
+        return (
+            f"{system}, bash{self._programs}. Workspace: {one_line(str(self._workspace), 500)} ({inside}). "
+            f"Commands: {sandboxed}, 120 s unless you give a timeout. {_KEPT.get(backend, '')}"
+        )
+
+    @property
+    def _backend(self) -> str:
+        """The sandbox that is wanted, or for auto the one that will be tried first."""
+        wanted = self._settings.sandbox
+        if wanted != "auto":
+            return wanted
+        found = sys.platform == "linux" and _found("bwrap", self._env.get("PATH", os.defpath))
+        return "bubblewrap" if found else "docker"
+
+    @property
+    def _network(self) -> str:
+        if self._backend == "docker" and self._settings.docker_network != "none":
+            return "with network"
+        hosts = self._settings.sandbox_hosts
+        return f"no network but {one_line(', '.join(hosts), 200)}" if hosts else "no network"
+
+    @property
+    def _programs(self) -> str:
+        """The programs that commands find, in words; an image has its own, which are not known."""
+        if self._backend == "docker":
+            return ""
+        home = Path(self._env.get("HOME", os.sep))
+        extra = [Path(entry).expanduser() for entry in self._settings.sandbox_read.split(os.pathsep) if entry]
+        seen = (Path(os.sep),) if self._backend == "off" else (*toolchains(home, extra), self._workspace)
+        path = base_environment(self._env, seen)["PATH"]
+        found = {name: _found(name, path) for name in ("python3", "git", "node")}
+        there = [_version(name, where) for name, where in found.items() if where]
+        missing = [f"no {name}" for name, where in found.items() if not where]
+        return "".join(f", {name}" for name in (*there, *missing))
+
+
+def _found(name: str, path: str) -> str:
+    places = (os.path.join(folder, name) for folder in path.split(os.pathsep) if folder)
+    return next((place for place in places if os.path.isfile(place) and os.access(place, os.X_OK)), "")
+
+
+def _version(name: str, place: str) -> str:
+    """The name with the version that the file behind a link is called by, such as python3.12."""
+    match = re.fullmatch(rf"{name}\.\d+", os.path.basename(os.path.realpath(place)))
+    return match[0] if match else name

@@ -1,0 +1,91 @@
+"""Modes: the permission modes that the user gave to sessions, in the user's data folder.
+
+A session's log may come with a checkout, so what it says of its mode proves nothing. `modes.json` says what the user
+gave, and so the mode holds for the next process that resumes the session, without the flag.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from lmagent.config.files import read_small, write_private
+from lmagent.core.errors import ConfigError
+from lmagent.core.events import Event, ModeChanged, PermissionMode
+
+if TYPE_CHECKING:
+    from lmagent.engine.session import Session
+
+FILE = "modes.json"
+
+MOST = 500
+"""Sessions that are remembered; an older one is resumed in the mode of the settings."""
+
+
+class _Given(msgspec.Struct):
+    version: int = 1
+    sessions: dict[str, PermissionMode] = {}
+
+
+class GivenModes:
+    """The modes given to sessions of one workspace.
+
+    Args:
+        folder: the user's data folder.
+        workspace: the workspace.
+    """
+
+    def __init__(self, folder: Path, workspace: Path) -> None:
+        self._path = folder / FILE
+        self._workspace = workspace
+
+    def of(self, session: str, default: PermissionMode) -> PermissionMode:
+        """Return the mode that the user gave to a session, `default` if none is known."""
+        return self._load().sessions.get(self._key(session), default)
+
+    def inherit(self, source: str, fork: str) -> None:
+        """Give a copy of a session the mode that the user gave to the session."""
+        if mode := self._load().sessions.get(self._key(source)):
+            self._keep(fork, mode)
+
+    def watch(self, session: Session, *, given: bool) -> None:
+        """Keep the mode of a session, now and whenever it changes.
+
+        Args:
+            session: the session.
+            given: its mode now comes from the command line.
+        """
+        name = session.state.session
+        if given or session.state.mode == "auto":
+            self._keep(name, session.state.mode)
+
+        def listen(event: Event) -> None:
+            if isinstance(event, ModeChanged):
+                self._keep(name, event.mode)
+
+        session.listen(listen)
+
+    def _keep(self, session: str, mode: PermissionMode) -> None:
+        known, key = self._load(), self._key(session)
+        if known.sessions.get(key) == mode:
+            return
+        known.sessions.pop(key, None)
+        known.sessions[key] = mode
+        for oldest in list(known.sessions)[:-MOST]:
+            del known.sessions[oldest]
+        try:
+            write_private(self._path, msgspec.json.format(msgspec.json.encode(known)).decode())
+        except (OSError, ConfigError):
+            return  # the session is resumed in the mode of the settings
+
+    def _load(self) -> _Given:
+        try:
+            content = read_small(self._path)
+            return msgspec.json.decode(content, type=_Given) if content else _Given()
+        except (OSError, ConfigError, msgspec.DecodeError):
+            return _Given()
+
+    def _key(self, session: str) -> str:
+        return f"{self._workspace} {session}"

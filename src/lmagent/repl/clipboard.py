@@ -1,0 +1,42 @@
+"""Clipboard: a program of the desktop, or else the terminal itself (OSC 52), which works over SSH too."""
+
+from __future__ import annotations
+
+import base64
+import os
+import shutil
+import subprocess
+
+import anyio
+
+PROGRAMS = (
+    ("WAYLAND_DISPLAY", ("wl-copy",)),
+    ("DISPLAY", ("xclip", "-selection", "clipboard")),
+    ("DISPLAY", ("xsel", "--clipboard", "--input")),
+    ("", ("pbcopy",)),
+    ("WSL_DISTRO_NAME", ("clip.exe",)),
+)
+"""Programs that take the text on their input, and the variable without which they cannot work."""
+
+PATIENCE = 5.0
+"""Seconds that such a program has."""
+
+
+async def copy_by_program(text: str) -> str:
+    """Give the text to the first program that takes it; returns the program's name, empty for none."""
+    for variable, command in PROGRAMS:
+        if (variable and not os.environ.get(variable)) or shutil.which(command[0]) is None:
+            continue
+        with anyio.move_on_after(PATIENCE):
+            # They stay in the background to serve the text, so their output must not be waited for.
+            done = await anyio.run_process(
+                command, input=text.encode(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False
+            )
+            if done.returncode == 0:
+                return command[0]
+    return ""
+
+
+def osc52(text: str) -> str:
+    """The sequence that asks a terminal to put a text on the clipboard."""
+    return f"\x1b]52;c;{base64.b64encode(text.encode()).decode()}\x07"

@@ -1,0 +1,104 @@
+"""Own commands: what the user runs with `!`, beside the agent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import anyio
+
+from lmagent.app.host import Host
+from lmagent.core.errors import LmagentError
+from lmagent.engine.session import Session
+from lmagent.repl import ownshell
+from lmagent.terminal.render import Renderer
+from lmagent.tools.sanitize import one_line
+
+MOST_OUTPUT = 8000
+"""Characters of a command's output that the model is shown."""
+
+
+OUTSIDE = "Run it in your own shell, outside of the sandbox?"
+"""The question that is asked before the first such command."""
+
+
+class OwnCommands:
+    """The commands of one user, one at a time.
+
+    Args:
+        host: runs them.
+        renderer: shows them.
+        changed: called when there is something new to show.
+    """
+
+    def __init__(self, host: Host, renderer: Renderer, changed: Callable[[], None]) -> None:
+        self._host = host
+        self._renderer = renderer
+        self._changed = changed
+        self._told: list[str] = []
+        self._waiting = 0
+        self._turn = anyio.Lock()
+        self._scope = anyio.CancelScope()
+        self._explained = False
+
+    @property
+    def running(self) -> bool:
+        """Whether a command runs, or waits for the one before it."""
+        return self._waiting > 0
+
+    def take_told(self) -> list[str]:
+        """The commands and their outputs that the model has not been shown yet."""
+        told, self._told = self._told, []
+        return told
+
+    def stop(self) -> None:
+        """Stop the command that runs."""
+        self._scope.cancel()
+
+    async def run(self, session: Session, command: str) -> None:
+        """Run a command after the one before it; the model is shown its output with the next input.
+
+        Raises:
+            LmagentError: it could not be run.
+        """
+        self._waiting += 1
+        line = f"!{one_line(command, 60)}"
+        latest = ""
+
+        def show(text: str) -> None:
+            nonlocal latest
+            latest = (latest + text)[-MOST_OUTPUT:]
+            last = one_line(latest.strip().rpartition("\n")[2])
+            self._renderer.running[line] = f"{line}  {last}" if last else line
+            self._changed()
+
+        try:
+            async with self._turn:
+                self._explain()
+                show("")
+                with anyio.CancelScope() as self._scope:
+                    latest = await self._output(session, command, show)
+                if self._scope.cancelled_caught:
+                    latest = f"{latest.rstrip()}\n[stopped]".lstrip()
+                self._renderer.say(latest or "(no output)")
+                self._told.append(f"[The user ran `{command}`:]\n{latest[-MOST_OUTPUT:]}")
+        finally:
+            self._waiting -= 1
+            self._renderer.running.pop(line, None)
+            self._changed()
+
+    async def _output(self, session: Session, command: str, show: Callable[[str], None]) -> str:
+        if self._host.settings.own_shell:
+            return await ownshell.run_streaming(command, self._host.workspace, show)
+        if program := ownshell.terminal_program(command):
+            raise LmagentError(f"{program} needs a terminal, which the sandbox does not give", fix=f"!!{command}")
+        return await self._host.run_for_person(session.state.session, command, show)
+
+    def _explain(self) -> None:
+        """Say once where commands run."""
+        settings = self._host.settings
+        if self._explained or settings.sandbox == "off" or settings.own_shell:
+            return
+        self._explained = True
+        hosts = settings.sandbox_hosts
+        network = f"network: only {', '.join(hosts)}" if hosts else "without network"
+        self._renderer.say(f"(in the sandbox, {network}; !!COMMAND runs in your own shell)", "quiet")

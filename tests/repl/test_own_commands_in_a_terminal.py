@@ -1,0 +1,132 @@
+"""Commands of the user's own: `!` in the sandbox, `!!` in the user's shell."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+from terminal import Terminal
+
+from lmagent.repl.ownshell import terminal_program
+from lmagent.testing import ScriptedServer
+from lmagent.testing.script import say
+
+needs_bwrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap: it is not installed")
+
+MODES = pytest.mark.parametrize("how", [(), ("--plain",)], ids=["screen", "plain"])
+
+
+@pytest.fixture
+def workspace(tmp_path):
+    folder = tmp_path / "workspace"
+    folder.mkdir()
+    return folder
+
+
+@needs_bwrap
+@MODES
+def test_a_command_runs_in_the_sandbox_says_so_once_and_the_model_is_shown(workspace, how):
+    with ScriptedServer([say("Hi.")], strict=True) as server, Terminal(workspace, server.base_url, *how) as terminal:
+        terminal.enter("!echo sum-$((40 + 2)); echo told > told.txt")
+        terminal.wait_for("in the sandbox, without network")
+        terminal.wait_for("sum-42")
+        terminal.enter("!cat told.txt; echo sum-$((7 * 7))")
+        terminal.wait_for("sum-49")
+        terminal.enter("hello")
+        terminal.wait_for("Hi.")
+        said = server.chats[0].body["messages"][-1]["content"]
+        assert "echo told > told.txt`:]\nsum-42" in said
+        assert "told\nsum-49" in said
+        assert sum("in the sandbox, without network" in row for row in terminal.rows()) == 1
+
+
+@MODES
+def test_the_users_own_shell_is_asked_about_once_and_has_the_terminal(workspace, how):
+    with ScriptedServer([say("Hi.")], strict=True) as server, Terminal(workspace, server.base_url, *how) as terminal:
+        terminal.enter(
+            "!!test -t 0 && test -t 1 && echo $((6 * 7)) > outside.txt; echo now-$((1 + 1)); read line; echo got-$line"
+        )
+        terminal.wait_for("outside of the sandbox?")
+        assert not (workspace / "outside.txt").exists()
+        terminal.enter("y")
+        terminal.wait_for("now-2")
+        terminal.enter("typed")
+        terminal.wait_for("got-typed")
+        assert (workspace / "outside.txt").read_text() == "42\n"
+        terminal.enter("!!exit 3")
+        terminal.wait_for("[exit code 3]")
+        terminal.enter("hello")
+        terminal.wait_for("Hi.")
+        assert "got-typed" not in str(server.chats[0].body["messages"])
+
+
+def test_no_means_that_nothing_runs_outside_of_the_sandbox(workspace):
+    with ScriptedServer([], strict=True) as server, Terminal(workspace, server.base_url) as terminal:
+        for answer in ("n", "what?"):
+            terminal.enter("!!touch outside.txt")
+            terminal.wait_for("outside of the sandbox?")
+            terminal.enter(answer)
+            terminal.wait_for("not run")
+            terminal.screen = ""
+        assert not (workspace / "outside.txt").exists()
+
+
+def test_ctrl_c_ends_a_command_in_the_users_shell_and_not_the_conversation(workspace):
+    with ScriptedServer([say("Hi.")], strict=True) as server, Terminal(workspace, server.base_url) as terminal:
+        terminal.enter("!!echo begun-$((1 + 1)); sleep 60")
+        terminal.wait_for("outside of the sandbox?")
+        terminal.enter("y")
+        terminal.wait_for("begun-2")
+        terminal.type("\x03")
+        terminal.wait_for("[exit code ")
+        terminal.enter("hello")
+        terminal.wait_for("Hi.")
+
+
+def test_with_the_setting_own_commands_run_in_the_users_shell_unasked_and_the_model_is_shown(workspace):
+    (workspace.parent / ".config" / "lmagent").mkdir(parents=True)
+    (workspace.parent / ".config" / "lmagent" / "config.toml").write_text("own_shell = true\n")
+    with ScriptedServer([say("Hi.")], strict=True) as server, Terminal(workspace, server.base_url) as terminal:
+        terminal.enter("!echo $HOME; false")
+        terminal.wait_for("[exit code 1]")
+        terminal.enter("!echo tick-$((1 + 1)); sleep 60")
+        terminal.wait_for("tick-2")
+        terminal.type("\x1b")
+        terminal.wait_for("[stopped]")
+        terminal.enter("!!echo sum-$((6 * 7))")
+        terminal.wait_for("sum-42")
+        terminal.enter("hello")
+        terminal.wait_for("Hi.")
+        assert f"{workspace.parent}\n[exit code 1]" in server.chats[0].body["messages"][-1]["content"]
+        assert "outside of the sandbox?" not in terminal.screen
+
+
+def test_a_folder_cannot_take_commands_out_of_the_sandbox(workspace):
+    (workspace / ".lmagent").mkdir()
+    (workspace / ".lmagent" / "config.toml").write_text("own_shell = true\n")
+    with ScriptedServer([], strict=True) as server, Terminal(workspace, server.base_url) as terminal:
+        terminal.enter("!!touch outside.txt")
+        terminal.wait_for("outside of the sandbox?")
+
+
+def test_a_program_that_needs_a_terminal_is_sent_to_the_users_shell(workspace):
+    with ScriptedServer([], strict=True) as server, Terminal(workspace, server.base_url) as terminal:
+        terminal.enter("!vim notes.txt")
+        terminal.wait_for("vim needs a terminal")
+        terminal.wait_for("!!vim notes.txt")
+
+
+@pytest.mark.parametrize(
+    ("command", "program"),
+    [
+        ("vim a.txt", "vim"),
+        ("EDITOR=vi  less a.txt", "less"),
+        ("python3", "python3"),
+        ("python3 run.py", ""),
+        ("git log | less", ""),
+        ("./vim", ""),
+        ("", ""),
+    ],
+)
+def test_programs_that_need_a_terminal_are_known_by_their_name(command, program):
+    assert terminal_program(command) == program
