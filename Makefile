@@ -1,7 +1,7 @@
 # Every target sets up what it needs. Nothing here asks questions or needs a terminal.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup check format docs demo record-demo bench clean
+.PHONY: help setup check explore format docs demo record-demo bench clean
 
 STAMP := .venv/.synced
 
@@ -15,6 +15,9 @@ $(STAMP): pyproject.toml uv.lock
 
 check: setup ## Every check and test
 	@scripts/check.sh
+
+explore: setup ## Every property test with new random examples
+	@.venv/bin/pytest -n auto -q -m hypothesis
 
 format: setup ## Format the code and fix what can be fixed
 	@.venv/bin/ruff format . && .venv/bin/ruff check --fix .

@@ -2,6 +2,7 @@
 # The agent at work, offline: a real model on the real engine, however small (src/lmagent/demo/MODEL_CARD.md).
 set -euo pipefail
 cd "$(dirname "$0")/.."
+scripts/ensure_programs sandbox
 folder="$(mktemp -d)"
 trap 'rm -rf "$folder"' EXIT
 

@@ -102,16 +102,24 @@ def slash() -> str:
 
     registry = Registry(ROOT, SystemClock(), NoRecords(), Confined(ROOT, Settings()))
     features(registry)
-    rows = [f"| `/{item.name} {item.usage}`".rstrip() + f" | {item.help} |" for item in registry.commands.values()]
+    from lmagent.app.slash import GROUPS
+
+    tables: list[str] = []
+    for group in GROUPS:
+        tables += [f"\n## {group}\n", "| command | what it does |", "|---|---|"]
+        for item in registry.commands.values():
+            if item.group == group:
+                usage = f"/{item.name} {item.usage}".rstrip().replace("|", "\\|")
+                tables.append(f"| `{usage}` | {item.help} |")
     return "\n".join(
         [
             "# Slash commands\n",
-            "Every surface has the same ones. A file `.lmagent/commands/NAME.md` adds `/NAME`: the file is sent as a",
-            "prompt, `$ARGUMENTS` replaced by what follows the command. A text that begins with a path,",
-            "or with a space before its slash, is a message.\n",
-            "| command | what it does |",
-            "|---|---|",
-            *rows,
+            "Every surface has the same ones; `/copy` and `/quit` are the terminal's. A file",
+            "`.lmagent/commands/NAME.md` adds `/NAME`: the file is sent as a prompt, `$ARGUMENTS` replaced by the text",
+            "after the command. A text that begins with a path, or with a space before its slash, is a message.",
+            "A mistyped command is never sent to the model: its near misses are named. Names of other programs run",
+            "the command that is meant (`/clear`, `/exit`, `/?`) or say what it is called here (`/rewind`, `/add`).",
+            *tables,
             "",
         ]
     )

@@ -1,0 +1,6 @@
+"""Makes `gateway_kit` importable."""
+
+import sys
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).parents[1] / "gateway"))
