@@ -176,7 +176,20 @@ MEASURES: dict[str, Measure] = {
 
 SUITES = (
     *("edits", "compaction", "crash", "undo", "sandbox", "textcalls", "slots", "constrained"),
-    *("relay", "modelserver", "demo", "subagents", "planning", "honesty", "facts", "schedule", "web", "gateway"),
+    *(
+        "relay",
+        "modelserver",
+        "demo",
+        "subagents",
+        "planning",
+        "honesty",
+        "facts",
+        "schedule",
+        "web",
+        "gateway",
+        "behaviours",
+        "pages",
+    ),
 )
 """Suites of their own: `bench/NAME.py`, a program that prints its figures as one JSON object on its last line; in it
 `ok` says whether its bars hold."""

@@ -5,9 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+from lmagent.engine.recovery import NOT_BEGUN
 from lmagent.testing import ScriptedServer
+from lmagent.testing.loopback import Received
+from lmagent.testing.script import Behaviour, call_raw, calls
 
 VICTIM = Path(__file__).with_name("victim.py")
 
@@ -31,3 +37,30 @@ def run(workspace: Path, server: ScriptedServer, kill_at: int, where: str, task:
         timeout=60,
         check=False,
     )
+
+
+def careful(answer: Callable[[Received], Behaviour]) -> Callable[[Received], Behaviour]:
+    """A scripted model that makes the calls again that a crash kept from beginning, and no other.
+
+    Args:
+        answer: the script, which counts its replies; those that only repeat calls are not shown to it.
+    """
+
+    def careful_answer(received: Received) -> Behaviour:
+        shown: list[dict[str, Any]] = []
+        left: list[dict[str, Any]] = []
+        for message in received.body["messages"]:
+            if message["role"] == "assistant":
+                if not left:
+                    shown.append(message)
+                asked, left = message.get("tool_calls") or [], []
+                continue
+            if message["role"] == "tool" and str(message["content"]).startswith(NOT_BEGUN):
+                left += [one for one in asked if one["id"] == message["tool_call_id"]]
+            shown.append(message)
+        if left:
+            again = [call_raw(one["function"]["name"], one["function"]["arguments"]) for one in left]
+            return calls(*(one.calls[0] for one in again))
+        return answer(replace(received, body={**received.body, "messages": shown}))
+
+    return careful_answer

@@ -18,6 +18,7 @@ from victim import StampArgs, stamp
 
 from lmagent.app.scheduling import Scheduler
 from lmagent.app.wiring import HostOptions, open_host
+from lmagent.config.trust import trust
 from lmagent.core.tool import Tool
 
 steps = 0
@@ -96,6 +97,7 @@ async def main(workspace: Path, base_url: str) -> int:
         "scheduler_poll_interval": 0.1,
         "agent_data_dir": workspace.parent / "data",
     }
+    trust(workspace.parent / "data", workspace)
     host = await open_host(HostOptions(workspace, flags), say=lambda text: None)
     host.toolbox.add(Tool("stamp", "Leave a mark.", StampArgs, "exec", stamp))
     host.store = SteppingStore(host.store)  # type: ignore[assignment]

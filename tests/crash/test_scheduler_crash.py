@@ -18,6 +18,7 @@ import msgspec
 import pytest
 
 from lmagent.app.wiring import HostOptions, open_host
+from lmagent.config.trust import trust
 from lmagent.core.commands import Submit
 from lmagent.core.messages import user
 from lmagent.engine.lane import run_until_idle
@@ -53,6 +54,7 @@ def start(workspace: Path, server: ScriptedServer, kill_at: int) -> subprocess.P
 async def prepare(workspace: Path, server: ScriptedServer) -> None:
     """A session that waits, a task in the inbox, and a cron job that missed a time."""
     flags = {"llm_url": server.base_url, "llm_model": "scripted", "agent_data_dir": workspace.parent / "data"}
+    trust(workspace.parent / "data", workspace)
     host = await open_host(HostOptions(workspace, flags), say=lambda _: None)
     session = await host.new_session()
     await session.send(Submit(message=user("wait first")))
@@ -61,7 +63,7 @@ async def prepare(workspace: Path, server: ScriptedServer) -> None:
     assert finished.outcome == "waiting"
     await host.aclose()
     Inbox(workspace / ".lmagent").submit("a task", time.time())
-    job = {"id": "rare", "schedule": "every 300d", "prompt": "Report."}
+    job = {"id": "rare", "schedule": "every 300d", "timezone": "UTC", "prompt": "Report."}
     (workspace / "cron.json").write_text(json.dumps([job]))
     entry = Entry(1.0, "rare", "on", schedule="every 300d (UTC)")
     (workspace / ".lmagent" / "cron-history.jsonl").write_bytes(msgspec.json.encode(entry) + b"\n")

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from lmagent.config.paths import data_dir
+from lmagent.config.trust import trust
 from lmagent.schedule.inbox import Inbox
 from lmagent.testing import ScriptedServer
 from lmagent.testing.script import call, say, slow
@@ -77,6 +79,7 @@ def test_everything_is_done_once(tmp_path, seed):
     chance = random.Random(seed)
     workspace = tmp_path / "workspace"
     workspace.mkdir()
+    trust(data_dir({"HOME": str(workspace.parent)}), workspace)
     (workspace / "note.txt").write_text("a note\n")
     (workspace / "cron.json").write_text(json.dumps([{"id": "tick", "schedule": "every 1s", "prompt": "Tick."}]))
     inbox = Inbox(workspace / ".lmagent")

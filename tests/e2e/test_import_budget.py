@@ -55,6 +55,7 @@ OF_FEATURES = {
     *("lmagent.agents", "lmagent.agents.feature"),
     *("lmagent.planning", "lmagent.planning.feature", "lmagent.planning.notes", "lmagent.planning.proposing"),
     "lmagent.planning.tools",
+    *("lmagent.sandbox", "lmagent.sandbox.environment"),  # what commands find is told before the first of them
 }
 """All that features may load before they are used: names, schemas, and when to load the rest."""
 
@@ -72,7 +73,7 @@ FEATURES = (
 )
 """Packages that bring features."""
 
-MOST = 156
+MOST = 164
 """Modules of our own before the first request. Each costs 0.1 ms to find and read, and what it does on top."""
 
 

@@ -17,6 +17,8 @@ from typing import Any
 
 import pytest
 
+from lmagent.config.paths import data_dir
+from lmagent.config.trust import trust
 from lmagent.schedule.ledger import Entry, Ledger
 from lmagent.testing import ScriptedServer
 from lmagent.testing.loopback import Received
@@ -112,7 +114,7 @@ def nightly_was_missed(workspace: Path) -> None:
     """A job of two hours ago whose times count since three days ago: nothing ran in between."""
     now = time.time()
     schedule = f"daily {datetime.now(UTC) - timedelta(hours=2):%H:%M}"
-    job = {"id": "nightly", "schedule": schedule, "prompt": "Nightly: say good night."}
+    job = {"id": "nightly", "schedule": schedule, "timezone": "UTC", "prompt": "Nightly: say good night."}
     (workspace / "cron.json").write_text(json.dumps([job]))
     since = now - 3 * 86400
     Ledger(workspace / ".lmagent", time.time).append(Entry(since, "nightly", "on", schedule=f"{schedule} (UTC)"))
@@ -123,6 +125,7 @@ def test_a_task_of_several_parts_a_wait_and_a_missed_night_come_out_right_under_
     chance = random.Random(seed)
     workspace, log = tmp_path / "a work space ä", tmp_path / "out.txt"
     workspace.mkdir()
+    trust(data_dir({"HOME": str(tmp_path)}), workspace)
     nightly_was_missed(workspace)
     environment = {**os.environ, "HOME": str(tmp_path)}
     submit = [sys.executable, "-m", "lmagent", "submit", "-w", str(workspace), TASK]

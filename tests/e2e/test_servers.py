@@ -13,13 +13,10 @@ from lmagent.app.clock import SystemClock
 from lmagent.core import events as ev
 from lmagent.store.jsonl import JsonlStore
 from lmagent.testing.script import call, say
-from lmagent.testing.servers.base import DialectServer, Lies
-from lmagent.testing.servers.generic import GenericServer
+from lmagent.testing.servers.base import DialectServer
 from lmagent.testing.servers.llamacpp import LlamaCppServer
-from lmagent.testing.servers.lmstudio import LMStudioServer
+from lmagent.testing.servers.matrix import HONEST, LYING
 from lmagent.testing.servers.ollama import OllamaServer
-from lmagent.testing.servers.openrouter import OpenRouterServer
-from lmagent.testing.servers.vllm import VLLMServer
 
 STEPS = 30
 
@@ -60,45 +57,9 @@ def events_of(workspace: Path) -> list[ev.DurableEvent]:
     return list(store.read(session))
 
 
-HONEST = {
-    "llama.cpp with 4k": lambda: LlamaCppServer(script(), context=4096),
-    "llama.cpp with 32k in 4 slots": lambda: LlamaCppServer(script(), context=32768, slots=4),
-    "LM Studio with its default of 4k": lambda: LMStudioServer(script(), window=4096, maximum=131072, loaded=True),
-    "LM Studio that loads on demand with 4k": lambda: LMStudioServer(script(), window=4096, loaded=False),
-    "vLLM with 8k": lambda: VLLMServer(script(), window=8192),
-    "Ollama with its default of 4k": lambda: OllamaServer(script()),
-    "Ollama with a small model": lambda: OllamaServer(script(), maximum=4096),
-    "a server nobody knows, with 6k": lambda: GenericServer(script(), window=6000),
-    "KoboldCpp with 8k": lambda: GenericServer(script(), kind="koboldcpp", window=8192),
-    "OpenRouter with 8k": lambda: OpenRouterServer(script(), window=8192),
-}
-
-LYING = {
-    "cuts in silence": lambda: GenericServer(script(), window=6000, lies=Lies(cut=True)),
-    "cuts in silence at 4k": lambda: GenericServer(script(), window=4096, lies=Lies(cut=True)),
-    "states more than it serves, and cuts": lambda: LMStudioServer(
-        script(), window=6000, maximum=131072, loaded=True, lies=Lies(cut=True, stated_window=32768)
-    ),
-    "states more than it serves, and refuses": lambda: VLLMServer(
-        script(), window=6000, lies=Lies(stated_window=32768)
-    ),
-    "loads on demand with 4k, and cuts": lambda: LMStudioServer(
-        script(), window=4096, loaded=False, lies=Lies(cut=True)
-    ),
-    "shrinks on the way": lambda: LlamaCppServer(script(), context=16384, lies=Lies(shrinks=[16384] * 10 + [6000])),
-    "counts nothing": lambda: LlamaCppServer(script(), context=8192, lies=Lies(usage="missing")),
-    "counts zero": lambda: LlamaCppServer(script(), context=8192, lies=Lies(usage="zero")),
-    "counts where nobody looks": lambda: LMStudioServer(
-        script(), window=8192, loaded=True, lies=Lies(usage="wrong_field")
-    ),
-    "answers questions with a web page": lambda: VLLMServer(script(), window=8192, lies=Lies(html=True)),
-    "states figures as text": lambda: LlamaCppServer(script(), context=8192, lies=Lies(stated_as_text=True)),
-}
-
-
 @pytest.mark.parametrize("name", [*HONEST, *LYING])
 def test_thirty_steps_are_done_on_every_server(name, workspace):
-    with (HONEST | LYING)[name]() as server:
+    with {**HONEST, **LYING}[name](script()) as server:
         ran = run(server, workspace)
         assert ran.returncode == 0, ran.stderr
         assert (workspace / "REPORT.md").read_text() == "all read\n"
@@ -111,7 +72,7 @@ def test_thirty_steps_are_done_on_every_server(name, workspace):
 
 @pytest.mark.parametrize("name", ["cuts in silence", "states more than it serves, and cuts"])
 def test_a_silent_cut_is_told_and_the_prompt_made_smaller(name, workspace):
-    with LYING[name]() as server:
+    with LYING[name](script()) as server:
         ran = run(server, workspace)
         told = [event for event in events_of(workspace) if isinstance(event, ev.Notice)]
         assert any(event.code == "prompt_cut" and "without a word" in event.text for event in told)
@@ -135,5 +96,5 @@ def test_a_small_window_gets_a_small_prompt(workspace):
             run(server, workspace, "--max-iterations", "1")
             body = server.chats[0].body
             sizes[window] = len(str(body["messages"])) + len(str(body["tools"]))
-    assert sizes[4096] < sizes[8192] < sizes[16384] <= sizes[32768]
+    assert sizes[4096] <= sizes[8192] < sizes[16384] <= sizes[32768]
     assert sizes[4096] / 4 < 1200, "tokens of the whole first prompt"

@@ -185,4 +185,4 @@ def test_the_command_line_installs_asks_and_removes(machine: tuple[dict[str, str
     assert (installed.returncode, installed.stderr) == (0, "")
     assert json.loads(run("status", "--json").stdout)["running"] is True
     assert run("remove").returncode == 0
-    assert run("install", "--port", "99999").returncode == 2
+    assert run("install", "--port", "99999").returncode == 64
