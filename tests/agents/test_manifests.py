@@ -82,7 +82,7 @@ def test_a_path_alone_makes_the_deliverable_a_file(tmp_path: Path) -> None:
         [{"task_id": 1, "objective": "x"}, {"task_id": 2, "objective": "y", "depends_on": [1]}],
         [{"task_id": "1", "objective": "x"}, {"task_id": "2", "objective": "y", "depends_on": 1}],
         [{"task_id": "1", "objective": "x", "depends_on": ""}, {"task_id": "2", "objective": "y", "depends_on": "1"}],
-        [{"task_id": "1", "objective": "x", "constraints": None, "deliverable": None}, task("2", "1", priority=3)],
+        [{"task_id": "1", "objective": "x", "constraints": None, "deliverable": None}, task("2", "1")],
         {"tasks": json.dumps([task("1"), task("2", "1", deliverable={"type": "report", "path": None})])},
     ],
 )

@@ -277,7 +277,8 @@ def test_a_logout_ends_the_sockets_of_that_browser_and_no_others(idle):
 
 
 def test_a_long_history_comes_in_pieces(tmp_path):
-    with gateway(tmp_path, [say(f"{number} " + "long " * 20_000) for number in range(6)]) as running:
+    replies = [say(f"{number} " + " ".join(map(str, range(20_000)))) for number in range(6)]
+    with gateway(tmp_path, replies, LMAGENT_CONTEXT_WINDOW="200000") as running:
         session = begun(running)
         for number in range(6):
             with line(running) as here:

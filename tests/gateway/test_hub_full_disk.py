@@ -24,7 +24,7 @@ from lmagent.testing.script import say, slow
 
 pytestmark = pytest.mark.anyio
 
-LONG = "a long message " * 1000
+LONG = " ".join(f"a long message {number}" for number in range(1000))
 """More than the last block of a file may have left."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from itertools import pairwise
 
 import pytest
 from terminal import Terminal
@@ -31,7 +32,7 @@ def test_a_command_runs_in_the_sandbox_says_so_once_and_the_model_is_shown(works
         terminal.wait_for("in the sandbox, without network")
         terminal.wait_for("sum-42")
         terminal.enter("!cat told.txt; echo sum-$((7 * 7))")
-        terminal.wait_for("sum-49")
+        terminal.sees(lambda rows: ("told", "sum-49") in pairwise(row.removeprefix("> ") for row in rows))
         terminal.enter("hello")
         terminal.wait_for("Hi.")
         said = server.chats[0].body["messages"][-1]["content"]

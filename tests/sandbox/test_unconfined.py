@@ -42,7 +42,7 @@ def test_a_command_without_a_sandbox_has_the_limits_all_the_same(tmp_path: Path)
 
     small = Limits(memory_mb=128, pids=4)
     assert anyio.run(ended, "x = bytearray(10**9)", small).code != 0
-    together = "import os, time\nfor _ in 'abc':\n    if os.fork() == 0: x = b'x' * 7**9; time.sleep(30)\nos.wait()"
+    together = "import os, time\nfor _ in 'abc':\n    if os.fork() == 0: x = b'x' * 6**10; time.sleep(30)\nos.wait()"
     assert anyio.run(ended, together, small).reason == "memory"
     many = "import os, time\nfor _ in range(20):\n    if os.fork() == 0: time.sleep(30)\nos.wait()"
     assert anyio.run(ended, many, small).reason == "killed"

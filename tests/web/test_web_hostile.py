@@ -4,7 +4,7 @@ import json
 
 import pytest
 from gateway_kit import gateway
-from web_kit import ask, finished, session_of, talk
+from web_kit import ask, finished, long_of, session_of, talk
 
 from lmagent.testing.script import Call, Reply, call, say
 
@@ -63,9 +63,10 @@ def test_an_entity_and_a_language_may_be_called_so(tmp_path, screen):
 
 
 def test_text_that_was_made_to_keep_the_page_busy_is_shown_as_it_stands(tmp_path, screen):
-    tangle, wide = "_a_" * 20_000, "|a" * 5_000 + "\n" + "|-" * 5_000 + "\n" + "|a|\n" * 2_000
-    code = f"```c\n{'a' * 40_000}\n```"
-    with gateway(tmp_path, [say(f"*before*\n\n{tangle}\n\n{wide}\n\n{code}\n\n*after*", chunk=8_000)]) as running:
+    tangle, wide = long_of("_a_", 20_000), "|a" * 5_000 + "\n" + "|-" * 5_000 + "\n" + "|a|\n" * 2_000
+    code = f"```c\n{long_of('a', 40_000)}\n```"
+    reply = say(f"*before*\n\n{tangle}\n\n{wide}\n\n{code}\n\n*after*", chunk=8_000)
+    with gateway(tmp_path, [reply], LMAGENT_CONTEXT_WINDOW="200000") as running:
         page = screen(running)
         ask(page, "say it")
         finished(page)
@@ -115,7 +116,7 @@ def test_a_files_name_and_a_links_target_read_as_what_they_are(tmp_path, screen)
 
 @pytest.mark.parametrize("depth", [30, 1_000, 9_000])
 def test_code_may_be_nested_as_deep_as_it_is_long(tmp_path, screen, depth):
-    code = "`${ " * depth
+    code = long_of("`${ ", depth)
     with gateway(tmp_path, [say(f"```javascript\n{code}\n```", chunk=8_000), say("and on")]) as running:
         page = screen(running)
         ask(page, "show it")

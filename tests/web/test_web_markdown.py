@@ -2,7 +2,7 @@
 
 import pytest
 from gateway_kit import gateway
-from web_kit import ask, finished, talk
+from web_kit import ask, finished, long_of, talk
 
 from lmagent.testing.script import calls, say, slow, tool
 
@@ -139,7 +139,7 @@ def test_long_code_is_coloured_to_its_end_and_what_spans_lines_stays_one(tmp_pat
 
 @pytest.mark.parametrize(("language", "unit"), [("csharp", "unsigned "), ("typescript", "<a>\n"), ("markdown", "[ ")])
 def test_code_that_keeps_the_highlighter_busy_is_whole_and_the_page_goes_on(tmp_path, screen, language, unit):
-    code = (unit * 10_000)[:49_000].rstrip()
+    code = long_of(unit, 10_000)[:49_000].rstrip()
     with gateway(tmp_path, [say(f"```{language}\n{code}\n```")]) as running:
         page = screen(running)
         ask(page, "code")

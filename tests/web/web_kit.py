@@ -125,3 +125,8 @@ def shot(page: Any, folder: Path, name: str) -> None:
     kept = Path(os.environ.get("LMAGENT_SHOTS") or folder)
     kept.mkdir(parents=True, exist_ok=True)
     page.screenshot(path=kept / f"{name}.png")
+
+
+def long_of(unit: str, times: int) -> str:
+    """A text of one unit, that many times, with a number now and then: without, a reply is cut off as endless."""
+    return "".join(unit if at % 1000 else f"{at}{unit}" for at in range(times))
