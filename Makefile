@@ -1,7 +1,7 @@
 # Every target sets up what it needs. Nothing here asks questions or needs a terminal.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup check explore format docs demo record-demo bench clean
+.PHONY: help setup check explore format docs demo record-demo pictures bench clean
 
 STAMP := .venv/.synced
 
@@ -30,6 +30,9 @@ demo: setup ## See the agent at work, offline, with the tiny model that comes al
 
 record-demo: setup ## Record the cassette of examples/demo again
 	@.venv/bin/python scripts/record_demo.py
+
+pictures: setup ## Draw the pictures of the README again
+	@scripts/ensure_programs && .venv/bin/python scripts/make_pictures.py
 
 bench: setup ## Measure start, step, growth, prompt, memory, streaming (JSON)
 	@.venv/bin/python bench/run.py

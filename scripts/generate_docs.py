@@ -42,6 +42,19 @@ def _event(kind: type) -> list[str]:
     return [*lines, ""]
 
 
+def schema() -> str:
+    """The JSON Schema of an event, as `--json` prints it."""
+    import json
+
+    import msgspec
+
+    from lmagent.core.events import Event
+
+    found = msgspec.json.schema(Event)
+    title = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "An event of lmagent"}
+    return json.dumps(title | found, indent=1, ensure_ascii=False)
+
+
 def tools() -> str:
     """The table of tools."""
     import json
@@ -127,6 +140,7 @@ def slash() -> str:
 
 DOCS: dict[str, Callable[[], str]] = {
     "docs/events.md": events,
+    "docs/events.schema.json": schema,
     "docs/tools.md": tools,
     "docs/cli.md": cli,
     "docs/configuration.md": configuration,
@@ -139,7 +153,7 @@ def main() -> int:
     stale: list[str] = []
     for name, generate in DOCS.items():
         path = ROOT / name
-        wanted = GENERATED + generate().rstrip() + "\n"
+        wanted = (GENERATED if path.suffix == ".md" else "") + generate().rstrip() + "\n"
         if path.exists() and path.read_text(encoding="utf-8") == wanted:
             continue
         stale.append(name)

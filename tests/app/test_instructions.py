@@ -43,6 +43,13 @@ def test_a_small_window_gets_fewer_instructions_and_the_model_knows_where_the_re
     assert "for the rest" not in note_of(workspace, 100)[0]
 
 
+def test_agents_md_is_read_where_there_are_no_instructions_of_our_own(workspace: Path) -> None:
+    (workspace / "AGENTS.md").write_text("Use tabs.")
+    assert "(AGENTS.md):\nUse tabs." in note_of(workspace)[0]
+    (workspace / ".lmagent.md").write_text("Use spaces.")
+    assert "(.lmagent.md):\nUse spaces." in note_of(workspace)[0]
+
+
 def test_a_workspace_without_instructions_says_nothing_of_them(workspace: Path) -> None:
     note, said = note_of(workspace)
     assert "instructions" not in note

@@ -121,7 +121,7 @@ def test_a_program_of_the_documents_works_as_printed(example: Example, running: 
     code = f"TOKEN = {token.stdout.strip()!r}\n{example.code.replace('7860', str(running.port))}"
     done = subprocess.run(
         [sys.executable, "-c", code],
-        env={name: value for name, value in environment(running).items() if name != "LLM_URL"},
+        env=environment(running),
         cwd=running.workspace,
         stdin=subprocess.DEVNULL,
         capture_output=True,

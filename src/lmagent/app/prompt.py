@@ -14,8 +14,8 @@ from lmagent.app.profiles import PROFILES
 from lmagent.core.ports import Clock
 from lmagent.tools.plain import NotPlain, read_plain
 
-INSTRUCTIONS = ".lmagent.md"
-"""The place that users of the older systems know for a project's own instructions."""
+INSTRUCTIONS = (".lmagent.md", "AGENTS.md")
+"""Where a project's own instructions stand; the first that there is counts. The second is what `/init` writes."""
 
 MOST = max(profile.instructions for profile in PROFILES)
 
@@ -41,24 +41,27 @@ def workspace_note(workspace: Path, say: Callable[[str], None], limit: Callable[
         say: shows the person why instructions that are there are not sent.
         limit: characters of instructions that there is room for in the window.
     """
-    text, more = _instructions(workspace, say)
+    name, text, more = _instructions(workspace, say)
 
     def note() -> str:
         sent = text[: limit()]
-        cut = f"\n[… read {INSTRUCTIONS} for the rest]" if more or len(sent) < len(text) else ""
-        return f"<workspace>\nProject instructions ({INSTRUCTIONS}):\n{sent}{cut}\n</workspace>" if text else ""
+        cut = f"\n[… read {name} for the rest]" if more or len(sent) < len(text) else ""
+        return f"<workspace>\nProject instructions ({name}):\n{sent}{cut}\n</workspace>" if text else ""
 
     return note
 
 
-def _instructions(workspace: Path, say: Callable[[str], None]) -> tuple[str, bool]:
-    """Their beginning, and whether there are more."""
-    try:
-        found = read_plain(workspace, (INSTRUCTIONS,), MOST)
-    except NotPlain as what:
-        say(
-            f"lmagent: {INSTRUCTIONS} is {what}; the project's instructions are not sent\n"
-            f"  → make it a regular file that you can read: ls -l {workspace / INSTRUCTIONS}"
-        )
-        return "", False
-    return ("", False) if found is None else (found.text.strip(), found.more)
+def _instructions(workspace: Path, say: Callable[[str], None]) -> tuple[str, str, bool]:
+    """Their file's name, their beginning, and whether there are more."""
+    for name in INSTRUCTIONS:
+        try:
+            found = read_plain(workspace, (name,), MOST)
+        except NotPlain as what:
+            say(
+                f"lmagent: {name} is {what}; the project's instructions are not sent\n"
+                f"  → make it a regular file that you can read: ls -l {workspace / name}"
+            )
+            return name, "", False
+        if found is not None:
+            return name, found.text.strip(), found.more
+    return "", "", False

@@ -69,7 +69,7 @@ def import_file(path: Path, targets: Targets) -> ImportReport:
         return ImportReport(*import_jobs(jobs, folder / "cron.json"))  # pyright: ignore[reportUnknownArgumentType]
     if servers := as_object(document.get("mcpServers")) or as_object(document.get("servers")):
         return ImportReport(*import_servers(servers, folder / "mcp.json"))
-    if {"agent", "gateway", "sessions", "reflection"} & document.keys():
+    if {"agent", "gateway", "model", "sessions", "reflection"} & document.keys():
         draft = Draft(path.parent, targets.home)
         read_agent_computer(document, draft)
         return _settle(draft, targets)
