@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -19,12 +18,8 @@ from lmagent.testing.script import call, say
 
 
 @pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap: it is not installed")
-def test_git_tools_of_the_shell_are_not_listed_and_can_be_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    for name in [name for name in os.environ if name.startswith(("LLM", "LM_", "XDG", "LMAGENT"))]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    workspace = tmp_path / "workspace"
-    workspace.mkdir()
+def test_git_tools_of_the_shell_are_not_listed_and_can_be_called(empty_workspace: Path):
+    workspace = empty_workspace
     subprocess.run(["git", "init", "-q", "-b", "trunk", workspace], check=True)
     (workspace / "new.txt").write_text("new\n")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 
@@ -24,15 +23,10 @@ OLD = "def old():\n    return 1\n"
 
 
 @pytest.fixture
-def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in [name for name in os.environ if name.startswith(("LLM", "LM_", "XDG", "LMAGENT"))]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    folder = tmp_path / "workspace"
-    folder.mkdir()
-    (folder / "src").mkdir()
-    (folder / "src/a.py").write_text(OLD)
-    return folder
+def workspace(empty_workspace: Path) -> Path:
+    (empty_workspace / "src").mkdir()
+    (empty_workspace / "src/a.py").write_text(OLD)
+    return empty_workspace
 
 
 def played(workspace: Path, *calls, mode: str = "auto") -> list[ev.DurableEvent]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -26,13 +25,8 @@ pytestmark = [
 
 
 @pytest.fixture
-def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in [name for name in os.environ if name.startswith(("LLM", "LM_", "XDG", "LMAGENT"))]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    folder = tmp_path / "workspace"
-    folder.mkdir()
-    return folder
+def workspace(empty_workspace: Path) -> Path:
+    return empty_workspace
 
 
 def results(workspace: Path, command: str, *, hosts: tuple[str, ...] = (), answer: bool | None = None):

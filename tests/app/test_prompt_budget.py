@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -24,12 +23,8 @@ TASK = "Do the task."
 
 
 @pytest.fixture
-def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in [name for name in os.environ if name.startswith(("LLM", "LM_", "XDG", "LMAGENT"))]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    (tmp_path / "workspace").mkdir()
-    return tmp_path / "workspace"
+def workspace(empty_workspace: Path) -> Path:
+    return empty_workspace
 
 
 def prompts(workspace: Path, window: int, *script: Any, attended: bool = False) -> list[dict[str, Any]]:

@@ -26,15 +26,10 @@ needs_bubblewrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="nee
 
 
 @pytest.fixture
-def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in [name for name in os.environ if name.startswith(("LLM", "LM_", "XDG", "LMAGENT"))]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    folder = tmp_path / "workspace"
-    folder.mkdir()
-    (folder / "a.txt").write_text("alpha\n")
-    (folder / "b.txt").write_text("beta\n")
-    return folder
+def workspace(empty_workspace: Path) -> Path:
+    (empty_workspace / "a.txt").write_text("alpha\n")
+    (empty_workspace / "b.txt").write_text("beta\n")
+    return empty_workspace
 
 
 async def slash(host: Host, session: Session, line: str) -> str:

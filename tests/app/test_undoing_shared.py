@@ -28,14 +28,9 @@ pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bub
 
 
 @pytest.fixture
-def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in [name for name in os.environ if name.startswith(("LLM", "LM_", "XDG", "LMAGENT"))]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    folder = tmp_path / "workspace"
-    folder.mkdir()
-    (folder / "notes.txt").write_text("mine\n")
-    return folder
+def workspace(empty_workspace: Path) -> Path:
+    (empty_workspace / "notes.txt").write_text("mine\n")
+    return empty_workspace
 
 
 async def slash(host: Host, session: Session, line: str) -> str:

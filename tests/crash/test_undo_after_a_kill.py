@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import subprocess
@@ -30,14 +29,9 @@ needs_bubblewrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="nee
 
 
 @pytest.fixture
-def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in [name for name in os.environ if name.startswith(("LLM", "LM_", "XDG", "LMAGENT"))]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    folder = tmp_path / "workspace"
-    folder.mkdir()
-    (folder / "notes.txt").write_text("a note\n")
-    return folder
+def workspace(empty_workspace: Path) -> Path:
+    (empty_workspace / "notes.txt").write_text("a note\n")
+    return empty_workspace
 
 
 def files(workspace: Path) -> dict[str, str]:

@@ -88,6 +88,19 @@ def environment(running: Running) -> dict[str, str]:
     }
 
 
+def ran(running: Running, *command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command,
+        env=environment(running),
+        cwd=running.workspace,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
 def test_every_block_says_what_it_is():
     unknown = [example.place for example in examples() if example.language not in LANGUAGES]
     assert not unknown, "write ```sh, ```python, ```json, ```toml or ```text"
@@ -99,36 +112,16 @@ def test_every_block_says_what_it_is():
 @pytest.mark.parametrize("example", of("sh"))
 def test_a_command_of_the_documents_works_as_printed(example: Example, running: Running):
     code = example.code.replace("7860", str(running.port))
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", code],
-        env=environment(running),
-        cwd=running.workspace,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = ran(running, "bash", "-euo", "pipefail", "-c", code)
     assert done.returncode == example.code_expected, f"{done.stdout}\n{done.stderr}"
     assert '"error"' not in done.stdout
 
 
 @pytest.mark.parametrize("example", of("python"))
 def test_a_program_of_the_documents_works_as_printed(example: Example, running: Running):
-    token = subprocess.run(
-        ["lmagent", "web", "token"], env=environment(running), capture_output=True, text=True, check=True
-    )
-    code = f"TOKEN = {token.stdout.strip()!r}\n{example.code.replace('7860', str(running.port))}"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=environment(running),
-        cwd=running.workspace,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    token = ran(running, "lmagent", "web", "token").stdout.strip()
+    code = f"TOKEN = {token!r}\n{example.code.replace('7860', str(running.port))}"
+    done = ran(running, sys.executable, "-c", code)
     assert done.returncode == 0, done.stderr
 
 

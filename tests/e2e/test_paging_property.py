@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from functools import partial
 from pathlib import Path
@@ -30,12 +29,7 @@ def files(draw: st.DrawFn) -> list[str]:
     return ["".join(random.choices(letters, k=random.randint(0, widest))) for _ in range(lines)]
 
 
-@pytest.fixture(autouse=True)
-def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in os.environ if name.startswith(("LLM", "LM_", "XDG", "LMAGENT"))]:
-        monkeypatch.delenv(name)
-
-
+@pytest.mark.usefixtures("no_settings")
 @settings(max_examples=20)
 @given(
     contents=st.lists(files(), min_size=1, max_size=8),
