@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from lmagent.agents.feature import DelegateArgs
+from lmagent.core.decoding import convert
 from lmagent.core.errors import ToolError
 from lmagent.core.work import Deliverable
 from lmagent.engine import targets
@@ -131,7 +132,7 @@ def _given(entry: Any) -> Any:
 
 def _order(entry: Any, number: int, workspace: Path) -> Order:
     try:
-        task = msgspec.convert(_given(entry), _Task)
+        task = convert(_given(entry), _Task)
         wanted = task.deliverable
         if isinstance(wanted, dict):
             wanted = _given(wanted)
@@ -139,7 +140,7 @@ def _order(entry: Any, number: int, workspace: Path) -> Order:
                 wanted["paths"] = [paths]
             several = "files" if wanted.get("paths") else "report"
             described = {"type": "file" if wanted.get("path") else several, "description": task.objective}
-            wanted = msgspec.convert({**described, **wanted}, _Deliverable)
+            wanted = convert({**described, **wanted}, _Deliverable)
         else:
             wanted = Deliverable("report", wanted or task.objective)
     except msgspec.ValidationError as fault:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from lmagent.config.files import read_small, write_private
+from lmagent.core.decoding import decode_json
 from lmagent.core.errors import ConfigError
 from lmagent.core.events import Event, ModeChanged, PermissionMode
 
@@ -83,7 +84,7 @@ class GivenModes:
     def _load(self) -> _Given:
         try:
             content = read_small(self._path)
-            return msgspec.json.decode(content, type=_Given) if content else _Given()
+            return decode_json(content, _Given) if content else _Given()
         except (OSError, ConfigError, msgspec.DecodeError):
             return _Given()
 

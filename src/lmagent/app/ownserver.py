@@ -21,6 +21,7 @@ import msgspec
 from anyio.abc import Process
 from msgspec import Struct
 
+from lmagent.core.decoding import decode_json
 from lmagent.core.errors import LmagentError
 
 START = 30.0
@@ -98,7 +99,7 @@ class OwnServer:
             except (anyio.EndOfStream, anyio.BrokenResourceError):
                 pass
         try:
-            up = msgspec.json.decode(line, type=Up)
+            up = decode_json(line, Up)
         except msgspec.DecodeError:
             up = Up(error="it said nothing")
         if not up.url:
@@ -168,7 +169,7 @@ def _say(up: Up) -> None:
 def main() -> None:
     """Serve until standard input ends."""
     try:
-        spec = msgspec.json.decode(sys.stdin.buffer.readline(), type=ChildSpec)
+        spec = decode_json(sys.stdin.buffer.readline(), ChildSpec)
         with tempfile.TemporaryDirectory(prefix="lmagent-server-") as folder:
             anyio.run(_serve, spec, Path(folder))
     except (LmagentError, OSError, msgspec.DecodeError) as error:

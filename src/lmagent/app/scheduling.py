@@ -19,6 +19,7 @@ import msgspec
 from lmagent.app.entitled import may_run_jobs, require_trust, waiting_for_trust
 from lmagent.app.host import Host
 from lmagent.app.scheduled import KINDS, Say, Scheduled, Waits, occurrence_session, turn_of
+from lmagent.core.decoding import decode_json
 from lmagent.core.errors import LmagentError, SessionBusy, StoreError
 from lmagent.core.events import TurnFinished
 from lmagent.core.ports import Job, Postponed
@@ -394,7 +395,6 @@ def _unattended(root: Path) -> list[Unattended]:
 
 
 def _is_alive(owner: str) -> bool:
-    try:
-        return is_alive(msgspec.json.decode(owner, type=Owner))
-    except ValueError:
-        return False
+    with suppress(ValueError):
+        return is_alive(decode_json(owner, Owner))
+    return False

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from lmagent.config.files import read_small, write_private
+from lmagent.core.decoding import decode_json
 from lmagent.core.errors import ConfigError
 
 FILE = "models.json"
@@ -113,7 +114,7 @@ class KeptTraits:
     def _load(self) -> _Known:
         try:
             content = read_small(self._path)
-            return msgspec.json.decode(content, type=_Known) if content else _Known()
+            return decode_json(content, _Known) if content else _Known()
         except (OSError, ConfigError, msgspec.DecodeError):
             return _Known()
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from lmagent.config.files import read_small, write_private
+from lmagent.core.decoding import decode_json
 from lmagent.core.errors import ConfigError
 
 CONFIG_FILES = (".lmagent/config.toml", ".env")
@@ -94,7 +95,7 @@ def _load(data_dir: Path) -> _Trusted:
     if content is None:
         return _Trusted()
     try:
-        return msgspec.json.decode(content, type=_Trusted)
+        return decode_json(content, _Trusted)
     except msgspec.DecodeError as error:
         raise ConfigError(
             f"the list of trusted folders, {path}, is damaged: {error}",

@@ -17,6 +17,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from lmagent.core.decoding import decoder
 from lmagent.core.live import VERSION as VERSION
 from lmagent.core.live import Envelope, EphemeralEvent
 from lmagent.core.live import PrefillProgress as PrefillProgress
@@ -329,5 +330,5 @@ def decode(line: bytes) -> DurableEvent:
     """
     global _decoder
     if _decoder is None:  # built on first use: a one-shot run never reads a log
-        _decoder = msgspec.json.Decoder(DurableEvent)
+        _decoder = decoder(DurableEvent)
     return _decoder.decode(line)

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from lmagent.core.decoding import convert
 from lmagent.core.errors import ToolError
 from lmagent.core.tool import Tool, argument_names, plain
 
@@ -32,7 +33,7 @@ def decode(tool: Tool, arguments: dict[str, Any]) -> Any:
             raise _misfit(tool, f"missing {', '.join(missing)}")
         return fit(named, tool.arguments)
     try:
-        return msgspec.convert(named, tool.arguments)
+        return convert(named, tool.arguments)
     except msgspec.ValidationError as strict:
         from lmagent.core.repair import fit  # few calls need it
 
@@ -40,7 +41,7 @@ def decode(tool: Tool, arguments: dict[str, Any]) -> Any:
         required = schema.get("required", ())
         given = {name: value for name, value in named.items() if value is not None or name in required}
         try:  # kept only because it then validates
-            return msgspec.convert(fit(given, schema), tool.arguments, strict=False)
+            return convert(fit(given, schema), tool.arguments, strict=False)
         except msgspec.ValidationError:
             raise _misfit(tool, str(strict)) from None
 

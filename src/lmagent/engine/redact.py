@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from lmagent.core.decoding import convert
 from lmagent.core.events import DurableEvent, Event, SessionCreated
 
 MASK = "[redacted]"
@@ -68,7 +69,7 @@ class Redactor:
             return event
         plain = msgspec.to_builtins(event)
         clean = self._walk(plain)
-        return event if clean == plain else msgspec.convert(clean, type(event))
+        return event if clean == plain else convert(clean, type(event))
 
     def stream(self, name: str, piece: str) -> str:
         """A piece of a live stream without secrets; what may be the beginning of one is held back till the next.

@@ -13,6 +13,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct
 
+from lmagent.core.decoding import decode_json
 from lmagent.core.errors import ToolError
 from lmagent.core.messages import ToolCall
 from lmagent.core.model import ToolSpec
@@ -146,7 +147,7 @@ def parse_arguments(call: ToolCall) -> dict[str, Any]:
     if not raw.strip():
         return {}
     try:
-        value = msgspec.json.decode(raw.encode("utf-8", "surrogatepass"), type=object)
+        value = decode_json(raw.encode("utf-8", "surrogatepass"), object)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as fault:
         raise ToolError(
             f"The arguments of {call.name} are not valid JSON: {_place(raw, fault)}. Nothing was run. "

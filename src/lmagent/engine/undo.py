@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from lmagent.core.changes import Change, PathState, Snapshots
 from lmagent.core.commands import Redo, Undo
+from lmagent.core.decoding import decode_json
 from lmagent.core.errors import LmagentError, StoreError, ToolError
 from lmagent.core.events import DurableEvent, FilesChanged, FilesRestored, MessageAdded, Notice, ToolStarted
 from lmagent.core.messages import user
@@ -235,7 +236,7 @@ def changes_of(session: Session, event: FilesChanged) -> tuple[Change, ...]:
 
 def changes_in(event: FilesChanged, get_blob: Callable[[str], bytes]) -> tuple[Change, ...]:
     """The same, of a session that may not be open."""
-    return msgspec.json.decode(get_blob(event.blob), type=tuple[Change, ...]) if event.blob else event.changes
+    return decode_json(get_blob(event.blob), tuple[Change, ...]) if event.blob else event.changes
 
 
 def kept_contents(session: Session) -> set[str]:

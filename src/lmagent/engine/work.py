@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Literal
 
-from msgspec import Struct, ValidationError, convert, field
+from msgspec import Struct, ValidationError, field
 from msgspec.structs import replace
 
+from lmagent.core.decoding import convert
 from lmagent.core.events import CallsConstrained, ToolFinished
 from lmagent.core.model import Usage
 from lmagent.core.work import Budget, ChildResult, Parent, Plan, Task, TaskState, WorkMode

@@ -14,6 +14,7 @@ from msgspec import Struct
 from lmagent.app.host import Host
 from lmagent.config.files import read_small, write_private
 from lmagent.core.commands import SetModel
+from lmagent.core.decoding import decode_json
 from lmagent.core.errors import ConfigError
 
 FILE = "chosen.json"
@@ -69,6 +70,6 @@ def _read(host: Host) -> dict[str, Choice]:
     """What was picked so far; nothing where the file is missing or damaged: it can be picked again."""
     try:
         content = read_small(host.settings.agent_data_dir / FILE)
-        return msgspec.json.decode(content, type=dict[str, Choice]) if content else {}
+        return decode_json(content, dict[str, Choice]) if content else {}
     except (ConfigError, msgspec.DecodeError):
         return {}

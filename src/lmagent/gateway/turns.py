@@ -14,6 +14,7 @@ from starlette.requests import Request
 
 from lmagent.core import events as ev
 from lmagent.core.commands import Approve
+from lmagent.core.decoding import convert, decoder
 from lmagent.core.errors import ProviderError, SessionNotFound, StoreError, ungrouped
 from lmagent.gateway.http.errors import Refusal
 
@@ -60,12 +61,12 @@ def event_of(data: bytes) -> ev.Event:
 
 @cache
 def _decoder() -> msgspec.json.Decoder[ev.Event]:
-    return msgspec.json.Decoder(ev.Event)
+    return decoder(ev.Event)
 
 
 def _read(event: ev.Event) -> ev.Event:
     if isinstance(event, ev.SubagentEvent):
-        return msgspec.structs.replace(event, event=_read(msgspec.convert(event.event, ev.Event)))
+        return msgspec.structs.replace(event, event=_read(convert(event.event, ev.Event)))
     return event
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from lmagent.core.decoding import decode_json
 from lmagent.core.errors import SessionBusy
 from lmagent.modelserver.guard import is_loopback
 from lmagent.modelserver.listening import ServerError
@@ -60,7 +61,7 @@ class State(Struct, frozen=True):
 def state_of(folder: Path) -> State | None:
     """The server of a data folder; None if none lives."""
     try:
-        state = msgspec.json.decode((folder / "server.json").read_bytes(), type=State)
+        state = decode_json((folder / "server.json").read_bytes(), State)
     except (OSError, ValueError):
         return None
     return state if is_alive(state.owner) else None

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from lmagent.config.installed import install_command
+from lmagent.core.decoding import decode_json
 
 SECONDS = 60.0
 """How long a driver may take; the first call of some builds compiles."""
@@ -82,7 +83,7 @@ def ask_engine(command: tuple[str, ...] = COMMAND, seconds: float = SECONDS) -> 
             problem=f"the engine could not be asked: {error}", fix=f"install it again: {install_command('local')}"
         )
     try:
-        return msgspec.json.decode(run.stdout.strip().rpartition(b"\n")[2], type=EngineReport)
+        return decode_json(run.stdout.strip().rpartition(b"\n")[2], EngineReport)
     except ValueError:
         lines = run.stderr.decode("utf-8", "replace").strip().splitlines()
         why = f"it ended with status {run.returncode}" + (f": {lines[-1][:300]}" if lines else "")

@@ -20,6 +20,7 @@ import msgspec
 from anyio import to_thread
 from msgspec import Struct
 
+from lmagent.core.decoding import decode_json
 from lmagent.core.errors import SessionBusy
 from lmagent.modelserver.hub import Failed, Hub, HubFile, unreachable
 from lmagent.modelserver.spec import ModelServerError
@@ -321,7 +322,7 @@ class Download:
 
 def _read_note(path: Path) -> _Note | None:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=_Note)
+        return decode_json(path.read_bytes(), _Note)
     except (OSError, ValueError, RecursionError):
         return None
 

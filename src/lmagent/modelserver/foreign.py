@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
-import msgspec
 from msgspec import Struct
 
 from lmagent.config.paths import home_dir
+from lmagent.core.decoding import decode_json
 
 MODEL = "application/vnd.ollama.image.model"
 PROJECTOR = "application/vnd.ollama.image.projector"
@@ -106,7 +106,7 @@ def _ollama_model(folder: Path, manifest: Path, name: str) -> OllamaModel:
     try:
         if manifest.stat().st_size > MAX_MANIFEST:
             raise ValueError("it is too large")
-        layers = msgspec.json.decode(manifest.read_bytes(), type=_Manifest).layers
+        layers = decode_json(manifest.read_bytes(), _Manifest).layers
     except (OSError, ValueError, RecursionError) as error:
         return OllamaModel(name, manifest, problem=f"Ollama's manifest {manifest} cannot be read: {error}")
     by_kind = {layer.mediaType: layer for layer in reversed(layers)}
@@ -142,7 +142,7 @@ def _context(params: Path | None) -> int:
     try:
         if params is None or not os.path.isfile(params) or params.stat().st_size > MAX_MANIFEST:
             return 0
-        asked = msgspec.json.decode(params.read_bytes(), type=_Params).num_ctx
+        asked = decode_json(params.read_bytes(), _Params).num_ctx
     except (OSError, ValueError, RecursionError):
         return 0
     return asked if 256 <= asked <= 1 << 24 else 0

@@ -17,6 +17,7 @@ from typing import NoReturn
 
 import msgspec
 
+from lmagent.core.decoding import decode_json
 from lmagent.modelserver.spec import Hello, WorkerSpec
 
 GRACE = 1.0
@@ -34,7 +35,7 @@ def read_spec() -> WorkerSpec:
     """
     line = sys.stdin.buffer.readline()
     try:
-        return msgspec.json.decode(line, type=WorkerSpec)
+        return decode_json(line, WorkerSpec)
     except msgspec.DecodeError as error:
         raise ValueError(f"standard input has no description of a model as its first line: {error}") from error
 

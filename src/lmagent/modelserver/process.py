@@ -16,6 +16,7 @@ import anyio
 import msgspec
 from msgspec.structs import replace
 
+from lmagent.core.decoding import decode_json
 from lmagent.core.ports import Clock
 from lmagent.modelserver.cause import Cause, from_log, from_status
 from lmagent.modelserver.measure import Effort, effort_of, memory_of
@@ -199,7 +200,7 @@ class ProcessWorker:
         if not line.endswith(b"\n"):
             raise StartError(await self._silence())
         try:
-            hello = msgspec.json.decode(line, type=Hello)
+            hello = decode_json(line, Hello)
         except msgspec.DecodeError as error:
             raise StartError(Cause(f"its worker said something else than hello: {line[:200]!r} ({error})")) from error
         if hello.error:
@@ -319,7 +320,7 @@ async def gpu_free() -> int:
     try:
         with anyio.fail_after(_DEVICES_LIMIT):
             done = await anyio.run_process(command, check=True, stderr=subprocess.DEVNULL)
-        devices = msgspec.json.decode(done.stdout, type=list[_Device])
+        devices = decode_json(done.stdout, list[_Device])
     except (OSError, subprocess.CalledProcessError, TimeoutError, msgspec.DecodeError):
         return 0
     return sum(device.memory_free for device in devices if "GPU" in device.type)

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 from urllib.parse import urlsplit
 
-import msgspec
 from msgspec import Struct
 
 from lmagent.config.toml import line_of
+from lmagent.core.decoding import convert
 from lmagent.modelserver.spec import ModelServerError, ModelSettings
 
 POOLINGS = ("", "none", "mean", "cls", "last", "rank")
@@ -81,7 +81,7 @@ def read_sheet(path: Path) -> Sheet:
     more = {key: values.pop(key) for key in UPSTREAM_KEYS if key in values}
     for key, value in {**more, **values}.items():
         _check(path, text, key, value)
-    settings = msgspec.convert(values, ModelSettings)
+    settings = convert(values, ModelSettings)
     if settings.flash_attention == "off" and settings.cache_type_v not in ("f32", "f16", "bf16"):
         where = _place(text, "cache_type_v")
         fix = 'set flash_attention = "auto", or cache_type_v = "f16"'

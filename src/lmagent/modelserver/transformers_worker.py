@@ -23,6 +23,7 @@ import anyio.from_thread
 import anyio.to_thread
 import msgspec
 
+from lmagent.core.decoding import decode_json
 from lmagent.modelserver import lifeline
 from lmagent.modelserver.spec import Hello, WorkerSpec
 from lmagent.modelserver.transformers_chat import asked_for, part
@@ -202,7 +203,7 @@ def _kept(key: str, endpoint: Callable[[Request], Awaitable[Any]]) -> Callable[[
 
 async def _body(request: Request) -> dict[str, Any]:
     try:
-        return msgspec.json.decode(await request.body(), type=dict[str, Any])
+        return decode_json(await request.body(), dict[str, Any])
     except msgspec.DecodeError as error:
         raise RequestError(f"the body is not a JSON object: {error}") from error
 

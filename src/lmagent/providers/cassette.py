@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Struct
 
+from lmagent.core.decoding import decode_json
 from lmagent.core.errors import ConfigError, ProviderError, StoreError
 from lmagent.providers import jsontext
 from lmagent.providers.transport import Failure, Response, Timeouts, Transport, TransportError
@@ -245,7 +246,7 @@ def load(path: Path) -> list[Exchange]:
             f"the cassette {path} cannot be read: {error.strerror}", fix="check the path given to --replay"
         ) from error
     try:
-        header = msgspec.json.decode(lines[0], type=Header)
+        header = decode_json(lines[0], Header)
     except msgspec.DecodeError as error:
         raise ConfigError(f"{path} is no cassette", fix="make one with --record FILE") from error
     if header.cassette != VERSION:
@@ -256,7 +257,7 @@ def load(path: Path) -> list[Exchange]:
     exchanges: list[Exchange] = []
     for number, line in enumerate(lines[1:-1], start=2):  # behind the last line end is nothing, or a torn line
         try:
-            exchanges.append(msgspec.json.decode(line, type=Exchange))
+            exchanges.append(decode_json(line, Exchange))
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise ConfigError(
                 f"line {number} of the cassette {path} is damaged: {error}", fix="record it again with --record FILE"

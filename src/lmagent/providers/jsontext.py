@@ -6,8 +6,10 @@ from typing import Any, cast
 
 import msgspec
 
+from lmagent.core.decoding import decoder
+
 _decode = msgspec.json.Decoder().decode
-_decode_object = msgspec.json.Decoder(dict[str, Any]).decode
+_decode_object = decoder(dict[str, Any]).decode
 _encode = msgspec.json.Encoder().encode
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 
+from lmagent.core.decoding import decode_json
 from lmagent.core.errors import StoreError
 from lmagent.schedule.entries import Entry as Entry
 from lmagent.schedule.entries import JobHistory as JobHistory
@@ -173,7 +174,7 @@ class Ledger:
         if not line.strip():
             return
         try:
-            entry = msgspec.json.decode(line, type=Entry)
+            entry = decode_json(line, Entry)
         except ValueError:
             entry = None
         if entry is None or not all(0 <= moment <= LATEST for moment in (entry.ts, entry.at, entry.until)):

@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from lmagent.core.decoding import decode_json
 from lmagent.store.files import FILE_MODE, OPEN_FLAGS, sync_file, write_whole
 from lmagent.store.log import GONE
 
@@ -59,7 +60,7 @@ def last_gone(root: Path, session: str) -> int:
     last, named = 0, f'"{session}"'.encode()
     for line in content.splitlines() if named in content else ():
         with suppress(ValueError):  # half a line, of a disk that was full
-            gone = msgspec.json.decode(line, type=Gone)
+            gone = decode_json(line, Gone)
             if gone.session == session and last < gone.seq < HIGHEST:
                 last = gone.seq
     return last

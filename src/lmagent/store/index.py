@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-import msgspec
 from msgspec import Struct, field
 
+from lmagent.core.decoding import convert
 from lmagent.core.errors import StoreError
 from lmagent.core.events import SessionCreated, SessionForked
 from lmagent.core.ids import is_session_id
@@ -379,7 +379,7 @@ class SessionIndex:
 
 
 def _tally(row: Sequence[object]) -> Tally:
-    return msgspec.convert(dict(zip(_COLUMNS, row, strict=True)), Tally, strict=False)
+    return convert(dict(zip(_COLUMNS, row, strict=True)), Tally, strict=False)
 
 
 def _term(word: str) -> str:

@@ -18,6 +18,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from lmagent.core.decoding import decode_json
 from lmagent.core.errors import SessionBusy
 from lmagent.store.files import FILE_MODE, OPEN_FLAGS, write_whole
 
@@ -155,7 +156,7 @@ def read_owner(path: Path) -> Owner | None:
     try:
         fd = os.open(path, os.O_RDONLY | OPEN_FLAGS | getattr(os, "O_NONBLOCK", 0))  # a pipe would not answer
         try:
-            return msgspec.json.decode(os.read(fd, NOTE), type=Owner)
+            return decode_json(os.read(fd, NOTE), Owner)
         finally:
             os.close(fd)
     except (OSError, ValueError):

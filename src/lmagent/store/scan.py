@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO, Literal, get_args
 
-import msgspec
 from msgspec import Struct
 
+from lmagent.core.decoding import decode_json
 from lmagent.core.events import VERSION, DurableEvent, decode
 
 NEWER = "written by a newer version of lmagent"
@@ -80,7 +80,7 @@ def _line(number: int, start: int, raw: bytes) -> Line:
 
 def _no_event(number: int, start: int, raw: bytes, reason: str) -> Line:
     try:
-        envelope = msgspec.json.decode(raw, type=_Envelope)
+        envelope = decode_json(raw, _Envelope)
     except (ValueError, RecursionError):
         return Line(number, start, raw, "damaged", 0, None, reason)
     if envelope.v > VERSION:

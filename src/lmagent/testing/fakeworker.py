@@ -22,6 +22,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
+from lmagent.core.decoding import decode_json
 from lmagent.modelserver import lifeline
 from lmagent.modelserver.spec import Hello
 
@@ -145,7 +146,7 @@ def main() -> None:
     """Serve until standard input ends, or misbehave."""
     began = time.monotonic()
     spec = lifeline.read_spec()
-    model = msgspec.json.decode(Path(spec.model).read_bytes(), type=FakeModel)
+    model = decode_json(Path(spec.model).read_bytes(), FakeModel)
     if model.fault == "deaf":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     else:

@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
+from lmagent.core.decoding import decode_json
 from lmagent.testing import quirks
 from lmagent.testing.loopback import Received
 from lmagent.testing.prefix import PrefixMeter
@@ -63,7 +64,7 @@ def load_script(data: bytes) -> list[Behaviour]:
         ValueError: it is not JSON of that shape.
     """
     try:
-        items = msgspec.json.decode(data, type=list[dict[str, Any]])
+        items = decode_json(data, list[dict[str, Any]])
     except msgspec.DecodeError as error:
         raise ValueError(f"a script is a JSON list of objects: {error}") from error
     return [_load(item) for item in items]

@@ -18,6 +18,7 @@ import anyio
 import msgspec
 from msgspec import Struct
 
+from lmagent.core.decoding import convert
 from lmagent.core.errors import SandboxError, ToolError
 from lmagent.core.sandbox import Exec, Exit, Running, Sandbox, Stream
 from lmagent.tools.kernel_output import Output
@@ -295,7 +296,7 @@ class Kernel:
             self.up = True
             self.ready.set()
             return
-        reply, call = msgspec.convert(frame, Reply), self._call
+        reply, call = convert(frame, Reply), self._call
         if call is None or reply.id != call.id or call.reply is not None:
             return
         call.reply = reply

@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct, field
 
+from lmagent.core.decoding import decode_msgpack
 from lmagent.undo.copies import CREATE, write_all
 from lmagent.undo.failures import store_error
 from lmagent.undo.records import HEAD, WIDTH, Record, Tree, content_id, is_link
@@ -91,7 +92,7 @@ def read_state(path: Path) -> State | None:
         data = path.read_bytes()
         if int.from_bytes(data[:_CRC], "big") != zlib.crc32(data[_CRC:]):
             return None
-        state = msgspec.msgpack.decode(memoryview(data)[_CRC:], type=State)
+        state = decode_msgpack(memoryview(data)[_CRC:], State)
     except (OSError, ValueError):
         return None
     if state.version != VERSION or not all(

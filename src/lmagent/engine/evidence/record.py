@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
+from lmagent.core.decoding import convert
 from lmagent.core.events import (
     ApprovalResolved,
     DurableEvent,
@@ -233,7 +234,7 @@ class Evidence(Struct):
 def _stages(data: object) -> tuple[tuple[int, tuple[int, ...]], ...]:
     """The codes as a log has them, which may say anything."""
     try:
-        return msgspec.convert(data or (), tuple[tuple[int, tuple[int, ...]], ...])
+        return convert(data or (), tuple[tuple[int, tuple[int, ...]], ...])
     except msgspec.ValidationError:
         return ()
 

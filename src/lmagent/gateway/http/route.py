@@ -17,6 +17,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.websockets import WebSocket
 
+from lmagent.core.decoding import convert, decode_json
 from lmagent.core.errors import LmagentError
 from lmagent.core.ids import SESSION_RULE, is_session_id
 from lmagent.gateway.http.access import Access, Caller
@@ -182,7 +183,7 @@ def _query(route: Route, request: Request) -> Any:
         raise Refusal(
             400, "invalid", f"the query has no {unknown[0][:80]!r}", fix=f"it knows {', '.join(sorted(known))}"
         )
-    return msgspec.convert(given, route.query, strict=False)
+    return convert(given, route.query, strict=False)
 
 
 async def _body(route: Route, request: Request) -> Any:
@@ -216,7 +217,7 @@ def decode(text: bytes, kind: Any) -> Any:
     if text.count(b"[") + text.count(b"{") > MAX_DEPTH and _depth(text) > MAX_DEPTH:
         raise Refusal(400, "too_deep", f"the JSON is nested deeper than {MAX_DEPTH} levels")
     try:
-        return msgspec.json.decode(text, type=kind)
+        return decode_json(text, kind)
     except UnicodeDecodeError as error:
         raise Refusal(400, "invalid", f"the body is not UTF-8: {error.reason}") from None
 

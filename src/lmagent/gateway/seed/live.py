@@ -10,6 +10,7 @@ import msgspec
 from anyio.streams.memory import MemoryObjectSendStream
 from msgspec import Struct
 
+from lmagent.core.decoding import decode_json
 from lmagent.core.events import decode
 from lmagent.gateway.http.errors import Refusal
 from lmagent.gateway.http.route import Socket, Talk
@@ -67,7 +68,7 @@ class _Feed:
         """Tell what happens until the stream ends."""
         while numbered := await following.take():
             for one in numbered:
-                event, session = decode(one.data), msgspec.json.decode(one.data, type=_Named).session
+                event, session = decode(one.data), decode_json(one.data, _Named).session
                 line = activity_of(session, event) if event.ts >= self._since else None
                 key = (event.id, event.ts)
                 if line is None or line.type not in ("tool_call", "tool_result") or key in self._known:
@@ -92,7 +93,7 @@ def _told(line: Activity) -> Told:
 
 def _answer(text: bytes) -> Told:
     try:
-        asked = msgspec.json.decode(text, type=_Any).type
+        asked = decode_json(text, _Any).type
     except (msgspec.DecodeError, UnicodeDecodeError):
         asked = ""
     return {"type": "pong"} if asked == "ping" else {"type": "error", "message": "this socket only tells; send ping"}
