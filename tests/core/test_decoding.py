@@ -43,12 +43,17 @@ def test_text_and_values_become_the_type_that_was_asked_for() -> None:
     assert convert({"a": "1"}, dict[str, int], strict=False) == {"a": 1}
 
 
-def _decodes_by_itself(call: ast.Call) -> bool:
-    name = ast.unparse(call.func)
-    typed = any(keyword.arg == "type" for keyword in call.keywords)
+def _decodes_by_itself(node: ast.AST) -> bool:
+    if isinstance(node, ast.ImportFrom):  # its calls would not name msgspec
+        asked = {alias.name for alias in node.names} & {"convert", "decode", "Decoder"}
+        return (node.module or "").startswith("msgspec") and bool(asked)
+    if not isinstance(node, ast.Call):
+        return False
+    name = ast.unparse(node.func)
+    typed = any(keyword.arg == "type" for keyword in node.keywords)
     return name.startswith("msgspec.") and (
         name.endswith(".convert")
-        or (name.endswith(".Decoder") and bool(call.args or call.keywords))
+        or (name.endswith(".Decoder") and bool(node.args or node.keywords))
         or (name.endswith(".decode") and typed)
     )
 
@@ -59,14 +64,15 @@ def _decodes_by_itself(call: ast.Call) -> bool:
         ("msgspec.convert(value, Kind)", True),
         ("msgspec.json.Decoder(Kind)", True),
         ("msgspec.json.decode(data, type=Kind)", True),
+        ("from msgspec import Struct, convert", True),
+        ("from msgspec.json import decode", True),
+        ("from msgspec import Struct", False),
         ("msgspec.json.decode(data)", False),
         ("decode_json(data, Kind)", False),
     ],
 )
-def test_a_call_that_asks_msgspec_for_a_type_is_recognised(code: str, found: bool) -> None:
-    call = ast.parse(code, mode="eval").body
-    assert isinstance(call, ast.Call)
-    assert _decodes_by_itself(call) is found
+def test_code_that_asks_msgspec_for_a_type_is_recognised(code: str, found: bool) -> None:
+    assert any(_decodes_by_itself(node) for node in ast.walk(ast.parse(code))) is found
 
 
 def test_only_one_module_asks_msgspec_for_a_type() -> None:
@@ -75,6 +81,6 @@ def test_only_one_module_asks_msgspec_for_a_type() -> None:
         for path in ROOT.rglob("*.py")
         if path != ROOT / "core" / "decoding.py"
         for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Call) and _decodes_by_itself(node)
+        if _decodes_by_itself(node)
     ]
     assert not wrong, "use lmagent.core.decoding"

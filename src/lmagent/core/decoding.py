@@ -1,7 +1,7 @@
-"""JSON, MessagePack and plain values into types, safe in threads.
+"""Typed decoding of JSON, MessagePack and plain values that is safe in threads.
 
-msgspec 0.22 looks into a type when it is first decoded, and other threads can meet it half done: the process then ends
-with a segmentation fault. Here one thread at a time looks into a new type; what is known is decoded without a lock.
+msgspec (0.22.0) builds its description of a type at the first decoding, and lets other threads use it before it is
+complete: they read a null pointer, and the process ends. So a type is prepared under a lock before its first use.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import msgspec
 
 T = TypeVar("T")
 _lock = threading.Lock()
-_known: set[Any] = set()
+_prepared: set[Any] = set()
 
 
-def _learn(kind: Any) -> None:
-    if kind not in _known:
+def _prepare(kind: Any) -> None:
+    if kind not in _prepared:
         with _lock:
             msgspec.json.Decoder(kind)
-            _known.add(kind)
+            _prepared.add(kind)
 
 
 @overload
@@ -28,8 +28,8 @@ def decoder(kind: type[T]) -> msgspec.json.Decoder[T]: ...
 @overload
 def decoder(kind: Any) -> msgspec.json.Decoder[Any]: ...
 def decoder(kind: Any) -> Any:
-    """What decodes JSON into `kind`, again and again."""
-    _learn(kind)
+    """A decoder from JSON to `kind`, to be used many times."""
+    _prepare(kind)
     return msgspec.json.Decoder(kind)
 
 
@@ -44,7 +44,7 @@ def decode_json(data: bytes | str, kind: Any) -> Any:
         msgspec.ValidationError: it is JSON, but not of that type.
         msgspec.DecodeError: it is not JSON.
     """
-    _learn(kind)
+    _prepare(kind)
     return msgspec.json.decode(data, type=kind)
 
 
@@ -55,7 +55,7 @@ def decode_msgpack(data: bytes | memoryview, kind: type[T]) -> T:
         msgspec.ValidationError: it is MessagePack, but not of that type.
         msgspec.DecodeError: it is not MessagePack.
     """
-    _learn(kind)
+    _prepare(kind)
     return msgspec.msgpack.decode(data, type=kind)
 
 
@@ -69,5 +69,5 @@ def convert(value: Any, kind: Any, *, strict: bool = True) -> Any:
     Raises:
         msgspec.ValidationError: it is not of that type.
     """
-    _learn(kind)
+    _prepare(kind)
     return msgspec.convert(value, kind, strict=strict)
