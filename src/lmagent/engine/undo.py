@@ -7,6 +7,7 @@ whose process died: `is_shared` says so.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Literal
 
@@ -48,7 +49,7 @@ class Watch(Struct, frozen=True):
         call_id: the call.
         tool: its tool.
         paths: what it may change; None for everything.
-        began: when its state before was kept.
+        began: when keeping its state before began: from then on others may change something beside it.
     """
 
     call_id: str
@@ -67,6 +68,7 @@ async def keep_before(session: Session, invocation: Invocation) -> Watch | None:
     if snapshots is None or tool.effect not in EFFECTS:
         return None
     paths = invocation.targets if tool.effect == "write" and invocation.targets else None
+    began = session.wiring.clock.monotonic()
     try:
         refusals = await snapshots.before(paths, _name(session, call.id))
     except StoreError as trouble:
@@ -77,7 +79,7 @@ async def keep_before(session: Session, invocation: Invocation) -> Watch | None:
     for refusal in refusals:
         text = f"{refusal.path} cannot be brought back by /undo: {refusal.reason}"
         await _warn(session, Notice(level="info", code="not_kept", text=text))
-    return Watch(call.id, tool.name, paths, session.wiring.clock.monotonic())
+    return Watch(call.id, tool.name, paths, began)
 
 
 async def record_changes(session: Session, watch: Watch | None) -> None:
@@ -90,7 +92,7 @@ async def record_changes(session: Session, watch: Watch | None) -> None:
     seconds = session.wiring.clock.monotonic() - watch.began
     event = FilesChanged(call_id=watch.call_id, tool=watch.tool, count=len(changes))
     if watch.paths is None:
-        event = msgspec.structs.replace(event, seconds=round(seconds, 1))
+        event = msgspec.structs.replace(event, seconds=math.ceil(seconds * 10) / 10)
     await _record(session, event, changes)
     await snapshots.forget(name)
 
