@@ -21,7 +21,7 @@ from lmagent.app.slash import (
     SlashResult,
     all_commands,
 )
-from lmagent.core.commands import Compact, Redo, Rename, Undo
+from lmagent.core.commands import Compact, Continue, Redo, Rename, Undo
 from lmagent.core.errors import ConfigError, SandboxError
 from lmagent.core.events import (
     CompactionDone,
@@ -149,7 +149,11 @@ async def _resume(context: SlashContext, name: str) -> SlashResult:
     if not name:
         return _offered_sessions(context)
     session = await context.host.open_session(name)
-    return SlashResult(f"resumed {session.state.session}: {session.state.title}", session=session)
+    cut_off = (session.state.turn_open or bool(session.state.inputs)) and not session.running
+    if cut_off:
+        await session.send(Continue(by="slash"))
+    more = "\nIts last turn was cut off and continues now." if cut_off else ""
+    return SlashResult(f"resumed {session.state.session}: {session.state.title}{more}", session=session, run=cut_off)
 
 
 def _offered_sessions(context: SlashContext) -> SlashResult:
@@ -162,7 +166,7 @@ def _offered_sessions(context: SlashContext) -> SlashResult:
         if row.id != here
     ]
     listed = "\n".join(f"{choice.line}  {choice.label}" for choice in choices)
-    return SlashResult(listed or "there is no other session yet", choices=tuple(choices))
+    return SlashResult(listed or "there is no session to resume yet", choices=tuple(choices))
 
 
 async def _fork(context: SlashContext, seq: str) -> SlashResult:

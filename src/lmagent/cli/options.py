@@ -21,15 +21,26 @@ def workspace_option(function: Function) -> Function:
     )(function)
 
 
+PICK = "?"
+"""Value of `--resume` without an ID: the user picks the session from a list."""
+
+
 def resume_option(function: Function) -> Function:
-    """--resume."""
-    return click.option(
-        "--resume",
-        default="",
-        metavar="ID",
-        callback=_session_name,
-        help="Go on with a session, by id or unique prefix.",
-    )(function)
+    """--resume and -c/--continue."""
+    for option in (
+        click.option(
+            "--resume",
+            default="",
+            is_flag=False,
+            flag_value=PICK,
+            metavar="[ID]",
+            callback=_session_name,
+            help="Resume a session, by id or unique prefix; without one, pick from a list.",
+        ),
+        click.option("-c", "--continue", "latest", is_flag=True, help="Resume the newest session of this workspace."),
+    ):
+        function = option(function)
+    return function
 
 
 def _session_name(context: click.Context, option: click.Parameter, value: str) -> str:

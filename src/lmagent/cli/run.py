@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lmagent.cli.options import flags, model_options, resume_option, workspace_option
+from lmagent.cli.options import PICK, flags, model_options, resume_option, workspace_option
 from lmagent.cli.piped import with_piped
 from lmagent.cli.working import plan_options, work_flags, work_of
 
 if TYPE_CHECKING:
+    from lmagent.app.host import Host
     from lmagent.app.wiring import HostOptions
 
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 @click.argument("words", metavar="[TASK]", nargs=-1)
 @workspace_option
 @resume_option
-@click.option("--continue", "latest", is_flag=True, help="Go on with the newest session of this workspace.")
 @click.option("--list-sessions", is_flag=True, help="List sessions and exit.")
 @click.option("--json", "as_json", is_flag=True, help="Print events as JSON lines.")
 @click.option(
@@ -40,7 +40,7 @@ def run(
     output_schema: Path | None,
     **options: Any,
 ) -> int:
-    """Do one task and exit.
+    """Do one task and exit; without a task, open the conversation.
 
     Text piped in is added to the task. Exit codes: 0 done, 1 error, 2 limit reached, 3 blocked or waiting for a
     person, 4 permission denied, 64 usage error, 130 interrupted.
@@ -54,10 +54,14 @@ def run(
     task = with_piped(task, needed=not (task or resume or latest))
     if planned and not task:
         raise click.UsageError("--plan and --deep need a task; in the conversation: /plan TASK, /deep TASK")
-    if not task and not resume and not latest:
-        if as_json or output_schema or not sys.stdin.isatty():
+    if not task:
+        talking = sys.stdin.isatty() and not (as_json or output_schema)
+        if talking and (sys.stdout.isatty() or not (resume or latest)):
+            return _chat(workspace, resume, options, latest=latest)
+        if not (resume or latest):
             raise click.UsageError('no task given: lmagent "what to do"')
-        return _chat(workspace, "", options)
+    if resume == PICK:
+        raise click.UsageError("--resume needs the ID of a session here; lmagent sessions lists them")
     return _one_shot(task, workspace, resume, latest, as_json, output_schema, options)
 
 
@@ -66,9 +70,9 @@ def run(
 @resume_option
 @click.option("--plain", is_flag=True, help="Plain lines only: no colours, nothing redrawn.")
 @model_options
-def chat(workspace: Path | None, resume: str, plain: bool, **options: Any) -> int:
+def chat(workspace: Path | None, resume: str, latest: bool, plain: bool, **options: Any) -> int:
     """Talk with the agent in the terminal."""
-    return _chat(workspace, resume, options, plain=plain)
+    return _chat(workspace, resume, options, latest=latest, plain=plain)
 
 
 def _task(words: tuple[str, ...]) -> str:
@@ -90,7 +94,6 @@ def _one_shot(
     import anyio
 
     from lmagent.app.wiring import HostOptions, open_host
-    from lmagent.core.errors import SessionNotFound
     from lmagent.headless.oneshot import TaskRequest, run_task
 
     attended = not as_json and sys.stdin.isatty() and sys.stderr.isatty()
@@ -101,13 +104,10 @@ def _one_shot(
     async def do() -> int:
         host = await open_host(host_options, say=_say)
         try:
-            session = resume or (host.latest() if latest else "")
-            if latest and not session:
-                raise SessionNotFound("there is no session to continue", fix='lmagent "TASK" starts one')
             color = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
             request = TaskRequest(
                 task,
-                session or "",
+                resume or (_latest(host) if latest else ""),
                 as_json,
                 output_schema,
                 color,
@@ -120,11 +120,22 @@ def _one_shot(
     return anyio.run(do)
 
 
-def _chat(workspace: Path | None, resume: str, options: dict[str, Any], *, plain: bool = False) -> int:
+def _latest(host: Host) -> str:
+    """The session that was written to last."""
+    from lmagent.core.errors import SessionNotFound
+
+    if session := host.latest():
+        return session
+    raise SessionNotFound("there is no session here to continue", fix="lmagent starts one")
+
+
+def _chat(
+    workspace: Path | None, resume: str, options: dict[str, Any], *, latest: bool = False, plain: bool = False
+) -> int:
     import anyio
 
     from lmagent.app.wiring import HostOptions, open_host
-    from lmagent.repl.app import run_repl
+    from lmagent.repl.app import Opening, run_repl
 
     host_options = _greeted(
         HostOptions(workspace, flags(**options), options["record"], options["replay"], attended=True)
@@ -135,7 +146,9 @@ def _chat(workspace: Path | None, resume: str, options: dict[str, Any], *, plain
         gc.freeze()  # what was loaded stays: no collection needs to look at it again
         gc.enable()
         try:
-            return await run_repl(host, resume=resume, plain=plain or bool(os.environ.get("NO_COLOR")))
+            name = "" if resume == PICK else resume or (_latest(host) if latest else "")
+            plain_lines = plain or bool(os.environ.get("NO_COLOR"))
+            return await run_repl(host, Opening(name, pick=resume == PICK), plain=plain_lines)
         finally:
             await host.aclose()
 

@@ -6,32 +6,44 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
 from anyio.abc import TaskStatus
+from msgspec import Struct
 
 from lmagent import __version__
 from lmagent.app.host import Host
 from lmagent.app.signals import ending
 from lmagent.app.waking import scheduling_in_chat
 from lmagent.core.commands import Close
-from lmagent.core.errors import ungrouped
+from lmagent.core.errors import StoreError, ungrouped
 from lmagent.providers.concealed import shown
 from lmagent.repl import plain as plain_loop
 from lmagent.repl.conversation import Conversation
+from lmagent.sandbox.scratch import forget_scratch
 from lmagent.terminal.render import PlainStyle, Renderer, RichStyle
 
-SHOWN_ON_RESUME = 4
-"""Messages of a resumed session that are printed."""
+
+class Opening(Struct, frozen=True):
+    """How a conversation begins.
+
+    Attributes:
+        resume: id or prefix of the session to resume; empty for a new one.
+        pick: the user picks the session from a list.
+    """
+
+    resume: str = ""
+    pick: bool = False
 
 
-async def run_repl(host: Host, *, resume: str = "", plain: bool = False) -> int:
+async def run_repl(host: Host, opening: Opening, *, plain: bool = False) -> int:
     """Talk until the person leaves, or the terminal does; returns the exit code.
 
     Args:
         host: the sessions; attended.
-        resume: id or prefix of the session to go on with; empty for a new one.
+        opening: how it begins.
         plain: plain lines, nothing redrawn. So it is without a terminal, too.
     """
     signals = list[int]()
@@ -49,7 +61,7 @@ async def run_repl(host: Host, *, resume: str = "", plain: bool = False) -> int:
                     conversation = Conversation(host, renderer, tasks, surface)
                     if sys.platform != "win32":
                         await tasks.start(_stop_on_interrupt, conversation, surface, talk, signals)
-                    await _open(conversation, resume)
+                    await _open(conversation, opening)
                     tasks.start_soon(_schedule, host, conversation, scheduling)
                     await plain_loop.run(conversation)
                 else:
@@ -58,19 +70,29 @@ async def run_repl(host: Host, *, resume: str = "", plain: bool = False) -> int:
                     screen = Screen(_history(host), _bell(host))
                     renderer = Renderer(RichStyle(screen.width), screen.write)
                     conversation = Conversation(host, renderer, tasks, screen)
-                    await _open(conversation, resume)
+                    await _open(conversation, opening)
                     tasks.start_soon(_schedule, host, conversation, scheduling)
-                    if not resume:
+                    if conversation.session is None:
                         conversation.prewarm()
                     await screen.run(conversation)
             scheduling.cancel()
             if conversation is not None and conversation.session is not None:
                 await conversation.session.send(Close(by="repl"))
                 await conversation.until(lambda: not conversation.working)
-                if farewell := conversation.farewell:
-                    conversation.renderer.say(farewell, "quiet")
+                await _leave(host, conversation, conversation.session.state.session)
             tasks.cancel_scope.cancel()
     return 128 + signals[0] if signals else 0
+
+
+async def _leave(host: Host, conversation: Conversation, session: str) -> None:
+    """Say the way back to the session; one that was begun here and in which nothing was said is not kept."""
+    if conversation.has_questions:
+        conversation.renderer.say(f"Resume with: lmagent --resume {session}", "quiet")
+    elif conversation.begun_here:
+        await host.release(session)
+        with suppress(StoreError):
+            host.store.delete(session)
+            forget_scratch(host.settings.agent_data_dir, host.workspace, session)
 
 
 async def _schedule(host: Host, conversation: Conversation, scope: anyio.CancelScope) -> None:
@@ -104,7 +126,7 @@ async def _stop_on_interrupt(
                 talk.cancel()
 
 
-async def _open(conversation: Conversation, resume: str) -> None:
+async def _open(conversation: Conversation, opening: Opening) -> None:
     host, say = conversation.host, conversation.renderer.say
     model = host.agent.model or "the server's model"
     say(f"lmagent {__version__} · {host.workspace}", "user")
@@ -112,13 +134,11 @@ async def _open(conversation: Conversation, resume: str) -> None:
     if host.settings.sandbox == "off":
         say("SANDBOX IS OFF: commands run unconfined, with everything you may do.", "warning")
     say("Type a task. /help lists the commands, Ctrl+C twice leaves.", "quiet")
-    if resume:
-        session = await host.open_session(resume)
-        conversation.attach(session, show=SHOWN_ON_RESUME)
-        for event in session.opening:
-            conversation.renderer(event)
-        if session.state.turn_open:
-            say("The last turn did not come to its end; say how to go on.", "warning")
+    if opening.resume:
+        session = await host.open_session(opening.resume)  # a name that fits none ends the program here
+        await conversation.line(f"/resume {session.state.session}")
+    elif opening.pick:
+        await conversation.line("/resume")
 
 
 def _bell(host: Host) -> Callable[[], None]:

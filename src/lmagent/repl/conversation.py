@@ -22,6 +22,7 @@ from lmagent.core.view import Pending, UserBlock, View, reduce
 from lmagent.engine.lane import run_until_idle
 from lmagent.engine.session import Session
 from lmagent.repl.clipboard import copy_by_program
+from lmagent.repl.exchange import Exchange
 from lmagent.repl.owncommands import OwnCommands
 from lmagent.repl.ownshell import run_in_terminal
 from lmagent.repl.surface import Surface
@@ -49,6 +50,7 @@ class Conversation:
         self.renderer = renderer
         self.session: Session | None = None
         self.unconfined = ""
+        self.begun_here = False
         self.view = View(mode=host.settings.permission_mode, model=host.agent.model)
         self.since = host.clock.monotonic()
         self._tasks = tasks
@@ -72,25 +74,23 @@ class Conversation:
 
     # --- the session ------------------------------------------------------------------------------------------
 
-    def attach(self, session: Session, *, show: int = 0) -> None:
-        """Go on with a session; its view is folded from its log, and its last `show` messages are printed."""
+    def attach(self, session: Session, *, show: bool = False) -> None:
+        """Go on with a session; its view is folded from its log, and its last exchange is printed if wanted."""
         self._detach()
         self.session = session
         view = View()
-        recent: list[tuple[ev.DurableEvent, str]] = []
+        exchange = Exchange()
         for event in self.host.store.read(session.state.session):
-            recent.append((event, view.work))
+            exchange.add(event, view.work)
             view = reduce(view, event)
         self.view = view
-        for event, work in recent[-show * 6 :] if show else ():
-            self.renderer.words.planning = work == "plan"
-            if isinstance(event, ev.InputReceived):
-                self.renderer.say(f"> {event.message.text}", "user")
-            elif isinstance(event, ev.MessageAdded):
-                self.renderer(event)
+        if show:
+            exchange.show(self.renderer)
         self.renderer.words.planning = view.work == "plan"
         if view.plan is not None:
             self.renderer.plan(view.plan)
+        for event in session.opening if show else ():  # recorded before anybody could listen
+            self.renderer(event)
         self._stop_listening = session.listen(self._listen)
         self._sleep(session)
 
@@ -114,6 +114,7 @@ class Conversation:
     async def _need_session(self) -> Session:
         if self.session is None:
             session = await self.host.new_session()
+            self.begun_here = True
             self.attach(session)
         assert self.session is not None
         return self.session
@@ -251,7 +252,8 @@ class Conversation:
             self._detach()
             self.view = View(mode=self.host.settings.permission_mode, model=self.host.agent.model)
         if result.session is not None:
-            self.attach(result.session, show=3)
+            self.begun_here = False
+            self.attach(result.session, show=True)
         if result.submit:
             await self._say(result.submit, queue=False)
         if result.run:
@@ -380,11 +382,9 @@ class Conversation:
         return False
 
     @property
-    def farewell(self) -> str:
-        """The way back to this session; empty if nothing was said in it."""
-        if self.session is None or not any(isinstance(block, UserBlock) for block in self.view.blocks):
-            return ""
-        return f"Resume with: lmagent --resume {self.session.state.session}"
+    def has_questions(self) -> bool:
+        """Whether the user has said anything in this session."""
+        return any(isinstance(block, UserBlock) for block in self.view.blocks)
 
     async def take_back(self) -> str:
         """Withdraw the last input that has not reached the model, and return its text."""

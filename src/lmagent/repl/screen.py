@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from shutil import get_terminal_size
 
 import anyio
 from anyio.abc import TaskStatus
@@ -93,7 +94,7 @@ class Screen:
 
     def width(self) -> int:
         """Columns of the terminal."""
-        return self._session.output.get_size().columns if self._session is not None else 80
+        return self._session.output.get_size().columns if self._session is not None else get_terminal_size().columns
 
     async def run(self, conversation: Conversation) -> None:
         """Read and act until the person leaves."""
