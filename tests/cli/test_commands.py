@@ -17,16 +17,21 @@ def test_sessions_are_listed_shown_exported_forked_and_deleted(program):
         program.task(server, "what does a.txt say?")
     (row,) = [json.loads(line) for line in program.run("sessions", "list", "--json").stdout.splitlines()]
     assert (row["title"], row["status"], row["turns"]) == ("what does a.txt say?", "done", 1)
-    assert "It says alpha." in program.run("sessions", "show", row["id"][:15]).stdout
+    shown = program.run("sessions", "show", row["id"][:15]).stdout
+    assert "It says alpha." in shown
+    assert "<tools>" not in shown
+    assert "<tools>" in program.run("sessions", "show", "last", "--all").stdout
     exported = program.run("sessions", "export", "last", "--format", "jsonl").stdout
     assert [json.loads(line) for line in exported.splitlines()] == program.events()
     html = program.run("sessions", "export", row["id"], "--format", "html", "-o", "out.html")
     assert html.returncode == 0
     assert "It says alpha." in (program.workspace / "out.html").read_text()
     fork = program.run("sessions", "fork", row["id"]).stdout.strip()
-    assert len(program.run("--list-sessions").stdout.splitlines()) == 2
+    assert len(program.run("--list-sessions").stdout.splitlines()) == 3
     assert program.run("sessions", "rm", fork).returncode == 0
-    assert len(program.run("sessions", "list").stdout.splitlines()) == 1
+    heading, only = program.run("sessions").stdout.splitlines()
+    assert heading.split() == ["SESSION", "AGE", "STATUS", "TURNS", "TITLE", "MODEL"]
+    assert only.split() == [row["id"], "now", "done", "1", "what", "does", "a.txt", "say?", "test-model"]
     assert clear(program.run("sessions", "rm", "nope"))
 
 

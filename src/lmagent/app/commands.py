@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
-from datetime import datetime
 from itertools import count
 from textwrap import wrap
 from typing import TYPE_CHECKING
@@ -21,6 +20,7 @@ from lmagent.app.slash import (
     SlashResult,
     all_commands,
 )
+from lmagent.core.ages import age
 from lmagent.core.commands import Compact, Continue, Redo, Rename, Undo
 from lmagent.core.errors import ConfigError, SandboxError
 from lmagent.core.events import (
@@ -135,7 +135,7 @@ async def _sessions(context: SlashContext, words: str) -> SlashResult:
     from lmagent.app.records import session_rows  # opens the index
 
     rows = [
-        f"{row.id}  {datetime.fromtimestamp(row.updated):%m-%d %H:%M}  {row.status:<11}  {row.title}"
+        f"{row.id}  {age(context.host.clock.now() - row.updated):>6}  {row.status:<11}  {row.title}"
         for row in session_rows(context.host.store.root, 20, words)
     ]
     return SlashResult("\n".join(rows) or "no sessions yet")
@@ -161,7 +161,7 @@ def _offered_sessions(context: SlashContext) -> SlashResult:
 
     here = context.session.state.session if context.session else ""
     choices = [
-        Choice(f"/resume {row.id}", f"{datetime.fromtimestamp(row.updated):%m-%d %H:%M}  {row.title or '(no title)'}")
+        Choice(f"/resume {row.id}", f"{age(context.host.clock.now() - row.updated):>6}  {row.title or '(no title)'}")
         for row in session_rows(context.host.store.root, OFFERED, "")
         if row.id != here
     ]

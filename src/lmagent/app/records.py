@@ -61,12 +61,12 @@ def depths(rows: Sequence[SessionRow]) -> list[int]:
 
 
 def export_session(store: JsonlStore, session: str, form: str) -> str:
-    """A session as `md`, `html` or `jsonl`.
+    """A session as `md`, `html` or `jsonl`; as `talk`, it is Markdown without the notes that only the model reads.
 
     Raises:
         ConfigError: there is no such form.
     """
-    forms = {"md": export.to_markdown, "html": export.to_html, "jsonl": export.to_jsonl}
+    forms = {"md": export.to_markdown, "talk": export.to_talk, "html": export.to_html, "jsonl": export.to_jsonl}
     if form not in forms:
         raise ConfigError(f"{form!r} is not a form of export", fix=f"one of {', '.join(forms)}")
     return forms[form](store.read(session))

@@ -246,25 +246,32 @@ def logs(model: str, follow: bool, as_json: bool) -> int:
     return 0
 
 
-@server.group("models")
-def server_models() -> None:
+@server.group("models", invoke_without_command=True)
+@click.pass_context
+def server_models(ctx: click.Context) -> int:
     """The models that the server knows."""
+    return _list_models(as_json=False) if ctx.invoked_subcommand is None else 0
 
 
 @server_models.command("list")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def list_models(as_json: bool) -> int:
     """List them with their states."""
+    return _list_models(as_json=as_json)
+
+
+def _list_models(*, as_json: bool) -> int:
+    from lmagent.cli.tables import show_table
     from lmagent.modelserver.control import Control
 
     models = Control(server_folder()).get("/v1/models")["data"]
-    for model in models:
-        if as_json:
+    if as_json:
+        for model in models:
             echo_json(model)
-        else:
-            context = model.get("context_length", "")
-            click.echo(f"{model['id']:<40} {model['status']:<11} {size_text(model['size']):>8}  {context}")
-    if not models and not as_json:
+    elif models:
+        rows = [(m["id"], m["status"], size_text(m["size"]), str(m.get("context_length") or "")) for m in models]
+        show_table(("MODEL", "STATUS", "SIZE", "WINDOW"), rows)
+    else:
         click.echo("no models yet: lmagent models pull NAME, or lmagent models import FILE")
     return 0
 

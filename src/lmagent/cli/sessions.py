@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from datetime import datetime
 from pathlib import Path
 
 import anyio
 import click
 import msgspec
 
+from lmagent.app.clock import SystemClock
 from lmagent.app.records import WorkspaceRecords, depths, open_records
 from lmagent.cli.options import workspace_option
+from lmagent.cli.tables import show_table
+from lmagent.core.ages import age
 from lmagent.core.errors import LmagentError
 from lmagent.tools.sanitize import one_line, printable
 
+TITLE = 40
+"""Characters of a title that the list shows."""
 
-@click.group()
+
+@click.group(invoke_without_command=True)
 @workspace_option
 @click.pass_context
-def sessions(ctx: click.Context, workspace: Path | None) -> None:
+def sessions(ctx: click.Context, workspace: Path | None) -> int:
     """List, show, watch, export, fork, import and delete sessions."""
     ctx.obj = workspace
+    return print_sessions(workspace, 20, "", as_json=False) if ctx.invoked_subcommand is None else 0
 
 
 def print_sessions(workspace: Path | None, limit: int, search: str, *, as_json: bool, children: bool = False) -> int:
@@ -33,10 +39,13 @@ def print_sessions(workspace: Path | None, limit: int, search: str, *, as_json: 
         return 0
     if not rows:
         click.echo("no sessions here yet")
+        return 0
+    lines: list[tuple[str, ...]] = []
     for row, depth in zip(rows, depths(rows), strict=True):
-        when = f"{datetime.fromtimestamp(row.updated):%Y-%m-%d %H:%M}"
-        mark = f"{'  ' * depth}↳ " if row.child else ""
-        click.echo(f"{row.id}  {when}  {row.status:<11}  {row.turns:>3} turns  {mark}{one_line(row.title)}")
+        title = ("  " * depth + "↳ " if row.child else "") + one_line(row.title, TITLE)
+        known_for = age(SystemClock().now() - row.updated)
+        lines.append((row.id, known_for, row.status, str(row.turns), title, one_line(row.model)))
+    show_table(("SESSION", "AGE", "STATUS", "TURNS", "TITLE", "MODEL"), lines)
     return 0
 
 
@@ -57,10 +66,11 @@ def list_(ctx: click.Context, limit: int, search: str, children: bool, as_json: 
 
 @sessions.command()
 @click.argument("session")
+@click.option("--all", "whole", is_flag=True, help="With the notes that only the model reads.")
 @click.pass_context
-def show(ctx: click.Context, session: str) -> None:
+def show(ctx: click.Context, session: str, whole: bool) -> None:
     """Show a session as Markdown."""
-    click.echo(printable(_records(ctx).export(session, "md")))
+    click.echo(printable(_records(ctx).export(session, "md" if whole else "talk")))
 
 
 @sessions.command()

@@ -43,7 +43,17 @@ def to_jsonl(events: Iterable[DurableEvent]) -> str:
 
 def to_markdown(events: Iterable[DurableEvent]) -> str:
     """The session as Markdown. Control characters are left out, since this is also shown in terminals."""
+    return _as_markdown(transcript_of(events))
+
+
+def to_talk(events: Iterable[DurableEvent]) -> str:
+    """The session as Markdown, without the notes that only the model reads."""
     transcript = transcript_of(events)
+    transcript.entries = [entry for entry in transcript.entries if not entry.for_model]
+    return _as_markdown(transcript)
+
+
+def _as_markdown(transcript: Transcript) -> str:
     blocks = [f"# {transcript.title or transcript.session}", "  \n".join(_facts(transcript))]
     blocks += [_markdown(entry) for entry in transcript.entries]
     return "\n\n".join(block for block in blocks if block) + "\n"

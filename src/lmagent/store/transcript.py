@@ -37,6 +37,7 @@ class Entry(Struct, frozen=True):
         status: of a tool how it ended, "pending" without a result; of a note its level.
         images: media type and base64 data of each image.
         ts: Unix seconds.
+        for_model: a note that only the model reads.
     """
 
     kind: Literal["user", "assistant", "thinking", "tool", "note"]
@@ -46,6 +47,7 @@ class Entry(Struct, frozen=True):
     status: str = "ok"
     images: tuple[tuple[str, str], ...] = ()
     ts: float = 0.0
+    for_model: bool = False
 
 
 class Transcript(Struct):
@@ -141,7 +143,7 @@ class _Writer:
         elif event.origin in ("input", "steer"):
             self._user(message, _ORIGINS.get(event.origin, ""), event.ts)
         else:
-            self.note(_ORIGINS.get(event.origin, event.origin), message.text)
+            self.put("note", message.text, label=_ORIGINS.get(event.origin, event.origin), for_model=True)
 
     def _user(self, message: Message, label: str, ts: float) -> None:
         images = tuple((part.media_type, part.data) for part in message.parts if isinstance(part, Image))
