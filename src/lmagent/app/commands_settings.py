@@ -96,6 +96,8 @@ async def _permissions(context: SlashContext, _: str) -> SlashResult:
     }
     lines = [f"mode {mode}: {MODES[mode]}; /mode changes it"]
     lines += [f"{name:<8} {rule}" for name, found in rules.items() for rule in found]
+    if settings.shipped_rules:
+        lines.append("shipped  ask before files with secrets are read, deny what wipes a disk or the workspace")
     lines.append("Rules are the settings permission_deny, permission_ask and permission_allow; deny wins.")
     return SlashResult("\n".join(lines))
 

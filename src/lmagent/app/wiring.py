@@ -232,7 +232,8 @@ def permission_rules(loaded: Loaded, registry: Registry) -> Rules:
         pairs = zip_longest(rules, origins, fillvalue="")
         return tuple(check_rule(rule, str(origin), tools=tools, root=str(registry.workspace)) for rule, origin in pairs)
 
-    return Rules(checked("permission_allow"), checked("permission_ask"), checked("permission_deny"))
+    shipped = str(registry.workspace) if loaded.settings.shipped_rules else ""
+    return Rules(checked("permission_allow"), checked("permission_ask"), checked("permission_deny"), shipped)
 
 
 def _recorded(live: Transport, options: HostOptions) -> Transport:

@@ -119,6 +119,7 @@ class Settings(Struct, frozen=True):
 
     no_color: bool = False
     plain: bool = False
+    shipped_rules: bool = True
     own_shell: bool = False
     notify_command: str = ""
     notify_bell: bool = True

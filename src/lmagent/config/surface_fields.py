@@ -6,6 +6,13 @@ from lmagent.config.field import Field
 
 SURFACE_FIELDS: tuple[Field, ...] = (
     Field(
+        "shipped_rules",
+        "switch",
+        "Ask before files that may hold secrets are read, and refuse commands that wipe a disk or the workspace.",
+        "LMAGENT_SHIPPED_RULES",
+        folder="trusted",
+    ),
+    Field(
         "own_shell",
         "switch",
         "Run `!COMMAND` of the terminal in your own shell, outside of the sandbox, and do not ask about `!!COMMAND`.",

@@ -11,6 +11,7 @@ A rule on paths is matched against the paths that a call names. A walker (grep, 
 what rules forbid further down is taken out of its sight: see `sight`. A rule on commands is matched against every one
 that a shell line would run, wrapped or not: one denied command denies the line, and all have to be allowed to allow it.
 Where a rule denies or asks about commands, and a line may run one that only the run will tell, a person decides.
+The shipped rules (`shipped.py`) deny like the others, and ask where no rule allows.
 """
 
 from __future__ import annotations
@@ -38,6 +39,12 @@ _HIDDEN = "a command of it is known only at run time"
 class Rules(Struct, frozen=True):
     """Rules by verdict, as written in the configuration.
 
+    Attributes:
+        allow: what needs no question.
+        ask: what a person decides about.
+        deny: what is forbidden.
+        workspace: its absolute path, where the shipped rules hold; empty where they do not.
+
     Raises:
         ConfigError: one of them cannot be understood; a denial that is passed over would be an allowance.
     """
@@ -45,6 +52,7 @@ class Rules(Struct, frozen=True):
     allow: tuple[str, ...] = ()
     ask: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
+    workspace: str = ""
 
     def __post_init__(self) -> None:
         """See `Raises`."""
@@ -79,6 +87,8 @@ def judge(request: Request, mode: PermissionMode, rules: Rules, grants: Sequence
     """Decide on a call."""
     if rule := _forbidding(rules.deny, request):
         return Verdict("deny", f"the rule deny {str(rule)!r} forbids it")
+    if what := _ruin(rules, request):
+        return Verdict("deny", f"it would {what}, which the shipped rules forbid")
     if rule := _uncertain(rules.deny, request):
         return Verdict("ask", f"{_HIDDEN}, and the rule deny {str(rule)!r} might forbid it")
     if rule := _forbidding(rules.ask, request):
@@ -87,6 +97,9 @@ def judge(request: Request, mode: PermissionMode, rules: Rules, grants: Sequence
         return Verdict("ask", f"{_HIDDEN}, and the rule ask {str(rule)!r} might mean it")
     if rule := _allowing((*rules.allow, *granted(grants)), request):
         return Verdict("allow", f"the rule allow {str(rule)!r} covers it")
+    if secret := _forbidding(_secret_files(rules), request):
+        grant = "\n".join(f"{request.tool}(./{target})" for target in request.targets)
+        return Verdict("ask", f"it may hold secrets, as {secret.pattern!r} of the shipped rules says", grant)
     if mode == "auto":
         return Verdict("allow", "mode auto allows everything")
     if mode == "normal" and request.effect == "read":
@@ -129,20 +142,44 @@ def sight(request: Request, rules: Rules) -> Hides | None:
     """What a call that may run must not see below the paths that it names; None where no rule hides anything.
 
     What a rule denies is hidden, and so is what a rule wants to be asked about, except below a path that the call
-    named and a person therefore was asked about.
+    named and a person therefore was asked about. Files with secrets are listed, but `grep` does not look into them.
     """
     deny = [rule for rule in _of(rules.deny, request) if rule.pattern]
     ask = [rule for rule in _of(rules.ask, request) if rule.pattern]
-    if not deny and not ask:
+    secret = _of(_secret_files(rules), request) if request.tool == "grep" else []
+    if not deny and not ask and not secret:
         return None
-    approved = [target for target in request.targets if any(rule.covers(target, below=True) for rule in ask)]
+    allow = [rule for rule in _of(rules.allow, request) if rule.pattern or not rule.command]
+    named = [target for target in request.targets if _covered([*ask, *secret], target)]
 
     def hides(path: str) -> bool:
-        if any(rule.covers(path, below=True) for rule in deny):
+        if _covered(deny, path):
             return True
-        return any(rule.covers(path, below=True) for rule in ask) and not any(_beneath(path, at) for at in approved)
+        asked = _covered(ask, path) or (_covered(secret, path) and not _covered(allow, path))
+        return asked and not any(_beneath(path, at) for at in named)
 
     return hides
+
+
+def _covered(rules: Sequence[Rule], path: str) -> bool:
+    return any(rule.covers(path, below=True) for rule in rules)
+
+
+def _ruin(rules: Rules, request: Request) -> str:
+    """What the command of a request would ruin, where the shipped rules hold."""
+    if not rules.workspace or request.command is None:
+        return ""
+    from lmagent.engine.shipped import ruin  # the first prompt does not wait for it
+
+    return ruin(request.command, rules.workspace)
+
+
+def _secret_files(rules: Rules) -> tuple[str, ...]:
+    if not rules.workspace:
+        return ()
+    from lmagent.engine.shipped import SECRET_FILES
+
+    return SECRET_FILES
 
 
 def _beneath(path: str, folder: str) -> bool:
