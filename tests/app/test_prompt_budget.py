@@ -10,7 +10,7 @@ import anyio
 import msgspec
 import pytest
 
-from lmagent.app.environment import Environment
+from lmagent.app.environment import Environment, approvals_note
 from lmagent.app.wiring import HostOptions, open_host
 from lmagent.config.settings import Settings
 from lmagent.core.commands import Submit
@@ -51,7 +51,7 @@ def size(body: dict[str, Any]) -> int:
 
 
 @pytest.mark.parametrize(
-    ("window", "most"), [(4096, 4500), (8192, 4500), (16_384, 6500), (32_768, 6500), (262_144, 6500)]
+    ("window", "most"), [(4096, 4500), (8192, 4500), (16_384, 6400), (32_768, 6400), (262_144, 6400)]
 )
 def test_what_comes_before_the_task_stays_within_its_budget(workspace: Path, window: int, most: int) -> None:
     (body,) = prompts(workspace, window)
@@ -81,8 +81,8 @@ def test_the_machine_is_told_in_one_line_that_stays_as_it_is(workspace: Path) ->
     assert str(last["messages"]).count("<environment>") == 1
 
 
-def note(workspace: Path, env: dict[str, str], *, attended: bool = True, **settings: Any) -> str:
-    return Environment(workspace, Settings(**settings), env).note(attended=attended)
+def note(workspace: Path, env: dict[str, str], **settings: Any) -> str:
+    return Environment(workspace, Settings(**settings), env).note
 
 
 def test_the_line_names_what_is_there_and_what_is_not(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,6 +116,30 @@ def test_the_line_follows_the_sandbox(workspace: Path, settings: dict[str, Any],
     assert words in note(workspace, {"PATH": "/usr/bin"}, **settings)
 
 
-def test_the_line_says_whether_anybody_answers_approvals(workspace: Path) -> None:
-    assert "Approvals: the user answers." in note(workspace, {}, attended=True)
-    assert "Approvals: nobody answers, what needs one is denied." in note(workspace, {}, attended=False)
+def test_a_note_says_whether_anybody_answers_approvals() -> None:
+    assert approvals_note(attended=True) == "<approvals>The user answers approvals.</approvals>"
+    assert "Nobody answers approvals: a call that needs one is denied." in approvals_note(attended=False)
+
+
+def test_a_session_that_becomes_unattended_is_sent_only_what_changed(workspace: Path) -> None:
+    async def main() -> list[dict[str, Any]]:
+        with ScriptedServer([say("Done.")] * 3) as server:
+            flags = {"llm_url": server.base_url, "context_window": 32_768}
+            name = ""
+            for attended in (True, False, False):
+                host = await open_host(HostOptions(workspace, flags, attended=attended), say=lambda _: None)
+                try:
+                    session = await (host.open_session(name) if name else host.new_session())
+                    name = session.state.session
+                    await session.send(Submit(message=user(TASK)))
+                    await run_until_idle(session)
+                finally:
+                    await host.aclose()
+            assert server.prefix.breaks == []
+            return [request.body for request in server.chats]
+
+    first, second, third = anyio.run(main)
+    assert "The user answers approvals." in first["messages"][1]["content"]
+    changed = second["messages"][len(first["messages"]) + 1 :]
+    assert [message["content"] for message in changed] == [f"{approvals_note(attended=False)}\n\n{TASK}"]
+    assert third["messages"][-1]["content"] == TASK

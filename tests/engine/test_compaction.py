@@ -1,3 +1,5 @@
+import re
+
 import anyio
 import pytest
 from kit import bench, call, faults, say
@@ -207,6 +209,9 @@ def test_a_summary_is_asked_for_on_a_prompt_that_fits():
     whole, shortened = anyio.run(check, 32768), anyio.run(check, 6000)
     assert sum(map(message_bytes, shortened.messages)) + 1200 < 6000 * 4 < sum(map(message_bytes, whole.messages))
     assert [message.role for message in shortened.messages] == [message.role for message in whole.messages]
+    for aside in (whole, shortened):
+        (words,) = re.findall(r"at most (\d+) words", aside.messages[-1].text)
+        assert int(words) * 2 <= (aside.max_tokens or 0) < int(words) * 2 + 2
 
 
 def test_a_person_is_told_how_much_of_their_own_words_a_cut_left_out():

@@ -54,7 +54,7 @@ def test_a_refusal_is_a_tool_error_with_facts_for_the_log():
 def test_an_ambiguous_search_names_all_its_lines_and_shows_them():
     error = refusal("".join(f"x = {n % 3}\n" for n in range(9)), "x = 1")
     assert error.lines == (2, 5, 8)
-    assert "3 places, at lines 2, 5, 8" in error.message
+    assert "3 times, at lines 2, 5, 8" in error.message
     assert "     5\tx = 1" in error.message
     assert "replace_all" in error.message
 

@@ -134,6 +134,12 @@ def test_recall_takes_names_apart_and_words_without_their_endings():
     assert "maxRetries" in found("retry limits retries", said)
 
 
+def test_recall_finds_code_as_it_is_written_before_passages_of_the_same_words():
+    code = MessageAdded(seq=1, message=assistant("return self.step(b, a)"), origin="model")
+    other = MessageAdded(seq=2, message=assistant("step(a, b), step(a, b): a step of a and b"), origin="model")
+    assert found("step(b, a", code, other).startswith("[#1 ")
+
+
 def test_recall_finds_a_rare_word_before_many_common_ones():
     noise = [
         MessageAdded(seq=at, message=assistant(f"the order of the table {at}"), origin="model") for at in range(50)

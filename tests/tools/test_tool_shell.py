@@ -39,9 +39,9 @@ def test_folder_and_exported_variables_carry_over(bench):
         'pwd; printf "%s|%s|%s" "$FOO" "$BAR" "$NOT"; unset BAR',
         'echo "[$BAR]"; cd ..; pwd',
     )
-    assert outputs[0].content == "[folder: sub dir]"
+    assert outputs[0].content == "[the next command begins in sub dir]"
     assert outputs[1].content == f"{bench.workspace}/sub dir\na b\nc|1|"
-    assert outputs[2].content == f"[]\n{bench.workspace}\n[folder: .]"
+    assert outputs[2].content == f"[]\n{bench.workspace}\n[the next command begins in .]"
 
 
 def test_the_state_is_kept_when_a_command_fails_or_exits(bench):

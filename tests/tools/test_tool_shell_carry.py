@@ -42,7 +42,7 @@ def test_a_link_that_leads_out_of_the_workspace_leaves_the_shell_at_the_last_goo
 def test_a_link_inside_the_workspace_is_kept_as_the_shell_calls_it(bench):
     (bench.workspace / "deep" / "er").mkdir(parents=True)
     outputs = play(bench, "ln -s deep/er short; cd short", "cd ..; pwd", "cd /workspace/deep", "pwd")
-    assert outputs[0].content == "[folder: short]"
+    assert outputs[0].content == "[the next command begins in short]"
     assert outputs[1].content.startswith(f"{bench.workspace}\n")
     assert outputs[3].content == f"{bench.workspace}/deep"
 
@@ -227,7 +227,7 @@ def test_the_report_and_the_exit_code_survive_what_a_command_does_to_its_shell(b
         assert {**shell["exports"], "EXPORTED": "a b", "OTHER": "x\ny"} == shell["exports"]
         said = re.sub(r"(?m)^\++ ", "+ ", plain.stdout.decode() + plain.stderr.decode())
         told = re.sub(r"(?m)^\++ ", "+ ", output.content)
-        assert said.strip() == re.sub(r"(?m)^\[(exit code \d+|folder: sub)\]\n?", "", told).strip()
+        assert said.strip() == re.sub(r"(?m)^\[(exit code \d+|the next command begins in sub)\]\n?", "", told).strip()
 
 
 def test_functions_with_the_names_of_builtins_do_not_spoil_the_report(bench):

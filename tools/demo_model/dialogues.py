@@ -37,7 +37,7 @@ def call_of(request: Request) -> tuple[str, dict[str, str]] | None:
         case "append":
             return "shell", {"command": f"echo '{request.words}' >> {request.path}"}
         case "mkdir":
-            return "mkdir", {"path": request.path}
+            return "shell", {"command": f"mkdir -p {request.path}"}
         case "run":
             return "shell", {"command": request.command}
         case "count":
@@ -82,8 +82,7 @@ def _succeed(random: Random, parts: list[Part], request: Request, lexicon: Lexic
             result = random.choice(("Created",) * 7 + ("Replaced", "Replaced", "Same"))
             answer = WRITTEN[result]
         case "mkdir":
-            result = "Same" if random.random() < 0.2 else "Made"
-            answer = "The folder was there already." if result == "Same" else "The folder is made."
+            result, answer = "nothing", "The folder is there."
         case "append":
             result, answer = "nothing", "The line is added."
         case "count":

@@ -127,7 +127,7 @@ def _append(random: Random, request: Request) -> Case:
 def _mkdir(random: Random, request: Request) -> Case:
     after = _with_parents({request.path: None})
     before = after if random.random() < 0.1 else {}
-    return Case(request, "", before, after, ("folder",), "done", ("mkdir",))
+    return Case(request, "", before, after, ("folder",), "done", ("shell",))
 
 
 def _count(random: Random, request: Request) -> Case:

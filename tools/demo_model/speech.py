@@ -19,8 +19,8 @@ WRITTEN = {
 UNREAD = "exists and has not been read in this session; nothing was changed"
 
 _ANSWERS = f"""{BEYOND} {UNREAD} The folder holds nothing no lines line First and more
-It printed ran There is are no file files That did not work exit code Created Replaced Made Same the file is written
-replaced says just that already folder was there made line added outside directory workspace command not found"""
+It printed ran There is are no file files That did not work exit code Created Replaced Same the file is written
+replaced says just that already folder there line added outside directory workspace command not found"""
 _SHELL = "echo touch cat head sort seq grep python"
 
 

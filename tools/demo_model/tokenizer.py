@@ -19,10 +19,11 @@ _OPEN = '{{"name": "{}", "arguments": {{"{}":"'
 FIXED = (
     "<tool_call>",
     "</tool_call>",
-    *(_OPEN.format(name, "path") for name in ("ls", "read", "write", "mkdir")),
+    *(_OPEN.format(name, "path") for name in ("ls", "read", "write")),
     _OPEN.format("shell", "command"),
     _OPEN.format("shell", "command") + "echo '",
     _OPEN.format("shell", "command") + "find ",
+    _OPEN.format("shell", "command") + "mkdir -p ",
     '","content":"',
     '\\n"}}',
     "' >> ",

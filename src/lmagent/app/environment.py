@@ -1,6 +1,7 @@
 """Environment: what the model is told of the machine: one note, which holds for the whole session.
 
-It is looked up without running a program: the sandbox itself is chosen only when the first command needs it.
+Whether anybody answers approvals may change within a session, so it is a note of its own. The facts are looked up
+without running a program: the sandbox itself is chosen only when the first command needs it.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from lmagent.config.settings import Settings
 from lmagent.sandbox.environment import base_environment, toolchains
 from lmagent.tools.sanitize import one_line
 
-ENVIRONMENT_NOTE = r"<environment>[^<]*</environment>"
-"""The note differs from machine to machine: a replay of a recorded run ignores it."""
+ENVIRONMENT_NOTE = r"<(environment|approvals)>[^<]*</\1>"
+"""The notes differ from machine to machine and from surface to surface: a replay of a recorded run ignores them."""
 
 _SYSTEMS = {"linux": "Linux", "darwin": "macOS", "win32": "Windows"}
 _KEPT = {
-    "bubblewrap": "/tmp and ~ are kept between calls. ",
-    "docker": "/tmp and ~ are kept between calls. ",
-    "landlock": "There is no /tmp: use $TMPDIR. ",
+    "bubblewrap": " /tmp and ~ are kept between calls.",
+    "docker": " /tmp and ~ are kept between calls.",
+    "landlock": " There is no /tmp: use $TMPDIR.",
 }
 
 
@@ -40,17 +41,9 @@ class Environment:
         self._settings = settings
         self._env = env
 
-    def note(self, *, attended: bool) -> str:
-        """The note for a session.
-
-        Args:
-            attended: whether a user can answer approvals.
-        """
-        approvals = "the user answers" if attended else "nobody answers, what needs one is denied"
-        return f"<environment>{self._facts}Approvals: {approvals}.</environment>"
-
     @cached_property
-    def _facts(self) -> str:
+    def note(self) -> str:
+        """The facts; they are looked up once, so that nothing which happens changes them."""
         backend = self._backend
         where = "/workspace in commands" if backend == "docker" else ""
         git = "a git repository" if os.path.lexists(self._workspace / ".git") else "not a git repository"
@@ -58,8 +51,9 @@ class Environment:
         system = "Linux" if backend == "docker" else _SYSTEMS.get(sys.platform, sys.platform)
         sandboxed = "not sandboxed" if backend == "off" else self._network
         return (
-            f"{system}, bash{self._programs}. Workspace: {one_line(str(self._workspace), 500)} ({inside}). "
-            f"Commands: {sandboxed}, 120 s unless you give a timeout. {_KEPT.get(backend, '')}"
+            f"<environment>{system}, bash{self._programs}. "
+            f"Workspace: {one_line(str(self._workspace), 500)} ({inside}). "
+            f"Commands: {sandboxed}, 120 s unless you give a timeout.{_KEPT.get(backend, '')}</environment>"
         )
 
     @property
@@ -91,6 +85,12 @@ class Environment:
         there = [_version(name, where) for name, where in found.items() if where]
         missing = [f"no {name}" for name, where in found.items() if not where]
         return "".join(f", {name}" for name in (*there, *missing))
+
+
+def approvals_note(*, attended: bool) -> str:
+    """The note that says whether a user can answer approvals."""
+    told = "The user answers approvals." if attended else "Nobody answers approvals: a call that needs one is denied."
+    return f"<approvals>{told}</approvals>"
 
 
 def _found(name: str, path: str) -> str:

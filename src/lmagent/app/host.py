@@ -15,7 +15,7 @@ from msgspec.json import encode
 from msgspec.structs import replace
 
 from lmagent import __version__
-from lmagent.app.environment import Environment
+from lmagent.app.environment import Environment, approvals_note
 from lmagent.app.modes import GivenModes
 from lmagent.app.profiles import profile_for, system_text
 from lmagent.app.registry import OpenRecords, Registry
@@ -212,7 +212,8 @@ class Host(Struct):
         tools = self.toolbox.specs(self.registry.profile.block)
         catalogue = self._tools_note({tool.name for tool in tools} | self.registry.hidden(SessionState()))
         sources = (source() for source in self.registry.notes)
-        notes = [text for text in (self.machine.note(attended=self.attended), *sources, catalogue) if text]
+        machine = (self.machine.note, approvals_note(attended=self.attended))
+        notes = [text for text in (*machine, *sources, catalogue) if text]
         system = self.agent.system or system_text(self.registry.profile)
         return ModelRequest(self.agent.model, system, tools, (user("\n\n".join((*notes, ""))),), max_tokens=1)
 
@@ -353,7 +354,8 @@ class Host(Struct):
             rules=self.rules,
             attended=self.attended and session not in self.unattended,
             notes=(
-                partial(self._environment, session),
+                lambda: self.machine.note,
+                partial(self._approvals, session),
                 *self.registry.notes_of(session),
                 partial(self._catalogue, session),
             ),
@@ -370,9 +372,8 @@ class Host(Struct):
     def _in_turn(self, session: str) -> bool:
         return session in self.sessions and self.sessions[session].state.turn_open
 
-    def _environment(self, session: str) -> str:
-        """The facts about the machine: they are looked up once, so that nothing which happens changes them."""
-        return self.machine.note(attended=is_attended(self.sessions[session]))
+    def _approvals(self, session: str) -> str:
+        return approvals_note(attended=is_attended(self.sessions[session]))
 
     def _catalogue(self, session: str) -> str:
         """The tools that are called through use_tool, for the tail: it may grow without changing the tool block."""

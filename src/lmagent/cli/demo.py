@@ -27,7 +27,7 @@ CHORES = (
     Chore("Write milk and bread to shopping.txt"),
     Chore("Append eggs to shopping.txt", "append a line"),
     Chore("Read shopping.txt"),
-    Chore("Make a folder called recipes"),
+    Chore("Make a folder called recipes", "make a folder"),
     Chore("Run the command wc -w shopping.txt", "run a command"),
     Chore("How many files are there?", "count files"),
     Chore("What files are here?"),

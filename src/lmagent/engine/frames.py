@@ -24,7 +24,11 @@ _OPENINGS = (
 )
 _TAGS = ("<user_said>", "</user_said>", "<replies>")
 _NUMBERED = r"[ \t]*(?:\d+[\t:|][ \t]*)?"
-_NOTES = (r"<environment>.*\bCommands:", rf"<tools>[ \t]*\r?\n(?:.*\n)?{_NUMBERED}- \w+\(")
+_NOTES = (
+    r"<environment>.*\bCommands:",
+    r"<approvals>.* approvals[.:]",
+    rf"<tools>[ \t]*\r?\n(?:.*\n)?{_NUMBERED}- \w+\(",
+)
 """Notes whose tags other files have too: only with the text of a note is it an imitation, and XML stays as it is."""
 _FRAME = re.compile(
     rf"^({_NUMBERED})(?={'|'.join((*map(re.escape, (*_OPENINGS, *_TAGS)), *_NOTES))})",

@@ -26,10 +26,13 @@ from lmagent.engine.state import message_bytes
 from lmagent.engine.work import summed
 
 SUMMARY_REQUEST = (
-    "[The conversation must be shortened. Do not call a tool. Write a summary for yourself, at most 600 words: what "
-    "the user wants, what was decided and why, what was found out (facts, names, numbers, file contents that matter), "
-    "what is done, what remains and the next step. What is not in the summary is gone from your view.]"
+    "[The conversation must be shortened. Do not call a tool. Write a summary for yourself, at most {words} words: "
+    "what the user wants, what was decided and why, what was found out (facts, names, numbers, file contents that "
+    "matter), what is done, what remains and the next step. What is not in the summary is gone from your view.]"
 )
+
+TOKENS_A_WORD = 2
+"""Tokens that a word takes at most, so that the words asked for fit the cap: in English it is one and a third."""
 
 PLAIN_SYSTEM = "You summarise the work of an assistant, for the assistant itself. You answer with the summary only."
 
@@ -115,7 +118,7 @@ def _request(
     session: Session, way: Way, messages: Sequence[Message], focus: str, tokens: int, *, overflown: bool
 ) -> _Request | None:
     """The request, within the window; None where it cannot be made to fit."""
-    wish = f"{SUMMARY_REQUEST}\nKeep above all: {focus}" if focus else SUMMARY_REQUEST
+    wish = SUMMARY_REQUEST.format(words=tokens // TOKENS_A_WORD) + (f"\nKeep above all: {focus}" if focus else "")
     state, window = session.state, session.window.tokens
     room = int(window * (OVERFLOWN_SHARE if overflown else SURE_SHARE)) - tokens - state.tokens(len(wish.encode()))
     size = sum(map(message_bytes, messages))

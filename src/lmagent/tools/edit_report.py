@@ -80,7 +80,7 @@ def ambiguous(target: Target, lines: Sequence[int], *, more: bool = False) -> Ed
     count = f"more than {len(lines[:LISTED])}" if more else str(len(lines))
     shown = "\n".join(_numbered(target, line - 1) for line in listed[:5])
     return EditRefused(
-        f"The search fits {count} places, at lines {where}:\n{shown}\n"
+        f"The search is found {count} times, at lines {where}:\n{shown}\n"
         "Add lines from before or after the one you mean until only it fits, or set replace_all.",
         reason="ambiguous",
         lines=listed,

@@ -111,6 +111,7 @@ MKDIR = Tool(
     effect="write",
     run=_mkdir,
     replay_safe=True,
+    deferred=True,
     aliases=("create_directory", "make_directory", "create_dir", "create_folder", "make_dir"),
     renames=DIRECTORY_NAMES,
     implied={"parents": (True,), "recursive": (True,), "exist_ok": (True,), "create_parents": (True,)},

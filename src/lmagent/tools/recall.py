@@ -2,7 +2,7 @@
 
 The record is searched by passages: what people and the model said, what was called and with which arguments, the whole
 of every result (its artifact where the model was shown an excerpt), tasks, summaries, what sub-agents reported. A
-passage counts by the words of the query that it holds, a rare word for more than a common one.
+passage that holds the query as it is comes first; the others count by its words, a rare one for more than a common.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def recall_tool(read_events: ReadEvents, get_blob: GetBlob | None = None) -> Too
 
         def search() -> list[str]:
             pieces = _pieces(read_events(context.session), lambda handle: _blob(get_blob, context.session, handle))
-            return _best(_passages(pieces, wanted), wanted)
+            return _best(_passages(pieces, wanted), wanted, arguments.query.strip().lower())
 
         rows = await anyio.to_thread.run_sync(search)
         if not rows:
@@ -158,8 +158,8 @@ def _passages(pieces: Iterable[tuple[int, str, str, str]], wanted: set[str]) -> 
     return found
 
 
-def _best(passages: list[Passage], wanted: set[str]) -> list[str]:
-    """The passages that say most about the words, as rows: those that hold more of them first."""
+def _best(passages: list[Passage], wanted: set[str], query: str) -> list[str]:
+    """The passages that say most, as rows: those that hold the query as it is, then those with more of its words."""
     weight = {
         word: math.log(1 + len(passages) / (1 + sum(word in passage.words for passage in passages))) + 0.1
         for word in wanted
@@ -169,7 +169,7 @@ def _best(passages: list[Passage], wanted: set[str]) -> list[str]:
         return sum(weight[word] * (1 + min(passage.words[word], 5) / 50) for word in wanted if passage.words[word])
 
     rows, size, told = list[str](), 0, set[str]()
-    for passage in sorted(passages, key=lambda one: (-score(one), -one.seq)):
+    for passage in sorted(passages, key=lambda one: (query not in one.text.lower(), -score(one), -one.seq)):
         if passage.text in told:
             continue  # read twice, found once
         row = f"[#{passage.seq} {passage.who}]\n{passage.text}"

@@ -201,7 +201,7 @@ def _remarks(end: Exit, state: ShellState, before: str, learned: Learned) -> lis
             "the shell did not get to its end (exec, kill): folder and exported variables are as before this command"
         )
     if state.cwd != before:
-        remarks.append(f"folder: {one_line(state.cwd)}")
+        remarks.append(f"the next command begins in {one_line(state.cwd)}")
     return [*remarks, *learned.remarks, *end.notes]
 
 
