@@ -11,26 +11,36 @@ from collections.abc import Sequence
 
 from lmagent.cli.streams import prepare, settle
 
+TALK, MODELS, SERVE, AUTOMATE, LOOK = GROUPS = (
+    "Work with the agent",
+    "Models on this machine",
+    "Browser and programs",
+    "Automation",
+    "Look and check",
+)
+"""Headings of `lmagent --help`, in order; a command without one is not listed there."""
+
 COMMANDS = {
-    "run": ("lmagent.cli.run:run", "Do one task and exit."),
-    "chat": ("lmagent.cli.run:chat", "Talk with the agent in the terminal."),
-    "plan": ("lmagent.cli.plan:plan", "Show a plan that waits, and decide on it."),
-    "sessions": ("lmagent.cli.sessions:sessions", "List, show, export, fork, import and delete sessions."),
-    "tool": ("lmagent.cli.tools:tool", "List the tools, or call one yourself."),
-    "sandbox": ("lmagent.cli.sandbox:sandbox", "Show what the sandbox promises, or run a command in it."),
-    "config": ("lmagent.cli.config:config", "Show the configuration and where each value comes from."),
-    "models": ("lmagent.cli.models:models", "Fetch, list, show and remove models, and see what this machine can run."),
-    "doctor": ("lmagent.cli.doctor:doctor", "Check server, model, workspace and tools; each fault with its fix."),
-    "server": ("lmagent.cli.server:server", "Run models on this machine, behind OpenAI's API."),
-    "daemon": ("lmagent.cli.server:daemon", "The model server by an older name: up, down, status."),
-    "demo": ("lmagent.cli.demo:demo", "See the agent at work, offline, with the tiny model that comes along."),
-    "submit": ("lmagent.cli.submit:submit", "Put a task into the inbox, for a scheduler to do."),
-    "scheduler": ("lmagent.cli.scheduler:scheduler", "Do what is due in a workspace, until stopped."),
-    "cron": ("lmagent.cli.cron:cron", "List, add, switch, run and remove the jobs that run by the clock."),
-    "web": ("lmagent.cli.web:web", "Serve the agent to browsers, phones and programs."),
-    "service": ("lmagent.cli.service:service", "Keep `lmagent web` running, from your login on."),
-    "completion": ("lmagent.cli.completion:completion", "Print the shell completion script."),
+    "run": ("lmagent.cli.run:run", "Do one task and exit: what lmagent TASK does.", TALK),
+    "chat": ("lmagent.cli.run:chat", "Talk with the agent: what lmagent alone does.", TALK),
+    "plan": ("lmagent.cli.plan:plan", "Show a plan that waits, and decide on it.", TALK),
+    "sessions": ("lmagent.cli.sessions:sessions", "List, show, watch, export, fork, import, delete sessions.", TALK),
+    "models": ("lmagent.cli.models:models", "Download, list, recommend, load and remove models.", MODELS),
+    "server": ("lmagent.cli.server:server", "Start, watch and stop the built-in model server.", MODELS),
+    "daemon": ("lmagent.cli.server:daemon", "The model server by an older name: up, down, status.", ""),
+    "web": ("lmagent.cli.web:web", "Serve the agent to browsers, phones and programs.", SERVE),
+    "service": ("lmagent.cli.service:service", "Keep lmagent web running, from your login on.", SERVE),
+    "submit": ("lmagent.cli.submit:submit", "Put a task into the inbox, for a scheduler to do.", AUTOMATE),
+    "scheduler": ("lmagent.cli.scheduler:scheduler", "Do what is due in a workspace, until stopped.", AUTOMATE),
+    "cron": ("lmagent.cli.cron:cron", "List, add, switch, run and remove jobs that run by the clock.", AUTOMATE),
+    "doctor": ("lmagent.cli.doctor:doctor", "Check server, model, workspace and tools, with fixes.", LOOK),
+    "demo": ("lmagent.cli.demo:demo", "See the agent at work, offline, with a tiny model.", LOOK),
+    "config": ("lmagent.cli.config:config", "Show the settings and where each value comes from.", LOOK),
+    "tool": ("lmagent.cli.tools:tool", "List the tools, or call one yourself.", LOOK),
+    "sandbox": ("lmagent.cli.sandbox:sandbox", "Show what the sandbox promises, or run a command in it.", LOOK),
+    "completion": ("lmagent.cli.completion:completion", "Print the completion script of a shell.", LOOK),
 }
+"""Each command: where it is, what it does, its heading."""
 
 VALUE_OPTIONS = frozenset(
     {

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.argument("words", metavar="[TASK]", nargs=-1)
 @workspace_option
 @resume_option
-@click.option("--continue", "latest", is_flag=True, help="Go on with the newest session of this workspace.")
+@click.option("-c", "--continue", "latest", is_flag=True, help="Continue the newest session of this workspace.")
 @click.option("--list-sessions", is_flag=True, help="List sessions and exit.")
 @click.option("--json", "as_json", is_flag=True, help="Print events as JSON lines.")
 @click.option(

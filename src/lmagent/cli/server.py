@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+from lmagent.cli.groups import CommandGroup
+
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
@@ -62,7 +64,7 @@ def _origin(context: click.Context, option: click.Parameter, value: tuple[str, .
     return value
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def server() -> None:
     """Run models on this machine, behind OpenAI's API."""
 
@@ -246,7 +248,7 @@ def logs(model: str, follow: bool, as_json: bool) -> int:
     return 0
 
 
-@server.group("models")
+@server.group("models", cls=CommandGroup, default="list")
 def server_models() -> None:
     """The models that the server knows."""
 
@@ -269,7 +271,7 @@ def list_models(as_json: bool) -> int:
     return 0
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def daemon() -> None:
     """The model server, by the names of older systems: up, down, status."""
 

@@ -11,12 +11,13 @@ import click
 import msgspec
 
 from lmagent.app.records import WorkspaceRecords, depths, open_records
+from lmagent.cli.groups import CommandGroup
 from lmagent.cli.options import workspace_option
 from lmagent.core.errors import LmagentError
 from lmagent.tools.sanitize import one_line, printable
 
 
-@click.group()
+@click.group(cls=CommandGroup, default="list")
 @workspace_option
 @click.pass_context
 def sessions(ctx: click.Context, workspace: Path | None) -> None:
