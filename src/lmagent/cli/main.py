@@ -56,64 +56,68 @@ OLDER = {"--scheduler": "scheduler", "--submit": "submit"}
 """Flags of earlier agents that are sub-commands here."""
 
 
-WORDS = {"help": "--help", "version": "--version"}
+WORDS = ("help", "version")
 """Words that people type where an option is meant."""
-
-CLOSE = 0.8
-"""Likeness (0 to 1, difflib's ratio) from which a single word is taken for a command that was mistyped."""
-
 
 USAGE = 64
 """Exit code of a command line that cannot be understood (EX_USAGE of sysexits.h)."""
 
 
-def mistyped(arguments: Sequence[str]) -> str:
-    """What to say of a first word that is one letter or two away from a command; empty if it is not."""
-    word = arguments[0] if arguments else ""
-    if word in COMMANDS or word in WORDS or not any(word[:2] == name[:2] for name in COMMANDS) or " " in word:
-        return ""
-    from difflib import get_close_matches  # only a task of one word pays for it
+def first_word(arguments: Sequence[str]) -> int:
+    """Return the position of the first argument that is neither an option nor an option's value, or -1."""
+    skip = False
+    for position, argument in enumerate(arguments):
+        if argument == "--":
+            break
+        if skip:
+            skip = False
+        elif argument.startswith("-") and len(argument) > 1:
+            skip = argument in VALUE_OPTIONS
+        else:
+            return position
+    return -1
 
-    meant = next(iter(get_close_matches(word, COMMANDS, 1, CLOSE)), "")
-    return (
-        f"there is no command '{word}'\n  → did you mean 'lmagent {meant}'? As a task: lmagent run {word}"
-        if meant
-        else ""
-    )
+
+def slip(arguments: Sequence[str]) -> str:
+    """Return the answer to a first word that is neither a command nor the beginning of a task; else nothing."""
+    at = first_word(arguments)
+    if at < 0 or " " in (word := arguments[at]) or word in COMMANDS or {"-h", "--help", "--version"} & set(arguments):
+        return ""
+    from lmagent.cli.habits import not_a_task  # a task in quotes does not pay for it
+
+    words = list(arguments[at:])
+    option = next((number for number, argument in enumerate(words) if argument.startswith("-")), len(words))
+    return not_a_task(words[:option])
 
 
 def rewrite(arguments: Sequence[str]) -> list[str]:
     """Put `run` before a task and `chat` before nothing; leave sub-commands, --help and --version alone."""
-    skip = False
-    for position, argument in enumerate(arguments):
-        if skip:
-            skip = False
-            continue
-        if argument in ("-h", "--help", "--version") and position == 0:
-            return list(arguments)
+    if arguments and arguments[0] in ("-h", "--help", "--version"):
+        return list(arguments)
+    at = first_word(arguments)
+    for position, argument in enumerate(arguments[: at if at >= 0 else len(arguments)]):
+        name, equals, value = argument.partition("=")
         if argument == "--":
             break
-        if argument.partition("=")[0] in OLDER:
-            name, equals, value = argument.partition("=")
+        if name in OLDER:
             given = [value] if equals else []
             return [OLDER[name], *arguments[:position], *given, *arguments[position + 1 :]]
-        if argument.startswith("-") and len(argument) > 1:
-            skip = argument in VALUE_OPTIONS
-            continue
-        if argument in WORDS:
-            return [*arguments[:position], *arguments[position + 1 :], WORDS[argument]]
-        if argument in COMMANDS:
-            # Options that stand before the sub-command belong to it: lmagent -w DIR sessions list.
-            return [argument, *arguments[:position], *arguments[position + 1 :]]
-        break
+    before, word, after = arguments[: max(at, 0)], arguments[at] if at >= 0 else "", arguments[at + 1 :]
+    if word == "help" and (not after or after[0] in COMMANDS or after[0] in WORDS):
+        return [*before, *(argument for argument in after if argument not in WORDS), "--help"]
+    if word == "version" and first_word(after) < 0:
+        return [*before, "--version"]
+    if word in COMMANDS:
+        # Options that stand before the sub-command belong to it: lmagent -w DIR sessions list.
+        return [word, *before, *after]
     return ["run", *arguments]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the `lmagent` script; ends the process with the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    if slip := mistyped(given):
-        sys.stderr.write(f"lmagent: {slip}\n")
+    if answer := slip(given):
+        sys.stderr.write(f"lmagent: {answer}\n")
         sys.exit(USAGE)
     gc.disable()  # what imports make is never garbage; the surfaces switch it on again when they are ready
     from lmagent.cli.root import call  # click: a tenth less to wait for with the collector off
