@@ -232,6 +232,36 @@ def test_a_mistyped_command_is_not_sent_to_the_model(program, typed, meant):
     assert f"did you mean 'lmagent {meant}'? As a task: lmagent run {typed}" in ran.stderr
 
 
+@pytest.mark.parametrize(
+    ("typed", "named"),
+    [
+        (("list",), "lmagent models lists the models"),
+        (("init",), "/init"),
+        (("update", "--json"), "pipx"),
+        (("-w", ".", "serve"), "lmagent web"),
+        (("mcp",), "not supported"),
+        (("help", "ps"), "lmagent models ps"),
+        (("help", "zork"), "lmagent --help"),
+        (("versoin",), "lmagent version"),
+        (("tools", "list"), "lmagent tool"),
+    ],
+)
+def test_a_word_of_another_program_is_answered_without_asking_the_model(program, typed, named):
+    with ScriptedServer([]) as server:
+        ran = program.run(*typed, env={"LLM_URL": server.base_url})
+        assert server.requests == []
+    assert (ran.returncode, ran.stdout) == (64, "")
+    assert named in clear(ran)
+    assert program.events() == []
+
+
+def test_words_in_quotes_or_after_run_are_a_task(program):
+    with ScriptedServer([say("one"), say("two"), say("three")], strict=True) as server:
+        assert program.task(server, "list the files").stdout == "one\n"
+        assert program.task(server, "run", "list").stdout == "two\n"
+        assert program.task(server, "--", "init").stdout == "three\n"
+
+
 def test_help_and_version_are_words_too(program):
     assert program.run("help").stdout == program.run("--help").stdout
     assert program.run("help", "cron").stdout == program.run("cron", "--help").stdout

@@ -97,7 +97,7 @@ def test_a_plan_is_revised_rejected_and_replaced_by_a_file_from_a_script(program
         assert "it has no steps" in clear(bad)
         file.write_text(json.dumps(other))
         assert program.run("plan", "approve", name, "--plan", str(file), *flags).returncode == 0
-        late = program.run("plan", "reject", name, *flags)
+        late = program.run("plan", "reject", name, "--base-url", server.base_url)
         assert late.returncode == 1
         assert "no plan to decide on" in clear(late)
 

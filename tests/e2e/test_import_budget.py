@@ -112,7 +112,7 @@ def loaded_before_the_first_request(folder: Path) -> set[str]:
         return say("hello")
 
     with ScriptedServer(answer) as server:
-        report(folder, "hi", "--base-url", server.base_url, "--model", "m", LOADED=str(place), WHEN="asked")
+        report(folder, "say hi", "--base-url", server.base_url, "--model", "m", LOADED=str(place), WHEN="asked")
     return set(place.read_text().split())
 
 

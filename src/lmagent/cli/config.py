@@ -6,10 +6,11 @@ from pathlib import Path
 
 import click
 
+from lmagent.cli.groups import CommandGroup
 from lmagent.cli.options import workspace_option
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=CommandGroup, invoke_without_command=True)
 @workspace_option
 @click.option("--origin", is_flag=True, help="Say where each value comes from.")
 @click.option("--json", "as_json", is_flag=True, help="As one JSON object.")

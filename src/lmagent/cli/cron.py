@@ -9,10 +9,11 @@ import click
 import msgspec
 
 from lmagent.app.crontab import cron_history, cron_list, history_text, list_text
+from lmagent.cli.groups import CommandGroup
 from lmagent.cli.options import flags, model_options, workspace_option
 
 
-@click.group()
+@click.group(cls=CommandGroup, default="list")
 @workspace_option
 @click.pass_context
 def cron(ctx: click.Context, workspace: Path | None) -> None:

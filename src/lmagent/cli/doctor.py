@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from lmagent.cli.options import flags, model_options, workspace_option
+from lmagent.cli.options import allow_host_option, flags, sandbox_option, server_options, workspace_option
 
 if TYPE_CHECKING:
     from lmagent.app.battery import Finding
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 @click.command()
 @workspace_option
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
-@model_options
+@server_options
+@sandbox_option
+@allow_host_option
 def doctor(workspace: Path | None, as_json: bool, **options: Any) -> int:
     """Check server, model, workspace and tools; each fault with its fix."""
     import anyio

@@ -11,26 +11,36 @@ from collections.abc import Sequence
 
 from lmagent.cli.streams import prepare, settle
 
+TALK, MODELS, SERVE, AUTOMATE, LOOK = GROUPS = (
+    "Work with the agent",
+    "Models on this machine",
+    "Browser and programs",
+    "Automation",
+    "Look and check",
+)
+"""Headings of `lmagent --help`, in order; a command without one is not listed there."""
+
 COMMANDS = {
-    "run": ("lmagent.cli.run:run", "Do one task and exit."),
-    "chat": ("lmagent.cli.run:chat", "Talk with the agent in the terminal."),
-    "plan": ("lmagent.cli.plan:plan", "Show a plan that waits, and decide on it."),
-    "sessions": ("lmagent.cli.sessions:sessions", "List, show, export, fork, import and delete sessions."),
-    "tool": ("lmagent.cli.tools:tool", "List the tools, or call one yourself."),
-    "sandbox": ("lmagent.cli.sandbox:sandbox", "Show what the sandbox promises, or run a command in it."),
-    "config": ("lmagent.cli.config:config", "Show the configuration and where each value comes from."),
-    "models": ("lmagent.cli.models:models", "Fetch, list, show and remove models, and see what this machine can run."),
-    "doctor": ("lmagent.cli.doctor:doctor", "Check server, model, workspace and tools; each fault with its fix."),
-    "server": ("lmagent.cli.server:server", "Run models on this machine, behind OpenAI's API."),
-    "daemon": ("lmagent.cli.server:daemon", "The model server by an older name: up, down, status."),
-    "demo": ("lmagent.cli.demo:demo", "See the agent at work, offline, with the tiny model that comes along."),
-    "submit": ("lmagent.cli.submit:submit", "Put a task into the inbox, for a scheduler to do."),
-    "scheduler": ("lmagent.cli.scheduler:scheduler", "Do what is due in a workspace, until stopped."),
-    "cron": ("lmagent.cli.cron:cron", "List, add, switch, run and remove the jobs that run by the clock."),
-    "web": ("lmagent.cli.web:web", "Serve the agent to browsers, phones and programs."),
-    "service": ("lmagent.cli.service:service", "Keep `lmagent web` running, from your login on."),
-    "completion": ("lmagent.cli.completion:completion", "Print the shell completion script."),
+    "run": ("lmagent.cli.run:run", "Do one task and exit: what lmagent TASK does.", TALK),
+    "chat": ("lmagent.cli.run:chat", "Talk with the agent: what lmagent alone does.", TALK),
+    "plan": ("lmagent.cli.plan:plan", "Show a plan that waits, and decide on it.", TALK),
+    "sessions": ("lmagent.cli.sessions:sessions", "List, show, watch, export, fork, import, delete sessions.", TALK),
+    "models": ("lmagent.cli.models:models", "Download, list, recommend, load and remove models.", MODELS),
+    "server": ("lmagent.cli.server:server", "Start, watch and stop the built-in model server.", MODELS),
+    "daemon": ("lmagent.cli.server:daemon", "The model server by an older name: up, down, status.", ""),
+    "web": ("lmagent.cli.web:web", "Serve the agent to browsers, phones and programs.", SERVE),
+    "service": ("lmagent.cli.service:service", "Keep lmagent web running, from your login on.", SERVE),
+    "submit": ("lmagent.cli.submit:submit", "Put a task into the inbox, for a scheduler to do.", AUTOMATE),
+    "scheduler": ("lmagent.cli.scheduler:scheduler", "Do what is due in a workspace, until stopped.", AUTOMATE),
+    "cron": ("lmagent.cli.cron:cron", "List, add, switch, run and remove jobs that run by the clock.", AUTOMATE),
+    "doctor": ("lmagent.cli.doctor:doctor", "Check server, model, workspace and tools, with fixes.", LOOK),
+    "demo": ("lmagent.cli.demo:demo", "See the agent at work, offline, with a tiny model.", LOOK),
+    "config": ("lmagent.cli.config:config", "Show the settings and where each value comes from.", LOOK),
+    "tool": ("lmagent.cli.tools:tool", "List the tools, or call one yourself.", LOOK),
+    "sandbox": ("lmagent.cli.sandbox:sandbox", "Show what the sandbox promises, or run a command in it.", LOOK),
+    "completion": ("lmagent.cli.completion:completion", "Print the completion script of a shell.", LOOK),
 }
+"""Each command: where it is, what it does, its heading."""
 
 VALUE_OPTIONS = frozenset(
     {
@@ -46,64 +56,68 @@ OLDER = {"--scheduler": "scheduler", "--submit": "submit"}
 """Flags of earlier agents that are sub-commands here."""
 
 
-WORDS = {"help": "--help", "version": "--version"}
+WORDS = ("help", "version")
 """Words that people type where an option is meant."""
-
-CLOSE = 0.8
-"""Likeness (0 to 1, difflib's ratio) from which a single word is taken for a command that was mistyped."""
-
 
 USAGE = 64
 """Exit code of a command line that cannot be understood (EX_USAGE of sysexits.h)."""
 
 
-def mistyped(arguments: Sequence[str]) -> str:
-    """What to say of a first word that is one letter or two away from a command; empty if it is not."""
-    word = arguments[0] if arguments else ""
-    if word in COMMANDS or word in WORDS or not any(word[:2] == name[:2] for name in COMMANDS) or " " in word:
-        return ""
-    from difflib import get_close_matches  # only a task of one word pays for it
+def first_word(arguments: Sequence[str]) -> int:
+    """Return the position of the first argument that is neither an option nor an option's value, or -1."""
+    skip = False
+    for position, argument in enumerate(arguments):
+        if argument == "--":
+            break
+        if skip:
+            skip = False
+        elif argument.startswith("-") and len(argument) > 1:
+            skip = argument in VALUE_OPTIONS
+        else:
+            return position
+    return -1
 
-    meant = next(iter(get_close_matches(word, COMMANDS, 1, CLOSE)), "")
-    return (
-        f"there is no command '{word}'\n  → did you mean 'lmagent {meant}'? As a task: lmagent run {word}"
-        if meant
-        else ""
-    )
+
+def slip(arguments: Sequence[str]) -> str:
+    """Return the answer to a first word that is neither a command nor the beginning of a task; else nothing."""
+    at = first_word(arguments)
+    if at < 0 or " " in (word := arguments[at]) or word in COMMANDS or {"-h", "--help", "--version"} & set(arguments):
+        return ""
+    from lmagent.cli.habits import not_a_task  # a task in quotes does not pay for it
+
+    words = list(arguments[at:])
+    option = next((number for number, argument in enumerate(words) if argument.startswith("-")), len(words))
+    return not_a_task(words[:option])
 
 
 def rewrite(arguments: Sequence[str]) -> list[str]:
     """Put `run` before a task and `chat` before nothing; leave sub-commands, --help and --version alone."""
-    skip = False
-    for position, argument in enumerate(arguments):
-        if skip:
-            skip = False
-            continue
-        if argument in ("-h", "--help", "--version") and position == 0:
-            return list(arguments)
+    if arguments and arguments[0] in ("-h", "--help", "--version"):
+        return list(arguments)
+    at = first_word(arguments)
+    for position, argument in enumerate(arguments[: at if at >= 0 else len(arguments)]):
+        name, equals, value = argument.partition("=")
         if argument == "--":
             break
-        if argument.partition("=")[0] in OLDER:
-            name, equals, value = argument.partition("=")
+        if name in OLDER:
             given = [value] if equals else []
             return [OLDER[name], *arguments[:position], *given, *arguments[position + 1 :]]
-        if argument.startswith("-") and len(argument) > 1:
-            skip = argument in VALUE_OPTIONS
-            continue
-        if argument in WORDS:
-            return [*arguments[:position], *arguments[position + 1 :], WORDS[argument]]
-        if argument in COMMANDS:
-            # Options that stand before the sub-command belong to it: lmagent -w DIR sessions list.
-            return [argument, *arguments[:position], *arguments[position + 1 :]]
-        break
+    before, word, after = arguments[: max(at, 0)], arguments[at] if at >= 0 else "", arguments[at + 1 :]
+    if word == "help" and (not after or after[0] in COMMANDS or after[0] in WORDS):
+        return [*before, *(argument for argument in after if argument not in WORDS), "--help"]
+    if word == "version" and first_word(after) < 0:
+        return [*before, "--version"]
+    if word in COMMANDS:
+        # Options that stand before the sub-command belong to it: lmagent -w DIR sessions list.
+        return [word, *before, *after]
     return ["run", *arguments]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the `lmagent` script; ends the process with the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    if slip := mistyped(given):
-        sys.stderr.write(f"lmagent: {slip}\n")
+    if answer := slip(given):
+        sys.stderr.write(f"lmagent: {answer}\n")
         sys.exit(USAGE)
     gc.disable()  # what imports make is never garbage; the surfaces switch it on again when they are ready
     from lmagent.cli.root import call  # click: a tenth less to wait for with the collector off

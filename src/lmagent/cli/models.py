@@ -11,6 +11,7 @@ import click
 import msgspec
 
 from lmagent.cli import models_advice, models_fetch, models_running
+from lmagent.cli.groups import CommandGroup
 from lmagent.cli.models_text import amount, json_row, rows
 from lmagent.cli.options import workspace_option
 from lmagent.cli.server import echo_json
@@ -30,7 +31,7 @@ ALIASES = {
 """Other programs' words for the commands."""
 
 
-class ModelsGroup(click.Group):
+class ModelsGroup(CommandGroup):
     """A group that also knows other programs' words for its commands."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -46,7 +47,7 @@ class ModelsGroup(click.Group):
             raise
 
 
-@click.group(cls=ModelsGroup)
+@click.group(cls=ModelsGroup, default="list")
 @workspace_option
 @click.pass_context
 def models(ctx: click.Context, workspace: Path | None) -> None:

@@ -17,6 +17,7 @@ def workspace_option(function: Function) -> Function:
         "-w",
         "--workspace",
         type=click.Path(path_type=Path),
+        metavar="FOLDER",
         help="Folder to work in; the default is $WORKSPACE, else the current folder.",
     )(function)
 
@@ -53,48 +54,68 @@ def _session_name(context: click.Context, option: click.Parameter, value: str) -
     return value
 
 
+def _together(*options: Callable[[Any], Any]) -> Callable[[Function], Function]:
+    """One decorator for several options, which `--help` shows in this order."""
+
+    def add(function: Function) -> Function:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return add
+
+
 sandbox_option = click.option(
     "--sandbox",
     type=click.Choice(["auto", "bubblewrap", "docker", "landlock", "off"]),
-    help="Where commands run; off runs them unconfined.",
+    metavar="KIND",
+    help="Where commands run: auto, bubblewrap, docker, landlock, or off (unconfined).",
 )
 allow_host_option = click.option(
     "--allow-host", multiple=True, metavar="HOST:PORT", help="Let commands reach a host; may be given several times."
 )
 
 
-def model_options(function: Function) -> Function:
-    """-m/--model, --base-url, --permission and the limits."""
-    for option in reversed(
-        (
-            click.option("-m", "--model", help="Model to ask; empty lets the server choose."),
-            click.option("--base-url", help="Model server, for example http://localhost:1234."),
-            click.option(
-                "--permission",
-                type=click.Choice(["auto", "normal", "manual"]),
-                help="auto: never ask; normal: ask before changes; manual: ask before everything.",
-            ),
-            sandbox_option,
-            allow_host_option,
-            click.option(
-                "--require-proof", is_flag=True, help="Changed files: not done before a check ran after it and passed."
-            ),
-            click.option("--max-iterations", type=click.IntRange(min=1), help="Model calls before a turn ends."),
-            click.option("--no-mcp", is_flag=True, help="Start no MCP servers (there are none in this version)."),
-            click.option("--no-sub-agents", is_flag=True, help="Offer no sub-agents."),
-            click.option(
-                "--record",
-                type=click.Path(path_type=Path, dir_okay=False, writable=True),
-                metavar="PATH",
-                help="Store the model traffic in a cassette.",
-            ),
-            click.option(
-                "--replay", type=click.Path(path_type=Path), help="Play the model's side from a cassette, offline."
-            ),
-        )
-    ):
-        function = option(function)
-    return function
+server_options = _together(
+    click.option("-m", "--model", metavar="NAME", help="Model to use; the default is the server's."),
+    click.option("--base-url", metavar="URL", help="Model server, for example http://localhost:1234."),
+)
+"""-m/--model and --base-url."""
+
+_turn_options = _together(
+    click.option(
+        "--permission",
+        type=click.Choice(["auto", "normal", "manual"]),
+        metavar="MODE",
+        help="auto: never ask; normal: ask before changes; manual: ask before everything.",
+    ),
+    sandbox_option,
+    allow_host_option,
+    click.option(
+        "--require-proof", is_flag=True, help="Changed files: not done before a check ran after it and passed."
+    ),
+    click.option("--max-iterations", type=click.IntRange(min=1), metavar="N", help="Model calls before a turn ends."),
+    click.option("--no-mcp", is_flag=True, hidden=True),  # scripts of earlier agents give it; there is no MCP here
+    click.option("--no-sub-agents", is_flag=True, help="Offer no sub-agents."),
+)
+
+_cassette_options = _together(
+    click.option(
+        "--record",
+        type=click.Path(path_type=Path, dir_okay=False, writable=True),
+        metavar="FILE",
+        help="Store the model traffic in a cassette.",
+    ),
+    click.option(
+        "--replay",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Play the model's side from a cassette, offline.",
+    ),
+)
+
+model_options = _together(server_options, _turn_options, _cassette_options)
+"""Options of a command whose agent works."""
 
 
 def flags(

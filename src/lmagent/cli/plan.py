@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lmagent.cli.options import flags, model_options, workspace_option
+from lmagent.cli.groups import CommandGroup
+from lmagent.cli.options import flags, model_options, server_options, workspace_option
 
 if TYPE_CHECKING:
     from lmagent.app.host import Host
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from lmagent.store.jsonl import JsonlStore
 
 
-@click.group()
+@click.group(cls=CommandGroup, default="show")
 @workspace_option
 @click.pass_context
 def plan(ctx: click.Context, workspace: Path | None) -> None:
@@ -92,7 +93,7 @@ def revise(ctx: click.Context, session: str, words: tuple[str, ...], as_json: bo
 
 @plan.command()
 @click.argument("session")
-@model_options
+@server_options
 @click.pass_context
 def reject(ctx: click.Context, session: str, **options: Any) -> int:
     """Reject the plan; nothing is done."""
@@ -161,7 +162,7 @@ def _with_host(
     async def run() -> int:
         # Else opening the session would approve the plan before what was decided here is heard.
         settings = {**flags(**options), "approve_plans": False}
-        given = HostOptions(workspace, settings, options["record"], options["replay"], attended)
+        given = HostOptions(workspace, settings, options.get("record"), options.get("replay"), attended)
         host = await open_host(given, say=lambda text: click.echo(text, err=True))
         try:
             return await do(host)

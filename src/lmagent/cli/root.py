@@ -8,8 +8,24 @@ from collections.abc import Sequence
 import click
 
 from lmagent import __version__
-from lmagent.cli.main import COMMANDS, USAGE
+from lmagent.cli.main import COMMANDS, GROUPS, USAGE
 from lmagent.core.errors import LmagentError
+
+EXAMPLES = (
+    ("lmagent", "talk with the agent in this folder"),
+    ('lmagent "fix the failing test"', "do one task and exit"),
+    ("lmagent -c", "continue the newest session"),
+    ('git diff | lmagent "review this"', "add piped text to the task"),
+    ("lmagent models recommend", "see which models this machine can run"),
+    ("lmagent web", "use the agent in a browser"),
+)
+"""What most people need, with what it does."""
+
+MAIN_OPTIONS = (
+    *("latest", "resume", "workspace", "model", "base_url", "permission"),
+    *("sandbox", "plan", "as_json"),
+)
+"""Options of `run` that `lmagent --help` shows, by their parameters' names."""
 
 
 class LazyGroup(click.Group):
@@ -27,20 +43,40 @@ class LazyGroup(click.Group):
         command: click.Command = getattr(importlib.import_module(module), name)
         return command
 
+    def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write both ways to call the program."""
+        formatter.write_usage("lmagent", "[OPTIONS] [TASK]")
+        formatter.write_usage("lmagent", "COMMAND [OPTIONS] [ARGUMENTS]", "       ")
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write examples, the main options of a task, and the commands under their headings."""
+        from lmagent.cli.run import run
+
+        with formatter.section("Examples"):
+            formatter.write_dl(EXAMPLES, col_max=36)
+        params = {param.name: param for param in run.params}
+        records = [params[name].get_help_record(ctx) for name in MAIN_OPTIONS]
+        records += [param.get_help_record(ctx) for param in self.get_params(ctx)]
+        with formatter.section("Options (lmagent run --help shows the others)"):
+            formatter.write_dl([record for record in records if record is not None])
+        self.format_commands(ctx, formatter)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The table, without importing anything."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+        """Write the table, without importing the commands."""
+        for group in GROUPS:
+            with formatter.section(group):
+                formatter.write_dl([(f"{name:<10}", text) for name, (_, text, of) in COMMANDS.items() if of == group])
 
 
 @click.group(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog='lmagent "TASK" does one task (see lmagent run --help); lmagent alone starts a conversation.',
+    epilog="lmagent help COMMAND shows the options of a command.",
 )
 @click.version_option(__version__, prog_name="lmagent")
 def root() -> None:
-    """A locally-hosted AI agent: it works in a folder with tools, on any OpenAI-compatible model."""
+    """A local AI agent: it works in a folder with tools, on a model of LM Studio, Ollama, llama.cpp, vLLM, another
+    OpenAI-compatible server, or its own engine."""
 
 
 def call(arguments: Sequence[str]) -> int:

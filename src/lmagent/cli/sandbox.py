@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from lmagent.cli.groups import CommandGroup
 from lmagent.cli.options import allow_host_option, flags, sandbox_option, workspace_option
 
 NO_SANDBOX, TIMED_OUT = 125, 124
@@ -25,7 +26,7 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def sandbox() -> None:
     """Show what the sandbox promises, or run a command in it."""
 

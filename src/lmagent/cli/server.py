@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+from lmagent.cli.groups import CommandGroup
+
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
@@ -62,7 +64,7 @@ def _origin(context: click.Context, option: click.Parameter, value: tuple[str, .
     return value
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def server() -> None:
     """Run models on this machine, behind OpenAI's API."""
 
@@ -246,21 +248,15 @@ def logs(model: str, follow: bool, as_json: bool) -> int:
     return 0
 
 
-@server.group("models", invoke_without_command=True)
-@click.pass_context
-def server_models(ctx: click.Context) -> int:
+@server.group("models", cls=CommandGroup, default="list")
+def server_models() -> None:
     """The models that the server knows."""
-    return _list_models(as_json=False) if ctx.invoked_subcommand is None else 0
 
 
 @server_models.command("list")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def list_models(as_json: bool) -> int:
     """List them with their states."""
-    return _list_models(as_json=as_json)
-
-
-def _list_models(*, as_json: bool) -> int:
     from lmagent.cli.tables import show_table
     from lmagent.modelserver.control import Control
 
@@ -276,7 +272,7 @@ def _list_models(*, as_json: bool) -> int:
     return 0
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def daemon() -> None:
     """The model server, by the names of older systems: up, down, status."""
 

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from lmagent.cli.groups import CommandGroup
 from lmagent.cli.options import workspace_option
 
 if TYPE_CHECKING:
     from lmagent.service.spec import Manager
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def service() -> None:
     """Keep `lmagent web` running for a workspace, from login on.
 

@@ -11,6 +11,7 @@ import msgspec
 
 from lmagent.app.clock import SystemClock
 from lmagent.app.records import WorkspaceRecords, depths, open_records
+from lmagent.cli.groups import CommandGroup
 from lmagent.cli.options import workspace_option
 from lmagent.cli.tables import show_table
 from lmagent.core.ages import age
@@ -21,13 +22,12 @@ TITLE = 40
 """Characters of a title that the list shows."""
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=CommandGroup, default="list")
 @workspace_option
 @click.pass_context
-def sessions(ctx: click.Context, workspace: Path | None) -> int:
+def sessions(ctx: click.Context, workspace: Path | None) -> None:
     """List, show, watch, export, fork, import and delete sessions."""
     ctx.obj = workspace
-    return print_sessions(workspace, 20, "", as_json=False) if ctx.invoked_subcommand is None else 0
 
 
 def print_sessions(workspace: Path | None, limit: int, search: str, *, as_json: bool, children: bool = False) -> int:

@@ -14,6 +14,9 @@ from typing import Any, TextIO, cast
 
 LOST = "lmagent: standard output could not be written: {reason} (what was done is kept: lmagent sessions list)\n"
 
+CLOSED_PIPE = 141
+"""Exit code when the reader of standard output went away, as of a program that SIGPIPE ended."""
+
 
 class Outlet(io.FileIO):
     """A descriptor for writing that falls silent at the first failure, and remembers it."""
@@ -46,11 +49,16 @@ def prepare() -> Outlet | None:
 
 
 def settle(outlet: Outlet | None, code: int) -> int:
-    """Write out what is left and return the exit code: a lost answer is an error, whatever the work came to."""
+    """Write out what is left and return the exit code: a lost answer is an error, whatever the work came to.
+
+    A reader that went away (`| head`) wanted no more, and gets no words about it.
+    """
     sys.stdout.flush()
     sys.stderr.flush()
     if outlet is None or outlet.failure is None:
         return code
+    if isinstance(outlet.failure, BrokenPipeError):
+        return code or CLOSED_PIPE
     sys.stderr.write(LOST.format(reason=outlet.failure.strerror))
     sys.stderr.flush()
     return code or 1

@@ -8,10 +8,11 @@ from pathlib import Path
 import click
 import msgspec
 
+from lmagent.cli.groups import CommandGroup
 from lmagent.cli.options import workspace_option
 
 
-@click.group()
+@click.group(cls=CommandGroup, default="list")
 def tool() -> None:
     """List the tools, or call one yourself."""
 
