@@ -232,7 +232,7 @@ def test_the_first_run_asks_for_server_and_folder_once_and_keeps_the_answers(wor
             terminal.enter("project")
             terminal.wait_for("Make it? [Y/n]")
             terminal.enter("")
-            terminal.wait_for("Keep LLM_URL and WORKSPACE")
+            terminal.wait_for("Save LLM_URL and WORKSPACE")
             terminal.enter("")
             terminal.wait_for("> ")
             terminal.enter("hello")

@@ -13,6 +13,7 @@ from lmagent.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from lmagent.app.ownserver import OwnServer
+    from lmagent.modelserver.library import Library
     from lmagent.modelserver.spec import ModelEntry
 
 SMALLEST = 64 << 20
@@ -30,6 +31,26 @@ def running_server(settings: Settings) -> Settings | None:
     return replace(settings, llm_url=f"{state.url}/v1", llm_api_key=kept_key(folder) or settings.llm_api_key)
 
 
+def in_library(settings: Settings) -> bool:
+    """Return whether the built-in engine is installed and its library has the model that the settings name."""
+    if find_spec("xllamacpp") is None:
+        return False
+    from lmagent.modelserver.spec import ModelServerError
+
+    try:
+        entry = _library(settings).find(settings.llm_model)
+    except ModelServerError:
+        return False
+    return not entry.broken
+
+
+def _library(settings: Settings) -> Library:
+    from lmagent.modelserver.library import Library
+    from lmagent.modelserver.opening import demo_entries
+
+    return Library(settings.agent_data_dir / "models", extra=demo_entries())
+
+
 async def builtin_server(settings: Settings) -> tuple[Settings, OwnServer] | None:
     """A model server of our own, and settings that name it and its model; None where there is no engine or no model.
 
@@ -40,12 +61,10 @@ async def builtin_server(settings: Settings) -> tuple[Settings, OwnServer] | Non
     if find_spec("xllamacpp") is None:
         return None
     from lmagent.app.ownserver import OwnServer
-    from lmagent.modelserver.library import Library
     from lmagent.modelserver.machine import machine_memory
-    from lmagent.modelserver.opening import demo_entries
     from lmagent.modelserver.spec import ModelServerError
 
-    library = Library(settings.agent_data_dir / "models", extra=demo_entries())
+    library = _library(settings)
     if settings.llm_model:
         try:
             chosen = library.find(settings.llm_model)

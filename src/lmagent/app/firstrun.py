@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import anyio
 from msgspec import Struct
 
+from lmagent.app.reach import answering
 from lmagent.app.wiring import HostOptions, load_settings
 from lmagent.config.dotenv import save_env
 from lmagent.config.loader import Loaded
 from lmagent.config.settings import DEFAULT_URL
 from lmagent.config.values import expand_path
 from lmagent.core.errors import ConfigError, LmagentError
-from lmagent.providers.discovery import FoundServer, discover
-from lmagent.providers.transport import HttpTransport
+from lmagent.providers.concealed import shown
+from lmagent.providers.discovery import FoundServer
+from lmagent.providers.transport import listens
 from lmagent.providers.urls import api_root, server_root
+
+PATIENCE = 3.0
+"""Seconds that a connection to the address that was typed may take."""
 
 
 class Person(Struct, frozen=True):
@@ -52,17 +56,16 @@ def first_run(options: HostOptions, person: Person) -> HostOptions:
         The options with the answers in them.
     """
     loaded = load_settings(options)
-    person.say("Nothing is configured yet. Enter takes what stands in brackets.")
-    url = _ask_server(person, anyio.run(_running))
+    person.say("Nothing is configured yet. Press Enter to accept the default in [brackets].")
+    url = _ask_server(person, anyio.run(answering))
     workspace = _ask_workspace(person, loaded)
-    _offer_to_save(person, loaded, url, workspace)
+    answers = listens(url, PATIENCE)
+    if not answers:
+        person.say(f"Nothing answers at {shown(url)}: it is used now, and not saved.")
+    _offer_to_save(person, loaded, {"LLM_URL": url} if answers else {}, workspace)
     return HostOptions(
         workspace, {**options.flags, "llm_url": url}, options.record, options.replay, attended=options.attended
     )
-
-
-async def _running() -> list[FoundServer]:
-    return await discover(HttpTransport())
 
 
 def _ask_server(person: Person, found: list[FoundServer]) -> str:
@@ -98,14 +101,13 @@ def _ask_workspace(person: Person, loaded: Loaded) -> Path:
                 return path
 
 
-def _offer_to_save(person: Person, loaded: Loaded, url: str, workspace: Path) -> None:
-    values: Mapping[str, Any] = {"LLM_URL": url}
+def _offer_to_save(person: Person, loaded: Loaded, values: dict[str, str], workspace: Path) -> None:
     if workspace.resolve() not in (loaded.workspace.path, loaded.workspace.home, Path(workspace.anchor)):
         # Only a folder that was named: else every later start, wherever it is, would work in this one.
         values = {**values, "WORKSPACE": str(workspace)}
-    if not person.confirm(f"Keep {' and '.join(values)} in {loaded.env_file} for the next time?"):
+    if not values or not person.confirm(f"Save {' and '.join(values)} in {loaded.env_file}?"):
         return
     try:
         save_env(loaded.env_file, values)
     except LmagentError as failure:
-        person.say(f"It was not kept: {failure}")
+        person.say(f"It was not saved: {failure}")

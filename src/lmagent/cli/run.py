@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import replace
 
 from lmagent.cli.options import flags, model_options, resume_option, workspace_option
 from lmagent.cli.piped import with_piped
@@ -94,8 +95,11 @@ def _one_shot(
     from lmagent.headless.oneshot import TaskRequest, run_task
 
     attended = not as_json and sys.stdin.isatty() and sys.stderr.isatty()
-    host_options = HostOptions(
-        workspace, {**flags(**options), **work_flags(options)}, options["record"], options["replay"], attended
+    host_options = _with_answering_server(
+        HostOptions(
+            workspace, {**flags(**options), **work_flags(options)}, options["record"], options["replay"], attended
+        ),
+        attended=attended,
     )
 
     async def do() -> int:
@@ -143,11 +147,12 @@ def _chat(workspace: Path | None, resume: str, options: dict[str, Any], *, plain
 
 
 def _greeted(options: HostOptions) -> HostOptions:
-    """The options, with the answers of the first run if it is the first and a person is there to answer."""
+    """Return the options with the answers of the first run, or with a server that answers in place of a silent one."""
     from lmagent.app.firstrun import Person, first_run, is_first_run
 
-    if not (sys.stdin.isatty() and sys.stdout.isatty()) or not is_first_run(options):
-        return options
+    attended = sys.stdin.isatty() and sys.stdout.isatty()
+    if not attended or not is_first_run(options):
+        return _with_answering_server(options, attended=attended)
     return first_run(
         options,
         Person(
@@ -156,6 +161,34 @@ def _greeted(options: HostOptions) -> HostOptions:
             say=click.echo,
         ),
     )
+
+
+def _with_answering_server(options: HostOptions, *, attended: bool) -> HostOptions:
+    """Return the options with a server that answers, if the configured one does not and the user agrees.
+
+    Raises:
+        Unreachable: there is such a server, and no user to ask.
+    """
+    from lmagent.app.wiring import load_settings
+    from lmagent.providers.transport import is_silent
+
+    loaded = load_settings(options)
+    url = loaded.settings.given_endpoint
+    if options.replay is not None or not url or not is_silent(url):
+        return options
+    import anyio
+
+    from lmagent.app.reach import keep, stand_in
+
+    found = anyio.run(stand_in, loaded)
+    if found is None:
+        return options
+    if not attended:
+        raise found.error()
+    if not click.confirm(f"{found}. Use it?", default=True, err=True):
+        return options
+    _say(keep(loaded, found))
+    return replace(options, flags={**options.flags, "llm_url": found.server.base_url})
 
 
 def _say(text: str) -> None:
