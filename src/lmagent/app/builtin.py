@@ -31,9 +31,21 @@ def running_server(settings: Settings) -> Settings | None:
     return replace(settings, llm_url=f"{state.url}/v1", llm_api_key=kept_key(folder) or settings.llm_api_key)
 
 
+def is_installed() -> bool:
+    """Return whether the built-in engine is installed."""
+    return find_spec("xllamacpp") is not None
+
+
+def best_here(settings: Settings) -> ModelEntry | None:
+    """Return the best model of this machine that the built-in engine runs; see `best_of`."""
+    from lmagent.modelserver.machine import machine_memory
+
+    return best_of(_library(settings).entries(), machine_memory().free)
+
+
 def in_library(settings: Settings) -> bool:
     """Return whether the built-in engine is installed and its library has the model that the settings name."""
-    if find_spec("xllamacpp") is None:
+    if not is_installed():
         return False
     from lmagent.modelserver.spec import ModelServerError
 
@@ -58,10 +70,9 @@ async def builtin_server(settings: Settings) -> tuple[Settings, OwnServer] | Non
         ConfigError: a model is asked for by name, and is not in the library.
         LmagentError: the server does not start.
     """
-    if find_spec("xllamacpp") is None:
+    if not is_installed():
         return None
     from lmagent.app.ownserver import OwnServer
-    from lmagent.modelserver.machine import machine_memory
     from lmagent.modelserver.spec import ModelServerError
 
     library = _library(settings)
@@ -71,7 +82,7 @@ async def builtin_server(settings: Settings) -> tuple[Settings, OwnServer] | Non
         except ModelServerError as error:
             raise ConfigError(f"no model server runs, and {error.message}", fix=error.fix) from error
     else:
-        chosen = best_of(library.entries(), machine_memory().free)
+        chosen = best_here(settings)
     if chosen is None:
         return None
     server = OwnServer(library.folder)

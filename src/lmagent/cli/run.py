@@ -159,8 +159,24 @@ def _greeted(options: HostOptions) -> HostOptions:
             ask=lambda question, default: str(click.prompt(question, default=default)),
             confirm=lambda question: click.confirm(question, default=True),
             say=click.echo,
+            download=lambda name: _download(options, name),
+            demo=_demo,
         ),
     )
+
+
+def _download(options: HostOptions, name: str) -> str:
+    from lmagent.cli.models import open_library
+    from lmagent.cli.models_fetch import download
+
+    return download(open_library(options.workspace), name)
+
+
+def _demo() -> None:
+    """Show the demo, and end the program."""
+    from lmagent.cli.demo import demo
+
+    click.get_current_context().exit(demo.main([], standalone_mode=False) or 0)
 
 
 def _with_answering_server(options: HostOptions, *, attended: bool) -> HostOptions:
