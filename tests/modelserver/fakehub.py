@@ -30,6 +30,7 @@ class FakeHub:
         slow: seconds between the pieces of a file.
         pages: files on a page of the list.
         append: bytes that come behind a file's end.
+        repo: the repository.
     """
 
     files: dict[str, bytes]
@@ -44,6 +45,7 @@ class FakeHub:
     pages: int = 1000
     append: bytes = b""
     loop: bool = False
+    repo: str = REPO
 
     def __enter__(self) -> Self:
         self.store = LoopbackServer(self._stored).__enter__()
@@ -78,7 +80,7 @@ class FakeHub:
         if self.refuse is not None:
             status, headers, body = self.refuse
             return Response((body,), status, headers)
-        if f"/api/models/{REPO}/" not in request.path:
+        if f"/api/models/{self.repo}/" not in request.path:
             return Response((b'{"error":"Repository not found"}',), 401, {"X-Error-Code": "RepoNotFound"})
         rows: list[dict] = [{"type": "directory", "oid": "0" * 40, "size": 0, "path": "sub"}]
         for path, content in self.files.items():

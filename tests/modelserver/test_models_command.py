@@ -160,7 +160,7 @@ def test_on_a_terminal_a_pull_shows_a_bar(program):
     assert "Traceback" not in said
 
 
-def test_an_interrupted_pull_says_that_it_can_be_gone_on_with(program):
+def test_an_interrupted_pull_says_that_it_can_be_resumed(program):
     with FakeHub({"Model-Q4_K_M.gguf": CONTENT * 40}, slow=0.3) as hub:
         command = [sys.executable, "-m", "lmagent", "models", "pull", REPO]
         with subprocess.Popen(command, env={**program.env, **hub.env}, stderr=subprocess.PIPE, text=True) as process:
@@ -170,7 +170,7 @@ def test_an_interrupted_pull_says_that_it_can_be_gone_on_with(program):
             process.send_signal(signal.SIGINT)
             said = process.stderr.read()
     assert process.returncode == 130
-    assert "goes on with it" in said
+    assert "the same command resumes it" in said
     assert "Traceback" not in said
 
 

@@ -220,41 +220,6 @@ def test_nothing_can_hide_in_what_a_person_is_asked_about(workspace):
         terminal.wait_for("Well.")
 
 
-def test_the_first_run_asks_for_server_and_folder_once_and_keeps_the_answers(workspace):
-    project = workspace / "project"
-    with ScriptedServer([say("Hi."), say("Hi again.")], strict=True) as server:
-        with Terminal(workspace) as terminal:
-            terminal.wait_for("Model server")
-            terminal.enter("ftp://nowhere")
-            terminal.wait_for("Model server [", times=2)
-            terminal.enter(server.base_url)
-            terminal.wait_for("Folder to work in")
-            terminal.enter("project")
-            terminal.wait_for("Make it? [Y/n]")
-            terminal.enter("")
-            terminal.wait_for("Keep LLM_URL and WORKSPACE")
-            terminal.enter("")
-            terminal.wait_for("> ")
-            terminal.enter("hello")
-            terminal.wait_for("Hi.")
-            terminal.enter("/quit")
-            assert terminal.ended() == 0
-        saved = workspace.parent / ".config" / "lmagent" / ".env"
-        assert saved.read_text().splitlines() == [f"LLM_URL={server.base_url}", f"WORKSPACE={project}"]
-        run = subprocess.run(
-            [sys.executable, "-m", "lmagent", "hello again"],
-            env={"HOME": str(workspace.parent), "PATH": os.environ["PATH"]},
-            cwd=workspace,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-    assert (run.returncode, run.stdout) == (0, "Hi again.\n")
-    assert len(list((project / ".lmagent" / "sessions").glob("*/events.jsonl"))) == 2
-
-
 def test_the_bell_rings_when_the_agent_waits_for_whoever_is_away_and_only_then(workspace):
     (workspace.parent / ".config" / "lmagent").mkdir(parents=True)
     config = workspace.parent / ".config" / "lmagent" / "config.toml"

@@ -13,6 +13,7 @@ from lmagent.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from lmagent.app.ownserver import OwnServer
+    from lmagent.modelserver.library import Library
     from lmagent.modelserver.spec import ModelEntry
 
 SMALLEST = 64 << 20
@@ -30,6 +31,38 @@ def running_server(settings: Settings) -> Settings | None:
     return replace(settings, llm_url=f"{state.url}/v1", llm_api_key=kept_key(folder) or settings.llm_api_key)
 
 
+def is_installed() -> bool:
+    """Return whether the built-in engine is installed."""
+    return find_spec("xllamacpp") is not None
+
+
+def best_here(settings: Settings) -> ModelEntry | None:
+    """Return the best model of this machine that the built-in engine runs; see `best_of`."""
+    from lmagent.modelserver.machine import machine_memory
+
+    return best_of(_library(settings).entries(), machine_memory().free)
+
+
+def in_library(settings: Settings) -> bool:
+    """Return whether the built-in engine is installed and its library has the model that the settings name."""
+    if not is_installed():
+        return False
+    from lmagent.modelserver.spec import ModelServerError
+
+    try:
+        entry = _library(settings).find(settings.llm_model)
+    except ModelServerError:
+        return False
+    return not entry.broken
+
+
+def _library(settings: Settings) -> Library:
+    from lmagent.modelserver.library import Library
+    from lmagent.modelserver.opening import demo_entries
+
+    return Library(settings.agent_data_dir / "models", extra=demo_entries())
+
+
 async def builtin_server(settings: Settings) -> tuple[Settings, OwnServer] | None:
     """A model server of our own, and settings that name it and its model; None where there is no engine or no model.
 
@@ -37,22 +70,19 @@ async def builtin_server(settings: Settings) -> tuple[Settings, OwnServer] | Non
         ConfigError: a model is asked for by name, and is not in the library.
         LmagentError: the server does not start.
     """
-    if find_spec("xllamacpp") is None:
+    if not is_installed():
         return None
     from lmagent.app.ownserver import OwnServer
-    from lmagent.modelserver.library import Library
-    from lmagent.modelserver.machine import machine_memory
-    from lmagent.modelserver.opening import demo_entries
     from lmagent.modelserver.spec import ModelServerError
 
-    library = Library(settings.agent_data_dir / "models", extra=demo_entries())
+    library = _library(settings)
     if settings.llm_model:
         try:
             chosen = library.find(settings.llm_model)
         except ModelServerError as error:
             raise ConfigError(f"no model server runs, and {error.message}", fix=error.fix) from error
     else:
-        chosen = best_of(library.entries(), machine_memory().free)
+        chosen = best_here(settings)
     if chosen is None:
         return None
     server = OwnServer(library.folder)

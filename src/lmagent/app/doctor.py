@@ -10,10 +10,13 @@ from typing import Any, cast
 
 from lmagent.app.battery import Battery, Finding
 from lmagent.app.host import Host
+from lmagent.app.reach import endpoint_origin, stand_in
 from lmagent.app.traits import KeptTraits
-from lmagent.app.wiring import HostOptions, open_host
+from lmagent.app.wiring import HostOptions, load_settings, open_host
+from lmagent.config.loader import Loaded
 from lmagent.core.errors import LmagentError, ProviderError, SandboxError
 from lmagent.providers.concealed import shown
+from lmagent.providers.transport import is_silent
 
 
 async def examine(options: HostOptions, tell: Callable[[Finding], object] = lambda _: None) -> list[Finding]:
@@ -43,7 +46,7 @@ async def _findings(options: HostOptions) -> AsyncIterator[Finding]:
         for line in said:
             yield Finding("configuration", "warning", line)
         yield Finding("workspace", "ok", f"{host.workspace} is writable")
-        async with aclosing(cast("Any", _server(host))) as coming:
+        async with aclosing(cast("Any", _server(host, load_settings(options)))) as coming:
             async for finding in coming:
                 yield finding
         yield await _sandbox(host)
@@ -68,15 +71,26 @@ async def _sandbox(host: Host) -> Finding:
     return Finding("sandbox", "warning" if broken else "ok", text)
 
 
-async def _server(host: Host) -> AsyncIterator[Finding]:
+async def _unreached(loaded: Loaded, failure: ProviderError) -> Finding:
+    """The finding about a server that does not answer: where its address is configured, and which server does."""
+    if not loaded.settings.given_endpoint:
+        return Finding("server", "fault", failure.message, failure.fix)
+    other = await stand_in(loaded) if is_silent(loaded.settings.given_endpoint) else None
+    if other is not None:
+        return Finding("server", "fault", str(other), other.fix)
+    return Finding("server", "fault", f"{failure.message}; its address is {endpoint_origin(loaded)}", failure.fix)
+
+
+async def _server(host: Host, loaded: Loaded) -> AsyncIterator[Finding]:
     url = host.settings.endpoint
     try:
         listed = await host.models()
     except ProviderError as failure:
         reached = (await host.served.facts(host.agent.model)).reached
-        yield Finding("server", "warning" if reached else "fault", failure.message, failure.fix)
         if not reached:
+            yield await _unreached(loaded, failure)
             return
+        yield Finding("server", "warning", failure.message, failure.fix)
         listed = ()
     else:
         yield Finding("server", "ok", f"{shown(url)} answers")

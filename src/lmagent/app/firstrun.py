@@ -1,23 +1,30 @@
-"""First run: nothing is configured yet, and a person sits at the terminal. Two questions and an offer to keep them."""
+"""First run: nothing is configured yet, and a user sits at the terminal. Two questions, and an offer to save."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import anyio
 from msgspec import Struct
+from msgspec.structs import replace
 
+from lmagent.app.builtin import best_here, is_installed, running_server
+from lmagent.app.reach import answering
 from lmagent.app.wiring import HostOptions, load_settings
 from lmagent.config.dotenv import save_env
+from lmagent.config.installed import install_command
 from lmagent.config.loader import Loaded
 from lmagent.config.settings import DEFAULT_URL
 from lmagent.config.values import expand_path
 from lmagent.core.errors import ConfigError, LmagentError
-from lmagent.providers.discovery import FoundServer, discover
-from lmagent.providers.transport import HttpTransport
+from lmagent.providers.concealed import shown
+from lmagent.providers.discovery import FoundServer
+from lmagent.providers.transport import listens
 from lmagent.providers.urls import api_root, server_root
+
+PATIENCE = 3.0
+"""Seconds that a connection to the address that was typed may take."""
 
 
 class Person(Struct, frozen=True):
@@ -27,22 +34,35 @@ class Person(Struct, frozen=True):
         ask: a question and the answer that Enter gives; returns the answer.
         confirm: a question; returns whether it was answered with yes, which Enter is.
         say: shows a line.
+        download: fetches a model into the library, with a progress bar; returns its name there.
+        demo: shows the demo, and ends the program.
     """
 
     ask: Callable[[str, str], str]
     confirm: Callable[[str], bool]
     say: Callable[[str], None]
+    download: Callable[[str], str]
+    demo: Callable[[], None]
+
+
+Offer = tuple[str, Callable[[], dict[str, str] | None]]
+"""A line of the menu, and a function that returns the settings it comes to; None or nothing asks again."""
 
 
 def is_first_run(options: HostOptions) -> bool:
-    """Whether nothing was ever configured here: no file, no variable, no flag, and no earlier conversation."""
+    """Return whether nothing is configured: no file of the user or of the folder, no address, no model as a flag.
+
+    A `.env` of the folder may be any program's, and is none of ours unless it names a model server.
+    """
     loaded = load_settings(options)
-    configured = loaded.settings.given_endpoint or loaded.files or options.replay
-    return not configured and loaded.workspace.by in ("cwd", "fallback") and not loaded.settings.agent_data_dir.exists()
+    if loaded.settings.given_endpoint or options.replay or "llm_model" in options.flags:
+        return False
+    ours = [path for path in loaded.files if path == loaded.env_file or path.suffix == ".toml"]
+    return not ours and running_server(loaded.settings) is None
 
 
 def first_run(options: HostOptions, person: Person) -> HostOptions:
-    """Ask for the model server and the workspace, and offer to keep the answers.
+    """Ask for the model server and the workspace, and offer to save the answers.
 
     Args:
         options: what the command line says; `is_first_run` holds for it.
@@ -52,25 +72,68 @@ def first_run(options: HostOptions, person: Person) -> HostOptions:
         The options with the answers in them.
     """
     loaded = load_settings(options)
-    person.say("Nothing is configured yet. Enter takes what stands in brackets.")
-    url = _ask_server(person, anyio.run(_running))
-    workspace = _ask_workspace(person, loaded)
-    _offer_to_save(person, loaded, url, workspace)
-    return HostOptions(
-        workspace, {**options.flags, "llm_url": url}, options.record, options.replay, attended=options.attended
-    )
+    person.say("Nothing is configured yet. Press Enter to accept the default in [brackets].")
+    model = _ask_model(person, loaded)
+    workspace, default = options.workspace, loaded.workspace.by in ("cwd", "fallback")
+    if default:
+        workspace = _ask_workspace(person, loaded)
+    url = model.get("LLM_URL", "")
+    answers = not url or listens(url, PATIENCE)
+    if not answers:
+        person.say(f"Nothing answers at {shown(url)}: it is used now, and not saved.")
+    _offer_to_save(person, loaded, model if answers else {}, workspace if default else None)
+    flags = {**options.flags, **{name.lower(): value for name, value in model.items()}}
+    return replace(options, workspace=workspace, flags=flags)
 
 
-async def _running() -> list[FoundServer]:
-    return await discover(HttpTransport())
+def _ask_model(person: Person, loaded: Loaded) -> dict[str, str]:
+    """The model server as `LLM_URL`, or a model that runs here as `LLM_MODEL`."""
+    while True:
+        found = anyio.run(answering)
+        if found:
+            return {"LLM_URL": _ask_server(person, found)}
+        person.say("No model server answers on the ports of LM Studio, Ollama, llama.cpp and vLLM.")
+        offers = _offers(person, loaded)
+        for number, (text, _) in enumerate(offers, 1):
+            person.say(f"  {number}  {text}")
+        chosen = person.ask("What to use", "1").strip()
+        if not chosen.isdecimal() or not 1 <= int(chosen) <= len(offers):
+            person.say(f"Type a number from 1 to {len(offers)}.")
+            continue
+        try:
+            answer = offers[int(chosen) - 1][1]()
+        except LmagentError as failure:
+            person.say(str(failure))
+        else:
+            if answer:
+                return answer
+
+
+def _offers(person: Person, loaded: Loaded) -> list[Offer]:
+    """What can be done without a server that runs: the text, and what it comes to (nothing: ask again)."""
+    look = ("Look again, when LM Studio, Ollama or another server has been started", lambda: None)
+    address = ("Type the address of a model server", lambda: {"LLM_URL": _ask_server(person, [])})
+    if not is_installed():
+        person.say(f"To run models without another program, type: {install_command('local')}")
+        return [look, address]
+
+    from lmagent.modelserver.machine import machine_memory
+    from lmagent.modelserver.suggestions import recommended
+
+    offers: list[Offer] = []
+    if (here := best_here(loaded.settings)) is not None:
+        offers.append((f"Use {here.name}, which is on this machine already", lambda: {"LLM_MODEL": here.name}))
+    if fitting := recommended(machine_memory().total):
+        best = fitting[0]
+        text = f"Download {best.name} ({best.download:.1f} GB) and run it here: {best.text}"
+        offers.append((text, lambda: {"LLM_MODEL": person.download(best.name)}))
+    return [*offers, ("Watch the demo, which needs no server and no network", person.demo), look, address]
 
 
 def _ask_server(person: Person, found: list[FoundServer]) -> str:
     for server in found:
         models = ", ".join(server.models[:3]) or "no model loaded"
-        person.say(f"  {server.name} runs at {server.base_url} ({models})")
-    if not found:
-        person.say("No model server answers on the ports of LM Studio, Ollama, llama.cpp and vLLM.")
+        person.say(f"  {server.name} answers at {server.base_url} ({models})")
     while True:
         url = person.ask("Model server", found[0].base_url if found else server_root(DEFAULT_URL))
         try:
@@ -98,14 +161,17 @@ def _ask_workspace(person: Person, loaded: Loaded) -> Path:
                 return path
 
 
-def _offer_to_save(person: Person, loaded: Loaded, url: str, workspace: Path) -> None:
-    values: Mapping[str, Any] = {"LLM_URL": url}
-    if workspace.resolve() not in (loaded.workspace.path, loaded.workspace.home, Path(workspace.anchor)):
+def _offer_to_save(person: Person, loaded: Loaded, values: dict[str, str], workspace: Path | None) -> None:
+    if workspace is not None and workspace.resolve() not in (
+        loaded.workspace.path,
+        loaded.workspace.home,
+        Path(workspace.anchor),
+    ):
         # Only a folder that was named: else every later start, wherever it is, would work in this one.
         values = {**values, "WORKSPACE": str(workspace)}
-    if not person.confirm(f"Keep {' and '.join(values)} in {loaded.env_file} for the next time?"):
+    if not values or not person.confirm(f"Save {' and '.join(values)} in {loaded.env_file}?"):
         return
     try:
         save_env(loaded.env_file, values)
     except LmagentError as failure:
-        person.say(f"It was not kept: {failure}")
+        person.say(f"It was not saved: {failure}")

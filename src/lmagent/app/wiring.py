@@ -170,21 +170,22 @@ def commands_in_a_sandbox(registry: Registry) -> None:
 
 async def _with_found_server(settings: Settings, transport: Transport, say: Say) -> tuple[Settings, OwnServer | None]:
     """Nobody said where the model server is: take the first of the usual ones that runs, else run one."""
-    from lmagent.providers.discovery import discover
+    from lmagent.app.builtin import builtin_server, in_library, running_server
+    from lmagent.app.reach import lists, preferred
+    from lmagent.providers.discovery import discover, usual
 
-    found = await discover(transport)
-    if found:
-        say(f"Found {found[0].name} at {found[0].base_url}" + _others([server.name for server in found[1:]]))
-        return replace(settings, llm_url=found[0].base_url), None
-    from lmagent.app.builtin import builtin_server, running_server
-
+    found = await discover(transport, usual(os.environ))
+    chosen = preferred(found, settings.llm_model) if found else None
+    if chosen is not None and (not settings.llm_model or lists(chosen, settings.llm_model) or not in_library(settings)):
+        say(f"Found {chosen.name} at {chosen.base_url}" + _others([one.name for one in found if one is not chosen]))
+        return replace(settings, llm_url=chosen.base_url), None
     if (running := running_server(settings)) is not None:
         say(f"Found lmagent's model server at {running.llm_url}")
         return running, None
     built = await builtin_server(settings)
     if built is None:
         return settings, None
-    say(f"No model server runs: {built[0].llm_model} runs here, on the built-in engine")
+    say(f"{built[0].llm_model} runs here, on the built-in engine")
     return built
 
 

@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from lmagent.modelserver.library import Details, Library
     from lmagent.modelserver.machine import Memory
 
-SHARE = 0.75
-"""Share of the machine's memory that a model may take beside the system and a browser."""
-
 
 def extend(group: click.Group, open_library: Callable[[Path | None], Library]) -> None:
     """Add these commands to the group `models`."""
@@ -41,10 +38,10 @@ def extend(group: click.Group, open_library: Callable[[Path | None], Library]) -
 
 def _recommend(library: Library, *, as_json: bool) -> int:
     from lmagent.modelserver.machine import machine_memory
-    from lmagent.modelserver.suggestions import NOTE, SUGGESTIONS, fitting
+    from lmagent.modelserver.suggestions import NOTE, SUGGESTIONS, recommended
 
     memory = machine_memory()
-    good = fitting(int(memory.total * SHARE))
+    good = recommended(memory.total)
     own = [details for details in library.all() if not details.entry.broken and fits(details, memory)]
     if as_json:
         answer = {"memory": memory, "there": [item.entry.name for item in own], "suggestions": good, "note": NOTE}

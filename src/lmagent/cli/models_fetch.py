@@ -64,19 +64,7 @@ def extend(group: click.Group, open_library: Open) -> None:
 
 
 def _pull(library: Library, name: str, *, with_mmproj: bool, quiet: bool, as_json: bool) -> int:
-    import anyio
-
-    from lmagent.cli.models_progress import progress
-
-    shown = progress(quiet=quiet or as_json)
-    try:
-        pulled = anyio.run(_fetch, library.folder, name, with_mmproj, shown)
-    except KeyboardInterrupt:
-        shown.close()
-        click.echo("stopped; what has come is kept, and the same command goes on with it", err=True)
-        return 130
-    finally:
-        shown.close()
+    pulled = _fetched(library, name, with_mmproj=with_mmproj, quiet=quiet or as_json)
     details = _at(library, pulled.paths[0])
     if details is None:
         kinds = [companion.kind for companion in library.companions() if companion.path in pulled.paths]
@@ -90,6 +78,37 @@ def _pull(library: Library, name: str, *, with_mmproj: bool, quiet: bool, as_jso
         projector = one_line(pulled.choice.projectors[0].name)
         click.echo(f"- it can see images with {projector}: lmagent models pull {name} --with-mmproj", err=True)
     return 0
+
+
+def download(library: Library, name: str) -> str:
+    """Fetch a model and return its name in the library.
+
+    Raises:
+        LmagentError: it cannot be fetched, or not be loaded.
+    """
+    from lmagent.modelserver.spec import ModelServerError
+
+    details = _at(library, _fetched(library, name).paths[0])
+    if details is None or details.entry.broken:
+        why = details.entry.broken if details is not None else "it is no model"
+        raise ModelServerError(f"{name} cannot be loaded: {why}", status=422, code="model_broken")
+    return details.entry.name
+
+
+def _fetched(library: Library, name: str, *, with_mmproj: bool = False, quiet: bool = False) -> Pulled:
+    import anyio
+
+    from lmagent.cli.models_progress import progress
+
+    shown = progress(quiet=quiet)
+    try:
+        return anyio.run(_fetch, library.folder, name, with_mmproj, shown)
+    except KeyboardInterrupt:
+        shown.close()
+        click.echo("stopped; the downloaded part is kept, and the same command resumes it", err=True)
+        raise
+    finally:
+        shown.close()
 
 
 async def _fetch(folder: Path, name: str, with_mmproj: bool, shown: Progress) -> Pulled:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import replace
 
 from lmagent.cli.options import PICK, flags, model_options, resume_option, workspace_option
 from lmagent.cli.piped import with_piped
@@ -97,8 +98,11 @@ def _one_shot(
     from lmagent.headless.oneshot import TaskRequest, run_task
 
     attended = not as_json and sys.stdin.isatty() and sys.stderr.isatty()
-    host_options = HostOptions(
-        workspace, {**flags(**options), **work_flags(options)}, options["record"], options["replay"], attended
+    host_options = _with_answering_server(
+        HostOptions(
+            workspace, {**flags(**options), **work_flags(options)}, options["record"], options["replay"], attended
+        ),
+        attended=attended,
     )
 
     async def do() -> int:
@@ -156,19 +160,64 @@ def _chat(
 
 
 def _greeted(options: HostOptions) -> HostOptions:
-    """The options, with the answers of the first run if it is the first and a person is there to answer."""
+    """Return the options with the answers of the first run, or with a server that answers in place of a silent one."""
     from lmagent.app.firstrun import Person, first_run, is_first_run
 
-    if not (sys.stdin.isatty() and sys.stdout.isatty()) or not is_first_run(options):
-        return options
+    attended = sys.stdin.isatty() and sys.stdout.isatty()
+    if not attended or not is_first_run(options):
+        return _with_answering_server(options, attended=attended)
     return first_run(
         options,
         Person(
             ask=lambda question, default: str(click.prompt(question, default=default)),
             confirm=lambda question: click.confirm(question, default=True),
             say=click.echo,
+            download=lambda name: _download(options, name),
+            demo=_demo,
         ),
     )
+
+
+def _download(options: HostOptions, name: str) -> str:
+    from lmagent.cli.models import open_library
+    from lmagent.cli.models_fetch import download
+
+    return download(open_library(options.workspace), name)
+
+
+def _demo() -> None:
+    """Show the demo, and end the program."""
+    from lmagent.cli.demo import demo
+
+    click.get_current_context().exit(demo.main([], standalone_mode=False) or 0)
+
+
+def _with_answering_server(options: HostOptions, *, attended: bool) -> HostOptions:
+    """Return the options with a server that answers, if the configured one does not and the user agrees.
+
+    Raises:
+        Unreachable: there is such a server, and no user to ask.
+    """
+    from lmagent.app.wiring import load_settings
+    from lmagent.providers.transport import is_silent
+
+    loaded = load_settings(options)
+    url = loaded.settings.given_endpoint
+    if options.replay is not None or not url or not is_silent(url):
+        return options
+    import anyio
+
+    from lmagent.app.reach import keep, stand_in
+
+    found = anyio.run(stand_in, loaded)
+    if found is None:
+        return options
+    if not attended:
+        raise found.error()
+    if not click.confirm(f"{found}. Use it?", default=True, err=True):
+        return options
+    _say(keep(loaded, found))
+    return replace(options, flags={**options.flags, "llm_url": found.server.base_url})
 
 
 def _say(text: str) -> None:

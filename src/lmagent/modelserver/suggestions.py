@@ -72,6 +72,15 @@ SUGGESTIONS: tuple[Suggestion, ...] = (
 NOTE = "These are suggestions by size, from what their makers publish; they were not measured on this machine."
 
 
+SHARE = 0.75
+"""Share of the machine's memory that a model may take beside the system and a browser."""
+
+
+def recommended(total: int) -> Sequence[Suggestion]:
+    """The suggestions for a machine with so many bytes of memory, the best one first."""
+    return fitting(int(total * SHARE))
+
+
 def fitting(free: int) -> Sequence[Suggestion]:
     """The suggestions that fit into so many bytes: those good at tools before the others, the largest first."""
     there = [item for item in SUGGESTIONS if item.memory * (1 << 30) <= free]

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 import anyio
 from msgspec import Struct
 
-from lmagent.core.errors import BadReply, ProviderError
+from lmagent.core.errors import BadReply, ConfigError, ProviderError
 from lmagent.providers import failures, jsontext
 from lmagent.providers.transport import Timeouts, Transport, TransportError, read_all
-from lmagent.providers.urls import api_root
+from lmagent.providers.urls import api_root, server_root
 
+OLLAMA_PORT = 11434
 _BODY = 8 * 1024 * 1024
 _QUICK = Timeouts(connect=0.5, first_byte=2.0, idle=2.0)
 
@@ -34,13 +36,35 @@ class FoundServer(Struct, frozen=True):
 
 DEFAULT = (
     Candidate("LM Studio", "http://127.0.0.1:1234/v1"),
-    Candidate("Ollama", "http://127.0.0.1:11434/v1"),
+    Candidate("Ollama", f"http://127.0.0.1:{OLLAMA_PORT}/v1"),
     Candidate("llama.cpp", "http://127.0.0.1:8080/v1"),
     Candidate("vLLM", "http://127.0.0.1:8000/v1"),
 )
 """The default ports of the usual servers."""
 
-_OWNERS = {"llamacpp": "llama.cpp", "vllm": "vLLM", "library": "Ollama", "organization_owner": "LM Studio"}
+_OWNERS = {
+    "lmagent": "lmagent's model server",
+    "llamacpp": "llama.cpp",
+    "vllm": "vLLM",
+    "library": "Ollama",
+    "organization_owner": "LM Studio",
+}
+
+
+def usual(env: Mapping[str, str]) -> tuple[Candidate, ...]:
+    """Return the usual servers; Ollama at the address that its own variable `OLLAMA_HOST` names, if it is set."""
+    named = env.get("OLLAMA_HOST", "").strip()
+    try:
+        root = urlsplit(server_root(named)) if named else None
+    except ConfigError:
+        root = None
+    if root is None:
+        return DEFAULT
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(root.hostname or "", root.hostname or "")
+    host = f"[{host}]" if ":" in host else host
+    port = root.port or (OLLAMA_PORT if "://" not in named else 443 if root.scheme == "https" else 80)
+    ollama = Candidate("Ollama", f"{root.scheme}://{host}:{port}/v1")
+    return tuple(ollama if candidate.name == "Ollama" else candidate for candidate in DEFAULT)
 
 
 async def discover(

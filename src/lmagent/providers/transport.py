@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 from urllib.parse import unquote, urlsplit, urlunsplit
@@ -12,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from lmagent.providers.proxy import proxy_for
-from lmagent.providers.urls import authority
+from lmagent.providers.urls import authority, is_near, server_root
 
 if TYPE_CHECKING:
     import httpcore
@@ -29,6 +30,9 @@ SLOWEST = 0.1
 
 BYTES_PER_TOKEN = 4
 """Rather too few, so that the limit errs to the patient side."""
+
+NEARBY = 0.5
+"""Seconds that a connection to a server nearby may take before nothing is taken to listen there."""
 
 Failure = Literal["refused", "dns", "tls", "connect", "connect_timeout", "first_byte", "idle", "lost", "protocol"]
 
@@ -91,6 +95,30 @@ class Response(Struct, frozen=True):
     headers: Mapping[str, str]
     chunks: AsyncIterator[bytes]
     aclose: Callable[[], Awaitable[None]]
+
+
+def is_silent(url: str) -> bool:
+    """Return whether nothing listens at the address of a server on this machine or a private network.
+
+    Raises:
+        ConfigError: it is no URL.
+    """
+    return is_near(server_root(url)) and not listens(url, NEARBY)
+
+
+def listens(url: str, within: float) -> bool:
+    """Return whether something accepts connections at an address within so many seconds.
+
+    Raises:
+        ConfigError: it is no URL.
+    """
+    parts = urlsplit(server_root(url))
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        socket.create_connection((parts.hostname or "", port), timeout=within).close()
+    except OSError:
+        return False
+    return True
 
 
 class Transport(Protocol):
