@@ -44,7 +44,7 @@ async def run_repl(host: Host, *, resume: str = "", plain: bool = False) -> int:
                 if sys.platform != "win32":
                     tasks.start_soon(_watch_signals, talk, signals)
                 if plain:
-                    renderer = Renderer(PlainStyle(), plain_loop.write)
+                    renderer = Renderer(PlainStyle(), plain_loop.write, output=sys.stdout.isatty())
                     surface = plain_loop.Lines(_bell(host))
                     conversation = Conversation(host, renderer, tasks, surface)
                     if sys.platform != "win32":
@@ -56,7 +56,7 @@ async def run_repl(host: Host, *, resume: str = "", plain: bool = False) -> int:
                     from lmagent.repl.screen import Screen  # prompt_toolkit
 
                     screen = Screen(_history(host), _bell(host))
-                    renderer = Renderer(RichStyle(screen.width), screen.write)
+                    renderer = Renderer(RichStyle(screen.width), screen.write, more="Ctrl+O shows them")
                     conversation = Conversation(host, renderer, tasks, screen)
                     await _open(conversation, resume)
                     tasks.start_soon(_schedule, host, conversation, scheduling)

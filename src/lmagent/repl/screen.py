@@ -24,6 +24,7 @@ from lmagent.repl.complete import ReplCompleter
 from lmagent.repl.conversation import Conversation
 from lmagent.repl.keys import Wishes, bindings
 from lmagent.repl.owncommands import OUTSIDE
+from lmagent.terminal.render import clipped
 from lmagent.terminal.status import status_line
 
 TAIL_LINES = 8
@@ -148,7 +149,7 @@ class Screen:
     def _message(self) -> StyleAndTextTuples:
         conversation = self.conversation
         assert conversation is not None
-        lines = [f"• {summary}" for summary in conversation.renderer.running.values()]
+        lines = [clipped(line, self.width()) for line in conversation.renderer.live_lines()]
         tail = conversation.renderer.tail.rstrip("\n")
         lines += _last_rows(tail, self.width())
         live = "".join(f"{line}\n" for line in lines)

@@ -12,12 +12,22 @@ from lmagent.core import events as ev
 from lmagent.core.messages import Thinking
 from lmagent.core.view import command_end, proof_line
 from lmagent.terminal.blocks import BlockStream
+from lmagent.terminal.output import SHOWN, CommandOutput
 from lmagent.tools.sanitize import one_line, printable, visible
 
 MAX_DIFF_LINES = 40
 """Lines of a diff that are shown; the rest is counted."""
 
-_CODES = {"ok": "32", "fault": "31", "warning": "33", "quiet": "2", "user": "1;36", "plain": "0", "added": "32"}
+_CODES = {
+    "ok": "32",
+    "added": "32",
+    "fault": "31",
+    "warning": "33",
+    "quiet": "2",
+    "output": "2",
+    "user": "1;36",
+    "plain": "0",
+}
 
 Write = Callable[[str], None]
 
@@ -30,7 +40,7 @@ class Style(Protocol):
         ...
 
     def line(self, text: str, kind: str) -> str:
-        """One line; `kind` is ok, fault, warning, quiet, user or plain."""
+        """One line; `kind` is ok, fault, warning, quiet, user, plain, added or output, which is cut to one row."""
         ...
 
 
@@ -70,7 +80,17 @@ class RichStyle:
 
     def line(self, text: str, kind: str) -> str:
         """The text in the colour of its kind."""
+        if kind == "output":
+            text = clipped(text, self._width())
         return f"\x1b[{_CODES[kind]}m{text}\x1b[0m\n"
+
+
+def clipped(text: str, width: int) -> str:
+    """The text cut to one row of a terminal, with an ellipsis where something is missing."""
+    from rich.cells import cell_len, set_cell_size  # knows which characters take two columns
+
+    room = max(2, width - 1)  # a full last column would wrap on some terminals
+    return text if cell_len(text) <= room else f"{set_cell_size(text, room - 1).rstrip()}…"
 
 
 class Renderer:
@@ -79,15 +99,20 @@ class Renderer:
     Args:
         style: how it looks.
         write: puts finished text above the prompt.
+        output: whether what commands print is shown.
+        more: how the user sees the rest of a command's output, for behind the count of lines; empty for no way.
     """
 
-    def __init__(self, style: Style, write: Write) -> None:
+    def __init__(self, style: Style, write: Write, *, output: bool = True, more: str = "") -> None:
         self._style = style
         self._write = write
+        self._shows_output = output
+        self._more_hint = f" ({more})" if more else ""
         self._blocks = BlockStream()
         self._streamed = False
         self._previewed: set[str] = set()
         self.running: dict[str, str] = {}
+        self.output = CommandOutput()
         self._nested = NestedLines()
         self.words = PlanWords()
 
@@ -104,10 +129,8 @@ class Renderer:
                 self._print_blocks(self._blocks.feed(self.words.feed(text)))
             case ev.MessageAdded():
                 self._message(event)
-            case ev.ToolStarted():
-                self.running[event.call_id] = one_line(event.summary or event.tool)
-            case ev.ToolFinished():
-                self._tool(event)
+            case ev.ToolStarted() | ev.ToolOutput() | ev.ToolFinished():
+                self._call(event)
             case ev.RetryScheduled():
                 self._blocks.drop()
                 self.words.drop()
@@ -175,11 +198,21 @@ class Renderer:
             self._print_blocks([*stream.feed(whole), *stream.finish()])
         self._streamed = False
 
+    def _call(self, event: ev.ToolStarted | ev.ToolOutput | ev.ToolFinished) -> None:
+        match event:
+            case ev.ToolStarted():
+                self.running[event.call_id] = one_line(event.summary or event.tool)
+            case ev.ToolOutput():
+                self.output.add(event)
+            case ev.ToolFinished():
+                self._tool(event)
+
     def _tool(self, event: ev.ToolFinished) -> None:
         summary = self.running.pop(event.call_id, event.tool)
         took = f" · {event.duration:.1f} s" if event.duration >= 0.1 else ""
+        lines = self.output.finish(event, summary)
         if event.status == "ok" and (end := command_end(event)):
-            self._say(f"✗ {summary} · {end}{took}", "warning")
+            self._say(f"✗ {summary} · {end}{took}", "fault")
         elif event.status == "ok":
             self._say(f"✓ {summary}{took}", "ok")
             diff = event.data.get("diff")
@@ -187,6 +220,34 @@ class Renderer:
                 self._diff(diff)
         else:
             self._say(f"✗ {summary}: {one_line(printable(event.content), 200)}", "fault")
+            return
+        self._last_lines(lines)
+
+    def _last_lines(self, lines: list[str]) -> None:
+        """The end of a command's output: what matters of it is there."""
+        if not self._shows_output:
+            return
+        if (more := len(lines) - SHOWN) > 0:
+            self._say(f"  … +{more:,} {'line' if more == 1 else 'lines'}{self._more_hint}", "quiet")
+        for line in lines[-SHOWN:]:
+            self._write(self._style.line(f"  {line}", "output"))
+
+    def whole_output(self) -> None:
+        """Print all that the last command printed."""
+        if not self.output.last:
+            self._say("no command has printed anything yet", "quiet")
+            return
+        self._say(f"{self.output.last_summary}:", "quiet")
+        for line in self.output.last:
+            self._say(f"  {line}", "plain")
+
+    def live_lines(self) -> list[str]:
+        """The calls that run, each with the last lines that it printed; safe to show, and not cut to a width."""
+        lines = list[str]()
+        for call_id, summary in self.running.items():
+            lines.append(f"• {summary}")
+            lines += [f"  {line}" for line in self.output.live(call_id)] if self._shows_output else ()
+        return lines
 
     def _diff(self, diff: str) -> None:
         lines = diff.splitlines()
@@ -200,6 +261,7 @@ class Renderer:
         self._print_blocks(self._blocks.finish())
         self._streamed = False
         self.running.clear()
+        self.output.forget_running()
         if proof := proof_line(event):
             self._say(proof, "quiet" if event.proof == "verified" else "warning")
         if event.outcome == "done" and event.cause != "permission":
