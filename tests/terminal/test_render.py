@@ -2,8 +2,9 @@ from lmagent.core import events as ev
 from lmagent.core.messages import Message, Text, Thinking, assistant
 from lmagent.core.pace import Pace
 from lmagent.core.view import Pending, Totals, View
-from lmagent.terminal.render import MAX_DIFF_LINES, PlainStyle, Renderer, RichStyle
+from lmagent.terminal.render import MAX_DIFF_LINES, Renderer
 from lmagent.terminal.status import status_line
+from lmagent.terminal.style import PlainStyle, RichStyle
 
 
 def shown(*events: ev.Event, style=None) -> str:
@@ -16,11 +17,11 @@ def shown(*events: ev.Event, style=None) -> str:
 
 def test_streamed_text_is_printed_once_although_the_whole_message_follows():
     live = [ev.TextDelta(text="One.\n\nTw"), ev.TextDelta(text="o.")]
-    assert shown(*live, ev.MessageAdded(message=assistant("One.\n\nTwo."), origin="model")) == "One.\nTwo.\n"
+    assert shown(*live, ev.MessageAdded(message=assistant("One.\n\nTwo."), origin="model")) == "One.\n\nTwo.\n"
 
 
 def test_a_message_that_was_not_streamed_is_printed_whole():
-    assert shown(ev.MessageAdded(message=assistant("One.\n\nTwo."), origin="model")) == "One.\nTwo.\n"
+    assert shown(ev.MessageAdded(message=assistant("One.\n\nTwo."), origin="model")) == "One.\n\nTwo.\n"
 
 
 def test_a_retry_takes_back_the_unfinished_tail():

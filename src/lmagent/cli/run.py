@@ -135,7 +135,7 @@ def _chat(workspace: Path | None, resume: str, options: dict[str, Any], *, plain
         gc.freeze()  # what was loaded stays: no collection needs to look at it again
         gc.enable()
         try:
-            return await run_repl(host, resume=resume, plain=plain or bool(os.environ.get("NO_COLOR")))
+            return await run_repl(host, resume=resume, plain=plain)
         finally:
             await host.aclose()
 

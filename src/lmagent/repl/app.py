@@ -20,7 +20,8 @@ from lmagent.core.errors import ungrouped
 from lmagent.providers.concealed import shown
 from lmagent.repl import plain as plain_loop
 from lmagent.repl.conversation import Conversation
-from lmagent.terminal.render import PlainStyle, Renderer, RichStyle
+from lmagent.terminal.render import Renderer
+from lmagent.terminal.style import PlainStyle, RichStyle
 
 SHOWN_ON_RESUME = 4
 """Messages of a resumed session that are printed."""
@@ -56,7 +57,11 @@ async def run_repl(host: Host, *, resume: str = "", plain: bool = False) -> int:
                     from lmagent.repl.screen import Screen  # prompt_toolkit
 
                     screen = Screen(_history(host), _bell(host))
-                    renderer = Renderer(RichStyle(screen.width), screen.write, more="Ctrl+O shows them")
+                    renderer = Renderer(
+                        RichStyle(screen.width, color=not os.environ.get("NO_COLOR")),
+                        screen.write,
+                        more="Ctrl+O shows them",
+                    )
                     conversation = Conversation(host, renderer, tasks, screen)
                     await _open(conversation, resume)
                     tasks.start_soon(_schedule, host, conversation, scheduling)

@@ -1,10 +1,8 @@
-"""Render: events to finished lines. Two renderers, one for a terminal with colours, one for plain text."""
+"""Render: events to finished lines, which a style dresses for a terminal or leaves plain."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
-from typing import Protocol
 
 from lmagent.app.nested import NestedLines
 from lmagent.app.planwords import PlanWords
@@ -13,84 +11,13 @@ from lmagent.core.messages import Thinking
 from lmagent.core.view import command_end, proof_line
 from lmagent.terminal.blocks import BlockStream
 from lmagent.terminal.output import SHOWN, CommandOutput
+from lmagent.terminal.style import Style
 from lmagent.tools.sanitize import one_line, printable, visible
 
 MAX_DIFF_LINES = 40
 """Lines of a diff that are shown; the rest is counted."""
 
-_CODES = {
-    "ok": "32",
-    "added": "32",
-    "fault": "31",
-    "warning": "33",
-    "quiet": "2",
-    "output": "2",
-    "user": "1;36",
-    "plain": "0",
-}
-
 Write = Callable[[str], None]
-
-
-class Style(Protocol):
-    """How finished pieces look. Each returns text with its line end, ready for the terminal."""
-
-    def markdown(self, text: str) -> str:
-        """A block of the model's text."""
-        ...
-
-    def line(self, text: str, kind: str) -> str:
-        """One line; `kind` is ok, fault, warning, quiet, user, plain, added or output, which is cut to one row."""
-        ...
-
-
-class PlainStyle:
-    """Text as it is: for NO_COLOR, screen readers and dumb terminals."""
-
-    def markdown(self, text: str) -> str:
-        """The text."""
-        return f"{text}\n"
-
-    def line(self, text: str, kind: str) -> str:
-        """The text."""
-        return f"{text}\n"
-
-
-class RichStyle:
-    """Colours, and Markdown as a terminal shows it.
-
-    Args:
-        width: asks for the terminal's width in columns, at each piece, since windows are resized.
-    """
-
-    def __init__(self, width: Callable[[], int]) -> None:
-        self._width = width
-
-    def markdown(self, text: str) -> str:
-        """The block, laid out for the width of the terminal."""
-        from io import StringIO
-
-        from rich.console import Console
-        from rich.markdown import Markdown
-
-        out = StringIO()
-        console = Console(file=out, force_terminal=True, width=max(20, self._width()), highlight=False)
-        console.print(Markdown(text, code_theme="ansi_dark"))
-        return out.getvalue()
-
-    def line(self, text: str, kind: str) -> str:
-        """The text in the colour of its kind."""
-        if kind == "output":
-            text = clipped(text, self._width())
-        return f"\x1b[{_CODES[kind]}m{text}\x1b[0m\n"
-
-
-def clipped(text: str, width: int) -> str:
-    """The text cut to one row of a terminal, with an ellipsis where something is missing."""
-    from rich.cells import cell_len, set_cell_size  # knows which characters take two columns
-
-    room = max(2, width - 1)  # a full last column would wrap on some terminals
-    return text if cell_len(text) <= room else f"{set_cell_size(text, room - 1).rstrip()}…"
 
 
 class Renderer:
@@ -110,6 +37,7 @@ class Renderer:
         self._more_hint = f" ({more})" if more else ""
         self._blocks = BlockStream()
         self._streamed = False
+        self._after_block = False
         self._previewed: set[str] = set()
         self.running: dict[str, str] = {}
         self.output = CommandOutput()
@@ -155,6 +83,11 @@ class Renderer:
         """Print a line of our own."""
         self._say(text, kind)
 
+    def diff(self, text: str, indent: str = "") -> None:
+        """Print a diff, added and removed lines in their colours."""
+        for line in text.splitlines():
+            self._say(f"{indent}{line}", {"+": "added", "-": "fault"}.get(line[:1], "quiet"))
+
     def approval(self, request: ev.ApprovalRequested) -> None:
         """Print what is asked for, before the question itself is put."""
         self._say(f"{one_line(request.summary)} — {request.reason}", "warning")
@@ -168,7 +101,7 @@ class Renderer:
 
         # Not as Markdown, which leaves out comments and where links lead.
         for line in visible(plan_text(proposal.plan)).splitlines():
-            self._write(self._style.line(line, "plain"))
+            self._print_line(line, "plain")
 
     def _work(self, event: ev.PlanProposed | ev.WorkChanged) -> None:
         if isinstance(event, ev.PlanProposed):
@@ -230,7 +163,7 @@ class Renderer:
         if (more := len(lines) - SHOWN) > 0:
             self._say(f"  … +{more:,} {'line' if more == 1 else 'lines'}{self._more_hint}", "quiet")
         for line in lines[-SHOWN:]:
-            self._write(self._style.line(f"  {line}", "output"))
+            self._print_line(f"  {line}", "output")
 
     def whole_output(self) -> None:
         """Print all that the last command printed."""
@@ -251,9 +184,7 @@ class Renderer:
 
     def _diff(self, diff: str) -> None:
         lines = diff.splitlines()
-        for line in lines[:MAX_DIFF_LINES]:
-            kind = "added" if line.startswith("+") else "fault" if line.startswith("-") else "quiet"
-            self._say(f"  {line}", kind)
+        self.diff("\n".join(lines[:MAX_DIFF_LINES]), indent="  ")
         if len(lines) > MAX_DIFF_LINES:
             self._say(f"  … {len(lines) - MAX_DIFF_LINES} more lines", "quiet")
 
@@ -272,8 +203,15 @@ class Renderer:
 
     def _print_blocks(self, blocks: list[str]) -> None:
         for block in blocks:
+            if self._after_block:
+                self._write("\n")
             self._write(self._style.markdown(printable(block)))
+            self._after_block = True
 
     def _say(self, text: str, kind: str) -> None:
-        for line in re.split(r"\n", printable(text)):
-            self._write(self._style.line(line, kind))
+        for line in printable(text).split("\n"):
+            self._print_line(line, kind)
+
+    def _print_line(self, line: str, kind: str) -> None:
+        self._after_block = False
+        self._write(self._style.line(line, kind))
