@@ -25,7 +25,9 @@ ROWS = 30
 class Terminal:
     """One run of the REPL; without a `base_url`, the bare command, as somebody starts it who has configured nothing."""
 
-    def __init__(self, workspace: Path, base_url: str = "", *arguments: str, columns: int = 100) -> None:
+    def __init__(
+        self, workspace: Path, base_url: str = "", *arguments: str, columns: int = 100, **environ: str
+    ) -> None:
         self.screen = ""
         self._shown = b""
         self._columns = columns
@@ -36,6 +38,7 @@ class Terminal:
             "HOME": str(workspace.parent),
             "TERM": "xterm-256color",
             "LLM_MODEL": "test-model",
+            **environ,
         }
         told = ["chat", "-w", str(workspace), "--base-url", base_url] if base_url else []
         command = [sys.executable, "-m", "lmagent", *told, *arguments]

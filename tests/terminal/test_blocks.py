@@ -35,3 +35,10 @@ def test_what_has_not_ended_stands_in_the_tail_and_can_be_dropped():
     assert stream.tail == "half a par"
     stream.drop()
     assert stream.finish() == []
+
+
+def test_a_heading_and_code_are_blocks_without_blank_lines_around_them():
+    text = "Before.\n# One\ntext\n```\n# no heading\n```\n## Two\n### Three\n- item\n  ```\n  in the item\n  ```\n"
+    item = "- item\n  ```\n  in the item\n  ```"
+    assert blocks([text]) == ["Before.", "# One", "text", "```\n# no heading\n```", "## Two", "### Three", item]
+    assert blocks(list(text)) == blocks([text])

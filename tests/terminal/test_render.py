@@ -2,8 +2,9 @@ from lmagent.core import events as ev
 from lmagent.core.messages import Message, Text, Thinking, assistant
 from lmagent.core.pace import Pace
 from lmagent.core.view import Pending, Totals, View
-from lmagent.terminal.render import MAX_DIFF_LINES, PlainStyle, Renderer, RichStyle
+from lmagent.terminal.render import MAX_DIFF_LINES, Renderer
 from lmagent.terminal.status import status_line
+from lmagent.terminal.style import PlainStyle, RichStyle
 
 
 def shown(*events: ev.Event, style=None) -> str:
@@ -16,11 +17,11 @@ def shown(*events: ev.Event, style=None) -> str:
 
 def test_streamed_text_is_printed_once_although_the_whole_message_follows():
     live = [ev.TextDelta(text="One.\n\nTw"), ev.TextDelta(text="o.")]
-    assert shown(*live, ev.MessageAdded(message=assistant("One.\n\nTwo."), origin="model")) == "One.\nTwo.\n"
+    assert shown(*live, ev.MessageAdded(message=assistant("One.\n\nTwo."), origin="model")) == "One.\n\nTwo.\n"
 
 
 def test_a_message_that_was_not_streamed_is_printed_whole():
-    assert shown(ev.MessageAdded(message=assistant("One.\n\nTwo."), origin="model")) == "One.\nTwo.\n"
+    assert shown(ev.MessageAdded(message=assistant("One.\n\nTwo."), origin="model")) == "One.\n\nTwo.\n"
 
 
 def test_a_retry_takes_back_the_unfinished_tail():
@@ -129,3 +130,47 @@ def test_the_status_line_says_why_it_takes_long():
     assert said(3).startswith("thinking 3 s")
     assert said(12, thinking="hm", pace=slow).startswith("thinking 12 s")
     assert "9,000 tokens were read again" in said(1, pace=Pace(reread=9000))
+
+
+def finished_command(content: str, *, notes: tuple[str, ...] = (), code: int = 0) -> ev.ToolFinished:
+    data = {"reason": "exit", "exit_code": code, "notes": list(notes)}
+    return ev.ToolFinished(call_id="c", tool="shell", status="ok", content=content, data=data)
+
+
+def test_the_last_lines_that_a_command_printed_are_below_its_call_and_the_others_are_counted():
+    numbers = "\n".join(map(str, range(1, 501)))
+    lines = shown(finished_command(numbers)).splitlines()
+    assert lines[:2] == ["✓ shell", "  … +492 lines"]
+    assert lines[2:] == [f"  {number}" for number in range(493, 501)]
+
+
+def test_what_was_written_for_the_model_is_not_shown_as_output():
+    text = shown(finished_command("[1, 2]\n[exit code 3]", notes=("[exit code 3]",), code=3))
+    assert text == "✗ shell · exit 3\n  [1, 2]\n"
+    assert shown(finished_command("(no output)")) == "✓ shell\n"
+    assert shown(ev.ToolFinished(call_id="c", tool="read", status="ok", content="text of a file")) == "✓ read\n"
+
+
+def test_the_exit_code_of_a_command_that_failed_is_red():
+    text = shown(finished_command("no", code=1), style=RichStyle(lambda: 40))
+    assert "\x1b[31m✗ shell · exit 1\x1b[0m" in text
+
+
+def test_a_long_line_of_output_takes_one_row_and_a_request_prints_all_of_it():
+    printed: list[str] = []
+    renderer = Renderer(RichStyle(lambda: 30), printed.append)
+    renderer(finished_command("字" * 40 + "end"))
+    assert "字…" in "".join(printed)
+    assert "end" not in "".join(printed)
+    renderer.whole_output()
+    assert "end" in "".join(printed)
+
+
+def test_what_a_command_prints_is_seen_while_it_runs():
+    renderer = Renderer(PlainStyle(), lambda _: None)
+    renderer(ev.ToolStarted(call_id="c", tool="shell", effect="exec", summary="shell make"))
+    for piece in ("one\ntw", "o\nthree\n", "four\nfive\x1b[2J\n"):
+        renderer(ev.ToolOutput(call_id="c", text=piece))
+    assert renderer.live_lines() == ["• shell make", "  two", "  three", "  four", "  five"]
+    renderer(finished_command("one"))
+    assert renderer.live_lines() == []

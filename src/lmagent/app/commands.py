@@ -236,7 +236,7 @@ async def _diff(context: SlashContext, _: str) -> SlashResult:
     shared = shared_with(_need(context).state.changes)
     if not text:
         return SlashResult("The agent has changed nothing in this session.")
-    return SlashResult(f"{shared[0].upper()}{shared[1:]}:\n{text}" if shared else text)
+    return SlashResult(f"{shared[0].upper()}{shared[1:]}:\n{text}" if shared else text, diff=True)
 
 
 async def _rename(context: SlashContext, title: str) -> SlashResult:

@@ -67,6 +67,7 @@ class SlashResult(Struct, frozen=True):
 
     Attributes:
         text: shown to the person, as Markdown.
+        diff: `text` is a diff.
         submit: sent to the model as if typed.
         session: the surface goes on with this session.
         fresh: the surface goes on with a new session.
@@ -77,6 +78,7 @@ class SlashResult(Struct, frozen=True):
     """
 
     text: str = ""
+    diff: bool = False
     submit: str = ""
     session: Session | None = None
     fresh: bool = False

@@ -151,8 +151,7 @@ def _chat(
         gc.enable()
         try:
             name = "" if resume == PICK else resume or (_latest(host) if latest else "")
-            plain_lines = plain or bool(os.environ.get("NO_COLOR"))
-            return await run_repl(host, Opening(name, pick=resume == PICK), plain=plain_lines)
+            return await run_repl(host, Opening(name, pick=resume == PICK), plain=plain)
         finally:
             await host.aclose()
 

@@ -23,7 +23,8 @@ from lmagent.providers.concealed import shown
 from lmagent.repl import plain as plain_loop
 from lmagent.repl.conversation import Conversation
 from lmagent.sandbox.scratch import forget_scratch
-from lmagent.terminal.render import PlainStyle, Renderer, RichStyle
+from lmagent.terminal.render import Renderer
+from lmagent.terminal.style import PlainStyle, RichStyle
 
 
 class Opening(Struct, frozen=True):
@@ -56,7 +57,7 @@ async def run_repl(host: Host, opening: Opening, *, plain: bool = False) -> int:
                 if sys.platform != "win32":
                     tasks.start_soon(_watch_signals, talk, signals)
                 if plain:
-                    renderer = Renderer(PlainStyle(), plain_loop.write)
+                    renderer = Renderer(PlainStyle(), plain_loop.write, output=sys.stdout.isatty())
                     surface = plain_loop.Lines(_bell(host))
                     conversation = Conversation(host, renderer, tasks, surface)
                     if sys.platform != "win32":
@@ -68,7 +69,11 @@ async def run_repl(host: Host, opening: Opening, *, plain: bool = False) -> int:
                     from lmagent.repl.screen import Screen  # prompt_toolkit
 
                     screen = Screen(_history(host), _bell(host))
-                    renderer = Renderer(RichStyle(screen.width), screen.write)
+                    renderer = Renderer(
+                        RichStyle(screen.width, color=not os.environ.get("NO_COLOR")),
+                        screen.write,
+                        more="Ctrl+O shows them",
+                    )
                     conversation = Conversation(host, renderer, tasks, screen)
                     await _open(conversation, opening)
                     tasks.start_soon(_schedule, host, conversation, scheduling)

@@ -247,7 +247,8 @@ class Conversation:
         if result.copy:
             await self._copy(result.copy)
         if result.text:
-            self.renderer.say(result.text)
+            show = self.renderer.diff if result.diff else self.renderer.say
+            show(result.text)
         if result.fresh:
             self._detach()
             self.view = View(mode=self.host.settings.permission_mode, model=self.host.agent.model)

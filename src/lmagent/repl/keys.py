@@ -1,4 +1,4 @@
-"""Keys: Enter sends or steers, Alt+Enter queues (a new line when idle), Esc or Ctrl+C stops, Ctrl+C twice quits."""
+"""Keys: Enter sends or steers, Alt+Enter queues (a new line when idle), Esc or Ctrl+C stops; `docs/terminal.md`."""
 
 from __future__ import annotations
 
@@ -51,6 +51,10 @@ def _editing(keys: KeyBindings, wishes: Wishes) -> None:
         else:
             event.current_buffer.insert_text("\n")
 
+    @keys.add("c-o")
+    def show_output(_: KeyPressEvent) -> None:
+        conversation.renderer.whole_output()
+
     @keys.add("<sigint>")  # the terminal is not raw while text is printed above the prompt; Ctrl+C is a signal then
     @keys.add("c-c")
     async def leave(event: KeyPressEvent) -> None:
@@ -60,7 +64,7 @@ def _editing(keys: KeyBindings, wishes: Wishes) -> None:
         else:
             buffer.reset()
 
-    del send, queue, leave  # they live in `keys`
+    del send, queue, show_output, leave  # they live in `keys`
 
 
 def _steering(keys: KeyBindings, conversation: Conversation) -> None:

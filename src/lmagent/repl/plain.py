@@ -1,4 +1,4 @@
-"""Plain: lines in, lines out, nothing redrawn. For screen readers, dumb terminals and NO_COLOR."""
+"""Plain: lines in, lines out, nothing redrawn. For screen readers and dumb terminals."""
 
 from __future__ import annotations
 

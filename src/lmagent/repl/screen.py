@@ -26,6 +26,7 @@ from lmagent.repl.conversation import Conversation
 from lmagent.repl.keys import Wishes, bindings
 from lmagent.repl.owncommands import OUTSIDE
 from lmagent.terminal.status import status_line
+from lmagent.terminal.style import clipped, wrapped
 
 TAIL_LINES = 8
 """Lines of the growing block that are shown above the prompt."""
@@ -149,7 +150,7 @@ class Screen:
     def _message(self) -> StyleAndTextTuples:
         conversation = self.conversation
         assert conversation is not None
-        lines = [f"• {summary}" for summary in conversation.renderer.running.values()]
+        lines = [clipped(line, self.width()) for line in conversation.renderer.live_lines()]
         tail = conversation.renderer.tail.rstrip("\n")
         lines += _last_rows(tail, self.width())
         live = "".join(f"{line}\n" for line in lines)
@@ -173,9 +174,5 @@ class Screen:
 
 def _last_rows(text: str, width: int) -> list[str]:
     """The last rows that the text takes up on a terminal of this width."""
-    # A few characters to spare: wide ones take two columns, and a row that wraps by itself would garble the region.
-    room = max(10, width - 2)
-    rows = [
-        line[start : start + room] for line in text[-4000:].splitlines() for start in range(0, len(line) or 1, room)
-    ]
+    rows = [row for line in text[-4000:].splitlines() for row in wrapped(line, width)]
     return rows[-TAIL_LINES:]

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 
+_HEADING = re.compile(r"#{1,6}[ \t]")
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})")
 
 
 class BlockStream:
     """Takes text as it comes and gives back whole blocks: paragraphs, lists, fenced code.
 
-    A block ends at a blank line outside a fence. What is not finished is `tail`.
+    A block ends at a blank line outside a fence. A heading and code that is not indented are blocks of their own,
+    also without a blank line around them. What is not finished is `tail`.
     """
 
     def __init__(self) -> None:
@@ -39,18 +41,21 @@ class BlockStream:
 
 
 def _block_end(text: str) -> int | None:
-    """Where the first block ends: behind a blank line outside a fence, or behind the line that closes a fence."""
+    """Where the first block ends: after a blank line, a heading or the end of a fence, or before the next one."""
     fence = ""
     position = 0
     while (newline := text.find("\n", position)) >= 0:
         line = text[position:newline]
+        alone = line[:1] in "#`~" and (_HEADING.match(line) or _FENCE.match(line))
+        if alone and not fence and position and text[:position].strip():
+            return position
         mark = _FENCE.match(line)
         if fence:
             if mark and mark[1].startswith(fence) and not line.strip().strip(fence[0]):
                 return newline + 1
         elif mark:
             fence = mark[1]
-        elif not line.strip():
+        elif not line.strip() or _HEADING.match(line):
             return newline + 1
         position = newline + 1
     return None

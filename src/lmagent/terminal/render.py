@@ -1,10 +1,8 @@
-"""Render: events to finished lines. Two renderers, one for a terminal with colours, one for plain text."""
+"""Render: events to finished lines, which a style dresses for a terminal or leaves plain."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
-from typing import Protocol
 
 from lmagent.app.nested import NestedLines
 from lmagent.app.planwords import PlanWords
@@ -12,65 +10,14 @@ from lmagent.core import events as ev
 from lmagent.core.messages import Thinking
 from lmagent.core.view import command_end, proof_line
 from lmagent.terminal.blocks import BlockStream
+from lmagent.terminal.output import SHOWN, CommandOutput
+from lmagent.terminal.style import Style
 from lmagent.tools.sanitize import one_line, printable, visible
 
 MAX_DIFF_LINES = 40
 """Lines of a diff that are shown; the rest is counted."""
 
-_CODES = {"ok": "32", "fault": "31", "warning": "33", "quiet": "2", "user": "1;36", "plain": "0", "added": "32"}
-
 Write = Callable[[str], None]
-
-
-class Style(Protocol):
-    """How finished pieces look. Each returns text with its line end, ready for the terminal."""
-
-    def markdown(self, text: str) -> str:
-        """A block of the model's text."""
-        ...
-
-    def line(self, text: str, kind: str) -> str:
-        """One line; `kind` is ok, fault, warning, quiet, user or plain."""
-        ...
-
-
-class PlainStyle:
-    """Text as it is: for NO_COLOR, screen readers and dumb terminals."""
-
-    def markdown(self, text: str) -> str:
-        """The text."""
-        return f"{text}\n"
-
-    def line(self, text: str, kind: str) -> str:
-        """The text."""
-        return f"{text}\n"
-
-
-class RichStyle:
-    """Colours, and Markdown as a terminal shows it.
-
-    Args:
-        width: asks for the terminal's width in columns, at each piece, since windows are resized.
-    """
-
-    def __init__(self, width: Callable[[], int]) -> None:
-        self._width = width
-
-    def markdown(self, text: str) -> str:
-        """The block, laid out for the width of the terminal."""
-        from io import StringIO
-
-        from rich.console import Console
-        from rich.markdown import Markdown
-
-        out = StringIO()
-        console = Console(file=out, force_terminal=True, width=max(20, self._width()), highlight=False)
-        console.print(Markdown(text, code_theme="ansi_dark"))
-        return out.getvalue()
-
-    def line(self, text: str, kind: str) -> str:
-        """The text in the colour of its kind."""
-        return f"\x1b[{_CODES[kind]}m{text}\x1b[0m\n"
 
 
 class Renderer:
@@ -79,15 +26,21 @@ class Renderer:
     Args:
         style: how it looks.
         write: puts finished text above the prompt.
+        output: whether what commands print is shown.
+        more: how the user sees the rest of a command's output, for behind the count of lines; empty for no way.
     """
 
-    def __init__(self, style: Style, write: Write) -> None:
+    def __init__(self, style: Style, write: Write, *, output: bool = True, more: str = "") -> None:
         self._style = style
         self._write = write
+        self._shows_output = output
+        self._more_hint = f" ({more})" if more else ""
         self._blocks = BlockStream()
         self._streamed = False
+        self._after_block = False
         self._previewed: set[str] = set()
         self.running: dict[str, str] = {}
+        self.output = CommandOutput()
         self._nested = NestedLines()
         self.words = PlanWords()
 
@@ -104,10 +57,8 @@ class Renderer:
                 self._print_blocks(self._blocks.feed(self.words.feed(text)))
             case ev.MessageAdded():
                 self._message(event)
-            case ev.ToolStarted():
-                self.running[event.call_id] = one_line(event.summary or event.tool)
-            case ev.ToolFinished():
-                self._tool(event)
+            case ev.ToolStarted() | ev.ToolOutput() | ev.ToolFinished():
+                self._call(event)
             case ev.RetryScheduled():
                 self._blocks.drop()
                 self.words.drop()
@@ -132,6 +83,11 @@ class Renderer:
         """Print a line of our own."""
         self._say(text, kind)
 
+    def diff(self, text: str, indent: str = "") -> None:
+        """Print a diff, added and removed lines in their colours."""
+        for line in text.splitlines():
+            self._say(f"{indent}{line}", {"+": "added", "-": "fault"}.get(line[:1], "quiet"))
+
     def approval(self, request: ev.ApprovalRequested) -> None:
         """Print what is asked for, before the question itself is put."""
         self._say(f"{one_line(request.summary)} — {request.reason}", "warning")
@@ -145,7 +101,7 @@ class Renderer:
 
         # Not as Markdown, which leaves out comments and where links lead.
         for line in visible(plan_text(proposal.plan)).splitlines():
-            self._write(self._style.line(line, "plain"))
+            self._print_line(line, "plain")
 
     def _work(self, event: ev.PlanProposed | ev.WorkChanged) -> None:
         if isinstance(event, ev.PlanProposed):
@@ -175,11 +131,21 @@ class Renderer:
             self._print_blocks([*stream.feed(whole), *stream.finish()])
         self._streamed = False
 
+    def _call(self, event: ev.ToolStarted | ev.ToolOutput | ev.ToolFinished) -> None:
+        match event:
+            case ev.ToolStarted():
+                self.running[event.call_id] = one_line(event.summary or event.tool)
+            case ev.ToolOutput():
+                self.output.add(event)
+            case ev.ToolFinished():
+                self._tool(event)
+
     def _tool(self, event: ev.ToolFinished) -> None:
         summary = self.running.pop(event.call_id, event.tool)
         took = f" · {event.duration:.1f} s" if event.duration >= 0.1 else ""
+        lines = self.output.finish(event, summary)
         if event.status == "ok" and (end := command_end(event)):
-            self._say(f"✗ {summary} · {end}{took}", "warning")
+            self._say(f"✗ {summary} · {end}{took}", "fault")
         elif event.status == "ok":
             self._say(f"✓ {summary}{took}", "ok")
             diff = event.data.get("diff")
@@ -187,12 +153,38 @@ class Renderer:
                 self._diff(diff)
         else:
             self._say(f"✗ {summary}: {one_line(printable(event.content), 200)}", "fault")
+            return
+        self._last_lines(lines)
+
+    def _last_lines(self, lines: list[str]) -> None:
+        """The end of a command's output: what matters of it is there."""
+        if not self._shows_output:
+            return
+        if (more := len(lines) - SHOWN) > 0:
+            self._say(f"  … +{more:,} {'line' if more == 1 else 'lines'}{self._more_hint}", "quiet")
+        for line in lines[-SHOWN:]:
+            self._print_line(f"  {line}", "output")
+
+    def whole_output(self) -> None:
+        """Print all that the last command printed."""
+        if not self.output.last:
+            self._say("no command has printed anything yet", "quiet")
+            return
+        self._say(f"{self.output.last_summary}:", "quiet")
+        for line in self.output.last:
+            self._say(f"  {line}", "plain")
+
+    def live_lines(self) -> list[str]:
+        """The calls that run, each with the last lines that it printed; safe to show, and not cut to a width."""
+        lines = list[str]()
+        for call_id, summary in self.running.items():
+            lines.append(f"• {summary}")
+            lines += [f"  {line}" for line in self.output.live(call_id)] if self._shows_output else ()
+        return lines
 
     def _diff(self, diff: str) -> None:
         lines = diff.splitlines()
-        for line in lines[:MAX_DIFF_LINES]:
-            kind = "added" if line.startswith("+") else "fault" if line.startswith("-") else "quiet"
-            self._say(f"  {line}", kind)
+        self.diff("\n".join(lines[:MAX_DIFF_LINES]), indent="  ")
         if len(lines) > MAX_DIFF_LINES:
             self._say(f"  … {len(lines) - MAX_DIFF_LINES} more lines", "quiet")
 
@@ -200,6 +192,7 @@ class Renderer:
         self._print_blocks(self._blocks.finish())
         self._streamed = False
         self.running.clear()
+        self.output.forget_running()
         if proof := proof_line(event):
             self._say(proof, "quiet" if event.proof == "verified" else "warning")
         if event.outcome == "done" and event.cause != "permission":
@@ -210,8 +203,15 @@ class Renderer:
 
     def _print_blocks(self, blocks: list[str]) -> None:
         for block in blocks:
+            if self._after_block:
+                self._write("\n")
             self._write(self._style.markdown(printable(block)))
+            self._after_block = True
 
     def _say(self, text: str, kind: str) -> None:
-        for line in re.split(r"\n", printable(text)):
-            self._write(self._style.line(line, kind))
+        for line in printable(text).split("\n"):
+            self._print_line(line, kind)
+
+    def _print_line(self, line: str, kind: str) -> None:
+        self._after_block = False
+        self._write(self._style.line(line, kind))

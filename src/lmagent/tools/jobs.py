@@ -125,12 +125,11 @@ class Jobs:
         with anyio.move_on_after(FIRST_LOOK):
             while not job.over:
                 await job.changed.wait()
-        told = f'{job.id}: {job.state}. See it with jobs(action="tail", id="{job.id}").'
-        if output := job.collector.tail(TAIL):
-            told = f"{told}\n{output}"
+        note = f'{job.id}: {job.state}. See it with jobs(action="tail", id="{job.id}").'
         if job.over:
             self._told.add(_key(job))
-        return ToolOutput(told, job.facts)
+        content = "\n".join(filter(None, (note, job.collector.tail(TAIL))))
+        return ToolOutput(content, {**job.facts, "notes": [note]})
 
     async def run(self, arguments: JobsArgs, ctx: ToolContext) -> ToolOutput:
         """The tool."""

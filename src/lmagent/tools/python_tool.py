@@ -69,9 +69,10 @@ def python_tool(sandbox: GetSandbox, kernels: Kernels | None = None, *, memory_m
 def _output(outcome: Outcome, timeout: float, memory_mb: int) -> ToolOutput:
     before = "[a new Python: the earlier variables are gone]" if outcome.fresh else ""
     printed = _without_own_frames(outcome).rstrip("\n")
-    ending = "\n".join(filter(None, (_result(outcome), *_remarks(outcome, timeout, memory_mb))))
-    facts = {"status": _status(outcome), "bytes": outcome.output.total}
-    return ToolOutput("\n".join(filter(None, (before, printed, ending))), facts)
+    remarks = _remarks(outcome, timeout, memory_mb)
+    notes = [note for note in (before, *remarks) if note]
+    facts = {"status": _status(outcome), "bytes": outcome.output.total, "notes": notes}
+    return ToolOutput("\n".join(filter(None, (before, printed, _result(outcome), *remarks))), facts)
 
 
 def _without_own_frames(outcome: Outcome) -> str:

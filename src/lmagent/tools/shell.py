@@ -93,7 +93,11 @@ class ShellRunner:
         )
         if arguments.background:
             started = await self._jobs.start(sandbox, command, text, ctx)
-            return replace(started, content=f"[{moved}]\n{started.content}") if moved else started
+            if not moved:
+                return started
+            note = f"[{moved}]"
+            facts = {**started.data, "notes": [note, *started.data["notes"]]}
+            return replace(started, content=f"{note}\n{started.content}", data=facts)
         return await self._foreground(sandbox, command, ctx, state, moved)
 
     async def _foreground(
@@ -119,7 +123,7 @@ class ShellRunner:
         learned = learn(state, bytes(report), sandbox.root, sandbox.environment)
         remarks = [*([moved] if moved else []), *_remarks(end, state, before, learned)]
         told = [f"[{remark}]" for remark in remarks]
-        facts = _facts(end, state, collector, learned)
+        facts = {**_facts(end, state, collector, learned), "notes": told}
 
         def shown(room: int) -> ToolOutput:
             text = collector.text(room - size(told)).rstrip("\n")

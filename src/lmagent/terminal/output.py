@@ -1,0 +1,57 @@
+"""Output: what commands print, as a terminal shows it: its last lines, and all of it on request."""
+
+from __future__ import annotations
+
+from lmagent.core import events as ev
+from lmagent.tools.sanitize import printable
+
+SHOWN = 8
+"""Lines of a command's output that are shown under its call."""
+
+LIVE = 4
+"""Lines that are shown while the command runs."""
+
+_KEPT = 8192
+"""Characters of a running command's output that are kept."""
+
+
+class CommandOutput:
+    """The output of the commands that run, and of the last one that printed something."""
+
+    def __init__(self) -> None:
+        self.last: list[str] = []
+        self.last_summary = ""
+        self._live: dict[str, str] = {}
+
+    def add(self, event: ev.ToolOutput) -> None:
+        """Take a piece of a running command's output."""
+        self._live[event.call_id] = (self._live.get(event.call_id, "") + event.text)[-_KEPT:]
+
+    def live(self, call_id: str) -> list[str]:
+        """The last lines of a running command."""
+        return _lines(self._live.get(call_id, ""))[-LIVE:]
+
+    def finish(self, event: ev.ToolFinished, summary: str) -> list[str]:
+        """The output of a call that has ended; none for a call that runs no command."""
+        self._live.pop(event.call_id, None)
+        lines = command_output(event)
+        if lines:
+            self.last, self.last_summary = lines, summary
+        return lines
+
+    def forget_running(self) -> None:
+        """Nothing runs any more."""
+        self._live.clear()
+
+
+def command_output(event: ev.ToolFinished) -> list[str]:
+    """The lines that a command printed, without the notes to the model; none for a call that runs no command."""
+    notes: list[str] | None = event.data.get("notes")
+    if notes is None or event.content == "(no output)":
+        return []
+    to_model = {line for note in notes for line in note.split("\n")}
+    return _lines("\n".join(line for line in event.content.split("\n") if line not in to_model))
+
+
+def _lines(text: str) -> list[str]:
+    return printable(text).expandtabs().strip("\n").split("\n") if text.strip() else []

@@ -1,0 +1,73 @@
+"""What the user sees of the agent's work in the terminal."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+from terminal import Terminal
+
+from lmagent.testing import ScriptedServer
+from lmagent.testing.script import call, say, slow
+
+SANDBOXED = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap: it is not installed")
+
+
+@pytest.fixture
+def workspace(tmp_path):
+    folder = tmp_path / "workspace"
+    folder.mkdir()
+    return folder
+
+
+@SANDBOXED
+def test_the_output_of_a_command_is_seen_while_it_runs_and_after_it_and_ctrl_o_shows_all_of_it(workspace):
+    command = "seq -f 'row %g' 1 30; while [ ! -e done ]; do sleep 0.1; done; echo last; exit 3"
+    script = [call("shell", command=command), say("It failed.")]
+    with ScriptedServer(script, strict=True) as server:
+        with Terminal(workspace, server.base_url, "--permission", "auto") as terminal:
+            terminal.enter("run it")
+            terminal.sees(lambda rows: any(row == "  row 30" for row in rows) and "  row 26" not in rows)
+            (workspace / "done").touch()
+            terminal.wait_for("It failed.")
+            rows = terminal.sees(lambda rows: "  last" in rows)
+            assert any("exit 3" in row and row.startswith("✗ shell") for row in rows)
+            assert rows.index("  … +23 lines (Ctrl+O shows them)") == rows.index("  row 24") - 1
+            assert "  row 5" not in rows
+            terminal.type("\x0f")
+            terminal.sees(lambda rows: "  row 5" in rows)
+
+
+def test_words_stay_whole_while_they_stream_and_after_that(workspace):
+    words = " ".join(f"word{number}" for number in range(40))
+    with ScriptedServer([slow(say(words), each=0.02)], strict=True) as server:
+        with Terminal(workspace, server.base_url, columns=50) as terminal:
+            terminal.enter("say much")
+            streaming = terminal.sees(lambda rows: any("word20" in row for row in rows))
+            whole = terminal.sees(lambda rows: any("word39" in row for row in rows))
+    for rows in (streaming[:-3], whole[:-3]):
+        shown = {word for row in rows for word in row.split() if word.startswith("word")}
+        broken = shown - {f"word{number}" for number in range(40)}
+        assert len(broken) <= 1, broken  # the last one may not have come whole yet
+
+
+def test_a_diff_has_the_colours_of_an_approval(workspace):
+    script = [call("write", path="b.txt", content="beta\n"), say("Written.")]
+    with ScriptedServer(script, strict=True) as server:
+        with Terminal(workspace, server.base_url, "--permission", "auto") as terminal:
+            terminal.enter("write b.txt")
+            terminal.wait_for("Written.")
+            seen = len(terminal.shown)
+            terminal.enter("/diff")
+            terminal.wait_for("+beta", times=2)
+            assert "\x1b[32m+beta" in terminal.shown[seen:]
+
+
+def test_no_color_takes_the_colours_and_nothing_else(workspace):
+    with ScriptedServer([say("# Done\n\n- **one**")], strict=True) as server:
+        with Terminal(workspace, server.base_url, NO_COLOR="1") as terminal:
+            terminal.enter("go")
+            rows = terminal.sees(lambda rows: any("• one" in row for row in rows))
+            assert any("Done" in row and "#" not in row for row in rows)
+            assert "\x1b[1mone" in terminal.shown
+            assert "\x1b[32m" not in terminal.shown
