@@ -321,21 +321,6 @@ class Host(Struct):
             session.listen(Notifier(self.settings.notify_command, after, named, self.workspace))
         return session
 
-    def replay_report(self) -> str:
-        """What a person should know about a replay: where the run went another way than the recording."""
-        if self.replay is None or not (self.replay.deviations or self.replay.remaining):
-            return ""
-        lines: list[str] = []
-        if deviations := self.replay.deviations:
-            first = deviations[0]
-            lines.append(
-                f"replay: {len(deviations)} of {self.replay.played} requests differ from the recording, "
-                f"the first is number {first.exchange}, at {first.path}: {first.recorded} → {first.got}"
-            )
-        if self.replay.remaining:
-            lines.append(f"replay: {self.replay.remaining} recorded exchanges were not asked for")
-        return "\n".join(lines)
-
     def free_lane(self, fits: Callable[[int], bool] = lambda _: True, *, first: int | None = None) -> int:
         """The number of a lane that fits and that no open session has: `first`, or the lowest; 0 is the main one's."""
         lanes = [session.wiring.provider for session in self.sessions.values()]

@@ -88,13 +88,14 @@ async def run_task(host: Host, request: TaskRequest) -> int:
     if finished is not None and finished.cause == "schema":
         printer(_misfit(session, finished))
     printer.close()
-    if report := host.replay_report():
-        sys.stderr.write(report + "\n")
+    diverged = host.replay.report() if host.replay is not None else ""
+    if diverged:
+        sys.stderr.write(diverged + "\n")
     if answer_check is not None and not request.json and finished is not None and finished.outcome == "done":
         sys.stdout.write(answer_check.answer(finished) + "\n")
     if finished is None and waits:
         return _nothing_ran(session, printer)
-    return exit_code(finished)
+    return exit_code(finished) or (1 if diverged else 0)
 
 
 def _asker(session: Session, screen: TextPrinter) -> Asker:

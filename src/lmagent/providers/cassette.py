@@ -45,14 +45,21 @@ class Exchange(Struct):
     end: str = "complete"
 
 
+EXCERPT = 200
+"""Characters of what differs that are shown."""
+
+BEFORE = 40
+"""Of these, characters before the difference."""
+
+
 class Deviation(Struct, frozen=True):
     """A request that differs from the recorded one.
 
     Attributes:
         exchange: its number, from 1.
         path: JSON path of the first difference (`$.messages[3].content`), or `method`, `url`.
-        recorded: what the cassette holds there, shortened.
-        got: what was sent, shortened.
+        recorded: what the cassette holds there, an excerpt from shortly before the difference.
+        got: what was sent, from the same character on.
     """
 
     exchange: int
@@ -217,6 +224,19 @@ class ReplayTransport:
     def _without_ignored(self, body: str) -> str:
         return re.sub(self._ignore, "", body) if self._ignore else body
 
+    def report(self) -> str:
+        """Where the run went another way than the recording; empty where it did not."""
+        lines: list[str] = []
+        if self.deviations:
+            first = self.deviations[0]
+            lines.append(
+                f"replay: {len(self.deviations)} of {self.played} requests differ from the recording, the first is "
+                f"number {first.exchange}, at {first.path}:\n  recorded: {first.recorded}\n  now:      {first.got}"
+            )
+        if self.remaining:
+            lines.append(f"replay: {self.remaining} recorded exchanges were not asked for")
+        return "\n".join(lines)
+
     async def aclose(self) -> None:
         """Nothing is open."""
 
@@ -305,7 +325,7 @@ def _compare(number: int, exchange: Exchange, method: str, path: str, body: byte
         found = _difference("$", jsontext.loads(exchange.request.encode()), jsontext.loads(body))
     except ValueError:
         found = ("$", exchange.request, body.decode("utf-8", "replace"))
-    return Deviation(number, found[0], _brief(found[1]), _brief(found[2])) if found else None
+    return Deviation(number, found[0], *_briefly(_text_of(found[1]), _text_of(found[2]))) if found else None
 
 
 def _difference(at: str, old: Any, new: Any) -> tuple[str, Any, Any] | None:
@@ -328,9 +348,20 @@ def _difference(at: str, old: Any, new: Any) -> tuple[str, Any, Any] | None:
     return None if old == new else (at, cast("Any", old), new)
 
 
-def _brief(value: Any) -> str:
-    text = value if isinstance(value, str) else jsontext.dumps(value).decode()
-    return text if len(text) <= 200 else f"{text[:199]}…"
+def _text_of(value: Any) -> str:
+    return value if isinstance(value, str) else jsontext.dumps(value).decode()
+
+
+def _briefly(old: str, new: str) -> tuple[str, str]:
+    """The parts of two texts around the place where they begin to differ."""
+    same = next((at for at, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
+    start = max(0, same - BEFORE)
+
+    def cut(text: str) -> str:
+        part = text[start : start + EXCERPT]
+        return f"{'…' if start else ''}{part}{'…' if len(text) > start + EXCERPT else ''}"
+
+    return cut(old), cut(new)
 
 
 def _unwritable(path: Path, error: OSError) -> StoreError:
