@@ -63,6 +63,11 @@ def test_what_they_cannot_do_is_refused_by_its_name_and_nothing_is_done(
     ("raw", "command"),
     [
         ('{"command": "make", "cwd": "my src"}', "cd 'my src' && make"),
+        ('{"command": "make", "max_memory_mb": "200"}', "ulimit -Sv 204800 2>/dev/null\nmake"),
+        (
+            '{"command": "make", "max_memory_mb": 1, "cwd": "src"}',
+            "cd src || exit 1\nulimit -Sv 1024 2>/dev/null\nmake",
+        ),
         ('{"command": "a\\nb", "workdir": "src"}', "cd src || exit 1\na\nb"),
         ('{"command": "ls", "description": "List files"}', "ls"),
     ],

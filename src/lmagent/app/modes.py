@@ -6,6 +6,7 @@ gave, and so the mode holds for the next process that resumes the session, witho
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,11 +26,6 @@ MOST = 500
 """Sessions that are remembered; an older one is resumed in the mode of the settings."""
 
 
-class _Given(msgspec.Struct):
-    version: int = 1
-    sessions: dict[str, PermissionMode] = {}
-
-
 class GivenModes:
     """The modes given to sessions of one workspace.
 
@@ -44,11 +40,11 @@ class GivenModes:
 
     def of(self, session: str, default: PermissionMode) -> PermissionMode:
         """Return the mode that the user gave to a session, `default` if none is known."""
-        return self._load().sessions.get(self._key(session), default)
+        return self._load().get(self._key(session), default)
 
     def inherit(self, source: str, fork: str) -> None:
         """Give a copy of a session the mode that the user gave to the session."""
-        if mode := self._load().sessions.get(self._key(source)):
+        if mode := self._load().get(self._key(source)):
             self._keep(fork, mode)
 
     def watch(self, session: Session, *, given: bool) -> None:
@@ -70,23 +66,17 @@ class GivenModes:
 
     def _keep(self, session: str, mode: PermissionMode) -> None:
         known, key = self._load(), self._key(session)
-        if known.sessions.get(key) == mode:
-            return
-        known.sessions.pop(key, None)
-        known.sessions[key] = mode
-        for oldest in list(known.sessions)[:-MOST]:
-            del known.sessions[oldest]
-        try:
-            write_private(self._path, msgspec.json.format(msgspec.json.encode(known)).decode())
-        except (OSError, ConfigError):
-            return  # the session is resumed in the mode of the settings
+        known.pop(key, None)
+        known[key] = mode
+        newest = dict(list(known.items())[-MOST:])
+        with suppress(OSError, ConfigError):  # the session is resumed in the mode of the settings
+            write_private(self._path, msgspec.json.format(msgspec.json.encode(newest)).decode())
 
-    def _load(self) -> _Given:
+    def _load(self) -> dict[str, PermissionMode]:
         try:
-            content = read_small(self._path)
-            return decode_json(content, _Given) if content else _Given()
+            return decode_json(read_small(self._path) or b"{}", dict[str, PermissionMode])
         except (OSError, ConfigError, msgspec.DecodeError):
-            return _Given()
+            return {}
 
     def _key(self, session: str) -> str:
         return f"{self._workspace} {session}"

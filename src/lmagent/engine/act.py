@@ -337,10 +337,10 @@ def _kept(session: Session, path: str) -> KeptText | None:
     if (kept := session.state.marks.kept.get(path)) is None:
         return None
     try:
-        text = session.log.get_blob(kept.artifact)
+        text = session.log.get_blob(kept[0])
     except StoreError:
         return None
-    return KeptText(text.decode("utf-8", "surrogatepass"), kept.file)
+    return KeptText(text.decode("utf-8", "surrogatepass"), kept[1])
 
 
 async def _ask_host(session: Session, call: ToolCall, host: str, port: int) -> bool:

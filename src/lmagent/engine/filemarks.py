@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import cast
+from msgspec import Struct, ValidationError, field
 
-from msgspec import Struct, field
-
+from lmagent.core.decoding import convert
 from lmagent.core.events import ToolFinished
 from lmagent.core.tool import FileMark
 
 
-class KeptWrite(Struct, frozen=True):
-    """The text of a refused `write`, for when the model confirms it.
+class _Data(Struct):
+    """What a tool that touches files returns; all other data is ignored."""
 
-    Attributes:
-        artifact: SHA-256 of the blob that holds the text.
-        file: SHA-256 of the file that the text was to replace.
-    """
-
-    artifact: str
-    file: str
+    path: str = ""
+    sha256: str = ""
+    changed: bool = False
+    shown: dict[str, str] = {}
+    file: str = ""
 
 
 class FileMarks(Struct):
@@ -28,31 +24,25 @@ class FileMarks(Struct):
 
     Attributes:
         seen: files that the model was shown or wrote, by path; the order says which was touched last.
-        kept: texts that wait for a confirmation, by path.
+        kept: refused writes that the model may confirm, by path: SHA-256 of the blob with the text, and of the file.
     """
 
     seen: dict[str, FileMark] = field(default_factory=dict[str, FileMark])
-    kept: dict[str, KeptWrite] = field(default_factory=dict[str, KeptWrite])
+    kept: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
 
     def apply(self, event: ToolFinished) -> None:
         """Take in what a call returned."""
-        path, data = event.data.get("path"), event.data
-        if not isinstance(path, str):
-            path = ""
-        if event.status == "ok":
-            if path and isinstance(sha256 := data.get("sha256"), str):
-                self._mark(path, sha256, changed=bool(data.get("changed")))
-            if isinstance(shown := data.get("shown"), dict):
-                for name, sha256 in cast("dict[object, object]", shown).items():
-                    if isinstance(name, str) and isinstance(sha256, str):
-                        self._mark(name, sha256)
-            if data.get("changed"):
-                self.kept.pop(path, None)
-        elif event.artifact and path and isinstance(file := data.get("file"), str):
-            self.kept[path] = KeptWrite(event.artifact, file)
-
-    def _mark(self, path: str, sha256: str, *, changed: bool = False) -> None:
-        before: Mapping[str, FileMark] = self.seen
-        changed = changed or (path in before and before[path].changed)
-        self.seen.pop(path, None)
-        self.seen[path] = FileMark(sha256, changed)
+        try:
+            data = convert(event.data, _Data)
+        except ValidationError:
+            return
+        if event.status != "ok":
+            if event.artifact and data.file:
+                self.kept[data.path] = (event.artifact, data.file)
+            return
+        if data.changed:
+            self.kept.pop(data.path, None)
+        for path, sha256 in (*data.shown.items(), (data.path, data.sha256)):
+            if path and sha256:
+                before = self.seen.pop(path, None)
+                self.seen[path] = FileMark(sha256, data.changed or (before is not None and before.changed))

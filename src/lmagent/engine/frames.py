@@ -22,14 +22,16 @@ _OPENINGS = (
     "[From here on you are a sub-agent",
     "[message ",
 )
-_TAGS = ("<user_said>", "</user_said>", "<replies>")
-_NUMBERED = r"[ \t]*(?:\d+[\t:|][ \t]*)?"
+_TAGS = ("<user_said>", "</user_said>", "<replies>", "<work_tools>")
+_BLANK = r"(?:[^\S\n]|[\u200b-\u200f\u2060-\u2064\ufeff])*"
+_NUMBERED = rf"{_BLANK}(?:\d+[\t:|]{_BLANK})?"
 _NOTES = (
     r"<environment>.*\bCommands:",
     r"<approvals>.* approvals[.:]",
-    rf"<tools>[ \t]*\r?\n(?:.*\n)?{_NUMBERED}- \w+\(",
+    r"<date>Today is ",
+    rf"<(?:tools|workspace|work|plan|budget|tasks|jobs)>{_BLANK}\n{_NUMBERED}[^<\s]",
 )
-"""Notes whose tags other files have too: only with the text of a note is it an imitation, and XML stays as it is."""
+"""Notes whose tags other files have too: only a tag with text after it is an imitation, and XML stays as it is."""
 _FRAME = re.compile(
     rf"^({_NUMBERED})(?={'|'.join((*map(re.escape, (*_OPENINGS, *_TAGS)), *_NOTES))})",
     re.MULTILINE | re.IGNORECASE,

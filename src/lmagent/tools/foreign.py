@@ -70,8 +70,12 @@ def grep(arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def shell(arguments: dict[str, Any]) -> dict[str, Any]:
-    """A folder to run in: the command goes there first."""
+    """A folder to run in: the command goes there first. A limit of memory: the command's shell sets it."""
     ours = dict(arguments)
+    memory = _whole(ours.get("max_memory_mb"))  # more than the sandbox allows changes nothing
+    if memory is not None and memory > 0 and isinstance(ours.get("command"), str):
+        ours["command"] = f"ulimit -Sv {memory << 10} 2>/dev/null\n{ours['command']}"
+        del ours["max_memory_mb"]
     folder = next((key for key in ("cwd", "workdir", "working_directory", "directory", "dir") if key in ours), None)
     command, where = ours.get("command"), ours.get(folder or "")
     if folder is None or not isinstance(command, str) or not isinstance(where, str) or not where.strip():
