@@ -1,5 +1,6 @@
 from lmagent.core import events as ev
 from lmagent.core.messages import Message, Text, Thinking, assistant
+from lmagent.core.model import Usage
 from lmagent.core.pace import Pace
 from lmagent.core.view import Pending, Totals, View
 from lmagent.terminal.render import MAX_DIFF_LINES, Renderer
@@ -174,3 +175,16 @@ def test_what_a_command_prints_is_seen_while_it_runs():
     assert renderer.live_lines() == ["• shell make", "  two", "  three", "  four", "  five"]
     renderer(finished_command("one"))
     assert renderer.live_lines() == []
+
+
+def test_a_turn_ends_with_its_time_and_its_tokens():
+    def usage(prompt: int, answer: int, cached: int) -> ev.StepFinished:
+        counts = Usage(prompt_tokens=prompt, completion_tokens=answer, cached_tokens=cached)
+        return ev.StepFinished(step=1, usage=counts, finish_reason="stop", first_token_s=1, total_s=2)
+
+    ended = ev.TurnFinished(outcome="done", ts=112.3)
+    turn = (ev.TurnStarted(ts=100.0), usage(1000, 100, 980), usage(2402, 110, 2354), ended)
+    assert shown(*turn) == "12 s · 3,402 tokens in (98% cached) · 210 out\n"
+    assert shown(ev.TurnStarted(ts=100.0), usage(0, 0, 0), ended) == "12 s\n"
+    assert shown(ev.TurnStarted(ts=1.0), ev.TurnFinished(outcome="done", ts=126.0)) == "2 min 5 s\n"
+    assert shown(*turn, ev.TurnStarted(ts=200.0), usage(10, 1, 0), ended) != shown(*turn) * 2

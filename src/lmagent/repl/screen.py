@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import sys
 from collections.abc import Callable, Generator, Sequence
@@ -12,6 +13,7 @@ from shutil import get_terminal_size
 import anyio
 from anyio.abc import TaskStatus
 from prompt_toolkit import PromptSession
+from prompt_toolkit.application import in_terminal
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.history import FileHistory, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
@@ -44,18 +46,40 @@ class Screen:
         self._history = history
         self._session: PromptSession[str] | None = None
         self._held: list[str] | None = None
+        self._out = sys.stdout
+        self._unwritten: list[str] = []
+        self._writing: asyncio.Task[None] | None = None
 
     def write(self, text: str) -> None:
-        """Print finished text above the live region; later, while another program has the terminal."""
+        """Print finished text above the live region, soon; later, while another program has the terminal."""
         if self._held is not None:
             self._held.append(text)
             return
-        sys.stdout.write(text)
-        sys.stdout.flush()
+        self._unwritten.append(text)
+        if self._session is None or not self._session.app.is_running:
+            self._write_all()
+        elif self._writing is None:
+            self._writing = asyncio.get_running_loop().create_task(self._write_above())
+
+    async def _write_above(self) -> None:
+        """Print what has come by then, between two drawings of the live region."""
+        try:
+            while self._unwritten:
+                async with in_terminal():
+                    self._write_all()
+                await asyncio.sleep(REDRAW)
+        finally:
+            self._writing = None
+
+    def _write_all(self) -> None:
+        text, self._unwritten = "".join(self._unwritten), []
+        self._out.write(text)
+        self._out.flush()
 
     @contextmanager
     def lend(self) -> Generator[None]:
         """Leave the terminal to another program."""
+        self._write_all()
         self._held = held = list[str]()
         try:
             yield
@@ -122,21 +146,21 @@ class Screen:
     async def _loop(self, conversation: Conversation, wishes: Wishes) -> None:
         assert self._session is not None
         while True:
-            wishes.queue = False
+            wishes.queue = wishes.hidden = False
             try:
                 text = await self._session.prompt_async(default=wishes.take_draft())
             except EOFError:
                 return
-            if not await self._act(conversation, text, queue=wishes.queue):
+            if not await self._act(conversation, text, wishes):
                 return
 
-    async def _act(self, conversation: Conversation, text: str, *, queue: bool) -> bool:
+    async def _act(self, conversation: Conversation, text: str, wishes: Wishes) -> bool:
         """Act on a line; Ctrl+C gives it up. There is no prompt meanwhile to take the key, so it is a signal."""
         going = True
         async with anyio.create_task_group() as tasks:
             if sys.platform != "win32":
                 await tasks.start(self._give_up_on_interrupt, tasks.cancel_scope)
-            going = await conversation.line(text, queue=queue)
+            going = await conversation.line(text, queue=wishes.queue, hidden=wishes.hidden)
             tasks.cancel_scope.cancel()
         return going
 
@@ -153,10 +177,11 @@ class Screen:
         lines = [clipped(line, self.width()) for line in conversation.renderer.live_lines()]
         tail = conversation.renderer.tail.rstrip("\n")
         lines += _last_rows(tail, self.width())
+        lines += [clipped(line, self.width()) for line in conversation.undelivered.lines()]
         live = "".join(f"{line}\n" for line in lines)
         if conversation.unconfined:
             return [("", live), ("bold", f"{OUTSIDE} y yes · n no: ")]
-        if pending := conversation.question:
+        if (pending := conversation.question) and not self._unwritten:  # what it is about is printed first
             always = f" · a always ({grant_in_a_line(pending.grant)})" if pending.grant else ""
             return [("", live), ("bold", f"Allow {pending.tool}? y yes · n no{always} · or say why not: ")]
         if conversation.plan is not None:

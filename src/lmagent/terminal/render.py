@@ -12,6 +12,7 @@ from lmagent.core.view import command_end, proof_line
 from lmagent.terminal.blocks import BlockStream
 from lmagent.terminal.output import SHOWN, CommandOutput
 from lmagent.terminal.style import Style
+from lmagent.terminal.tally import TurnTally
 from lmagent.tools.sanitize import one_line, printable, visible
 
 MAX_DIFF_LINES = 40
@@ -26,14 +27,15 @@ class Renderer:
     Args:
         style: how it looks.
         write: puts finished text above the prompt.
-        output: whether what commands print is shown.
+        terminal: whether a user watches, who is shown what commands print and what a turn took.
         more: how the user sees the rest of a command's output, for behind the count of lines; empty for no way.
     """
 
-    def __init__(self, style: Style, write: Write, *, output: bool = True, more: str = "") -> None:
+    def __init__(self, style: Style, write: Write, *, terminal: bool = True, more: str = "") -> None:
         self._style = style
         self._write = write
-        self._shows_output = output
+        self._terminal = terminal
+        self._tally = TurnTally()
         self._more_hint = f" ({more})" if more else ""
         self._blocks = BlockStream()
         self._streamed = False
@@ -51,6 +53,7 @@ class Renderer:
 
     def __call__(self, event: ev.Event) -> None:
         """Print what the event finishes."""
+        self._tally.add(event)
         match event:
             case ev.TextDelta(text=text):
                 self._streamed = True
@@ -69,9 +72,8 @@ class Renderer:
                 self._say(event.text + (f"\n  → {event.fix}" if event.fix else ""), "warning")
             case ev.TurnFinished():
                 self._ending(event)
-            case ev.InputReceived() if event.delivery != "submit":
-                word = "steering" if event.delivery == "steer" else "queued"
-                self._say(f"{word}: {one_line(event.message.text)}", "quiet")
+                if self._terminal and (line := self._tally.line(event)):
+                    self._say(line, "quiet")
             case ev.ApprovalRequested() | ev.SubagentStarted() | ev.SubagentFinished() | ev.SubagentEvent():
                 self._beside(event)
             case ev.PlanProposed() | ev.WorkChanged():
@@ -158,7 +160,7 @@ class Renderer:
 
     def _last_lines(self, lines: list[str]) -> None:
         """The end of a command's output: what matters of it is there."""
-        if not self._shows_output:
+        if not self._terminal:
             return
         if (more := len(lines) - SHOWN) > 0:
             self._say(f"  … +{more:,} {'line' if more == 1 else 'lines'}{self._more_hint}", "quiet")
@@ -179,7 +181,7 @@ class Renderer:
         lines = list[str]()
         for call_id, summary in self.running.items():
             lines.append(f"• {summary}")
-            lines += [f"  {line}" for line in self.output.live(call_id)] if self._shows_output else ()
+            lines += [f"  {line}" for line in self.output.live(call_id)] if self._terminal else ()
         return lines
 
     def _diff(self, diff: str) -> None:
