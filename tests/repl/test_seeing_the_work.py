@@ -105,3 +105,17 @@ def test_a_turn_ends_with_a_quiet_line_of_time_and_tokens(workspace):
     with ScriptedServer([say("Hi.")], strict=True) as server, Terminal(workspace, server.base_url) as terminal:
         terminal.enter("hello")
         terminal.sees(lambda rows: any(" tokens in" in row and row.endswith(" out") for row in rows))
+
+
+def test_the_status_line_is_plain_begins_with_the_model_and_is_cut_with_an_ellipsis(workspace):
+    with ScriptedServer([slow(say("Hi."), first=4.0)], strict=True) as server:
+        with Terminal(workspace, server.base_url, columns=60) as terminal:
+            terminal.enter("hello")
+            rows = terminal.sees(lambda rows: any("waiting for the first word" in row for row in rows))
+            (line,) = (row for row in rows if "waiting for" in row)
+            assert line.startswith("test-model · ")
+            assert line.endswith("…")
+            assert len(line) < 60
+            terminal.wait_for("Hi.")
+            assert "\x1b[7m" not in terminal.shown
+            assert ";7m" not in terminal.shown

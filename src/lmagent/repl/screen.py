@@ -19,6 +19,7 @@ from prompt_toolkit.history import FileHistory, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.patch_stdout import patch_stdout
 from prompt_toolkit.shortcuts.choice_input import ChoiceInput
+from prompt_toolkit.styles import Style
 
 from lmagent.app.slash import Choice
 from lmagent.core.events import grant_in_a_line
@@ -27,7 +28,7 @@ from lmagent.repl.complete import ReplCompleter
 from lmagent.repl.conversation import Conversation
 from lmagent.repl.keys import Wishes, bindings
 from lmagent.repl.owncommands import OUTSIDE
-from lmagent.terminal.status import status_line
+from lmagent.terminal.status import FRAME, status_line
 from lmagent.terminal.style import clipped, wrapped
 
 TAIL_LINES = 8
@@ -134,6 +135,7 @@ class Screen:
             key_bindings=bindings(wishes),
             bottom_toolbar=self._toolbar,
             refresh_interval=1.0,
+            style=Style.from_dict({"bottom-toolbar": "noreverse"}),  # the terminal's own colours
             prompt_continuation="  ",
             enable_open_in_editor=False,
         )
@@ -141,7 +143,17 @@ class Screen:
         app.ttimeoutlen = app.timeoutlen = 0.1  # so that Esc alone acts at once
         app.min_redraw_interval = REDRAW
         with patch_stdout(raw=True):
-            await self._loop(conversation, wishes)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._spin, conversation)
+                await self._loop(conversation, wishes)
+                tasks.cancel_scope.cancel()
+
+    async def _spin(self, conversation: Conversation) -> None:
+        """Show that something goes on."""
+        while True:
+            await anyio.sleep(FRAME)
+            if conversation.busy:
+                self.changed()
 
     async def _loop(self, conversation: Conversation, wishes: Wishes) -> None:
         assert self._session is not None
@@ -194,7 +206,8 @@ class Screen:
         window = conversation.session.window if conversation.session else conversation.host.agent.window
         elapsed = conversation.host.clock.monotonic() - conversation.since
         running = next(iter(conversation.renderer.running.values()), "")
-        return status_line(conversation.view, window.tokens, elapsed, running, conversation.host.registry.confined.name)
+        sandbox = conversation.host.registry.confined.name
+        return clipped(status_line(conversation.view, window.tokens, elapsed, running, sandbox), self.width())
 
 
 def _last_rows(text: str, width: int) -> list[str]:
