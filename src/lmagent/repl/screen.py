@@ -22,12 +22,12 @@ from prompt_toolkit.shortcuts.choice_input import ChoiceInput
 from prompt_toolkit.styles import Style
 
 from lmagent.app.slash import Choice
-from lmagent.core.events import grant_in_a_line
 from lmagent.repl.clipboard import osc52
 from lmagent.repl.complete import ReplCompleter
 from lmagent.repl.conversation import Conversation
 from lmagent.repl.keys import Wishes, bindings
 from lmagent.repl.owncommands import OUTSIDE
+from lmagent.terminal.question import PLAN, approval
 from lmagent.terminal.status import FRAME, status_line
 from lmagent.terminal.style import clipped, wrapped
 
@@ -194,10 +194,9 @@ class Screen:
         if conversation.unconfined:
             return [("", live), ("bold", f"{OUTSIDE} y yes · n no: ")]
         if (pending := conversation.question) and not self._unwritten:  # what it is about is printed first
-            always = f" · a always ({grant_in_a_line(pending.grant)})" if pending.grant else ""
-            return [("", live), ("bold", f"Allow {pending.tool}? y yes · n no{always} · or say why not: ")]
+            return [("", live), ("bold", approval(pending.tool, pending.grant))]
         if conversation.plan is not None:
-            return [("", live), ("bold", "Approve the plan? y yes · e edit · n no · or say what should be otherwise: ")]
+            return [("", live), ("bold", PLAN)]
         return [("", live), ("bold ansicyan", "> ")]
 
     def _toolbar(self) -> str:
