@@ -19,7 +19,7 @@ PLAN = {
     "risk_areas": ["b.txt may be there"],
     "steps": [{"id": "1", "description": "write b.txt", "verification": "read it", "risk": "", "dependencies": []}],
 }
-QUESTION = "Approve this plan?"
+QUESTION = "Approve the plan?"
 
 
 def script(plan=PLAN, step="1"):

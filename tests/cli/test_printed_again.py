@@ -11,11 +11,6 @@ from lmagent.core.messages import NO_WORDS, assistant
 from lmagent.headless.printer import TextPrinter
 
 
-class Screen(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
 def said(text: str) -> ev.MessageAdded:
     return ev.MessageAdded(message=assistant(text), origin="model")
 
@@ -23,8 +18,8 @@ def said(text: str) -> ev.MessageAdded:
 RETRY = ev.RetryScheduled(reason="it broke off", attempt=1, delay=1.0)
 
 
-def printed(*events: ev.Event | str, out: io.StringIO | None = None) -> str:
-    out = out or io.StringIO()
+def printed(*events: ev.Event | str) -> str:
+    out = io.StringIO()
     printer = TextPrinter(out, io.StringIO(), color=False)
     for event in events:
         printer(ev.TextDelta(text=event) if isinstance(event, str) else event)
@@ -46,11 +41,6 @@ def test_in_a_pipe_another_reply_begins_on_a_line_of_its_own() -> None:
 def test_a_reply_may_break_off_several_times() -> None:
     assert printed("Hello wor", RETRY, "Hel", RETRY, "Hello world", said("Hello world")) == "Hello world\n"
     assert printed("One", RETRY, "Two t", RETRY, "Two three", said("Two three")) == "One\nTwo three\n"
-
-
-def test_on_a_screen_it_is_shown_as_it_comes() -> None:
-    out = printed("Hello wor", RETRY, "Hello", " world", said("Hello world"), out=Screen())
-    assert out == "Hello wor\nHello world\n"
 
 
 def test_a_reply_without_a_word_prints_none() -> None:

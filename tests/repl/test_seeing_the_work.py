@@ -71,3 +71,51 @@ def test_no_color_takes_the_colours_and_nothing_else(workspace):
             assert any("Done" in row and "#" not in row for row in rows)
             assert "\x1b[1mone" in terminal.shown
             assert "\x1b[32m" not in terminal.shown
+
+
+def test_a_message_to_an_agent_at_work_is_printed_once_where_it_takes_effect(workspace):
+    (workspace / "a.txt").write_text("alpha\n")
+    script = [slow(call("read", path="a.txt"), first=2.0), slow(say("With tabs."), first=1.0), say("Second answer.")]
+    with ScriptedServer(script, strict=True) as server, Terminal(workspace, server.base_url) as terminal:
+        terminal.enter("read it")
+        terminal.wait_for("thinking")
+        terminal.enter("use tabs")
+        terminal.sees(lambda rows: "steering: use tabs" in rows and "> use tabs" not in rows)
+        terminal.type("and then this\x1b\r")
+        terminal.sees(lambda rows: "queued: and then this" in rows and "> and then this" not in rows)
+        terminal.wait_for("Second answer.")
+        rows = terminal.sees(lambda rows: "Second answer." in rows)
+    marks = ["> read it", "✓ read a.txt", "> use tabs", "With tabs.", "> and then this", "Second answer."]
+    assert [row for row in rows if row in marks] == marks
+    assert not any(row.startswith(("steering:", "queued:")) for row in rows)
+
+
+def test_the_question_about_a_change_is_asked_when_its_diff_is_on_the_screen(workspace):
+    content = "".join(f"line {number}\n" for number in range(30))
+    script = [call("write", path="b.txt", content=content), say("Written.")]
+    with ScriptedServer(script, strict=True) as server, Terminal(workspace, server.base_url) as terminal:
+        terminal.enter("write it")
+        terminal.wait_for("Allow write?")
+        assert terminal.screen.index("+line 29") < terminal.screen.index("Allow write?")
+        terminal.enter("y")
+        terminal.wait_for("Written.")
+
+
+def test_a_turn_ends_with_a_quiet_line_of_time_and_tokens(workspace):
+    with ScriptedServer([say("Hi.")], strict=True) as server, Terminal(workspace, server.base_url) as terminal:
+        terminal.enter("hello")
+        terminal.sees(lambda rows: any(" tokens in" in row and row.endswith(" out") for row in rows))
+
+
+def test_the_status_line_is_plain_begins_with_the_model_and_is_cut_with_an_ellipsis(workspace):
+    with ScriptedServer([slow(say("Hi."), first=4.0)], strict=True) as server:
+        with Terminal(workspace, server.base_url, columns=60) as terminal:
+            terminal.enter("hello")
+            rows = terminal.sees(lambda rows: any("waiting for the first word" in row for row in rows))
+            (line,) = (row for row in rows if "waiting for" in row)
+            assert line.startswith("test-model · ")
+            assert line.endswith("…")
+            assert len(line) < 60
+            terminal.wait_for("Hi.")
+            assert "\x1b[7m" not in terminal.shown
+            assert ";7m" not in terminal.shown

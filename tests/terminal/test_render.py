@@ -1,5 +1,6 @@
 from lmagent.core import events as ev
 from lmagent.core.messages import Message, Text, Thinking, assistant
+from lmagent.core.model import Usage
 from lmagent.core.pace import Pace
 from lmagent.core.view import Pending, Totals, View
 from lmagent.terminal.render import MAX_DIFF_LINES, Renderer
@@ -89,14 +90,13 @@ def test_markdown_is_laid_out_for_the_width_that_the_terminal_has_now():
     assert max(map(len, text.splitlines())) <= 40
 
 
-def test_the_status_line_begins_with_what_changes():
+def test_the_status_line_begins_with_the_model_and_what_changes():
     view = View(
         model="m", mode="auto", state="thinking", totals=Totals(2, 2000, 100, 1500, 8192), pace=Pace(write_per_s=41.5)
     )
-    line = status_line(view, 32768, 12.3, "", "bubblewrap")
-    assert (
-        line
-        == "thinking 12 s · 8,192/32,768 tokens (25%) · cache 75% · 41.5 tokens/s · mode auto · sandbox bubblewrap · m"
+    line = status_line(view, 32768, 1.3, "", "bubblewrap")
+    assert line == (
+        "m · ⠋ thinking 1 s · 8,192/32,768 tokens (25%) · cache 75% · 41.5 tokens/s · mode auto · sandbox bubblewrap"
     )
 
 
@@ -104,9 +104,15 @@ def test_the_status_line_says_who_is_waited_for():
     pending = Pending("a", "c", "write", "write b", "", "", "write")
     assert status_line(View(approvals=(pending,)), 1000, 0, "", "off").startswith("waiting for you")
     reading = View(progress=0.4, seconds_left=12.4)
-    assert status_line(reading, 1000, 0, "", "off").startswith("reading the prompt 40% (about 12 s left)")
-    assert status_line(View(progress=0.4), 1000, 0, "", "off").startswith("reading the prompt 40% ·")
-    assert status_line(View(), 1000, 0, "read a.py", "off").startswith("read a.py")
+    assert status_line(reading, 1000, 0, "", "off").startswith("⠋ reading the prompt 40% (about 12 s left)")
+    assert status_line(View(progress=0.4), 1000, 0, "", "off").startswith("⠋ reading the prompt 40% ·")
+    assert status_line(View(), 1000, 0, "read a.py", "off").startswith("⠋ read a.py")
+
+
+def test_the_status_line_moves_while_something_goes_on_and_only_then():
+    frames = {status_line(View(state="thinking"), 1000, tenth / 10, "", "off")[0] for tenth in range(30)}
+    assert len(frames) > 5
+    assert status_line(View(model="m"), 1000, 3, "", "off").startswith("m · idle")
 
 
 def test_a_command_that_failed_says_how_it_ended():
@@ -124,11 +130,14 @@ def test_the_status_line_says_why_it_takes_long():
         return status_line(View(state="thinking", **view), 1000, elapsed, "", "off")
 
     slow = Pace(read_per_s=100.0, fresh=3000)
-    assert said(12, pace=slow).startswith("reading 3,000 tokens 12 s (about 18 s left)")
-    assert said(40, pace=slow).startswith("reading 3,000 tokens 40 s (about 0 s left)")
-    assert said(12).startswith("waiting for the first word 12 s (the model is loading, or reads the prompt)")
-    assert said(3).startswith("thinking 3 s")
-    assert said(12, thinking="hm", pace=slow).startswith("thinking 12 s")
+    assert "reading 3,000 tokens 12 s (about 18 s left)" in said(12, pace=slow)
+    assert "reading 3,000 tokens 40 s (about 0 s left)" in said(40, pace=slow)
+    why = "(the model loads or reads the prompt)"
+    assert f"waiting for the first word 91 s {why}" in said(91, pace=slow)
+    assert f"waiting for the first word 12 s {why}" in said(12, totals=Totals(steps=3))
+    assert "thinking 1 s" in said(1)
+    assert "thinking 12 s" in said(12, thinking="hm", pace=slow)
+    assert "writing 3 s" in status_line(View(state="running", draft="Well"), 1000, 3, "", "off")
     assert "9,000 tokens were read again" in said(1, pace=Pace(reread=9000))
 
 
@@ -174,3 +183,16 @@ def test_what_a_command_prints_is_seen_while_it_runs():
     assert renderer.live_lines() == ["• shell make", "  two", "  three", "  four", "  five"]
     renderer(finished_command("one"))
     assert renderer.live_lines() == []
+
+
+def test_a_turn_ends_with_its_time_and_its_tokens():
+    def usage(prompt: int, answer: int, cached: int) -> ev.StepFinished:
+        counts = Usage(prompt_tokens=prompt, completion_tokens=answer, cached_tokens=cached)
+        return ev.StepFinished(step=1, usage=counts, finish_reason="stop", first_token_s=1, total_s=2)
+
+    ended = ev.TurnFinished(outcome="done", ts=112.3)
+    turn = (ev.TurnStarted(ts=100.0), usage(1000, 100, 980), usage(2402, 110, 2354), ended)
+    assert shown(*turn) == "12 s · 3,402 tokens in (98% cached) · 210 out\n"
+    assert shown(ev.TurnStarted(ts=100.0), usage(0, 0, 0), ended) == "12 s\n"
+    assert shown(ev.TurnStarted(ts=1.0), ev.TurnFinished(outcome="done", ts=126.0)) == "2 min 5 s\n"
+    assert shown(*turn, ev.TurnStarted(ts=200.0), usage(10, 1, 0), ended) != shown(*turn) * 2

@@ -13,12 +13,16 @@ from collections import deque
 from contextlib import suppress
 
 import anyio
+from msgspec.structs import replace
 
 from lmagent.core import events as ev
 from lmagent.core.commands import Approve
 from lmagent.engine.approvals import holder
 from lmagent.engine.session import Session
-from lmagent.headless.printer import TextPrinter
+from lmagent.headless.printer import Questions
+from lmagent.terminal.question import approval
+from lmagent.terminal.render import Renderer
+from lmagent.terminal.style import Style
 from lmagent.tools.sanitize import visible
 
 _ANSWERS = ("", "n", "no", "y", "yes", "a", "always")
@@ -31,12 +35,14 @@ class Asker:
 
     Args:
         session: the session.
-        screen: shows the questions.
+        questions: shows the questions.
+        style: how what they are about looks.
     """
 
-    def __init__(self, session: Session, screen: TextPrinter) -> None:
+    def __init__(self, session: Session, questions: Questions, style: Style) -> None:
         self._session = session
-        self._screen = screen
+        self._questions = questions
+        self._style = style
         self._waiting: deque[tuple[str, ev.ApprovalRequested]] = deque()
         self._heard: set[str] = set()
         self._news = anyio.Event()
@@ -72,25 +78,24 @@ class Asker:
                     await self._ask(child, request)
 
     async def _ask(self, child: str, request: ev.ApprovalRequested) -> None:
-        summary = f"{'sub-agent: ' if child else ''}{visible(request.summary)}"
-        preview = f"\n{visible(request.preview)}" if request.preview else ""
-        always = f", a = always ({visible(ev.grant_in_a_line(request.grant))})" if request.grant else ""
+        details = list[str]()
+        named = replace(request, summary=f"sub-agent: {request.summary}") if child else request
+        Renderer(self._style, details.append).approval(named)
         self._asked, self._asker = request, child
         forget_typed()
-        details = f"{summary} — {visible(request.reason)}{preview}"
-        self._screen.ask(details, f"Allow {summary}? [y = yes, n = no{always}] ")
+        self._questions.ask("".join(details).rstrip("\n"), approval(visible(request.tool), request.grant))
         line = ""
         with anyio.CancelScope() as self._scope:
             line = await read_line()
         if self._scope.cancelled_caught:
             return
         self._asked = None
-        self._screen.answered(entered=line.endswith("\n"))
+        self._questions.answered(entered=line.endswith("\n"))
         await self._session.send(_answer(request, line))
 
     def _take_back(self) -> None:
         self._asked = None
-        self._screen.answered(entered=False)
+        self._questions.answered(entered=False)
         self._scope.cancel()
 
 

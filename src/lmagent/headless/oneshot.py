@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
 import sys
 from pathlib import Path
@@ -20,10 +21,14 @@ from lmagent.core.messages import user
 from lmagent.engine.lane import run_until_idle
 from lmagent.engine.session import Session
 from lmagent.headless.exitcode import BLOCKED, exit_code
-from lmagent.headless.printer import JsonPrinter, TextPrinter
+from lmagent.headless.printer import JsonPrinter, Questions, TextPrinter
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lmagent.headless.asker import Asker
+    from lmagent.headless.life import Life
+    from lmagent.headless.screen import ScreenPrinter
 
 
 class TaskRequest(Struct, frozen=True):
@@ -60,28 +65,28 @@ async def run_task(host: Host, request: TaskRequest) -> int:
     session = await host.open_session(request.resume) if request.resume else await host.new_session()
     gc.freeze()  # what was loaded stays, the HTTP client too by now: no collection needs to look at it again
     gc.enable()
-    printer = JsonPrinter() if request.json else _text_printer(host, request)
-    if isinstance(printer, TextPrinter):
-        printer.words.planning = session.state.work.mode == "plan"
+    life = None if request.json else _life(host)
+    printer = JsonPrinter() if request.json else _text_printer(host, request, session, life)
     for event in session.opening:  # recorded before anybody could listen
         printer(event)
-    screen = printer if host.attended and isinstance(printer, TextPrinter) else None
-    asker = _asker(session, screen) if screen is not None else None
+    questions = None if isinstance(printer, JsonPrinter) or not host.attended else printer.questions
+    asker = _asker(session, questions, request) if questions is not None else None
     session.listen(printer)
     finished: ev.TurnFinished | None = None
     waits = False
     with ungrouped():
         async with anyio.create_task_group() as tasks:
-            if asker is not None:
-                tasks.start_soon(asker.run)
+            for beside in (life, asker):
+                if beside is not None:
+                    tasks.start_soon(beside.run)
             if sys.platform != "win32":
                 tasks.start_soon(_watch_signals, session)
             finished = await _run(session, request, task)
             waits = session.state.work.proposal is not None
-            if screen is not None:
+            if questions is not None:
                 from lmagent.headless.plandesk import PlanDesk, settle_plans
 
-                finished = await settle_plans(session, finished, PlanDesk(session, screen))
+                finished = await settle_plans(session, finished, PlanDesk(session, questions))
             if answer_check is not None and finished is not None and finished.outcome == "done":
                 finished = await answer_check.settle(session, finished)
             tasks.cancel_scope.cancel()
@@ -98,21 +103,40 @@ async def run_task(host: Host, request: TaskRequest) -> int:
     return exit_code(finished) or (1 if diverged else 0)
 
 
-def _asker(session: Session, screen: TextPrinter) -> Asker:
+def _asker(session: Session, questions: Questions, request: TaskRequest) -> Asker:
     """Puts approvals before the person who is there."""
     from lmagent.headless.asker import Asker
+    from lmagent.headless.screen import style_of
 
-    asker = Asker(session, screen)
+    asker = Asker(session, questions, style_of(sys.stderr, color=request.color))
     session.listen(asker)
     return asker
 
 
-def _text_printer(host: Host, request: TaskRequest) -> TextPrinter:
-    asked = host.attended and sys.stdout.isatty() and not host.settings.approve_plans
-    return TextPrinter(color=request.color, answer=request.schema is None, plans=not asked)
+def _life(host: Host) -> Life | None:
+    """Says what goes on, where somebody sees it."""
+    if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
+        return None
+    from lmagent.headless.life import Life
+
+    return Life(sys.stderr, host.clock)
 
 
-def _nothing_ran(session: Session, printer: JsonPrinter | TextPrinter) -> int:
+def _text_printer(host: Host, request: TaskRequest, session: Session, life: Life | None) -> TextPrinter | ScreenPrinter:
+    answer = request.schema is None
+    if sys.stdout.isatty():
+        from lmagent.headless.screen import ScreenPrinter
+
+        asked = host.attended and not host.settings.approve_plans
+        color = not os.environ.get("NO_COLOR")
+        printer = ScreenPrinter(color=color, answer=answer, plans=not asked, life=life)
+    else:
+        printer = TextPrinter(color=request.color, answer=answer, life=life)
+    printer.words.planning = session.state.work.mode == "plan"
+    return printer
+
+
+def _nothing_ran(session: Session, printer: Callable[[ev.Event], None]) -> int:
     """The plan was rejected, or waits still; what can be done about that is said again."""
     from lmagent.planning.proposing import waits  # few runs have a plan
 

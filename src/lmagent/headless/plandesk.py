@@ -8,10 +8,9 @@ from lmagent.core.events import PlanProposed, TurnFinished
 from lmagent.engine.lane import run_until_idle
 from lmagent.engine.session import Session
 from lmagent.headless.asker import forget_typed, read_line
-from lmagent.headless.printer import TextPrinter
+from lmagent.headless.printer import Questions
+from lmagent.terminal.question import PLAN
 from lmagent.tools.sanitize import visible
-
-QUESTION = "Approve this plan? [y = yes, e = edit, n = no, or say what should be otherwise] "
 
 
 async def settle_plans(session: Session, finished: TurnFinished | None, desk: PlanDesk) -> TurnFinished | None:
@@ -38,12 +37,12 @@ class PlanDesk:
 
     Args:
         session: the session.
-        screen: shows the question.
+        questions: shows the question.
     """
 
-    def __init__(self, session: Session, screen: TextPrinter) -> None:
+    def __init__(self, session: Session, questions: Questions) -> None:
         self._session = session
-        self._screen = screen
+        self._questions = questions
 
     async def decide(self, proposal: PlanProposed, refused: str = "") -> DecidePlan | None:
         """Ask until there is an answer; the end of the input leaves the plan waiting.
@@ -58,9 +57,9 @@ class PlanDesk:
         details = visible(refused or plan_text(proposal.plan))
         while True:
             forget_typed()
-            self._screen.ask(details, QUESTION)
+            self._questions.ask(details, PLAN)
             line = await read_line()
-            self._screen.answered(entered=line.endswith("\n"))
+            self._questions.answered(entered=line.endswith("\n"))
             if not line:
                 return None
             try:

@@ -15,6 +15,7 @@ from lmagent.tools.sanitize import printable, visible
 
 if TYPE_CHECKING:
     from lmagent.app.nested import NestedLines
+    from lmagent.headless.life import Life
 
 FLUSH_EVERY = 0.04
 """Seconds between flushes of streamed text: 25 times a second looks live, and costs a fraction of a flush a token."""
@@ -46,8 +47,51 @@ class JsonPrinter:
         """Nothing is held back."""
 
 
+class Questions:
+    """What the user is asked, on a terminal where other things are printed meanwhile.
+
+    Args:
+        err: the terminal.
+        life: says what goes on, except while something is asked; None for nothing.
+    """
+
+    def __init__(self, err: TextIO, life: Life | None) -> None:
+        self._err = err
+        self._life = life
+        self._question = ""
+
+    def ask(self, details: str, question: str) -> None:
+        """Show a question. It stays the last thing on the screen until `answered`.
+
+        Args:
+            details: what it is about; shown once.
+            question: what is shown again below anything that is printed.
+        """
+        if self._life is not None:
+            self._life.pause(True)
+        self._question = question
+        self._err.write(f"\n{details}\n{question}")
+        self._err.flush()
+
+    def answered(self, *, entered: bool) -> None:
+        """The question is settled; `entered` when the Enter key has ended its line."""
+        self._question = ""
+        if not entered:
+            self._err.write("\n")
+            self._err.flush()
+        if self._life is not None:
+            self._life.pause(False)
+
+    def print(self, text: str) -> None:
+        """Print finished lines above the question, if there is one."""
+        if self._life is not None:
+            self._life.erase()
+        self._err.write(f"\n{text}{self._question}" if self._question else text)
+        self._err.flush()
+
+
 class TextPrinter:
-    """The answer to stdout, what is done to stderr.
+    """The answer to a pipe or a file, as it comes; what is done to stderr.
 
     Args:
         out: where the model's text goes.
@@ -55,6 +99,7 @@ class TextPrinter:
         color: whether to use colours on `err`.
         answer: whether the model's text is shown.
         plans: whether plans are shown as they are proposed; not where the question about them shows them.
+        life: says on `err` what goes on; None where that is no terminal.
     """
 
     def __init__(
@@ -65,20 +110,20 @@ class TextPrinter:
         color: bool,
         answer: bool = True,
         plans: bool = True,
+        life: Life | None = None,
     ) -> None:
         self._out = out or sys.stdout
-        self._err = err or sys.stderr
+        self._life = life
+        self.questions = Questions(err or sys.stderr, life)
         self._color = color
         self._answer = answer
         self._plans = plans
         self._open_line = False
-        self._screen = self._out.isatty()
         self._streamed = False
         self._shown: list[str] = []
         self._again = _Again("")
         self._flushed = 0.0
         self._summaries: dict[str, str] = {}
-        self._question = ""
         self.words = PlanWords()
 
     @cached_property
@@ -93,6 +138,13 @@ class TextPrinter:
 
     def __call__(self, event: ev.Event) -> None:
         """Print the event."""
+        self._print(event)
+        if self._life is not None:
+            self._life.see(event)
+            if isinstance(event, ev.TurnFinished) and (figures := self._life.figures(event)):
+                self._say("dim", figures)
+
+    def _print(self, event: ev.Event) -> None:
         match event:
             case ev.TextDelta(text=text):
                 text = self.words.feed(text)
@@ -125,25 +177,6 @@ class TextPrinter:
         self._end_line()
         self._out.flush()
 
-    def ask(self, details: str, question: str) -> None:
-        """Show a question. It stays the last thing on the screen until `answered`, whatever is printed meanwhile.
-
-        Args:
-            details: what it is about; shown once.
-            question: what is shown again below anything that is printed.
-        """
-        self._end_line()
-        self._question = question
-        self._err.write(f"\n{details}\n{question}")
-        self._err.flush()
-
-    def answered(self, *, entered: bool) -> None:
-        """The question is settled; `entered` when the Enter key has ended its line."""
-        self._question = ""
-        if not entered:
-            self._err.write("\n")
-            self._err.flush()
-
     def _beside(self, event: ev.Event) -> None:
         """Plans, and what sub-agents do."""
         if isinstance(event, ev.WorkChanged):
@@ -169,12 +202,8 @@ class TextPrinter:
         self._end_line()
 
     def _broke_off(self) -> None:
-        """The reply that is on its way will begin anew. On a screen that is seen; in a pipe what is the same does not
-        come twice."""
-        if self._screen:
-            self._end_line()
-        else:
-            self._again = _Again(self._again.before or "".join(self._shown).lstrip("\n"))
+        """The reply that is on its way will begin anew; what is the same does not come twice."""
+        self._again = _Again(self._again.before or "".join(self._shown).lstrip("\n"))
         self._shown.clear()
         self._streamed = False
         self.words.drop()
@@ -182,6 +211,8 @@ class TextPrinter:
     def _text(self, text: str) -> None:
         if not self._answer or not text:
             return
+        if self._life is not None:
+            self._life.erase()
         self._shown.append(text)
         self._out.write(printable(text) if self._unsafe.search(text) else text)
         self._open_line = not text.endswith("\n")
@@ -225,13 +256,10 @@ class TextPrinter:
         self._say(color, f"{words}{fix}")
 
     def _say(self, color: str, text: str) -> None:
-        if self._screen:
-            self._end_line()
         codes = {"dim": "2", "red": "31", "yellow": "33"}
         safe = printable(text)
         line = f"\x1b[{codes[color]}m{safe}\x1b[0m" if self._color else safe
-        self._err.write(f"\n{line}\n{self._question}" if self._question else f"{line}\n")
-        self._err.flush()
+        self.questions.print(f"{line}\n")
 
 
 class _Again:

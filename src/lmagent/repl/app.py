@@ -57,7 +57,7 @@ async def run_repl(host: Host, opening: Opening, *, plain: bool = False) -> int:
                 if sys.platform != "win32":
                     tasks.start_soon(_watch_signals, talk, signals)
                 if plain:
-                    renderer = Renderer(PlainStyle(), plain_loop.write, output=sys.stdout.isatty())
+                    renderer = Renderer(PlainStyle(), plain_loop.write, terminal=sys.stdout.isatty())
                     surface = plain_loop.Lines(_bell(host))
                     conversation = Conversation(host, renderer, tasks, surface)
                     if sys.platform != "win32":

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
 from functools import partial
 
 import anyio
@@ -23,9 +23,11 @@ from lmagent.engine.lane import run_until_idle
 from lmagent.engine.session import Session
 from lmagent.repl.clipboard import copy_by_program
 from lmagent.repl.exchange import Exchange
+from lmagent.repl.failures import failures_shown
 from lmagent.repl.owncommands import OwnCommands
 from lmagent.repl.ownshell import run_in_terminal
 from lmagent.repl.surface import Surface
+from lmagent.repl.undelivered import Undelivered
 from lmagent.terminal.render import Renderer
 from lmagent.tools.sanitize import one_line
 
@@ -64,6 +66,7 @@ class Conversation:
         self._choices: tuple[Choice, ...] = ()
         self._pressed = float("-inf")
         self._warming = anyio.CancelScope()
+        self.undelivered = Undelivered(renderer)
         self._news = anyio.Event()
 
     async def until(self, done: Callable[[], bool]) -> None:
@@ -105,6 +108,7 @@ class Conversation:
         self.view = reduce(self.view, event)
         if self.view.state != before:
             self.since = self.host.clock.monotonic()
+        self.undelivered(event)
         self.renderer(event)
         if self._attention.of(event) is not None:
             self._surface.ring()
@@ -121,21 +125,32 @@ class Conversation:
 
     # --- what is typed ------------------------------------------------------------------------------------------
 
-    async def line(self, text: str, *, queue: bool = False) -> bool:
+    def defers(self, text: str) -> bool:
+        """Whether a line is a message that takes effect later, so that it is shown then."""
+        stripped = text.strip()
+        asked = self.unconfined or self.question is not None or self.plan is not None
+        command = stripped.startswith("!") or is_command(text) or stripped in ("", "quit", "exit")
+        return self._working and not asked and not command
+
+    async def line(self, text: str, *, queue: bool = False, hidden: bool = False) -> bool:
         """Act on a line; False when the person wants to leave.
 
         Args:
             text: the line, or several.
             queue: while the agent works, keep it for the next turn instead of steering.
+            hidden: the screen took it away when it was sent.
         """
         stripped = text.strip()
         if not stripped:
             return True
+        deferred = hidden and self.defers(text)
+        if hidden and not deferred:
+            self.undelivered.show(text)
         with self._failures_shown():
-            return await self._act(stripped, text, queue=queue)
+            return await self._act(stripped, text, queue=queue, deferred=deferred)
         return True
 
-    async def _act(self, stripped: str, text: str, *, queue: bool) -> bool:
+    async def _act(self, stripped: str, text: str, *, queue: bool, deferred: bool) -> bool:
         choices, self._choices = self._choices, ()
         if self.unconfined:
             await self._run_unconfined(stripped)
@@ -152,25 +167,12 @@ class Conversation:
         elif self.plan is not None:
             await self.decide(stripped)
         else:
-            await self._say(text, queue=queue)
+            await self._say(text, queue=queue, deferred=deferred)
         return True
 
-    @contextmanager
-    def _failures_shown(self) -> Generator[None]:
+    def _failures_shown(self) -> AbstractContextManager[None]:
         """Show whatever fails; the conversation continues."""
-        try:
-            yield
-        except LmagentError as failure:
-            self.renderer.say(str(failure), "fault")
-        except Exception as defect:  # noqa: BLE001 - a defect of ours must not take the conversation down
-            self._report_unexpected(defect)
-
-    def _report_unexpected(self, defect: Exception) -> None:
-        """Tell of an error that nobody foresaw: what it was, and that nothing is lost."""
-        session = self.session.state.session if self.session is not None else ""
-        how = f"; also later: lmagent --resume {session}" if session else ""
-        self.renderer.say(f"unexpected error: {type(defect).__name__}: {one_line(str(defect))}", "fault")
-        self.renderer.say(f"  → what was done is kept; go on here{how}", "fault")
+        return failures_shown(self.renderer, lambda: self.session.state.session if self.session is not None else "")
 
     async def _command(self, line: str) -> None:
         """Run a command for the user: `!cmd` in the sandbox, for the model to see; `!!cmd` in the user's own shell."""
@@ -211,11 +213,12 @@ class Conversation:
         with self._warming:
             await self.host.prewarm()
 
-    async def _say(self, text: str, *, queue: bool) -> None:
+    async def _say(self, text: str, *, queue: bool, deferred: bool = False) -> None:
         self._warming.cancel()  # what was read by then stays read, and the real request need not wait
         session = await self._need_session()
         message = user("\n\n".join((*self._own.take_told(), text)))
-        await session.send(Submit(message=message, by=BY) if queue else Steer(message=message, by=BY))
+        with self.undelivered.sending(text if deferred else ""):
+            await session.send(Submit(message=message, by=BY) if queue else Steer(message=message, by=BY))
         self.work()
 
     async def _slash(self, line: str) -> bool:

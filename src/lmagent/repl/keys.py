@@ -14,6 +14,7 @@ class Wishes:
     def __init__(self, conversation: Conversation) -> None:
         self.conversation = conversation
         self.queue = False
+        self.hidden = False
         self._draft = ""
 
     def take_draft(self) -> str:
@@ -33,6 +34,11 @@ def bindings(wishes: Wishes) -> KeyBindings:
 def _editing(keys: KeyBindings, wishes: Wishes) -> None:
     conversation = wishes.conversation
 
+    def hand_over(event: KeyPressEvent) -> None:
+        """End the prompt; a message that takes effect later leaves the screen until then."""
+        wishes.hidden = event.app.erase_when_done = conversation.defers(event.current_buffer.text)
+        event.current_buffer.validate_and_handle()
+
     @keys.add("c-j")  # what Enter is when it was typed before the prompt was there
     @keys.add("enter")
     def send(event: KeyPressEvent) -> None:
@@ -41,13 +47,13 @@ def _editing(keys: KeyBindings, wishes: Wishes) -> None:
             buffer.delete_before_cursor()
             buffer.insert_text("\n")
         else:
-            buffer.validate_and_handle()
+            hand_over(event)
 
     @keys.add("escape", "enter")
     def queue(event: KeyPressEvent) -> None:
         if conversation.working:
             wishes.queue = True
-            event.current_buffer.validate_and_handle()
+            hand_over(event)
         else:
             event.current_buffer.insert_text("\n")
 

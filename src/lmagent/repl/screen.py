@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import sys
 from collections.abc import Callable, Generator, Sequence
@@ -12,20 +13,22 @@ from shutil import get_terminal_size
 import anyio
 from anyio.abc import TaskStatus
 from prompt_toolkit import PromptSession
+from prompt_toolkit.application import in_terminal
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.history import FileHistory, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.patch_stdout import patch_stdout
 from prompt_toolkit.shortcuts.choice_input import ChoiceInput
+from prompt_toolkit.styles import Style
 
 from lmagent.app.slash import Choice
-from lmagent.core.events import grant_in_a_line
 from lmagent.repl.clipboard import osc52
 from lmagent.repl.complete import ReplCompleter
 from lmagent.repl.conversation import Conversation
 from lmagent.repl.keys import Wishes, bindings
 from lmagent.repl.owncommands import OUTSIDE
-from lmagent.terminal.status import status_line
+from lmagent.terminal.question import PLAN, approval
+from lmagent.terminal.status import FRAME, status_line
 from lmagent.terminal.style import clipped, wrapped
 
 TAIL_LINES = 8
@@ -44,18 +47,40 @@ class Screen:
         self._history = history
         self._session: PromptSession[str] | None = None
         self._held: list[str] | None = None
+        self._out = sys.stdout
+        self._unwritten: list[str] = []
+        self._writing: asyncio.Task[None] | None = None
 
     def write(self, text: str) -> None:
-        """Print finished text above the live region; later, while another program has the terminal."""
+        """Print finished text above the live region, soon; later, while another program has the terminal."""
         if self._held is not None:
             self._held.append(text)
             return
-        sys.stdout.write(text)
-        sys.stdout.flush()
+        self._unwritten.append(text)
+        if self._session is None or not self._session.app.is_running:
+            self._write_all()
+        elif self._writing is None:
+            self._writing = asyncio.get_running_loop().create_task(self._write_above())
+
+    async def _write_above(self) -> None:
+        """Print what has come by then, between two drawings of the live region."""
+        try:
+            while self._unwritten:
+                async with in_terminal():
+                    self._write_all()
+                await asyncio.sleep(REDRAW)
+        finally:
+            self._writing = None
+
+    def _write_all(self) -> None:
+        text, self._unwritten = "".join(self._unwritten), []
+        self._out.write(text)
+        self._out.flush()
 
     @contextmanager
     def lend(self) -> Generator[None]:
         """Leave the terminal to another program."""
+        self._write_all()
         self._held = held = list[str]()
         try:
             yield
@@ -110,6 +135,7 @@ class Screen:
             key_bindings=bindings(wishes),
             bottom_toolbar=self._toolbar,
             refresh_interval=1.0,
+            style=Style.from_dict({"bottom-toolbar": "noreverse"}),  # the terminal's own colours
             prompt_continuation="  ",
             enable_open_in_editor=False,
         )
@@ -117,26 +143,36 @@ class Screen:
         app.ttimeoutlen = app.timeoutlen = 0.1  # so that Esc alone acts at once
         app.min_redraw_interval = REDRAW
         with patch_stdout(raw=True):
-            await self._loop(conversation, wishes)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._spin, conversation)
+                await self._loop(conversation, wishes)
+                tasks.cancel_scope.cancel()
+
+    async def _spin(self, conversation: Conversation) -> None:
+        """Show that something goes on."""
+        while True:
+            await anyio.sleep(FRAME)
+            if conversation.busy:
+                self.changed()
 
     async def _loop(self, conversation: Conversation, wishes: Wishes) -> None:
         assert self._session is not None
         while True:
-            wishes.queue = False
+            wishes.queue = wishes.hidden = False
             try:
                 text = await self._session.prompt_async(default=wishes.take_draft())
             except EOFError:
                 return
-            if not await self._act(conversation, text, queue=wishes.queue):
+            if not await self._act(conversation, text, wishes):
                 return
 
-    async def _act(self, conversation: Conversation, text: str, *, queue: bool) -> bool:
+    async def _act(self, conversation: Conversation, text: str, wishes: Wishes) -> bool:
         """Act on a line; Ctrl+C gives it up. There is no prompt meanwhile to take the key, so it is a signal."""
         going = True
         async with anyio.create_task_group() as tasks:
             if sys.platform != "win32":
                 await tasks.start(self._give_up_on_interrupt, tasks.cancel_scope)
-            going = await conversation.line(text, queue=queue)
+            going = await conversation.line(text, queue=wishes.queue, hidden=wishes.hidden)
             tasks.cancel_scope.cancel()
         return going
 
@@ -153,14 +189,14 @@ class Screen:
         lines = [clipped(line, self.width()) for line in conversation.renderer.live_lines()]
         tail = conversation.renderer.tail.rstrip("\n")
         lines += _last_rows(tail, self.width())
+        lines += [clipped(line, self.width()) for line in conversation.undelivered.lines()]
         live = "".join(f"{line}\n" for line in lines)
         if conversation.unconfined:
             return [("", live), ("bold", f"{OUTSIDE} y yes · n no: ")]
-        if pending := conversation.question:
-            always = f" · a always ({grant_in_a_line(pending.grant)})" if pending.grant else ""
-            return [("", live), ("bold", f"Allow {pending.tool}? y yes · n no{always} · or say why not: ")]
+        if (pending := conversation.question) and not self._unwritten:  # what it is about is printed first
+            return [("", live), ("bold", approval(pending.tool, pending.grant))]
         if conversation.plan is not None:
-            return [("", live), ("bold", "Approve the plan? y yes · e edit · n no · or say what should be otherwise: ")]
+            return [("", live), ("bold", PLAN)]
         return [("", live), ("bold ansicyan", "> ")]
 
     def _toolbar(self) -> str:
@@ -169,7 +205,8 @@ class Screen:
         window = conversation.session.window if conversation.session else conversation.host.agent.window
         elapsed = conversation.host.clock.monotonic() - conversation.since
         running = next(iter(conversation.renderer.running.values()), "")
-        return status_line(conversation.view, window.tokens, elapsed, running, conversation.host.registry.confined.name)
+        sandbox = conversation.host.registry.confined.name
+        return clipped(status_line(conversation.view, window.tokens, elapsed, running, sandbox), self.width())
 
 
 def _last_rows(text: str, width: int) -> list[str]:

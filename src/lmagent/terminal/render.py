@@ -7,11 +7,12 @@ from collections.abc import Callable
 from lmagent.app.nested import NestedLines
 from lmagent.app.planwords import PlanWords
 from lmagent.core import events as ev
-from lmagent.core.messages import Thinking
-from lmagent.core.view import command_end, proof_line
+from lmagent.core.messages import NO_WORDS, Thinking
+from lmagent.core.view import command_end, is_filler, proof_line
 from lmagent.terminal.blocks import BlockStream
 from lmagent.terminal.output import SHOWN, CommandOutput
 from lmagent.terminal.style import Style
+from lmagent.terminal.tally import TurnTally
 from lmagent.tools.sanitize import one_line, printable, visible
 
 MAX_DIFF_LINES = 40
@@ -26,19 +27,33 @@ class Renderer:
     Args:
         style: how it looks.
         write: puts finished text above the prompt.
-        output: whether what commands print is shown.
+        terminal: whether a user watches, who is shown what commands print and what a turn took.
         more: how the user sees the rest of a command's output, for behind the count of lines; empty for no way.
+        aside: how and where everything but the model's text is shown; None for the same place.
+
+    Attributes:
+        previewed: calls whose diff the user has seen before they ran.
     """
 
-    def __init__(self, style: Style, write: Write, *, output: bool = True, more: str = "") -> None:
+    def __init__(
+        self,
+        style: Style,
+        write: Write,
+        *,
+        terminal: bool = True,
+        more: str = "",
+        aside: tuple[Style, Write] | None = None,
+    ) -> None:
         self._style = style
         self._write = write
-        self._shows_output = output
+        self._aside = aside or (style, write)
+        self._terminal = terminal
+        self._tally = TurnTally()
         self._more_hint = f" ({more})" if more else ""
         self._blocks = BlockStream()
         self._streamed = False
         self._after_block = False
-        self._previewed: set[str] = set()
+        self.previewed: set[str] = set()
         self.running: dict[str, str] = {}
         self.output = CommandOutput()
         self._nested = NestedLines()
@@ -51,6 +66,7 @@ class Renderer:
 
     def __call__(self, event: ev.Event) -> None:
         """Print what the event finishes."""
+        self._tally.add(event)
         match event:
             case ev.TextDelta(text=text):
                 self._streamed = True
@@ -59,6 +75,10 @@ class Renderer:
                 self._message(event)
             case ev.ToolStarted() | ev.ToolOutput() | ev.ToolFinished():
                 self._call(event)
+            case ev.StepStarted() if self._streamed:  # the reply broke off and comes again
+                self._blocks.drop()
+                self.words.drop()
+                self._streamed = False
             case ev.RetryScheduled():
                 self._blocks.drop()
                 self.words.drop()
@@ -69,10 +89,15 @@ class Renderer:
                 self._say(event.text + (f"\n  → {event.fix}" if event.fix else ""), "warning")
             case ev.TurnFinished():
                 self._ending(event)
-            case ev.InputReceived() if event.delivery != "submit":
-                word = "steering" if event.delivery == "steer" else "queued"
-                self._say(f"{word}: {one_line(event.message.text)}", "quiet")
-            case ev.ApprovalRequested() | ev.SubagentStarted() | ev.SubagentFinished() | ev.SubagentEvent():
+                if self._terminal and (line := self._tally.line(event)):
+                    self._say(line, "quiet")
+            case (
+                ev.ApprovalRequested()
+                | ev.ApprovalResolved()
+                | ev.SubagentStarted()
+                | ev.SubagentFinished()
+                | ev.SubagentEvent()
+            ):
                 self._beside(event)
             case ev.PlanProposed() | ev.WorkChanged():
                 self._work(event)
@@ -93,7 +118,7 @@ class Renderer:
         self._say(f"{one_line(request.summary)} — {request.reason}", "warning")
         self._diff(visible(request.preview))
         if request.preview:
-            self._previewed.add(request.call_id)
+            self.previewed.add(request.call_id)
 
     def plan(self, proposal: ev.PlanProposed) -> None:
         """Print a plan that waits for a decision."""
@@ -114,11 +139,14 @@ class Renderer:
         inner = ev.innermost(event)[1]
         if isinstance(inner, ev.ApprovalRequested):
             self.approval(inner)
+        elif isinstance(event, ev.ApprovalResolved):
+            if not event.approved and event.by == "unattended":
+                self._say("denied: nobody is there to approve it (use --permission auto, or an allow rule)", "warning")
         elif (line := self._nested(event)) is not None:
             self._say(visible(line[1]), line[0])
 
     def _message(self, event: ev.MessageAdded) -> None:
-        if event.message.role != "assistant":
+        if event.message.role != "assistant" or is_filler(event):
             return
         thought = "".join(part.text for part in event.message.parts if isinstance(part, Thinking))
         if thought.strip():
@@ -126,7 +154,7 @@ class Renderer:
         rest, whole = self.words.finish(event.message.text)
         if self._streamed:
             self._print_blocks([*self._blocks.feed(rest), *self._blocks.finish()])
-        elif whole.strip():
+        elif whole.strip() and event.message.text != NO_WORDS:
             stream = BlockStream()
             self._print_blocks([*stream.feed(whole), *stream.finish()])
         self._streamed = False
@@ -149,7 +177,7 @@ class Renderer:
         elif event.status == "ok":
             self._say(f"✓ {summary}{took}", "ok")
             diff = event.data.get("diff")
-            if isinstance(diff, str) and event.call_id not in self._previewed:
+            if isinstance(diff, str) and event.call_id not in self.previewed:
                 self._diff(diff)
         else:
             self._say(f"✗ {summary}: {one_line(printable(event.content), 200)}", "fault")
@@ -158,7 +186,7 @@ class Renderer:
 
     def _last_lines(self, lines: list[str]) -> None:
         """The end of a command's output: what matters of it is there."""
-        if not self._shows_output:
+        if not self._terminal:
             return
         if (more := len(lines) - SHOWN) > 0:
             self._say(f"  … +{more:,} {'line' if more == 1 else 'lines'}{self._more_hint}", "quiet")
@@ -179,7 +207,7 @@ class Renderer:
         lines = list[str]()
         for call_id, summary in self.running.items():
             lines.append(f"• {summary}")
-            lines += [f"  {line}" for line in self.output.live(call_id)] if self._shows_output else ()
+            lines += [f"  {line}" for line in self.output.live(call_id)] if self._terminal else ()
         return lines
 
     def _diff(self, diff: str) -> None:
@@ -198,6 +226,8 @@ class Renderer:
         if event.outcome == "done" and event.cause != "permission":
             return
         words = f"{event.outcome}: {event.reason}" if event.reason else event.outcome
+        if event.cause == "permission":
+            words = f"{words} — a call was denied because nobody could be asked"
         fix = f"\n  → {event.fix}" if event.fix else ""
         self._say(f"{words}{fix}", "fault" if event.outcome == "error" else "warning")
 
@@ -214,4 +244,5 @@ class Renderer:
 
     def _print_line(self, line: str, kind: str) -> None:
         self._after_block = False
-        self._write(self._style.line(line, kind))
+        style, write = self._aside
+        write(style.line(line, kind))

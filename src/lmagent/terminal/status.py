@@ -1,17 +1,25 @@
-"""Status: the line under the prompt, from the view."""
+"""Status: what goes on, in words from the view: the line under the prompt, and the one of a single task."""
 
 from __future__ import annotations
 
 from datetime import datetime
 
 from lmagent.core.view import View
+from lmagent.tools.sanitize import one_line
 
-NOTICEABLE, LONG = 2.0, 8.0
+MODEL = 30
+"""Characters of a model's name that are shown."""
+
+NOTICEABLE = 2.0
 """Seconds from which a person wants to know what a wait is for."""
+
+_FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+FRAME = 0.125
+"""Seconds between the frames of the spinner."""
 
 
 def status_line(view: View, window: int, elapsed: float, running: str, sandbox: str) -> str:
-    """State · context · cache · speed · mode · model: what changes stands where a narrow window still shows it.
+    """Model · state · context · cache · speed · mode: a narrow window cuts off what changes least.
 
     Args:
         view: what is known.
@@ -21,7 +29,8 @@ def status_line(view: View, window: int, elapsed: float, running: str, sandbox: 
         sandbox: where commands run.
     """
     totals = view.totals
-    parts = [_state(view, elapsed, running)]
+    parts = [one_line(view.model, MODEL)] if view.model else []
+    parts.append(activity(view, elapsed, running))
     if totals.context:
         parts.append(f"{totals.context:,}/{window:,} tokens ({totals.context / window:.0%})")
     if totals.prompt and totals.cached:
@@ -34,13 +43,20 @@ def status_line(view: View, window: int, elapsed: float, running: str, sandbox: 
         parts.append(f"tasks {sum(not task.is_open for task in view.tasks)}/{len(view.tasks)}")
     if view.work != "normal":
         parts.append(f"{view.work} work" if view.work != "plan" else "plan mode")
-    parts += [f"mode {view.mode}", f"sandbox {sandbox}", view.model or "the server's model"]
+    parts += [f"mode {view.mode}", f"sandbox {sandbox}"]
     return " · ".join(parts)
 
 
-def _state(view: View, elapsed: float, running: str) -> str:
+def activity(view: View, elapsed: float, running: str) -> str:
+    """What goes on, for how long, and why it takes so long; it moves while something does."""
     if view.approvals:
         return "waiting for you"
+    state = _state(view, elapsed, running)
+    rests = view.state == "idle" and view.progress is None and not running
+    return state if rests else f"{_FRAMES[int(elapsed / FRAME) % len(_FRAMES)]} {state}"
+
+
+def _state(view: View, elapsed: float, running: str) -> str:
     if view.progress is not None:
         return f"reading the prompt {view.progress:.0%}{_left(view.seconds_left)}"
     if running:
@@ -51,16 +67,16 @@ def _state(view: View, elapsed: float, running: str) -> str:
         return f"waiting for another session's turn {elapsed:.0f} s"
     if view.state == "thinking" and not view.thinking:
         return _waiting(view, elapsed)
-    return f"{view.state} {elapsed:.0f} s"
+    return f"{'writing' if view.draft else view.state} {elapsed:.0f} s"
 
 
 def _waiting(view: View, elapsed: float) -> str:
     """Nothing has come yet: what the server is probably at."""
     pace = view.pace
-    if pace.reading_s >= NOTICEABLE:
+    if pace.reading_s >= NOTICEABLE and elapsed < 2 * pace.reading_s:
         return f"reading {pace.fresh:,} tokens {elapsed:.0f} s{_left(max(0.0, pace.reading_s - elapsed))}"
-    if elapsed >= LONG and not view.totals.steps:
-        return f"waiting for the first word {elapsed:.0f} s (the model is loading, or reads the prompt)"
+    if elapsed >= NOTICEABLE:
+        return f"waiting for the first word {elapsed:.0f} s (the model loads or reads the prompt)"
     return f"{view.state} {elapsed:.0f} s"
 
 

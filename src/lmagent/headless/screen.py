@@ -1,0 +1,74 @@
+"""Screen: a single task on a terminal, as the conversation shows it: Markdown, colours, diffs, output of commands."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TextIO
+
+from lmagent.core import events as ev
+from lmagent.headless.life import Life, columns
+from lmagent.headless.printer import Questions
+from lmagent.terminal.render import Renderer
+from lmagent.terminal.style import PlainStyle, RichStyle, Style, wrapped
+
+TAIL_LINES = 8
+"""Rows of the growing paragraph that are shown."""
+
+
+def style_of(stream: TextIO, *, color: bool) -> Style:
+    """How text looks on a stream: plain where it is no terminal, or one that moves no cursor."""
+    if not stream.isatty() or os.environ.get("TERM") == "dumb":
+        return PlainStyle()
+    return RichStyle(lambda: columns(stream), color=color)
+
+
+class ScreenPrinter:
+    """The answer to a terminal; what is done to stderr, which may be another place.
+
+    Args:
+        color: whether colours may be used.
+        answer: whether the model's text is shown.
+        plans: whether plans are shown as they are proposed; not where the question about them shows them.
+        life: says what goes on; None where stderr is no terminal.
+    """
+
+    def __init__(self, *, color: bool, answer: bool, plans: bool, life: Life | None) -> None:
+        self._out, self._err = sys.stdout, sys.stderr
+        self._show_answer = answer
+        self._plans = plans
+        self._life = life
+        self.questions = Questions(self._err, life)
+        aside = (style_of(self._err, color=color), self.questions.print)
+        style = style_of(self._out, color=color)
+        self._renderer = Renderer(style, self._print, aside=aside, terminal=life is not None)
+        self.words = self._renderer.words
+        if life is not None:
+            life.above = self._growing
+
+    def __call__(self, event: ev.Event) -> None:
+        """Print the event."""
+        inner = ev.innermost(event)[1]
+        if isinstance(inner, ev.ApprovalRequested):  # the question shows what it is about
+            self._renderer.previewed |= {inner.call_id} if inner.preview else set()
+        elif self._plans or not isinstance(event, ev.PlanProposed):
+            self._renderer(event)
+        if self._life is not None:
+            self._life.see(event)
+
+    def close(self) -> None:
+        """Nothing is held back."""
+
+    def _growing(self) -> list[str]:
+        rows = self._renderer.live_lines()
+        tail = self._renderer.tail.rstrip("\n") if self._show_answer else ""
+        width = columns(self._err)
+        return rows + [row for line in tail[-4000:].splitlines() for row in wrapped(line, width)][-TAIL_LINES:]
+
+    def _print(self, text: str) -> None:
+        if not self._show_answer:
+            return
+        if self._life is not None:
+            self._life.erase()
+        self._out.write(text)
+        self._out.flush()
