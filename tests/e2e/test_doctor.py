@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import pty
+import re
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -141,7 +145,7 @@ def test_a_server_that_does_not_count_is_believed_about_its_window(usage, tmp_pa
 
 def test_a_cache_that_is_kept_is_noticed_and_one_that_is_not(tmp_path):
     with LlamaCppServer(able, context=16384) as server:
-        assert "is not read again" in doctor(server.base_url, tmp_path)["speed"]["text"]
+        assert "the prompt cache works" in doctor(server.base_url, tmp_path)["speed"]["text"]
     with VLLMServer(able, window=16384) as server:
         assert doctor(server.base_url, tmp_path)["speed"]["state"] in ("ok", "warning")
 
@@ -287,4 +291,52 @@ def test_the_real_engine_is_examined(engine, tmp_path):
     assert "llama.cpp" in found["server is"]["text"]
     assert "16,384 tokens are served (loaded)" in found["window"]["text"]
     assert found["JSON schema"]["text"] == "enforced: calls can be constrained"
-    assert "is not read again" in found["speed"]["text"]
+    assert "the prompt cache works" in found["speed"]["text"]
+
+
+def test_a_server_that_was_found_is_no_warning_and_what_nothing_needs_is_not_mentioned(tmp_path):
+    with OllamaServer(able) as server:
+        found = asked_as_a_user(tmp_path, server)
+    assert "! configuration" not in found
+    assert f"configuration  Found Ollama at {server.base_url}" in found
+    assert not {"rg", "node", "bwrap"} & {line.split()[1] for line in found.splitlines() if line[:1] in "✓!✗"}
+
+
+def test_the_report_ends_with_what_it_amounts_to(tmp_path):
+    with OllamaServer(able) as server:
+        closing = asked_as_a_user(tmp_path, server).splitlines()[-1]
+    assert closing == "all good: type lmagent" or re.fullmatch(r"(\d+ faults?)?(, )?(\d+ warnings?)?", closing), closing
+    with OllamaServer(unable) as server:
+        closing = asked_as_a_user(tmp_path, server).splitlines()[-1]
+    assert re.search(r"\b[1-9]\d* warnings?$", closing), closing
+
+
+def test_marks_have_colours_at_a_terminal_unless_none_are_wanted(tmp_path):
+    with OllamaServer(able) as server:
+        assert "\x1b[32m✓\x1b[0m" in asked_at_a_terminal(tmp_path, server)
+        assert "\x1b[" not in asked_at_a_terminal(tmp_path, server, NO_COLOR="1")
+
+
+def as_a_user(home: Path, server: OllamaServer, **more: str) -> dict[str, Any]:
+    (home / "ws").mkdir(exist_ok=True)
+    host = server.base_url.split("/")[2]
+    env = {"PATH": os.environ["PATH"], "HOME": str(home), "OLLAMA_HOST": host, "LLM_RETRY_DELAY": "0", **more}
+    return {"env": env, "cwd": home / "ws", "timeout": 120}
+
+
+def asked_as_a_user(home: Path, server: OllamaServer) -> str:
+    command = [sys.executable, "-m", "lmagent", "doctor"]
+    return subprocess.run(command, **as_a_user(home, server), capture_output=True, text=True).stdout
+
+
+def asked_at_a_terminal(home: Path, server: OllamaServer, **more: str) -> str:
+    master, slave = pty.openpty()
+    command = [sys.executable, "-m", "lmagent", "doctor"]
+    subprocess.run(command, **as_a_user(home, server, **more), stdout=slave, stderr=slave, check=False)
+    os.close(slave)
+    shown = b""
+    with suppress(OSError):
+        while piece := os.read(master, 65536):
+            shown += piece
+    os.close(master)
+    return shown.decode()

@@ -133,7 +133,7 @@ class Battery:
 
     def _server(self, facts: ServerFacts) -> Finding:
         name = f"{facts.label or 'not one that is known'} {facts.version}".strip()
-        slots = f", {facts.slots} requests at a time" if facts.slots else ""
+        slots = f", {facts.slots} request{'s' * (facts.slots > 1)} at a time" if facts.slots else ""
         model = facts.model
         about = " ".join(filter(None, (model.size, model.quant))) if model else ""
         return Finding("server is", "ok", f"{name}{slots}{f'; the model is {about}' if about else ''}")
@@ -255,11 +255,11 @@ class Battery:
             "writes tokens/s": round(writing, 1) if first.usage.completion_tokens > 1 else None,
             "keeps its cache": kept,
         }
-        speed = f"reads {reading:,.0f} tokens/s, writes {writing:,.0f} tokens/s"
+        speed = f"prompt {reading:,.0f} tokens/s, generation {writing:,.0f} tokens/s"
         if kept:
-            return Finding("speed", "ok", f"{speed}; a prompt that it knows is not read again")
+            return Finding("speed", "ok", f"{speed}, the prompt cache works")
         fix = "switch on prompt caching in the server, or give it a slot for each conversation"
-        return Finding("speed", "warning", f"{speed}; a prompt that it knows is read again", fix)
+        return Finding("speed", "warning", f"{speed}, no prompt cache: each prompt is read from its beginning", fix)
 
     def _embeddings(self, facts: ServerFacts) -> Finding:
         names = [model.id for model in facts.models if model.embeddings]

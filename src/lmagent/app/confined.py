@@ -25,10 +25,12 @@ class Confined:
 
     Attributes:
         report: what the probe found, once there was one.
+        expected: the sandbox that `outlook` found; empty before it was asked, and where it found none.
     """
 
     def __init__(self, workspace: Path, settings: Settings) -> None:
         self.report: Report | None = None
+        self.expected = ""
         self._settings = settings
         self._workspace = workspace
         self._sandbox: Sandbox | None = None
@@ -36,8 +38,17 @@ class Confined:
 
     @property
     def name(self) -> str:
-        """What is used, or, before the first command, what was asked for."""
-        return self.report.backend if self.report else self._settings.sandbox
+        """The sandbox that is used; before the first command the one that is expected, or was asked for."""
+        return self.report.backend if self.report else self.expected or self._settings.sandbox
+
+    async def outlook(self) -> tuple[str, str]:
+        """Return the sandbox that commands will probably get, or an empty name and what to do about it."""
+        from lmagent.sandbox.outlook import outlook
+
+        settings = self._settings
+        expected, missing = await outlook(settings.sandbox, os.environ, self._workspace, settings.sandbox_image)
+        self.expected = expected
+        return expected, missing
 
     @property
     def hosts(self) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -17,6 +18,7 @@ from lmagent.config.loader import Loaded
 from lmagent.core.errors import LmagentError, ProviderError, SandboxError
 from lmagent.providers.concealed import shown
 from lmagent.providers.transport import is_silent
+from lmagent.sandbox.outlook import docker_answers
 
 
 async def examine(options: HostOptions, tell: Callable[[Finding], object] = lambda _: None) -> list[Finding]:
@@ -42,17 +44,19 @@ async def _findings(options: HostOptions) -> AsyncIterator[Finding]:
     except LmagentError as failure:
         yield Finding("configuration", "fault", failure.message, failure.fix)
         return
+    loaded = load_settings(options)
     try:
         for line in said:
-            yield Finding("configuration", "warning", line)
+            text, _, fix = line.removeprefix("lmagent: ").partition("\n  → ")
+            yield Finding("configuration", "ok" if text == line else "warning", text, fix)
         yield Finding("workspace", "ok", f"{host.workspace} is writable")
-        async with aclosing(cast("Any", _server(host, load_settings(options)))) as coming:
+        async with aclosing(cast("Any", _server(host, loaded))) as coming:
             async for finding in coming:
                 yield finding
         yield await _sandbox(host)
     finally:
         await host.aclose()
-    for finding in _programs():
+    async for finding in _programs(host):
         yield finding
 
 
@@ -65,7 +69,7 @@ async def _sandbox(host: Host) -> Finding:
     report = confined.report
     assert report is not None
     broken = [promise for promise in report.promises if not promise.kept]
-    text = f"{report.backend} {report.version} withstands the attack on it".replace("  ", " ")
+    text = f"{report.backend} {report.version} passed the self-test".replace("  ", " ")
     if broken:
         text = f"{report.backend}: " + "; ".join(f"{promise.name} NOT kept ({promise.detail})" for promise in broken)
     return Finding("sandbox", "warning" if broken else "ok", text)
@@ -117,14 +121,12 @@ async def _server(host: Host, loaded: Loaded) -> AsyncIterator[Finding]:
     yield Finding("profile", "ok", f"of {model or 'the model'} is kept in {file}")
 
 
-def _programs() -> list[Finding]:
-    """Programs on this machine that a person or a later command may want."""
-    uses = {
-        "git": "the git tools and the git guard use it",
-        "rg": "nothing needs it",
-        "node": "nothing needs it",
-        "bwrap": "it is the sandbox on Linux",
-        "docker": "it is the other sandbox; nothing needs both",
-    }
-    found = [(name, shutil.which(name), use) for name, use in uses.items()]
-    return [Finding(name, "ok" if path else "warning", path or f"not installed; {use}") for name, path, use in found]
+async def _programs(host: Host) -> AsyncIterator[Finding]:
+    """The programs that tools use; docker's only where its engine answers, since the sandbox has its own finding."""
+    git = shutil.which("git")
+    fix = "" if git else "install git"
+    yield Finding(
+        "git", "ok" if git else "warning", git or "not installed; the git tools and the git guard use it", fix
+    )
+    if await docker_answers(os.environ, host.workspace):
+        yield Finding("docker", "ok", "its engine answers")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +32,8 @@ def doctor(workspace: Path | None, as_json: bool, **options: Any) -> int:
     findings = anyio.run(examine, HostOptions(workspace, flags(**options)), _keep if as_json else _tell)
     if as_json:
         click.echo(msgspec.json.encode(findings).decode())
+    else:
+        _close(findings)
     return 1 if any(item.state == "fault" for item in findings) else 0
 
 
@@ -39,7 +43,15 @@ def _keep(_: Finding) -> None:
 
 def _tell(item: Finding) -> None:
     """Print a finding as soon as it is there: a slow model takes minutes for all of them."""
-    mark = {"ok": "✓", "warning": "!", "fault": "✗"}[item.state]
-    click.echo(f"{mark} {item.name:<14} {item.text}")
+    mark, color = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "fault": ("✗", "red")}[item.state]
+    shown = click.style(mark, fg=color) if sys.stdout.isatty() and not os.environ.get("NO_COLOR") else mark
+    click.echo(f"{shown} {item.name:<14} {item.text}")
     if item.fix:
         click.echo(f"  → {item.fix}")
+
+
+def _close(findings: list[Finding]) -> None:
+    """Print the closing line: how many faults and warnings, or what to type next."""
+    counts = [(sum(item.state == state for item in findings), state) for state in ("fault", "warning")]
+    parts = [f"{count} {state}{'s' * (count > 1)}" for count, state in counts if count]
+    click.echo(", ".join(parts) or "all good: type lmagent")

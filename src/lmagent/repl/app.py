@@ -13,18 +13,21 @@ import anyio
 from anyio.abc import TaskStatus
 from msgspec import Struct
 
-from lmagent import __version__
 from lmagent.app.host import Host
 from lmagent.app.signals import ending
 from lmagent.app.waking import scheduling_in_chat
 from lmagent.core.commands import Close
 from lmagent.core.errors import StoreError, ungrouped
-from lmagent.providers.concealed import shown
+from lmagent.repl import banner
 from lmagent.repl import plain as plain_loop
 from lmagent.repl.conversation import Conversation
 from lmagent.sandbox.scratch import forget_scratch
 from lmagent.terminal.render import Renderer
 from lmagent.terminal.style import PlainStyle, RichStyle
+
+
+AT_ONCE = 1.0
+"""Seconds that the plain loop waits for the lines about server and sandbox; what is not known by then is left out."""
 
 
 class Opening(Struct, frozen=True):
@@ -63,6 +66,8 @@ async def run_repl(host: Host, opening: Opening, *, plain: bool = False) -> int:
                     if sys.platform != "win32":
                         await tasks.start(_stop_on_interrupt, conversation, surface, talk, signals)
                     await _open(conversation, opening)
+                    with anyio.move_on_after(AT_ONCE):  # a line that came later would be in the middle of a typed one
+                        await banner.finish(host, renderer.say)
                     tasks.start_soon(_schedule, host, conversation, scheduling)
                     await plain_loop.run(conversation)
                 else:
@@ -76,6 +81,7 @@ async def run_repl(host: Host, opening: Opening, *, plain: bool = False) -> int:
                     )
                     conversation = Conversation(host, renderer, tasks, screen)
                     await _open(conversation, opening)
+                    tasks.start_soon(banner.finish, host, renderer.say)
                     tasks.start_soon(_schedule, host, conversation, scheduling)
                     if conversation.session is None:
                         conversation.prewarm()
@@ -133,12 +139,7 @@ async def _stop_on_interrupt(
 
 async def _open(conversation: Conversation, opening: Opening) -> None:
     host, say = conversation.host, conversation.renderer.say
-    model = host.agent.model or "the server's model"
-    say(f"lmagent {__version__} · {host.workspace}", "user")
-    say(f"{shown(host.settings.endpoint)} · {model} · mode {host.settings.permission_mode}", "quiet")
-    if host.settings.sandbox == "off":
-        say("SANDBOX IS OFF: commands run unconfined, with everything you may do.", "warning")
-    say("Type a task. /help lists the commands, Ctrl+C twice leaves.", "quiet")
+    banner.begin(host, say)
     if opening.resume:
         session = await host.open_session(opening.resume)  # a name that fits none ends the program here
         await conversation.line(f"/resume {session.state.session}")

@@ -1,0 +1,55 @@
+"""Outlook: which sandbox commands will probably get, by two quick questions. What decides is the attack in `choose`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import anyio
+
+from lmagent.sandbox.place import find_program
+
+QUICK = 5.0
+"""Seconds that a program may take to answer."""
+
+
+async def outlook(wanted: str, env: Mapping[str, str], workspace: Path, image: str) -> tuple[str, str]:
+    """Return the sandbox that commands will probably get, or an empty name and what to do about it.
+
+    Args:
+        wanted: the sandbox of the settings.
+        env: environment of this process.
+        workspace: the workspace, where no program is taken from.
+        image: image of the docker sandbox.
+    """
+    if wanted in ("off", "landlock"):
+        return wanted, ""
+    if wanted in ("auto", "bubblewrap") and sys.platform == "linux":
+        if await _succeeds("bwrap", ("--ro-bind", "/", "/", "--unshare-all", "true"), env, workspace):
+            return "bubblewrap", ""
+    if wanted in ("auto", "docker") and await _succeeds("docker", ("image", "inspect", image), env, workspace):
+        return "docker", ""
+    if wanted == "auto" and sys.platform == "darwin":
+        return "seatbelt", ""
+    bare = wanted != "docker" and sys.platform == "linux" and find_program("bwrap", env, workspace) is None
+    return "", "install bubblewrap" if bare else "type lmagent sandbox probe"
+
+
+async def _succeeds(program: str, arguments: tuple[str, ...], env: Mapping[str, str], workspace: Path) -> bool:
+    path = find_program(program, env, workspace)
+    if path is None:
+        return False
+    with anyio.move_on_after(QUICK):
+        try:
+            asked = await anyio.run_process([path, *arguments], env=env, check=False, stdin=subprocess.DEVNULL)
+        except OSError:
+            return False
+        return asked.returncode == 0
+    return False
+
+
+async def docker_answers(env: Mapping[str, str], workspace: Path) -> bool:
+    """Return whether docker's engine answers, which the program alone says nothing about."""
+    return await _succeeds("docker", ("version", "--format", "{{.Server.Version}}"), env, workspace)
