@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Callable, Generator, Sequence
@@ -12,21 +13,38 @@ from shutil import get_terminal_size
 import anyio
 from anyio.abc import TaskStatus
 from prompt_toolkit import PromptSession
+from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.history import FileHistory, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.patch_stdout import patch_stdout
 from prompt_toolkit.shortcuts.choice_input import ChoiceInput
+from prompt_toolkit.styles import Style
 
 from lmagent.app.slash import Choice
 from lmagent.core.events import grant_in_a_line
 from lmagent.repl.clipboard import osc52
-from lmagent.repl.complete import ReplCompleter
+from lmagent.repl.complete import ReplCompleter, opens_menu
 from lmagent.repl.conversation import Conversation
 from lmagent.repl.keys import Wishes, bindings
 from lmagent.repl.owncommands import OUTSIDE
 from lmagent.terminal.status import status_line
 from lmagent.terminal.style import clipped, wrapped
+from lmagent.terminal.theme import recoloured, resolved
+
+MENU_STYLE = Style.from_dict(
+    {
+        "completion-menu": "noinherit",
+        "completion-menu.completion": "noinherit bold",
+        "completion-menu.completion.current": "noinherit reverse",
+        "completion-menu.meta.completion": "noinherit",
+        "completion-menu.meta.completion.current": "noinherit reverse",
+        "scrollbar.background": "noinherit",
+        "scrollbar.button": "noinherit reverse",
+    }
+)
+"""The menu in the terminal's own colours, which can be read on each background; the bar shows that there is more."""
 
 TAIL_LINES = 8
 """Lines of the growing block that are shown above the prompt."""
@@ -38,8 +56,9 @@ REDRAW = 0.05
 class Screen:
     """The live region of a conversation."""
 
-    def __init__(self, history: Path | None, bell: Callable[[], None]) -> None:
+    def __init__(self, history: Path | None, bell: Callable[[], None], theme: str) -> None:
         self.conversation: Conversation | None = None
+        self._theme = theme
         self.ring = bell
         self._history = history
         self._session: PromptSession[str] | None = None
@@ -47,6 +66,7 @@ class Screen:
 
     def write(self, text: str) -> None:
         """Print finished text above the live region; later, while another program has the terminal."""
+        text = recoloured(text, self._theme)
         if self._held is not None:
             self._held.append(text)
             return
@@ -88,6 +108,15 @@ class Screen:
         self.write(osc52(text))
         return True
 
+    def use_theme(self, theme: str) -> None:
+        """Show what comes from now on in the colours of a theme."""
+        self._theme = resolved(theme, os.environ)
+        if self._session is not None:
+            self._session.color_depth = self._depth()
+
+    def _depth(self) -> ColorDepth | None:
+        return ColorDepth.DEPTH_1_BIT if self._theme == "none" else None
+
     def changed(self) -> None:
         """Draw the live region anew, soon."""
         if self._session is not None and self._session.app.is_running:
@@ -104,11 +133,13 @@ class Screen:
         self._session = PromptSession(
             message=self._message,
             multiline=True,
-            completer=ReplCompleter(conversation.host),
-            complete_while_typing=False,
+            completer=ReplCompleter(lambda: conversation.context),
+            complete_while_typing=Condition(self._menu_opens),
+            style=MENU_STYLE,
+            color_depth=self._depth(),
             history=FileHistory(str(self._history)) if self._history else InMemoryHistory(),
             key_bindings=bindings(wishes),
-            bottom_toolbar=self._toolbar,
+            bottom_toolbar=self._below,
             refresh_interval=1.0,
             prompt_continuation="  ",
             enable_open_in_editor=False,
@@ -162,6 +193,21 @@ class Screen:
         if conversation.plan is not None:
             return [("", live), ("bold", "Approve the plan? y yes · e edit · n no · or say what should be otherwise: ")]
         return [("", live), ("bold ansicyan", "> ")]
+
+    def _menu_opens(self) -> bool:
+        """Whether what is typed opens the menu: nothing does while an answer is typed."""
+        assert self._session is not None
+        assert self.conversation is not None
+        return self.conversation.question is None and opens_menu(
+            self._session.default_buffer.document.text_before_cursor
+        )
+
+    def _below(self) -> str:
+        menu = self._session.default_buffer.complete_state if self._session is not None else None
+        if menu is None or not menu.completions:
+            return self._toolbar()
+        place = f"{menu.complete_index + 1} of " if menu.complete_index is not None else ""
+        return f" {place}{len(menu.completions)} · ↑ ↓ choose · Tab takes · Esc closes"
 
     def _toolbar(self) -> str:
         conversation = self.conversation
