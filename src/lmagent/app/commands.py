@@ -58,6 +58,7 @@ KEYS = """Keys:
 Enter                    send; steers the agent while it works
 Alt+Enter                a new line; queues the message while the agent works
 Esc, Ctrl+C              stop the agent or your command; Ctrl+C twice leaves
+Ctrl+O                   show all that the last command of the agent printed
 Up, Down, Tab            earlier input; choose from a menu, take what it offers
 @PATH                    attach a file of the workspace, or an image
 !COMMAND                 run a command in the sandbox, and show the model
@@ -97,7 +98,7 @@ def commands() -> Iterator[SlashCommand]:
     }
     for group, rows in table.items():
         for name, usage, text, run in rows:
-            yield SlashCommand(name, usage, text, run, group)
+            yield SlashCommand(name, usage, text, run, group, picks=name == "resume")
     yield SlashCommand("btw", "QUESTION", "ask on the side, while the agent works too", _btw, CONVERSATION, beside=True)
 
 
@@ -112,7 +113,7 @@ async def _help(context: SlashContext, _: str) -> SlashResult:
     for item in all_commands(context.host).values():
         groups.setdefault(item.group, []).extend(_help_rows(f"/{item.name} {item.usage}", item.help))
     parts = ("\n".join((f"{group}:", *groups[group])) for group in sorted(groups, key=_place))
-    return SlashResult("\n\n".join((*parts, KEYS)))
+    return SlashResult("\n\n".join((*parts, KEYS)), headed=True)
 
 
 def _place(group: str) -> int:
@@ -326,8 +327,9 @@ async def _compact(context: SlashContext, focus: str) -> SlashResult:
 
 
 async def _tools(context: SlashContext, _: str) -> SlashResult:
-    rows = [f"{tool.name:<14} {tool.effect:<6} {tool.description}" for tool in context.host.toolbox]
-    return SlashResult("\n".join(rows))
+    from lmagent.app.toolrows import tool_rows
+
+    return SlashResult("\n".join(tool_rows(context.host.toolbox)))
 
 
 async def _btw(context: SlashContext, question: str) -> SlashResult:

@@ -18,6 +18,14 @@ MODES: dict[PermissionMode, str] = {
 }
 """The permission modes in a few words."""
 
+THEMES = {
+    "auto": "light if the terminal says that its background is light, else dark",
+    "light": "colours for a light background",
+    "dark": "colours for a dark background",
+    "none": "no colours",
+}
+"""The themes in a few words."""
+
 INIT = """Look at this project and write AGENTS.md in its top folder: the page that a new helper reads first.
 
 Say in at most 60 lines what the project is for, where its parts are, how to build, run and test it (commands that you
@@ -32,10 +40,11 @@ def commands() -> Iterator[SlashCommand]:
         ("model", "[NAME]", "pick or change the model", _model),
         ("mode", "[auto|normal|manual]", "pick or change the permission mode", _mode),
         ("permissions", "", "show what is allowed, asked about and denied", _permissions),
+        ("theme", "[auto|light|dark|none]", "pick or change the colours of the terminal", _theme),
         ("config", "", "show the settings that differ from their defaults", _config),
         ("init", "", "let the agent write AGENTS.md for this project", _init),
     ):
-        yield SlashCommand(name, usage, text, run, SETTINGS)
+        yield SlashCommand(name, usage, text, run, SETTINGS, picks=name in ("model", "mode", "theme"))
 
 
 async def _mode(context: SlashContext, mode: str) -> SlashResult:
@@ -83,6 +92,19 @@ async def _switch_cost(context: SlashContext, name: str) -> str:
         if window and window < tokens
         else text
     )
+
+
+async def _theme(context: SlashContext, theme: str) -> SlashResult:
+    from lmagent.app.settings import save_theme  # reads the files again
+
+    if not theme:
+        current = context.host.settings.theme
+        choices = (Choice(f"/theme {name}", f"{name:<8}{text}", name == current) for name, text in THEMES.items())
+        return SlashResult(f"theme {current}; one of {', '.join(THEMES)}", choices=tuple(choices))
+    if theme not in THEMES:
+        raise ConfigError(f"there is no theme {theme!r}", fix=f"one of {', '.join(THEMES)}")
+    file = save_theme(context.host.workspace, theme)
+    return SlashResult(f"theme {theme}, kept in {file}", theme=theme)
 
 
 async def _permissions(context: SlashContext, _: str) -> SlashResult:

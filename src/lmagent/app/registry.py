@@ -81,6 +81,7 @@ class SlashCommand(Struct, frozen=True):
         run: does it.
         group: heading under which `/help` lists it.
         beside: it takes a while and changes nothing, so a surface takes further input meanwhile.
+        picks: without arguments it only offers the arguments that it takes.
     """
 
     name: str
@@ -89,6 +90,7 @@ class SlashCommand(Struct, frozen=True):
     run: Callable[[SlashContext, str], Awaitable[SlashResult]]
     group: str = "More"
     beside: bool = False
+    picks: bool = False
 
 
 SWITCHED: dict[str, tuple[str, ...]] = {

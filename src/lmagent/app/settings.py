@@ -9,7 +9,7 @@ import msgspec
 
 from lmagent.app.wiring import HostOptions, load_settings
 from lmagent.config import paths
-from lmagent.config.importing import ImportReport, Targets, import_file
+from lmagent.config.importing import ImportReport, Targets, import_file, save_settings
 from lmagent.config.layers import DEFAULT
 from lmagent.config.show import rows
 from lmagent.config.trust import trust
@@ -44,6 +44,13 @@ def changed_settings(workspace: Path) -> str:
     lines = [f"{row.name:<{name_width}}  {row.value}  ({row.origin})" for row in found]
     lines += [f"! {warning.text}\n  → {warning.fix}" for warning in loaded.warnings]
     return "\n".join((*lines, f"Your settings are in {loaded.config_file}; docs/configuration.md lists them all."))
+
+
+def save_theme(workspace: Path, theme: str) -> Path:
+    """Keep the theme in the user's configuration; returns the file."""
+    file = load_settings(HostOptions(workspace)).config_file
+    save_settings(file, {"theme": theme})
+    return file
 
 
 def import_settings(file: Path, workspace: Path | None) -> ImportReport:

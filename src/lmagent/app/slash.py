@@ -75,6 +75,8 @@ class SlashResult(Struct, frozen=True):
         run: the session's lane has something to do.
         copy: put on the user's clipboard by a surface that has one.
         choices: a surface with a picker offers these instead of showing `text`.
+        theme: the colours that a terminal takes from now on.
+        headed: lines of `text` that end with a colon are headings.
     """
 
     text: str = ""
@@ -86,6 +88,8 @@ class SlashResult(Struct, frozen=True):
     run: bool = False
     copy: str = ""
     choices: tuple[Choice, ...] = ()
+    theme: str = ""
+    headed: bool = False
 
 
 def is_command(text: str) -> bool:

@@ -23,13 +23,14 @@ def tool() -> None:
 def list_(workspace: Path | None, as_json: bool) -> None:
     """List the tools."""
     from lmagent.app.single import open_toolbox
+    from lmagent.app.toolrows import tool_rows
 
-    for item in open_toolbox(workspace):
-        if as_json:
-            row = {**msgspec.to_builtins(item.spec), "effect": item.effect, "aliases": item.aliases}
-            click.echo(msgspec.json.encode(row).decode())
-        else:
-            click.echo(f"{item.name:<14} {item.effect:<6} {item.description}")
+    tools = tuple(open_toolbox(workspace))
+    for item in tools if as_json else ():
+        row = {**msgspec.to_builtins(item.spec), "effect": item.effect, "aliases": item.aliases}
+        click.echo(msgspec.json.encode(row).decode())
+    for line in () if as_json else tool_rows(tools):
+        click.echo(line)
 
 
 @tool.command("call")

@@ -116,16 +116,21 @@ def _settle(draft: Draft, targets: Targets) -> ImportReport:
     if secrets:
         save_env(targets.env_file, secrets)
     if settings:
-        _write_settings(targets.config_file, settings)
+        save_settings(targets.config_file, settings)
     return ImportReport(tuple(taken), tuple(draft.left))
 
 
-def _write_settings(path: Path, settings: Mapping[str, FlatValue]) -> None:
+def save_settings(path: Path, settings: Mapping[str, FlatValue]) -> None:
+    """Set settings in a `config.toml`, made if need be; all else in it stays as it is.
+
+    Raises:
+        ConfigError: the file cannot be updated.
+    """
     content = read_small(path) or b""
     try:
         text = update_flat(content.decode("utf-8-sig"), settings)
     except ValueError as error:
-        raise ConfigError(f"{path} cannot be updated: {error}", fix="correct it, then import again") from error
+        raise ConfigError(f"{path} cannot be updated: {error}", fix="correct it, then try again") from error
     write_private(path, text)
 
 

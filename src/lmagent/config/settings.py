@@ -120,6 +120,7 @@ class Settings(Struct, frozen=True):
     no_color: bool = False
     plain: bool = False
     shipped_rules: bool = True
+    theme: str = "auto"
     own_shell: bool = False
     notify_command: str = ""
     notify_bell: bool = True

@@ -13,6 +13,13 @@ SURFACE_FIELDS: tuple[Field, ...] = (
         folder="trusted",
     ),
     Field(
+        "theme",
+        "choice",
+        "Colours of the terminal: for a light or a dark background, or none. `/theme` changes it.",
+        "LMAGENT_THEME",
+        choices=("auto", "light", "dark", "none"),
+    ),
+    Field(
         "own_shell",
         "switch",
         "Run `!COMMAND` of the terminal in your own shell, outside of the sandbox, and do not ask about `!!COMMAND`.",

@@ -24,7 +24,7 @@ from lmagent.repl.conversation import Conversation
 from lmagent.sandbox.scratch import forget_scratch
 from lmagent.terminal.render import Renderer
 from lmagent.terminal.style import PlainStyle, RichStyle
-
+from lmagent.terminal.theme import resolved
 
 AT_ONCE = 1.0
 """Seconds that the plain loop waits for the lines about server and sandbox; what is not known by then is left out."""
@@ -52,7 +52,8 @@ async def run_repl(host: Host, opening: Opening, *, plain: bool = False) -> int:
     """
     signals = list[int]()
     conversation: Conversation | None = None
-    plain = plain or not sys.stdin.isatty() or not sys.stdout.isatty() or os.environ.get("TERM") == "dumb"
+    plain = plain or host.settings.plain or os.environ.get("TERM") == "dumb"
+    plain = plain or not (sys.stdin.isatty() and sys.stdout.isatty())
     with ungrouped():
         async with anyio.create_task_group() as tasks:
             scheduling = anyio.CancelScope()
@@ -73,12 +74,8 @@ async def run_repl(host: Host, opening: Opening, *, plain: bool = False) -> int:
                 else:
                     from lmagent.repl.screen import Screen  # prompt_toolkit
 
-                    screen = Screen(_history(host), _bell(host))
-                    renderer = Renderer(
-                        RichStyle(screen.width, color=not os.environ.get("NO_COLOR")),
-                        screen.write,
-                        more="Ctrl+O shows them",
-                    )
+                    screen = Screen(_history(host), _bell(host), _theme(host))
+                    renderer = Renderer(RichStyle(screen.width), screen.write, more="Ctrl+O shows them")
                     conversation = Conversation(host, renderer, tasks, screen)
                     await _open(conversation, opening)
                     tasks.start_soon(banner.finish, host, renderer.say)
@@ -155,6 +152,11 @@ def _bell(host: Host) -> Callable[[], None]:
         sys.stdout.flush()
 
     return ring if host.settings.notify_bell and sys.stdout.isatty() else lambda: None
+
+
+def _theme(host: Host) -> str:
+    """The theme of the settings; NO_COLOR takes the colours away and nothing else."""
+    return "none" if host.settings.no_color else resolved(host.settings.theme, os.environ)
 
 
 def _history(host: Host) -> Path | None:

@@ -26,7 +26,7 @@ from lmagent.repl.exchange import Exchange
 from lmagent.repl.failures import failures_shown
 from lmagent.repl.owncommands import OwnCommands
 from lmagent.repl.ownshell import run_in_terminal
-from lmagent.repl.surface import Surface
+from lmagent.repl.surface import Surface, print_text
 from lmagent.repl.undelivered import Undelivered
 from lmagent.terminal.render import Renderer
 from lmagent.tools.sanitize import one_line
@@ -117,9 +117,8 @@ class Conversation:
 
     async def _need_session(self) -> Session:
         if self.session is None:
-            session = await self.host.new_session()
+            self.attach(await self.host.new_session())
             self.begun_here = True
-            self.attach(session)
         assert self.session is not None
         return self.session
 
@@ -226,8 +225,12 @@ class Conversation:
         if command.beside:
             self._tasks.start_soon(self._beside, partial(self._ask_beside, command, argument))
             return True
-        context = SlashContext(self.host, self.session, self.view)
-        return await self._carry_out(await command.run(context, argument))
+        return await self._carry_out(await command.run(self.context, argument))
+
+    @property
+    def context(self) -> SlashContext:
+        """Where a slash command would be given now."""
+        return SlashContext(self.host, self.session, self.view)
 
     async def _ask_beside(self, command: SlashCommand, argument: str) -> None:
         """Carry out a command that only has to be shown, when its answer is there."""
@@ -235,7 +238,7 @@ class Conversation:
         self.renderer.running[line] = line
         self._changed()
         try:
-            result = await command.run(SlashContext(self.host, self.session, self.view), argument)
+            result = await command.run(self.context, argument)
         finally:
             self.renderer.running.pop(line, None)
             self._changed()
@@ -249,9 +252,9 @@ class Conversation:
             return await self._slash(line) if line else True
         if result.copy:
             await self._copy(result.copy)
-        if result.text:
-            show = self.renderer.diff if result.diff else self.renderer.say
-            show(result.text)
+        if result.theme:
+            self._surface.use_theme(result.theme)
+        print_text(result, self.renderer)
         if result.fresh:
             self._detach()
             self.view = View(mode=self.host.settings.permission_mode, model=self.host.agent.model)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from prompt_toolkit.filters import Condition
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.filters import Condition, has_completions
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
 from lmagent.repl.conversation import Conversation
@@ -43,6 +44,8 @@ def _editing(keys: KeyBindings, wishes: Wishes) -> None:
     @keys.add("enter")
     def send(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
+        if _taken_from_menu(buffer):
+            return
         if buffer.text.endswith("\\"):
             buffer.delete_before_cursor()
             buffer.insert_text("\n")
@@ -73,11 +76,24 @@ def _editing(keys: KeyBindings, wishes: Wishes) -> None:
     del send, queue, show_output, leave  # they live in `keys`
 
 
+def _taken_from_menu(buffer: Buffer) -> bool:
+    """Take what is chosen in the menu; True if it waits for more words, which its blank at the end shows."""
+    chosen = buffer.complete_state.current_completion if buffer.complete_state else None
+    if chosen is None:
+        buffer.cancel_completion()
+    buffer.complete_state = None
+    return chosen is not None and chosen.text.endswith(" ")
+
+
 def _steering(keys: KeyBindings, conversation: Conversation) -> None:
     working = Condition(lambda: conversation.working)
     busy = Condition(lambda: conversation.busy)
 
-    @keys.add("escape", filter=busy)
+    @keys.add("escape", filter=has_completions)
+    def close(event: KeyPressEvent) -> None:
+        event.current_buffer.cancel_completion()
+
+    @keys.add("escape", filter=busy & ~has_completions)
     async def interrupt(event: KeyPressEvent) -> None:
         await conversation.interrupt()
 
@@ -85,4 +101,4 @@ def _steering(keys: KeyBindings, conversation: Conversation) -> None:
     async def take_back(event: KeyPressEvent) -> None:
         event.current_buffer.insert_text(await conversation.take_back())
 
-    del interrupt, take_back
+    del close, interrupt, take_back

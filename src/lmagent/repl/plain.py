@@ -47,6 +47,9 @@ class Lines:
         finally:
             self.lent = False
 
+    def use_theme(self, theme: str) -> None:
+        """There are no colours."""
+
     def clip(self, text: str) -> bool:
         """Nothing but text is written, so no."""
         return False

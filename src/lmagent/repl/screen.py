@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 from collections.abc import Callable, Generator, Sequence
@@ -14,22 +15,39 @@ import anyio
 from anyio.abc import TaskStatus
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import in_terminal
+from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.history import FileHistory, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.patch_stdout import patch_stdout
 from prompt_toolkit.shortcuts.choice_input import ChoiceInput
 from prompt_toolkit.styles import Style
 
 from lmagent.app.slash import Choice
 from lmagent.repl.clipboard import osc52
-from lmagent.repl.complete import ReplCompleter
+from lmagent.repl.complete import ReplCompleter, opens_menu
 from lmagent.repl.conversation import Conversation
 from lmagent.repl.keys import Wishes, bindings
 from lmagent.repl.owncommands import OUTSIDE
 from lmagent.terminal.question import PLAN, approval
 from lmagent.terminal.status import FRAME, status_line
 from lmagent.terminal.style import clipped, wrapped
+from lmagent.terminal.theme import recoloured, resolved
+
+STYLE = Style.from_dict(
+    {
+        "bottom-toolbar": "noreverse",
+        "completion-menu": "noinherit",
+        "completion-menu.completion": "noinherit bold",
+        "completion-menu.completion.current": "noinherit reverse",
+        "completion-menu.meta.completion": "noinherit",
+        "completion-menu.meta.completion.current": "noinherit reverse",
+        "scrollbar.background": "noinherit",
+        "scrollbar.button": "noinherit reverse",
+    }
+)
+"""Menu and status line in the terminal's own colours, which can be read on each background."""
 
 TAIL_LINES = 8
 """Lines of the growing block that are shown above the prompt."""
@@ -41,8 +59,9 @@ REDRAW = 0.05
 class Screen:
     """The live region of a conversation."""
 
-    def __init__(self, history: Path | None, bell: Callable[[], None]) -> None:
+    def __init__(self, history: Path | None, bell: Callable[[], None], theme: str) -> None:
         self.conversation: Conversation | None = None
+        self._theme = theme
         self.ring = bell
         self._history = history
         self._session: PromptSession[str] | None = None
@@ -53,6 +72,7 @@ class Screen:
 
     def write(self, text: str) -> None:
         """Print finished text above the live region, soon; later, while another program has the terminal."""
+        text = recoloured(text, self._theme)
         if self._held is not None:
             self._held.append(text)
             return
@@ -113,6 +133,15 @@ class Screen:
         self.write(osc52(text))
         return True
 
+    def use_theme(self, theme: str) -> None:
+        """Show what comes from now on in the colours of a theme."""
+        self._theme = resolved(theme, os.environ)
+        if self._session is not None:
+            self._session.color_depth = self._depth()
+
+    def _depth(self) -> ColorDepth | None:
+        return ColorDepth.DEPTH_1_BIT if self._theme == "none" else None
+
     def changed(self) -> None:
         """Draw the live region anew, soon."""
         if self._session is not None and self._session.app.is_running:
@@ -129,13 +158,14 @@ class Screen:
         self._session = PromptSession(
             message=self._message,
             multiline=True,
-            completer=ReplCompleter(conversation.host),
-            complete_while_typing=False,
+            completer=ReplCompleter(lambda: conversation.context),
+            complete_while_typing=Condition(self._menu_opens),
+            style=STYLE,
+            color_depth=self._depth(),
             history=FileHistory(str(self._history)) if self._history else InMemoryHistory(),
             key_bindings=bindings(wishes),
-            bottom_toolbar=self._toolbar,
+            bottom_toolbar=self._below,
             refresh_interval=1.0,
-            style=Style.from_dict({"bottom-toolbar": "noreverse"}),  # the terminal's own colours
             prompt_continuation="  ",
             enable_open_in_editor=False,
         )
@@ -198,6 +228,21 @@ class Screen:
         if conversation.plan is not None:
             return [("", live), ("bold", PLAN)]
         return [("", live), ("bold ansicyan", "> ")]
+
+    def _menu_opens(self) -> bool:
+        """Whether what is typed opens the menu: nothing does while an answer is typed."""
+        assert self._session is not None
+        assert self.conversation is not None
+        return self.conversation.question is None and opens_menu(
+            self._session.default_buffer.document.text_before_cursor
+        )
+
+    def _below(self) -> str:
+        menu = self._session.default_buffer.complete_state if self._session is not None else None
+        if menu is None or not menu.completions:
+            return self._toolbar()
+        place = f"{menu.complete_index + 1} of " if menu.complete_index is not None else ""
+        return f" {place}{len(menu.completions)} · ↑ ↓ choose · Tab takes · Esc closes"
 
     def _toolbar(self) -> str:
         conversation = self.conversation
