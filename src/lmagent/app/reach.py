@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from lmagent.config.layers import Origin
 from lmagent.config.loader import Loaded
-from lmagent.core.errors import LmagentError, Unreachable
+from lmagent.core.errors import LmagentError
 from lmagent.providers.concealed import shown
 
 if TYPE_CHECKING:
@@ -40,10 +40,6 @@ class StandIn(Struct, frozen=True):
     def fix(self) -> str:
         """What to do about it without a terminal."""
         return f"use it for this run with --base-url {self.server.base_url}, or change {self.origin}"
-
-    def error(self) -> Unreachable:
-        """Return the error for a run without a terminal."""
-        return Unreachable(str(self), fix=self.fix)
 
 
 async def stand_in(loaded: Loaded) -> StandIn | None:

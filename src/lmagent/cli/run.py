@@ -17,6 +17,7 @@ from lmagent.cli.working import plan_options, work_flags, work_of
 
 if TYPE_CHECKING:
     from lmagent.app.host import Host
+    from lmagent.app.reach import StandIn
     from lmagent.app.wiring import HostOptions
 
 
@@ -95,15 +96,15 @@ def _one_shot(
     import anyio
 
     from lmagent.app.wiring import HostOptions, open_host
+    from lmagent.headless.exitcode import ERROR
     from lmagent.headless.oneshot import TaskRequest, run_task
 
     attended = not as_json and sys.stdin.isatty() and sys.stderr.isatty()
-    host_options = _with_answering_server(
-        HostOptions(
-            workspace, {**flags(**options), **work_flags(options)}, options["record"], options["replay"], attended
-        ),
-        attended=attended,
+    host_options = HostOptions(
+        workspace, {**flags(**options), **work_flags(options)}, options["record"], options["replay"], attended
     )
+    if attended:
+        host_options = _with_answering_server(host_options)
 
     async def do() -> int:
         host = await open_host(host_options, say=_say)
@@ -121,7 +122,10 @@ def _one_shot(
         finally:
             await host.aclose()
 
-    return anyio.run(do)
+    code = anyio.run(do)
+    if code == ERROR and not attended and (found := _stand_in(host_options)) is not None:
+        _say(f"lmagent: {found}\n  → {found.fix}")
+    return code
 
 
 def _latest(host: Host) -> str:
@@ -162,9 +166,10 @@ def _greeted(options: HostOptions) -> HostOptions:
     """Return the options with the answers of the first run, or with a server that answers in place of a silent one."""
     from lmagent.app.firstrun import Person, first_run, is_first_run
 
-    attended = sys.stdin.isatty() and sys.stdout.isatty()
-    if not attended or not is_first_run(options):
-        return _with_answering_server(options, attended=attended)
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return options
+    if not is_first_run(options):
+        return _with_answering_server(options)
     return first_run(
         options,
         Person(
@@ -191,31 +196,31 @@ def _demo() -> None:
     click.get_current_context().exit(demo.main([], standalone_mode=False) or 0)
 
 
-def _with_answering_server(options: HostOptions, *, attended: bool) -> HostOptions:
-    """Return the options with a server that answers, if the configured one does not and the user agrees.
-
-    Raises:
-        Unreachable: there is such a server, and no user to ask.
-    """
+def _stand_in(options: HostOptions) -> StandIn | None:
+    """The server that answers, if the configured one does not."""
     from lmagent.app.wiring import load_settings
     from lmagent.providers.transport import is_silent
 
     loaded = load_settings(options)
     url = loaded.settings.given_endpoint
     if options.replay is not None or not url or not is_silent(url):
-        return options
+        return None
     import anyio
 
-    from lmagent.app.reach import keep, stand_in
+    from lmagent.app.reach import stand_in
 
-    found = anyio.run(stand_in, loaded)
-    if found is None:
+    return anyio.run(stand_in, loaded)
+
+
+def _with_answering_server(options: HostOptions) -> HostOptions:
+    """Return the options with a server that answers, if the configured one does not and the user agrees."""
+    found = _stand_in(options)
+    if found is None or not click.confirm(f"{found}. Use it?", default=True, err=True):
         return options
-    if not attended:
-        raise found.error()
-    if not click.confirm(f"{found}. Use it?", default=True, err=True):
-        return options
-    _say(keep(loaded, found))
+    from lmagent.app.reach import keep
+    from lmagent.app.wiring import load_settings
+
+    _say(keep(load_settings(options), found))
     return replace(options, flags={**options.flags, "llm_url": found.server.base_url})
 
 
