@@ -10,15 +10,14 @@ class TurnTally:
     """Counts the time and the tokens of the turn that runs."""
 
     def __init__(self) -> None:
-        self._began = 0.0
-        self._prompt = self._cached = self._answer = 0
+        self._forget()
 
     def add(self, event: ev.Event) -> None:
         """Take what an event says of it."""
         match event:
             case ev.TurnStarted():
+                self._forget()
                 self._began = event.ts
-                self._prompt = self._cached = self._answer = 0
             case ev.StepFinished(usage=usage) | ev.CompactionDone(usage=Usage() as usage):
                 self._prompt += usage.prompt_tokens
                 self._cached += usage.cached_tokens
@@ -27,7 +26,10 @@ class TurnTally:
                 pass
 
     def line(self, finished: ev.TurnFinished) -> str:
-        """Time, tokens of the prompts with the part that was cached, tokens of the answers; empty if none is known."""
+        """Time, tokens of the prompts with the part that was cached, tokens of the answers; empty if none is known.
+
+        The turn is forgotten then: of one that is only shown again nothing was counted.
+        """
         parts = list[str]()
         if self._began and finished.ts:
             parts.append(_duration(max(0.0, finished.ts - self._began)))
@@ -36,7 +38,12 @@ class TurnTally:
             parts.append(f"{self._prompt:,} tokens in{share}")
         if self._answer:
             parts.append(f"{self._answer:,} out")
+        self._forget()
         return " · ".join(parts)
+
+    def _forget(self) -> None:
+        self._began = 0.0
+        self._prompt = self._cached = self._answer = 0
 
 
 def _duration(seconds: float) -> str:
