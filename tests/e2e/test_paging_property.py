@@ -30,7 +30,7 @@ def files(draw: st.DrawFn) -> list[str]:
 
 
 @pytest.mark.usefixtures("no_settings")
-@settings(max_examples=20)
+@settings(max_examples=20, deadline=None)
 @given(
     contents=st.lists(files(), min_size=1, max_size=8),
     window=st.integers(8192, 262_144),

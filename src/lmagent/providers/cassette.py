@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from lmagent.core.decoding import decode_json
 from lmagent.core.errors import ConfigError, ProviderError, StoreError
@@ -215,8 +216,9 @@ class ReplayTransport:
             )
         exchange = self._exchanges[self.played]
         self.played += 1
-        same = self._without_ignored(exchange.request) == self._without_ignored(body.decode("utf-8", "replace"))
-        deviation = None if same else _compare(self.played, exchange, method, path, body)
+        recorded, sent = map(self._without_ignored, (exchange.request, body.decode("utf-8", "replace")))
+        asked = Exchange(method, path, sent)
+        deviation = None if recorded == sent else _compare(self.played, replace(exchange, request=recorded), asked)
         if deviation is not None:
             self.deviations.append(deviation)
         return _answer(exchange)
@@ -316,15 +318,15 @@ def _to_text(chunk: bytes) -> str | dict[str, str]:
         return {"base64": b64encode(chunk).decode()}
 
 
-def _compare(number: int, exchange: Exchange, method: str, path: str, body: bytes) -> Deviation | None:
-    if method != exchange.method:
-        return Deviation(number, "method", exchange.method, method)
-    if path != exchange.path:
-        return Deviation(number, "url", exchange.path, path)
+def _compare(number: int, recorded: Exchange, sent: Exchange) -> Deviation | None:
+    if sent.method != recorded.method:
+        return Deviation(number, "method", recorded.method, sent.method)
+    if sent.path != recorded.path:
+        return Deviation(number, "url", recorded.path, sent.path)
     try:
-        found = _difference("$", jsontext.loads(exchange.request.encode()), jsontext.loads(body))
+        found = _difference("$", jsontext.loads(recorded.request.encode()), jsontext.loads(sent.request.encode()))
     except ValueError:
-        found = ("$", exchange.request, body.decode("utf-8", "replace"))
+        found = ("$", recorded.request, sent.request)
     return Deviation(number, found[0], *_briefly(_text_of(found[1]), _text_of(found[2]))) if found else None
 
 
@@ -353,12 +355,12 @@ def _text_of(value: Any) -> str:
 
 
 def _briefly(old: str, new: str) -> tuple[str, str]:
-    """The parts of two texts around the place where they begin to differ."""
+    """The parts of two texts around the place where they begin to differ, each in a line."""
     same = next((at for at, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
     start = max(0, same - BEFORE)
 
     def cut(text: str) -> str:
-        part = text[start : start + EXCERPT]
+        part = text[start : start + EXCERPT].replace("\n", "\\n")
         return f"{'…' if start else ''}{part}{'…' if len(text) > start + EXCERPT else ''}"
 
     return cut(old), cut(new)

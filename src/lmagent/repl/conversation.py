@@ -122,8 +122,6 @@ class Conversation:
         assert self.session is not None
         return self.session
 
-    # --- what is typed ------------------------------------------------------------------------------------------
-
     def defers(self, text: str) -> bool:
         """Whether a line is a message that takes effect later, so that it is shown then."""
         stripped = text.strip()
@@ -170,7 +168,6 @@ class Conversation:
         return True
 
     def _failures_shown(self) -> AbstractContextManager[None]:
-        """Show whatever fails; the conversation continues."""
         return failures_shown(self.renderer, lambda: self.session.state.session if self.session is not None else "")
 
     async def _command(self, line: str) -> None:

@@ -14,7 +14,6 @@ from shutil import get_terminal_size
 import anyio
 from anyio.abc import TaskStatus
 from prompt_toolkit import PromptSession
-from prompt_toolkit.application import in_terminal
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.history import FileHistory, InMemoryHistory
@@ -86,11 +85,21 @@ class Screen:
         """Print what has come by then, between two drawings of the live region."""
         try:
             while self._unwritten:
-                async with in_terminal():
-                    self._write_all()
+                self._write_between()
                 await asyncio.sleep(REDRAW)
         finally:
             self._writing = None
+
+    def _write_between(self) -> None:
+        """Take the live region away, print, and draw it again; what is typed at this moment is not echoed."""
+        app = self._session.app if self._session is not None else None
+        if app is None or not app.is_running:
+            self._write_all()
+            return
+        app.renderer.erase()
+        self._write_all()
+        app.renderer.request_absolute_cursor_position()
+        app.renderer.render(app, app.layout)
 
     def _write_all(self) -> None:
         text, self._unwritten = "".join(self._unwritten), []
