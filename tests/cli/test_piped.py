@@ -118,3 +118,11 @@ def test_bytes_that_are_no_text_are_survived(program, server, pipe):
     with start(program, server, "explain", stdin=pipe[0]) as process:
         process.communicate(timeout=60)
     assert task_of(server).endswith("explain\n\ncaf\ufffd\nau lait")
+
+
+def test_a_task_takes_the_files_along_that_it_names(program):
+    with ScriptedServer([say("It says alpha.")]) as server:
+        run = program.task(server, "what does @a.txt say?")
+    assert (run.returncode, run.stdout) == (0, "It says alpha.\n")
+    assert "attached a.txt (1 line)" in run.stderr
+    assert "alpha" in server.chats[0].body["messages"][-1]["content"]

@@ -158,7 +158,15 @@ def test_an_event_of_a_later_version_changes_nothing(page):
 
 
 @pytest.mark.parametrize(
-    "text", ["word " * 30, "😀" * 150, "a" * 99 + " b", "\u202e" * 20 + "x", "\x1b[31m \x00 \u2066"]
+    "text",
+    [
+        "word " * 30,
+        "😀" * 150,
+        "a" * 99 + " b",
+        "\u202e" * 20 + "x",
+        "\x1b[31m \x00 \u2066",
+        "see @a\n\n[Attached by the user: a, 1 line]\nx",
+    ],
 )
 def test_a_title_is_cut_and_cleaned_alike(page, text):
     said = ev.InputReceived(id="i1", message=user(text), delivery="submit")

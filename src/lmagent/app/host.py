@@ -147,16 +147,20 @@ class Host(Struct):
 
     async def offer_vision(self) -> None:
         """Add the tool once it is known that the model can see; it comes late, so it is in no tool block."""
-        wish = self.settings.vision_enabled
-        if self.toolbox.get("vision") is not None or wish == "false":
-            return
-        model = (await self.served.facts(self.agent.model)).model
-        said = model.vision if model is not None else None
-        name = self.agent.model or (model.id if model is not None else "")
-        if wish == "true" or said or (said is None and self.traits().sees(name)):
+        if self.toolbox.get("vision") is None and await self.takes_images(self.agent.model):
             from lmagent.tools.vision import vision_tool  # few models can see
 
             self.toolbox.add(vision_tool(self.served.lane(1, aside=True).stream, self._model_of))
+
+    async def takes_images(self, name: str) -> bool:
+        """Whether a model can see: by the settings, the server, or what was learned of it."""
+        if self.settings.vision_enabled != "auto":
+            return self.settings.vision_enabled == "true"
+        model = (await self.served.facts(name)).model
+        said = model.vision if model is not None else None
+        if said is not None:
+            return said
+        return bool(self.traits().sees(name or (model.id if model is not None else "")))
 
     def _model_of(self, session: str) -> str:
         return (self.sessions[session].state.model if session in self.sessions else "") or self.agent.model

@@ -15,6 +15,9 @@ WORDS = 12
 LONGEST, LONGEST_GIVEN = 100, 200
 """Characters of a title: of one that is made, and of one that somebody gave."""
 
+ATTACHED = "\n\n[Attached by the user: "
+"""Where the files begin that were attached to a message: they are no part of its title."""
+
 
 @cache
 def _hidden() -> re.Pattern[str]:
@@ -33,5 +36,5 @@ def title_of(text: str, words: int | None = WORDS) -> str:
         text: a first message, or a title that somebody gave.
         words: how many of its words are enough; None for all.
     """
-    found = (_hidden().sub("", word) for word in text.split())
+    found = (_hidden().sub("", word) for word in text.partition(ATTACHED)[0].split())
     return " ".join([word for word in found if word][:words])[: LONGEST if words else LONGEST_GIVEN].rstrip()

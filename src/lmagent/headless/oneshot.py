@@ -17,7 +17,7 @@ from lmagent.app.signals import ending
 from lmagent.core import events as ev
 from lmagent.core.commands import Continue, DecidePlan, Interrupt, SetWork, Submit
 from lmagent.core.errors import ConfigError, ungrouped
-from lmagent.core.messages import user
+from lmagent.core.messages import Message, user
 from lmagent.engine.lane import run_until_idle
 from lmagent.engine.session import Session
 from lmagent.headless.exitcode import BLOCKED, exit_code
@@ -81,7 +81,7 @@ async def run_task(host: Host, request: TaskRequest) -> int:
                     tasks.start_soon(beside.run)
             if sys.platform != "win32":
                 tasks.start_soon(_watch_signals, session)
-            finished = await _run(session, request, task)
+            finished = await _run(host, session, request, task)
             waits = session.state.work.proposal is not None
             if questions is not None:
                 from lmagent.headless.plandesk import PlanDesk, settle_plans
@@ -157,13 +157,25 @@ def _misfit(session: Session, finished: ev.TurnFinished) -> ev.Notice:
     )
 
 
-async def _run(session: Session, request: TaskRequest, task: str) -> ev.TurnFinished | None:
+async def _message(task: str, host: Host, session: Session) -> Message:
+    """The task with the files that it names with `@`."""
+    if "@" not in task:
+        return user(task)
+    from lmagent.app.attaching import with_attachments  # few tasks name files
+
+    def say(line: str, _: str) -> None:
+        sys.stderr.write(line + "\n")
+
+    return await with_attachments((), task, host, session, say)
+
+
+async def _run(host: Host, session: Session, request: TaskRequest, task: str) -> ev.TurnFinished | None:
     if request.work is not None:
         await session.send(request.work)
     if request.decision is not None:
         await session.send(request.decision)
     elif task:
-        await session.send(Submit(message=user(task), by="cli"))
+        await session.send(Submit(message=await _message(task, host, session), by="cli"))
     elif session.state.work.proposal is not None and not session.state.turn_open:
         return None
     elif not (session.state.turn_open or session.state.owes_reply or session.state.inputs):

@@ -6,8 +6,11 @@ import base64
 import os
 import shutil
 import subprocess
+from collections.abc import Callable
 
 import anyio
+
+from lmagent.core.errors import LmagentError
 
 PROGRAMS = (
     ("WAYLAND_DISPLAY", ("wl-copy",)),
@@ -22,7 +25,23 @@ PATIENCE = 5.0
 """Seconds that such a program has."""
 
 
-async def copy_by_program(text: str) -> str:
+async def copy(text: str, clip: Callable[[str], bool]) -> str:
+    """Put a text on the clipboard, by a program or by the terminal; returns the sentence to say.
+
+    Args:
+        text: the text.
+        clip: asks the terminal; False if it cannot be asked.
+
+    Raises:
+        LmagentError: there is no way to do it.
+    """
+    program = await _copy_by_program(text)
+    if not program and not clip(text):
+        raise LmagentError("there is no clipboard here", fix="/export writes the session to a file")
+    return f"copied {len(text):,} characters by {program or 'the terminal'}"
+
+
+async def _copy_by_program(text: str) -> str:
     """Give the text to the first program that takes it; returns the program's name, empty for none."""
     for variable, command in PROGRAMS:
         if (variable and not os.environ.get(variable)) or shutil.which(command[0]) is None:

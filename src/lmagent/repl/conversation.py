@@ -9,6 +9,7 @@ from functools import partial
 import anyio
 import anyio.abc
 
+from lmagent.app.attaching import with_attachments, without_attachments
 from lmagent.app.host import Host
 from lmagent.app.notifying import Attention
 from lmagent.app.registry import SlashCommand
@@ -16,12 +17,10 @@ from lmagent.app.slash import Choice, SlashContext, SlashResult, find_command, i
 from lmagent.app.waking import wake_in_time
 from lmagent.core import events as ev
 from lmagent.core.commands import Approve, Interrupt, Steer, Submit, Withdraw
-from lmagent.core.errors import LmagentError
-from lmagent.core.messages import user
 from lmagent.core.view import Pending, UserBlock, View, reduce
 from lmagent.engine.lane import run_until_idle
 from lmagent.engine.session import Session
-from lmagent.repl.clipboard import copy_by_program
+from lmagent.repl.clipboard import copy
 from lmagent.repl.exchange import Exchange
 from lmagent.repl.failures import failures_shown
 from lmagent.repl.owncommands import OwnCommands
@@ -212,7 +211,7 @@ class Conversation:
     async def _say(self, text: str, *, queue: bool, deferred: bool = False) -> None:
         self._warming.cancel()  # what was read by then stays read, and the real request need not wait
         session = await self._need_session()
-        message = user("\n\n".join((*self._own.take_told(), text)))
+        message = await with_attachments(self._own.take_told(), text, self.host, session, self.renderer.say)
         with self.undelivered.sending(text if deferred else ""):
             await session.send(Submit(message=message, by=BY) if queue else Steer(message=message, by=BY))
         self.work()
@@ -248,7 +247,7 @@ class Conversation:
             line = await self._surface.choose(result.choices)
             return await self._slash(line) if line else True
         if result.copy:
-            await self._copy(result.copy)
+            self.renderer.say(await copy(result.copy, self._surface.clip), "quiet")
         if result.theme:
             self._surface.use_theme(result.theme)
         print_text(result, self.renderer)
@@ -263,12 +262,6 @@ class Conversation:
         if result.run:
             self.work()
         return not result.quit
-
-    async def _copy(self, text: str) -> None:
-        program = await copy_by_program(text)
-        if not program and not self._surface.clip(text):
-            raise LmagentError("there is no clipboard here", fix="/export writes the session to a file")
-        self.renderer.say(f"copied {len(text):,} characters by {program or 'the terminal'}", "quiet")
 
     # --- approvals ------------------------------------------------------------------------------------------------
 
@@ -396,4 +389,4 @@ class Conversation:
         if not pending or self.session is None:
             return ""
         await self.session.send(Withdraw(input=pending[-1].id, by=BY))
-        return pending[-1].text
+        return without_attachments(pending[-1].text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lmagent.app.attaching import without_attachments
 from lmagent.core import events as ev
 from lmagent.core.view import is_filler
 from lmagent.terminal.render import Renderer
@@ -37,7 +38,7 @@ class Exchange:
                 renderer.say(f"… {len(rest) - MOST} earlier steps", "quiet")
             renderer.words.planning = work == "plan"
             if question := _question(event):
-                renderer.say(f"> {question}", "user")
+                renderer.say(f"> {without_attachments(question)}", "user")
             else:
                 renderer(event)
         renderer.running.clear()

@@ -38,12 +38,13 @@ const EDGES = new RegExp(`^[${SPACE}]+|[${SPACE}]+$`, "g");
 const TITLE_WORDS = 12;
 const LONGEST_TITLE = 100;
 const LONGEST_GIVEN = 200;
+const ATTACHED = "\n\n[Attached by the user: ";
 // What may not stand in a title: see core/titles.py.
 const HIDDEN = /[\0-\x1f\x7f-\x9f\xad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff\u{e0000}-\u{e007f}]/gu;
 
 /** A title on one line. @param {string} text @param {number} [words] how many of its words are enough */
 function titleOf(text, words) {
-  const found = (text.match(WORDS) ?? []).map((word) => word.replace(HIDDEN, "")).filter(Boolean);
+  const found = (text.split(ATTACHED)[0].match(WORDS) ?? []).map((word) => word.replace(HIDDEN, "")).filter(Boolean);
   return strip([...found.slice(0, words).join(" ")].slice(0, words ? LONGEST_TITLE : LONGEST_GIVEN).join(""));
 }
 

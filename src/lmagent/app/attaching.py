@@ -1,0 +1,153 @@
+"""Attaching: the files that a message names with `@`, and the images that it names by their path."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from anyio import to_thread
+from msgspec import Struct
+
+from lmagent.app.host import Host
+from lmagent.core.errors import ToolError
+from lmagent.core.messages import Image, Message, Text
+from lmagent.core.titles import ATTACHED
+from lmagent.engine.session import Session
+from lmagent.tools.beneath import Beneath
+from lmagent.tools.pictures import FORMATS, MAX_PIXELS, picture_of
+from lmagent.tools.sanitize import one_line
+from lmagent.tools.textfile import decode, kind_of_binary
+
+LARGEST_TEXT = 100_000
+"""Characters of all files that one message takes; and of them no more than the window has free tokens, which is about a
+quarter of its room."""
+
+LARGEST_IMAGE = 20 << 20
+"""Bytes of an image; servers take about as much in one request."""
+
+_LARGEST_FILE = 50_000_000
+
+_WORDS = re.compile(r"""(?:^|(?<=\s))(?:@?"([^"\n]+)"|@?'([^'\n]+)'|(\S+))""")
+_IMAGE_NAME = re.compile(r".\.(?:png|jpe?g|webp|gif)$", re.IGNORECASE)
+_TAKEN = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+
+Say = Callable[[str, str], None]
+
+
+class _Named(Struct, frozen=True):
+    """A file that exists and that the message names.
+
+    Attributes:
+        name: as the user wrote it.
+        path: where it is.
+    """
+
+    name: str
+    path: Path
+
+
+async def with_attachments(before: Sequence[str], words: str, host: Host, session: Session, say: Say) -> Message:
+    """Return a message of the user with the files that it names.
+
+    Args:
+        before: texts that the message begins with.
+        words: what the user wrote, in which files are named.
+        host: knows the workspace and the model.
+        session: gets the message.
+        say: shows a line of a kind to the user.
+    """
+    text = "\n\n".join((*before, words))
+    files = await to_thread.run_sync(_files, words, host.workspace)
+    free = max(0, session.window.tokens - session.state.estimate_tokens())
+    room, images = min(LARGEST_TEXT, free), list[Image]()
+    for file in files:
+        try:
+            data = await to_thread.run_sync(_load, file, host.workspace)
+            if (picture := picture_of(data)) is not None and kind_of_binary(data) is not None:
+                images.append(await _image(file.name, data, host, session))
+                kind = FORMATS[picture.media_type]
+                say(f"attached {file.name} ({kind}, {picture.width} × {picture.height})", "quiet")
+            else:
+                part, what = _text(file.name, data, room)
+                text, room = text + part, room - len(part)
+                say(f"attached {file.name} ({what})", "quiet")
+        except ToolError as refused:
+            say(f"{file.name} is not attached: {one_line(refused.message)}", "warning")
+    return Message("user", (Text(text), *images))
+
+
+def without_attachments(text: str) -> str:
+    """Return what the user wrote, without the files that were attached to it."""
+    return text.partition(ATTACHED)[0]
+
+
+def _files(text: str, workspace: Path) -> list[_Named]:
+    found: dict[Path, _Named] = {}
+    for name, mentioned in _names(text):
+        for candidate in dict.fromkeys((name, name.rstrip(".,;:!?)]"))):
+            path = workspace / Path(candidate).expanduser() if candidate else workspace
+            if (mentioned or _IMAGE_NAME.search(candidate)) and path.is_file():
+                found.setdefault(path, _Named(candidate, path))
+                break
+    return list(found.values())
+
+
+def _names(text: str) -> Iterator[tuple[str, bool]]:
+    """The words that may name a file, and whether they begin with `@`."""
+    for word in _WORDS.finditer(text):
+        mentioned = word[0].startswith("@")
+        yield (word[1] or word[2] or word[3].removeprefix("@"), mentioned)
+
+
+def _load(file: _Named, workspace: Path) -> bytes:
+    if file.path.is_relative_to(workspace):
+        with Beneath(workspace) as files:
+            return files.read_bytes(str(file.path.relative_to(workspace)), _LARGEST_FILE)
+    if not _IMAGE_NAME.search(file.name):
+        raise ToolError(f"it is not in the workspace {workspace}; only images can come from elsewhere")
+    try:
+        with file.path.open("rb") as opened:
+            return opened.read(_LARGEST_FILE)
+    except OSError as error:
+        raise ToolError(f"it cannot be read: {error.strerror}") from None
+
+
+async def _image(name: str, data: bytes, host: Host, session: Session) -> Image:
+    """The image for the message.
+
+    Raises:
+        ToolError: the model takes no such image.
+    """
+    picture = picture_of(data)
+    if picture is None or picture.media_type not in _TAKEN:
+        raise ToolError("models take PNG, JPEG, GIF and WebP images only; save it as one of these")
+    if picture.is_too_large or len(data) > LARGEST_IMAGE:
+        most = f"{MAX_PIXELS // 1_000_000} million pixels and {LARGEST_IMAGE >> 20} MB"
+        raise ToolError(f"an image may have {most} at most; make a smaller copy")
+    model = session.state.model or host.agent.model
+    if not await host.takes_images(model):
+        what = model or "the server's model"
+        raise ToolError(f"{what} takes no images; /model picks another, VISION_ENABLED=true says that it does")
+    return Image(picture.media_type, base64.b64encode(data).decode())
+
+
+def _text(name: str, data: bytes, room: int) -> tuple[str, str]:
+    """The text for the message, cut to the room there is, and what to say of it.
+
+    Raises:
+        ToolError: it is no text, or there is no room.
+    """
+    decoded = decode(data)
+    if decoded is None:
+        raise ToolError(f"it is no text ({kind_of_binary(data) or 'binary file'})")
+    lines = decoded[0].splitlines()
+    total, kept, size = len(lines), 0, 0
+    while kept < total and size + len(lines[kept]) < room:
+        size += len(lines[kept]) + 1
+        kept += 1
+    if kept == 0 < total:
+        raise ToolError("the window has no room for it; the agent can read it page by page")
+    what = f"{total:,} line{'' if total == 1 else 's'}" if kept == total else f"lines 1 to {kept:,} of {total:,}"
+    return f"{ATTACHED}{name}, {what}]\n" + "\n".join(lines[:kept]), what
