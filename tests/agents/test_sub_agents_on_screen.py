@@ -99,7 +99,7 @@ def test_an_approval_of_a_sub_agent_stands_in_the_view_of_its_session_and_is_ans
                 assert not views[-1].approvals
                 assert (tmp_path / "a.txt").exists()
                 assert said[0] == "▸ sub-agent: write it"
-                assert "  ✓ write a.txt (1 lines)" in said
+                assert "  ✓ write a.txt (1 line)" in said
                 assert said[-1] == "◂ sub-agent ok: It says hello."
 
     anyio.run(main)

@@ -71,7 +71,7 @@ def test_what_the_user_changed_while_a_command_ran_is_named_and_redo_brings_it_b
     async def then(host, session):
         assert re.search(SHARED, await slash(host, session, "/diff"))
         text = await slash(host, session, "/undo all")
-        assert text.startswith("taken back: new.txt, notes.txt, x")
+        assert text.startswith("Undone: new.txt, notes.txt, x")
         assert re.search(SHARED, text)
         assert (workspace / "notes.txt").read_text() == "mine\n"
         await slash(host, session, "/redo all")
@@ -85,7 +85,7 @@ def test_what_the_user_saved_once_more_is_left_alone(workspace):
     async def then(host, session):
         (workspace / "notes.txt").write_text("mine, saved once more\n")
         text = await slash(host, session, "/undo all")
-        assert text.startswith("taken back: new.txt, x")
+        assert text.startswith("Undone: new.txt, x")
         assert "left alone: notes.txt" in text
         assert (workspace / "notes.txt").read_text() == "mine, saved once more\n"
 
@@ -96,8 +96,8 @@ def test_a_short_command_and_an_edit_are_taken_back_at_once(workspace):
     script = [call("shell", command="echo y > x"), call("write", path="w.txt", content="w"), say("Done.")]
 
     async def then(host, session):
-        assert (await slash(host, session, "/undo")) == "taken back: w.txt"
-        assert (await slash(host, session, "/undo")) == "taken back: x"
+        assert (await slash(host, session, "/undo")) == "Undone: w.txt"
+        assert (await slash(host, session, "/undo")) == "Undone: x"
 
     anyio.run(play, workspace, script, then)
 
@@ -132,7 +132,7 @@ def test_a_call_is_refused_when_the_disk_of_the_store_is_full_and_the_session_go
         assert (workspace / "w.txt").read_text() == "theirs"
         assert isinstance(events[-1], ev.TurnFinished)
         assert events[-1].outcome == "done"
-        assert await slash(host, session, "/undo") == "taken back: w.txt"
+        assert await slash(host, session, "/undo") == "Undone: w.txt"
 
     try:
         anyio.run(play, workspace, script, then)

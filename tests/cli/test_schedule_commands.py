@@ -62,7 +62,7 @@ def test_a_submitted_task_is_done_by_the_scheduler(program, arguments):
             code, out = stop(process)
     assert code == 0
     assert "begins a task of the inbox: say hello" in out
-    assert "stopped; what was not finished is gone on with by the next scheduler" in out
+    assert "stopped; unfinished turns resume when it is started again" in out
 
 
 def test_the_flags_of_earlier_agents_start_the_scheduler(program):
@@ -153,7 +153,7 @@ def test_jobs_are_added_listed_switched_and_removed(program):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("add", "a", "evry 5m", "x"), "'evry 5m' is no schedule; known are: every 30s"),
+        (("add", "a", "evry 5m", "x"), "'evry 5m' is not a valid schedule; known are: every 30s"),
         (("add", "a", "daily 09:00", "x", "--timezone", "Mars"), "the time zone 'Mars' is not known"),
         (("add", "a b", "daily 09:00", "x"), "id: up to 64 letters"),
         (("toggle", "nothing"), "there is no job 'nothing'"),
@@ -176,7 +176,7 @@ def test_a_file_that_is_wrong_makes_list_and_reload_fail_and_name_the_line(progr
     for verb in ("list", "reload"):
         given = in_workspace(program, "cron", verb)
         assert given.returncode == 1
-        assert "cron.json line 2: job 'a': schedule: 'whenever' is no schedule" in given.stdout
+        assert "cron.json line 2: job 'a': schedule: 'whenever' is not a valid schedule" in given.stdout
 
 
 def test_a_job_is_run_by_hand_and_its_run_is_in_the_history(program):

@@ -83,7 +83,7 @@ def test_a_workspace_that_cannot_be_written_is_refused_and_only_your_own_is_to_b
     mine = public_folder / "mine"
     mine.mkdir(mode=0o500)
     if os.geteuid() == 0:
-        assert fix_for(Path("/etc")) == "name another folder with --workspace"
+        assert fix_for(Path("/etc")) == "choose another folder: lmagent -w FOLDER"
         os.chown(mine, 65534, 65534)
     assert f"chmod u+rwx {mine}" in fix_for(mine)
 

@@ -179,7 +179,7 @@ def test_a_pull_that_fails_is_one_clear_error(program):
         assert "no GGUF" in program.bad("pull", REPO, **hub.env)
         env = hub.env
     assert "cannot be reached" in program.bad("pull", REPO, **env)
-    assert "names no repository" in program.bad("pull", "nonsense")
+    assert "is not the name of a repository" in program.bad("pull", "nonsense")
     assert not program.folder.exists()
 
 
@@ -187,7 +187,7 @@ def test_a_pull_that_fails_is_one_clear_error(program):
 def test_a_file_is_taken_in(program, way):
     source = chat_file(program.home / "downloads/Some Model.gguf")
     size = source.stat().st_size
-    assert "took mine" in program.good("import", str(source), *filter(None, [way]), "--name", "mine")
+    assert "imported mine" in program.good("import", str(source), *filter(None, [way]), "--name", "mine")
     assert source.exists() == (way != "--move")
     assert (program.folder / "mine.gguf").is_symlink() == (way == "--link")
     assert json.loads(program.good("list", "--json"))["size"] == size
@@ -275,7 +275,8 @@ def test_recommendations_fit_the_machine_and_are_called_suggestions(program):
     chat_file(program.folder / "mine.gguf")
     text = program.good("recommend")
     assert "memory:" in text
-    assert "there, and fits: mine" in text
+    assert "GiB" not in text
+    assert "already here, and fits: mine" in text
     answer = json.loads(program.good("recommend", "--json"))
     assert all(item["memory"] * 2**30 <= answer["memory"]["total"] for item in answer["suggestions"])
     assert "suggestions" in answer["note"]
@@ -306,3 +307,8 @@ def test_an_engine_that_is_not_there_crashes_or_hangs_is_a_finding_and_no_crash(
     assert "CUDA error" in ask_engine((sys.executable, "-c", CRASH)).problem
     assert "did not answer" in ask_engine((sys.executable, "-c", HANG), seconds=0.5).problem
     assert "could not be asked" in ask_engine(("/nonexistent/python",)).problem
+
+
+def test_after_a_pull_the_next_command_is_said(program):
+    with FakeHub({"Model-Q4_K_M.gguf": CONTENT}) as hub:
+        assert "→ lmagent -m model-q4_k_m" in program.good("pull", REPO, "-q", **hub.env).lower()

@@ -19,7 +19,7 @@ import pytest
 from router_kit import HELLO, calling_gguf, chunks
 
 from lmagent.modelserver import daemon
-from lmagent.modelserver.listening import ServerError, listen
+from lmagent.modelserver.listening import ServerError, listen, outward
 from lmagent.store.lock import Owner
 from lmagent.testing import ScriptedServer
 from lmagent.testing.script import say
@@ -207,3 +207,11 @@ def test_a_worker_that_is_killed_takes_its_request_with_it_and_nothing_else(home
             )
             assert client.chat.completions.create(model="tiny", messages=HELLO, max_tokens=3).choices
         assert home.told("server", "stats")["crashes"] == 1
+
+
+def test_on_all_addresses_the_one_that_others_use_is_printed(home):
+    if not (address := outward("0.0.0.0")):
+        pytest.skip("this machine is on no network")
+    shown = home.run("server", "start", "--port", "0", "--bind", "0.0.0.0").stdout
+    port = home.told("server", "status")["port"]
+    assert f"other machines reach it at http://{address}:{port}/v1" in shown

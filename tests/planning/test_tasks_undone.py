@@ -46,7 +46,7 @@ def test_steps_of_a_turn_that_is_undone_are_open_again_and_all_are_told(folder):
         await carried_out(run)
         assert statuses(run) == ["completed", "completed"]
         said = await run.slash("/undo")
-        assert "taken back: new.txt" in said.text
+        assert "Undone: new.txt" in said.text
         assert "a is pending again" in said.text
         assert statuses(run) == ["pending", "pending"]
         assert run.work.tasks["a"].result == ""
@@ -54,7 +54,7 @@ def test_steps_of_a_turn_that_is_undone_are_open_again_and_all_are_told(folder):
         note = run.sent.rpartition("<tasks>")[2]
         assert "Changed by others (undo" in note
         assert "The user took back your changes of new.txt" in run.sent
-        assert (await run.slash("/redo")).text.startswith("done again: new.txt\ntasks: a is completed again")
+        assert (await run.slash("/redo")).text.startswith("Redone: new.txt\ntasks: a is completed again")
         assert statuses(run) == ["completed", "completed"]
 
     play(folder, say(TWO), WRITE, done("a"), done("b"), say("All done."), say("Two steps are open."), *[say("?")] * 6,
@@ -124,7 +124,7 @@ def test_an_undo_that_was_killed_before_its_end_is_said_again(folder):
         await run.session.record(tasks)  # what is on record when it is killed right then
         assert statuses(run) == ["pending", "pending"]
         said = await run.slash("/undo")
-        assert said.text.startswith("taken back: new.txt")
+        assert said.text.startswith("Undone: new.txt")
         assert statuses(run) == ["pending", "pending"]
         await run.slash("/redo")
         assert statuses(run) == ["completed", "completed"]

@@ -186,8 +186,8 @@ def test_a_torn_last_line_is_left_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"hello\n", "is no cassette"),
-        (b"", "is no cassette"),
+        (b"hello\n", "is not a cassette"),
+        (b"", "is not a cassette"),
         (b'{"cassette": 9}\n', "version 9"),
         (b'{"cassette": 1}\n{"no\n{"method":"GET","path":"/","request":""}\n', "line 2"),
     ],

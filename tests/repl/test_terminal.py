@@ -45,7 +45,8 @@ def test_a_write_is_asked_for_with_its_diff_and_y_lets_it_happen(workspace):
     with ScriptedServer([call("write", path="b.txt", content="beta\n"), say("Written.")], strict=True) as server:
         with Terminal(workspace, server.base_url) as terminal:
             terminal.enter("write b.txt")
-            assert "+beta" in terminal.wait_for("Allow write?")
+            terminal.wait_for("Allow write?")
+            terminal.wait_for("+beta")
             assert not (workspace / "b.txt").exists()
             terminal.enter("y")
             terminal.wait_for("Written.")

@@ -38,7 +38,7 @@ def test_the_file_of_an_earlier_agent_is_read_as_it_is(tmp_path):
     [
         (
             '{"id": "a", "schedule": "evry 5m", "prompt": "x"}',
-            "job 'a': schedule: 'evry 5m' is no schedule; known are: every",
+            "job 'a': schedule: 'evry 5m' is not a valid schedule; known are: every",
         ),
         (
             '{"id": "a", "schedule": "61 * * * *", "prompt": "x"}',

@@ -219,7 +219,7 @@ def test_a_bad_job_is_told_of_once_and_the_good_ones_run(workspace):
             async with a_host(workspace, server) as host, scheduling(host, said):
                 await until(lambda: "done" in endings(workspace))
         (problem,) = [text for text in said if "'bad'" in text]  # the letters alone may be in a session's id
-        assert "cron.json line 1: job 'bad': schedule: 'evry 5m' is no schedule" in problem
+        assert "cron.json line 1: job 'bad': schedule: 'evry 5m' is not a valid schedule" in problem
 
     run(check)
 

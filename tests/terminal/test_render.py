@@ -85,6 +85,14 @@ def test_an_end_that_is_not_done_is_said_with_what_to_do():
     assert shown(ended) == "error: nothing listens\n  → start the server\n"
 
 
+def test_the_reason_that_the_answer_gives_itself_is_not_repeated():
+    answer = ev.MessageAdded(message=assistant("BLOCKED: that is beyond me."), origin="model")
+    ended = ev.TurnFinished(outcome="blocked", cause="blocked", reason="that is beyond me.")
+    text = shown(answer, ended)
+    assert text.count("beyond me") == 1
+    assert text.endswith("blocked\n")
+
+
 def test_markdown_is_laid_out_for_the_width_that_the_terminal_has_now():
     text = shown(ev.MessageAdded(message=assistant("word " * 30), origin="model"), style=RichStyle(lambda: 40))
     assert max(map(len, text.splitlines())) <= 40

@@ -70,7 +70,7 @@ def test_jobs_are_switched_run_and_read_again_and_problems_of_the_file_are_told(
         region(page, "Sessions").get_by_text("Sweep the floor.").wait_for()
         file.write_text(json.dumps([*jobs, {"id": "odd", "schedule": "whenever", "prompt": "x"}]))
         page.get_by_role("button", name="Read the file again").click()
-        page.get_by_text("'whenever' is no schedule").wait_for()
+        page.get_by_text("'whenever' is not a valid schedule").wait_for()
 
 
 def test_without_jobs_the_page_says_how_to_make_one(tmp_path, screen):

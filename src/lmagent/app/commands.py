@@ -86,7 +86,7 @@ def commands() -> Iterator[SlashCommand]:
         CHANGES: (
             ("diff", "", "show everything that the agent changed in this session", _diff),
             ("undo", "[N|turn|all]", "take back what the last N calls changed, the last turn, or all of it", _undo),
-            ("redo", "[N|all]", "do again what was taken back", _redo),
+            ("redo", "[N|all]", "do again what was undone", _redo),
         ),
         FACTS: (
             ("help", "", "list the commands", _help),
@@ -205,7 +205,7 @@ def _count(wish: str, command: str) -> int:
 async def _restore(context: SlashContext, command: Undo | Redo) -> SlashResult:
     event = await _need(context).send(command)
     assert isinstance(event, FilesRestored)
-    did = "taken back" if event.to == "before" else "done again"
+    did = "Undone" if event.to == "before" else "Redone"
     lines = [f"{did}: {_listed(event.paths) or 'nothing'}"]
     lines += [
         f"{'in part' if refusal.path in event.paths else 'left alone'}: {refusal.path}: {refusal.reason}"
@@ -312,7 +312,7 @@ async def _cost(context: SlashContext, _: str) -> SlashResult:
         f"{state.steps_total} model calls{estimate}\n"
         f"prompt     {usage.prompt_tokens:>10,} tokens, {cached} from the server's cache\n"
         f"completion {usage.completion_tokens:>10,} tokens\n"
-        f"read again {pace.reread_total:>10,} tokens that the server had in its cache before\n"
+        f"re-read    {pace.reread_total:>10,} tokens that the server had in its cache before\n"
         f"speed      reads {_speed(pace.read_per_s)}, writes {_speed(pace.write_per_s)}"
     )
 

@@ -85,7 +85,7 @@ async def _switch_cost(context: SlashContext, name: str) -> str:
     tokens = context.session.state.estimate_tokens()
     speed = context.host.traits().reading(name) or context.view.pace.read_per_s
     seconds = f", {tokens / speed:,.0f} s at {speed:,.0f} tokens/s" if speed else ""
-    text = f"has to read the conversation anew: about {tokens:,} tokens{seconds}"
+    text = f"re-reads the conversation: about {tokens:,} tokens{seconds}"
     window = await context.host.served.window(name) if name else None
     return (
         f"{text}; its window is {window:,}, so the conversation is shortened first"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from typing import Any, cast
 
@@ -17,6 +17,7 @@ from lmagent.app.wiring import HostOptions, load_settings, open_host
 from lmagent.config.loader import Loaded
 from lmagent.core.errors import LmagentError, ProviderError, SandboxError
 from lmagent.providers.concealed import shown
+from lmagent.providers.dialects.base import ModelFacts
 from lmagent.providers.transport import is_silent
 from lmagent.sandbox.outlook import docker_answers
 
@@ -75,6 +76,13 @@ async def _sandbox(host: Host) -> Finding:
     return Finding("sandbox", "warning" if broken else "ok", text)
 
 
+def _unnamed(listed: Sequence[str], model: ModelFacts | None) -> str:
+    """Name the model that answers where none is configured, or those that the server chooses among."""
+    if model is not None:
+        return model.id
+    return f"the server chooses among {len(listed)}: {', '.join(listed[:4])}"
+
+
 async def _unreached(loaded: Loaded, failure: ProviderError) -> Finding:
     """The finding about a server that does not answer: where its address is configured, and which server does."""
     if not loaded.settings.given_endpoint:
@@ -107,7 +115,7 @@ async def _server(host: Host, loaded: Loaded) -> AsyncIterator[Finding]:
         some = ", ".join(listed[:8])
         yield Finding("model", "warning", f"{wanted!r} is not among the models listed", f"choose one of: {some}")
     else:
-        yield Finding("model", "ok", wanted or f"the server's choice of {len(listed)}: {', '.join(listed[:4])}")
+        yield Finding("model", "ok", wanted or _unnamed(listed, facts.model))
     battery = Battery(host.served, wanted, host.agent.window.tokens)
     async with aclosing(cast("Any", battery.run())) as coming:
         async for finding in coming:

@@ -49,16 +49,16 @@ def _recommend(library: Library, *, as_json: bool) -> int:
         return 0
     click.echo(f"memory: {amount(memory.total)}, {amount(memory.free)} free now{_bound(memory)}")
     for details in own:
-        click.echo(f"there, and fits: {details.entry.name} (needs {amount(details.entry.needed)})")
+        click.echo(f"already here, and fits: {details.entry.name} (needs {amount(details.entry.needed)})")
     if not good:
         smallest = SUGGESTIONS[0]
-        click.echo(f"even {smallest.name} takes {smallest.memory:.0f} GiB; name a model on another machine instead")
+        click.echo(f"even {smallest.name} takes {amount(smallest.bytes)}; name a model on another machine instead")
         click.echo('  → a file NAME.toml with upstream = "http://HOST:PORT/v1" in the library\'s folder; or --base-url')
         return 0
     width = max(len(item.name) for item in good)
+    click.echo(f"  {'NAME':<{width}}  {'DOWNLOAD':>8}  {'MEMORY':>7}  GOOD FOR")
     for item in good:
-        size = f"{item.download:>5.1f} GB to fetch, {item.memory:>3.0f} GiB of memory"
-        click.echo(f"  {item.name:<{width}}  {size}  {item.text}")
+        click.echo(f"  {item.name:<{width}}  {item.download:>5.1f} GB  {amount(item.bytes):>7}  {item.text}")
     click.echo(f"  → lmagent models pull {good[0].name}")
     click.echo(NOTE)
     return 0

@@ -52,14 +52,14 @@ def extend(group: click.Group, open_library: Open) -> None:
         library = open_library(ctx.obj)
         facts, paths = take(path.absolute(), library.folder, way or "copy", name)
         if facts.kind in ("projector", "adapter", "other"):
-            return _no_model("took", facts.kind, paths, as_json=as_json)
+            return _no_model("imported", facts.kind, paths, as_json=as_json)
         details = _at(library, paths[0])
         if details is None:
-            return _no_model("took", facts.kind, paths, as_json=as_json)
+            return _no_model("imported", facts.kind, paths, as_json=as_json)
         if as_json:
             echo_json(_row(details, paths))
         else:
-            click.echo(f"took {details.entry.name}{_about(details)}")
+            click.echo(f"imported {details.entry.name}{_about(details)}")
         return 0
 
 
@@ -162,4 +162,4 @@ def _about(details: Details) -> str:
     entry = details.entry
     if entry.broken:
         return f", but it cannot be loaded: {one_line(entry.broken, 400)}"
-    return f" ({amount(entry.size)}, needs {amount(entry.needed)} of memory); ask for it by that name"
+    return f" ({amount(entry.size)}, needs {amount(entry.needed)} of memory)\n  → lmagent -m {entry.name}"

@@ -82,7 +82,7 @@ async def _serve(host: Host) -> int:
             if sys.platform != "win32":
                 tasks.start_soon(_until_told, tasks.cancel_scope, received)
             await service.run()
-    _say("stopped; what was not finished is gone on with by the next scheduler")
+    _say("stopped; unfinished turns resume when it is started again")
     return 130 if signal.SIGINT in received else 0
 
 

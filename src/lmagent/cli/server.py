@@ -163,6 +163,12 @@ def _say_where(state: Any, folder: Path, *, as_json: bool) -> None:
         echo_json({"url": state.url, "pid": state.owner.pid, "port": state.port, "bind": state.bind})
         return
     click.echo(f"the model server listens at {state.url}/v1 (process {state.owner.pid})")
+    if state.bind in ("0.0.0.0", "::"):
+        from lmagent.modelserver.listening import outward
+
+        if address := outward(state.bind):
+            host = f"[{address}]" if ":" in address else address
+            click.echo(f"other machines reach it at http://{host}:{state.port}/v1")
     if state.guarded:
         click.echo(f"requests need the API key that is kept in {key_file(folder)}")
 
@@ -229,7 +235,7 @@ def print_running(models: list[dict[str, Any]]) -> None:
     """A table of models that run, or tried to."""
     for model in models:
         row = f"{model['name']:<32} {model['state']:<11} {size_text(model['memory']):>8}  {model['active']} active"
-        row += f"  {model['waiting']} waiting  {model['requests']} requests"
+        row += f"  {model['waiting']} waiting  {model['requests']} request{'s' * (model['requests'] != 1)}"
         click.echo(row + (f"\n  {model['reason']}" if model["reason"] else ""))
 
 

@@ -48,7 +48,7 @@ def web(port: str | None, **given: Any) -> int:
     """Serve the agent to browsers and programs, on this machine or in your network.
 
     A browser logs in with the PIN that is printed, a program with the token that `lmagent web token` prints. Ctrl+C
-    and SIGTERM end it; turns that run are gone on with by the next one.
+    and SIGTERM end it; running turns resume when it is started again.
     """
     if port == "token":
         return _show_token(given["workspace"])

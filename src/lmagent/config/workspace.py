@@ -126,7 +126,7 @@ def _make(path: Path) -> bool:
 
 
 def _check(path: Path, named: str) -> None:
-    another = "or name another folder with --workspace"
+    another = "or choose another folder: lmagent -w FOLDER"
     try:
         found = path.stat()
     except (FileNotFoundError, NotADirectoryError) as error:

@@ -280,7 +280,7 @@ async def _wait(session: Session, when: str, answer: str, progress: Progress) ->
         text = f"That time has passed: it is {waits.local(now)} now. Go on."
         end = End("error", "wait", f"the model keeps waiting for a time that has passed: {when}", answer)
         return await _again(session, progress, Again("wait-passed", text, times, end))
-    fix = "it is gone on with at that time while a chat has it open or `lmagent scheduler` runs"
+    fix = "it resumes at that time while a chat has it open or `lmagent scheduler` runs"
     return End("waiting", "wait", f"until {waits.local(found.until)}: {found.reason}", answer, fix, found.until)
 
 

@@ -85,7 +85,7 @@ def wanted(name: str) -> Wanted:
         return Wanted(repo, variant)
     shorts = ", ".join(suggestion.name for suggestion in SUGGESTIONS)
     fix = f"write OWNER/REPO or OWNER/REPO:QUANT as on Hugging Face, or one of: {shorts}"
-    raise ModelServerError(f"{name!r} names no repository", status=400, code="bad_name", fix=fix)
+    raise ModelServerError(f"{name!r} is not the name of a repository", status=400, code="bad_name", fix=fix)
 
 
 def choose(repo: str, files: Sequence[HubFile], variant: str) -> Choice:

@@ -166,7 +166,7 @@ class Download:
         self._etag = note.etag
         if size:
             self._ports.progress.note(
-                f"going on with {self._part.name}: {gigabytes(size)} of {gigabytes(self._file.size)} are there"
+                f"resuming {self._part.name} at {gigabytes(size)} of {gigabytes(self._file.size)}"
             )
         os.lseek(self._fd, 0, os.SEEK_SET)
         while await to_thread.run_sync(self._hash_some):

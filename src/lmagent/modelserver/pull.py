@@ -131,7 +131,7 @@ class Puller:
 def _described(choice: Choice) -> str:
     """What was chosen, and what else there would be."""
     others = ", ".join(f"{item.quant or item.name} ({gigabytes(item.size)})" for item in choice.others)
-    taken = f"taking {choice.chosen.name} ({gigabytes(choice.chosen.size)})"
+    taken = f"downloading {choice.chosen.name} ({gigabytes(choice.chosen.size)})"
     return f"{taken}; there are also {others}" if others else taken
 
 

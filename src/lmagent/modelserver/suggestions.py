@@ -32,6 +32,11 @@ class Suggestion(Struct, frozen=True):
     text: str
     tools: bool = True
 
+    @property
+    def bytes(self) -> int:
+        """Memory that it takes, in bytes."""
+        return int(self.memory * (1 << 30))
+
 
 SUGGESTIONS: tuple[Suggestion, ...] = (
     Suggestion(
@@ -83,5 +88,5 @@ def recommended(total: int) -> Sequence[Suggestion]:
 
 def fitting(free: int) -> Sequence[Suggestion]:
     """The suggestions that fit into so many bytes: those good at tools before the others, the largest first."""
-    there = [item for item in SUGGESTIONS if item.memory * (1 << 30) <= free]
+    there = [item for item in SUGGESTIONS if item.bytes <= free]
     return sorted(there, key=lambda item: (not item.tools, -item.memory))

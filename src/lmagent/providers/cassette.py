@@ -77,7 +77,7 @@ class RecordingTransport:
         path: the cassette; a file that is one already is continued.
 
     Raises:
-        ConfigError: the file exists and is no cassette.
+        ConfigError: the file exists and is not a cassette.
         StoreError: the file cannot be written.
     """
 
@@ -181,7 +181,7 @@ class ReplayTransport:
         played: how many exchanges were played.
 
     Raises:
-        ConfigError: the file cannot be read, or is no cassette of this version.
+        ConfigError: the file cannot be read, or is not a cassette of this version.
     """
 
     def __init__(self, path: Path, ignore: Sequence[str] = ()) -> None:
@@ -259,7 +259,7 @@ def load(path: Path) -> list[Exchange]:
     """The exchanges of a cassette; a torn last line is left out.
 
     Raises:
-        ConfigError: the file cannot be read, or is no cassette of this version.
+        ConfigError: the file cannot be read, or is not a cassette of this version.
     """
     try:
         lines = path.read_bytes().split(b"\n")
@@ -270,7 +270,7 @@ def load(path: Path) -> list[Exchange]:
     try:
         header = decode_json(lines[0], Header)
     except msgspec.DecodeError as error:
-        raise ConfigError(f"{path} is no cassette", fix="make one with --record FILE") from error
+        raise ConfigError(f"{path} is not a cassette", fix="make one with --record FILE") from error
     if header.cassette != VERSION:
         raise ConfigError(
             f"the cassette {path} has version {header.cassette}; this lmagent plays version {VERSION}",

@@ -172,7 +172,7 @@ def _checked(line: str, text: str) -> str:
         ValueError: it is none.
     """
     if len(line.split()) != 5:
-        raise ValueError(f"{text!r} is no schedule; known are: {FORMS}")
+        raise ValueError(f"{text!r} is not a valid schedule; known are: {FORMS}")
     from cronsim import CronSim, CronSimError
 
     try:

@@ -225,7 +225,8 @@ class Renderer:
             self._say(proof, "quiet" if event.proof == "verified" else "warning")
         if event.outcome == "done" and event.cause != "permission":
             return
-        words = f"{event.outcome}: {event.reason}" if event.reason else event.outcome
+        said = event.outcome in ("blocked", "question")  # the answer above ends with the reason
+        words = f"{event.outcome}: {event.reason}" if event.reason and not said else event.outcome
         if event.cause == "permission":
             words = f"{words} — a call was denied because nobody could be asked"
         fix = f"\n  → {event.fix}" if event.fix else ""

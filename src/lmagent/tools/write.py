@@ -56,8 +56,7 @@ async def _run(arguments: Write, ctx: ToolContext) -> ToolOutput:
     if not plan.changes:
         return ToolOutput(plan.unchanged, {"path": plan.name, "sha256": sha256(plan.new)})
     facts = await store(ctx, arguments.path, plan.new, plan.old)
-    lines = _line_count(plan.text)
-    size = f"{len(plan.text.encode('utf-8', 'surrogatepass')):,} bytes, {lines} {'line' if lines == 1 else 'lines'}"
+    size = f"{len(plan.text.encode('utf-8', 'surrogatepass')):,} bytes, {_lines(plan.text)}"
     if plan.old is None:
         return ToolOutput(f"Created {plan.label} ({size}).", facts)
     if plan.appends:
@@ -162,11 +161,12 @@ def _summary(arguments: Write) -> str:
     if isinstance(arguments.content, UnsetType):
         return f"write {path} (the text that was kept)"
     verb = "append to" if arguments.mode.lower() in ("append", "a") else "write"
-    return f"{verb} {path} ({_line_count(arguments.content)} lines)"
+    return f"{verb} {path} ({_lines(arguments.content)})"
 
 
-def _line_count(text: str) -> int:
-    return text.count("\n") + (not text.endswith("\n") and bool(text))
+def _lines(text: str) -> str:
+    count = text.count("\n") + (not text.endswith("\n") and bool(text))
+    return "1 line" if count == 1 else f"{count} lines"
 
 
 _ANYWAY: dict[str, tuple[Any, ...]] = {

@@ -121,7 +121,7 @@ class Keeper:
         except Exception as failure:  # noqa: BLE001 - one session's trouble is not the others'
             if isinstance(failure, StoreError):
                 self._refused[session] = self._host.clock.monotonic()
-            if (text := f"session {session} is not gone on with: {failure}") not in self._told:
+            if (text := f"session {session} is not resumed: {failure}") not in self._told:
                 self._told.add(text)
                 self._hub.say(text)
             return True
