@@ -87,10 +87,17 @@ def test_an_end_that_is_not_done_is_said_with_what_to_do():
 
 def test_the_reason_that_the_answer_gives_itself_is_not_repeated():
     answer = ev.MessageAdded(message=assistant("BLOCKED: that is beyond me."), origin="model")
-    ended = ev.TurnFinished(outcome="blocked", cause="blocked", reason="that is beyond me.")
+    ended = ev.TurnFinished(
+        outcome="blocked", cause="blocked", reason="that is beyond me.", answer="BLOCKED: that is beyond me."
+    )
     text = shown(answer, ended)
     assert text.count("beyond me") == 1
     assert text.endswith("blocked\n")
+
+
+def test_a_reason_that_the_answer_does_not_give_is_shown():
+    ended = ev.TurnFinished(outcome="blocked", cause="plan", reason="a plan waits for you", answer="I made a plan.")
+    assert "a plan waits for you" in shown(ended)
 
 
 def test_markdown_is_laid_out_for_the_width_that_the_terminal_has_now():

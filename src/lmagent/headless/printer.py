@@ -249,8 +249,7 @@ class TextPrinter:
         if event.outcome == "done" and not event.cause:
             return
         color = "red" if event.outcome == "error" else "yellow"
-        said = self._screen and event.outcome in ("blocked", "question")  # the answer above ends with the reason
-        words = f"{event.outcome}: {event.reason}" if event.reason and not said else event.outcome
+        words = f"{event.outcome}: {event.reason}" if event.reason else event.outcome
         if event.cause == "permission":
             words = f"{words} — a call was denied because nobody could be asked"
         fix = f"\n  → {event.fix}" if event.fix else ""

@@ -225,7 +225,7 @@ class Renderer:
             self._say(proof, "quiet" if event.proof == "verified" else "warning")
         if event.outcome == "done" and event.cause != "permission":
             return
-        said = event.outcome in ("blocked", "question")  # the answer above ends with the reason
+        said = event.reason in event.answer  # it stands above
         words = f"{event.outcome}: {event.reason}" if event.reason and not said else event.outcome
         if event.cause == "permission":
             words = f"{words} — a call was denied because nobody could be asked"
