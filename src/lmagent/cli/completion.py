@@ -9,11 +9,7 @@ import click
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
     """Print the completion script: eval "$(lmagent completion bash)"."""
-    from click.shell_completion import get_completion_class
-
+    from lmagent.cli.completing import completer
     from lmagent.cli.root import root
 
-    kind = get_completion_class(shell)
-    if kind is None:
-        raise click.UsageError(f"no completion for {shell}")
-    click.echo(kind(root, {}, "lmagent", "_LMAGENT_COMPLETE").source())
+    click.echo(completer(root, shell).source())

@@ -22,6 +22,17 @@ def workspace_option(function: Function) -> Function:
     )(function)
 
 
+def completed_by(name: str) -> Callable[[click.Context, click.Parameter, str], Any]:
+    """Complete a parameter by a function of `completing`, which is loaded when a shell asks."""
+
+    def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> Any:
+        from lmagent.cli import completing
+
+        return getattr(completing, name)(context, parameter, incomplete)
+
+    return complete
+
+
 PICK = "?"
 """Value of `--resume` without an ID: the user picks the session from a list."""
 
@@ -36,6 +47,7 @@ def resume_option(function: Function) -> Function:
             flag_value=PICK,
             metavar="[ID]",
             callback=_session_name,
+            shell_complete=completed_by("session_ids"),
             help="Resume a session, by id or unique prefix; without one, pick from a list.",
         ),
         click.option("-c", "--continue", "latest", is_flag=True, help="Resume the newest session of this workspace."),
@@ -77,7 +89,13 @@ allow_host_option = click.option(
 
 
 server_options = _together(
-    click.option("-m", "--model", metavar="NAME", help="Model to use; the default is the server's."),
+    click.option(
+        "-m",
+        "--model",
+        metavar="NAME",
+        shell_complete=completed_by("model_names"),
+        help="Model to use; the default is the server's.",
+    ),
     click.option("--base-url", metavar="URL", help="Model server, for example http://localhost:1234."),
 )
 """-m/--model and --base-url."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lmagent.cli.groups import CommandGroup
-from lmagent.cli.options import flags, model_options, server_options, workspace_option
+from lmagent.cli.options import completed_by, flags, model_options, server_options, workspace_option
 
 if TYPE_CHECKING:
     from lmagent.app.host import Host
@@ -30,7 +30,7 @@ def plan(ctx: click.Context, workspace: Path | None) -> None:
 
 
 @plan.command()
-@click.argument("session", required=False)
+@click.argument("session", shell_complete=completed_by("session_ids"), required=False)
 @click.option("--json", "as_json", is_flag=True, help="As JSON, to be edited and approved with --plan.")
 @click.pass_context
 def show(ctx: click.Context, session: str | None, as_json: bool) -> int:
@@ -60,7 +60,7 @@ def show(ctx: click.Context, session: str | None, as_json: bool) -> int:
 
 
 @plan.command()
-@click.argument("session", required=False)
+@click.argument("session", shell_complete=completed_by("session_ids"), required=False)
 @click.option("--plan", "file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="The plan, edited.")
 @click.option("--json", "as_json", is_flag=True, help="Print events as JSON lines.")
 @model_options
@@ -78,7 +78,7 @@ def approve(ctx: click.Context, session: str | None, file: Path | None, as_json:
 
 
 @plan.command()
-@click.argument("session")
+@click.argument("session", shell_complete=completed_by("session_ids"))
 @click.argument("words", nargs=-1, required=True)
 @click.option("--json", "as_json", is_flag=True, help="Print events as JSON lines.")
 @model_options
@@ -92,7 +92,7 @@ def revise(ctx: click.Context, session: str, words: tuple[str, ...], as_json: bo
 
 
 @plan.command()
-@click.argument("session")
+@click.argument("session", shell_complete=completed_by("session_ids"))
 @server_options
 @click.pass_context
 def reject(ctx: click.Context, session: str, **options: Any) -> int:

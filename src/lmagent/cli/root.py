@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Sequence
 
 import click
@@ -81,6 +82,10 @@ def root() -> None:
 
 def call(arguments: Sequence[str]) -> int:
     """Call the command with arguments that name it; returns the exit code."""
+    if instruction := os.environ.get("_LMAGENT_COMPLETE"):
+        from lmagent.cli.completing import answer  # only shells ask
+
+        return answer(root, instruction)
     try:
         code = root.main(list(arguments), prog_name="lmagent", standalone_mode=False)
     except click.exceptions.Exit as ended:

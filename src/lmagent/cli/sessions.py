@@ -12,7 +12,7 @@ import msgspec
 from lmagent.app.clock import SystemClock
 from lmagent.app.records import WorkspaceRecords, depths, open_records
 from lmagent.cli.groups import CommandGroup
-from lmagent.cli.options import workspace_option
+from lmagent.cli.options import completed_by, workspace_option
 from lmagent.cli.tables import show_table
 from lmagent.core.ages import age
 from lmagent.core.errors import LmagentError
@@ -65,7 +65,7 @@ def list_(ctx: click.Context, limit: int, search: str, children: bool, as_json: 
 
 
 @sessions.command()
-@click.argument("session")
+@click.argument("session", shell_complete=completed_by("session_ids"))
 @click.option("--all", "whole", is_flag=True, help="With the notes that only the model reads.")
 @click.pass_context
 def show(ctx: click.Context, session: str, whole: bool) -> None:
@@ -74,7 +74,7 @@ def show(ctx: click.Context, session: str, whole: bool) -> None:
 
 
 @sessions.command()
-@click.argument("session")
+@click.argument("session", shell_complete=completed_by("session_ids"))
 @click.pass_context
 def watch(ctx: click.Context, session: str) -> None:
     """Show live what a session does, whichever process runs it: its sub-agents as a tree, tasks, budgets."""
@@ -86,7 +86,7 @@ def watch(ctx: click.Context, session: str) -> None:
 
 
 @sessions.command()
-@click.argument("session")
+@click.argument("session", shell_complete=completed_by("session_ids"))
 @click.option("--format", "form", type=click.Choice(["md", "html", "jsonl"]), default="md", show_default=True)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write; standard output without it.")
 @click.pass_context
@@ -101,7 +101,7 @@ def export(ctx: click.Context, session: str, form: str, output: Path | None) -> 
 
 
 @sessions.command()
-@click.argument("session")
+@click.argument("session", shell_complete=completed_by("session_ids"))
 @click.option("--at", "seq", type=int, help="Copy up to and including this event.")
 @click.pass_context
 def fork(ctx: click.Context, session: str, seq: int | None) -> None:
@@ -129,7 +129,7 @@ def import_(ctx: click.Context, files: tuple[Path, ...]) -> int:
 
 
 @sessions.command("rm")
-@click.argument("names", nargs=-1, required=True)
+@click.argument("names", nargs=-1, required=True, shell_complete=completed_by("session_ids"))
 @click.pass_context
 def remove(ctx: click.Context, names: tuple[str, ...]) -> None:
     """Delete sessions with everything that belongs to them."""

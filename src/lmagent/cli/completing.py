@@ -1,0 +1,104 @@
+"""Completing: what the shell offers for a command line that has begun, names of sessions and models included."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import click
+from click.shell_completion import CompletionItem, ShellComplete, get_completion_class
+
+from lmagent.cli.main import rewrite
+from lmagent.core.errors import LmagentError
+
+VARIABLE = "_LMAGENT_COMPLETE"
+"""The variable by which the script of a shell asks: `bash_source` for the script, `bash_complete` for an answer."""
+
+MOST = 50
+"""Sessions that are offered."""
+
+PATIENCE = 1.0
+"""Seconds that the model server has to list its models."""
+
+_SHELLS = ("bash", "zsh", "fish")
+
+
+def completer(root: click.Group, shell: str) -> ShellComplete:
+    """Return the completion of a shell, in which a task needs no command."""
+    kind = get_completion_class(shell)
+    assert kind is not None
+
+    class Completer(kind):
+        def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
+            if args[:1] == ["help"]:
+                return super().get_completions(args[1:], incomplete)
+            found = super().get_completions(rewrite(args), incomplete)
+            if not args:  # options of a task and of the program, and the commands
+                known = {item.value for item in found}
+                found += [item for item in super().get_completions([], incomplete) if item.value not in known]
+            return found
+
+    return Completer(root, {}, "lmagent", VARIABLE)
+
+
+def answer(root: click.Group, instruction: str) -> int:
+    """Print what the shell asks for; returns the exit code."""
+    shell, _, action = instruction.partition("_")
+    if shell not in _SHELLS or action not in ("source", "complete"):
+        return 1
+    found = completer(root, shell)
+    click.echo(found.source() if action == "source" else found.complete())
+    return 0
+
+
+def session_ids(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The sessions of the workspace whose id begins so, with their titles."""
+    from lmagent.app.records import open_records
+
+    with suppress(LmagentError, OSError):
+        rows = open_records(_workspace(context)).rows(MOST, "")
+        return [CompletionItem(row.id, help=row.title) for row in rows if row.id.startswith(incomplete)]
+    return []
+
+
+def model_names(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The models that the server lists and those of the library whose names begin so."""
+    found = dict.fromkeys((*_served(context), *_library(context)))
+    return [CompletionItem(name) for name in found if name.lower().startswith(incomplete.lower())]
+
+
+def _workspace(context: click.Context) -> Path | None:
+    """The folder that the line names, at the command or at its group."""
+    given = context.params.get("workspace") or (context.parent and context.parent.params.get("workspace"))
+    return Path(given) if given else None
+
+
+def _served(context: click.Context) -> Sequence[str]:
+    import anyio
+
+    from lmagent.app.wiring import HostOptions, load_settings
+    from lmagent.providers.discovery import models
+    from lmagent.providers.transport import HttpTransport
+
+    async def ask(url: str, key: str) -> Sequence[str]:
+        transport = HttpTransport()
+        try:
+            with anyio.move_on_after(PATIENCE):
+                return await models(url, key, transport=transport)
+        finally:
+            await transport.aclose()
+        return ()
+
+    with suppress(LmagentError, OSError):
+        settings = load_settings(HostOptions(_workspace(context))).settings
+        return anyio.run(ask, context.params.get("base_url") or settings.endpoint, settings.key)
+    return ()
+
+
+def _library(context: click.Context) -> Sequence[str]:
+    from lmagent.cli.models import open_library
+
+    with suppress(LmagentError, OSError):
+        return [details.entry.name for details in open_library(_workspace(context)).all()]
+    return ()
