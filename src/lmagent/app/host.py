@@ -317,6 +317,10 @@ class Host(Struct):
         self.opened(session)
         given = any(isinstance(wish, SetMode) for wish in self.wishes)
         GivenModes(self.settings.agent_data_dir, self.workspace).watch(session, given=given)
+        if self.settings.log_level != "error" or self.settings.debug:
+            from lmagent.app.logs import SessionLog
+
+            session.listen(SessionLog(session.state.session))
         if self.settings.notify_command:
             from lmagent.app.notifying import Notifier  # few people have one
 

@@ -100,7 +100,7 @@ async def open_host(options: HostOptions, *, say: Say) -> Host:
     if workspace.note:
         say(workspace.note)
     settings = loaded.settings
-    live = HttpTransport()
+    live = _logged(HttpTransport(), workspace.path, settings)
     own: OwnServer | None = None
     if not settings.given_endpoint and options.replay is None:
         settings, own = await _with_found_server(settings, live, say)
@@ -235,6 +235,16 @@ def permission_rules(loaded: Loaded, registry: Registry) -> Rules:
 
     shipped = str(registry.workspace) if loaded.settings.shipped_rules else ""
     return Rules(checked("permission_allow"), checked("permission_ask"), checked("permission_deny"), shipped)
+
+
+def _logged(live: Transport, workspace: Path, settings: Settings) -> Transport:
+    """The transport, logged where the settings want more than unexpected errors."""
+    if settings.log_level == "error" and not settings.debug:
+        return live
+    from lmagent.app.logs import LoggedTransport, open_log
+
+    open_log(workspace, settings)
+    return LoggedTransport(live)
 
 
 def _recorded(live: Transport, options: HostOptions) -> Transport:

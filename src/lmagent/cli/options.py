@@ -117,6 +117,16 @@ _turn_options = _together(
     click.option("--no-sub-agents", is_flag=True, help="Offer no sub-agents."),
 )
 
+_log_options = _together(
+    click.option("--debug", is_flag=True, help="Print each request to the model server by size and time."),
+    click.option(
+        "--log-level",
+        type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
+        metavar="LEVEL",
+        help="What goes to .lmagent/logs/lmagent.log: debug, info, warning or error (default).",
+    ),
+)
+
 _cassette_options = _together(
     click.option(
         "--record",
@@ -132,7 +142,7 @@ _cassette_options = _together(
     ),
 )
 
-model_options = _together(server_options, _turn_options, _cassette_options)
+model_options = _together(server_options, _turn_options, _log_options, _cassette_options)
 """Options of a command whose agent works."""
 
 
@@ -144,6 +154,7 @@ def flags(
     sandbox: str | None = None,
     allow_host: tuple[str, ...] = (),
     max_iterations: int | None = None,
+    log_level: str | None = None,
     **switches: object,
 ) -> dict[str, Any]:
     """Settings that were given as flags."""
@@ -154,6 +165,8 @@ def flags(
         "sandbox": sandbox,
         "sandbox_hosts": allow_host or None,
         "max_iterations": max_iterations,
+        "log_level": log_level,
+        "debug": True if switches.get("debug") else None,
         "enable_sub_agents": False if switches.get("no_sub_agents") else None,
         "require_proof": True if switches.get("require_proof") else None,
     }

@@ -100,4 +100,10 @@ def call(arguments: Sequence[str]) -> int:
 
         click.echo(printable(f"lmagent: {failure}"), err=True)
         code = 1
+    except Exception as defect:
+        if os.environ.get("LMAGENT_DEBUG") or "--debug" in arguments:
+            raise
+        click.echo(f"lmagent: unexpected error: {type(defect).__name__}: {ascii(str(defect))[1:-1]}", err=True)
+        click.echo("  → nothing that was done is lost: lmagent sessions; with --debug its details are shown", err=True)
+        code = 1
     return code if isinstance(code, int) else 0

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from lmagent.cli.options import PICK, flags, model_options, resume_option, workspace_option
 from lmagent.cli.piped import with_piped
 from lmagent.cli.working import plan_options, work_flags, work_of
+from lmagent.core.errors import LmagentError
 
 if TYPE_CHECKING:
     from lmagent.app.host import Host
@@ -119,6 +120,10 @@ def _one_shot(
                 work=work_of(options, planning=host.settings.deep_planning),
             )
             return await run_task(host, request)
+        except (LmagentError, click.ClickException):
+            raise
+        except Exception as defect:
+            raise _unforeseen(host, defect) from defect
         finally:
             await host.aclose()
 
@@ -126,6 +131,17 @@ def _one_shot(
     if code == ERROR and not attended and (found := _stand_in(host_options)) is not None:
         _say(f"lmagent: {found}\n  → {found.fix}")
     return code
+
+
+def _unforeseen(host: Host, defect: Exception) -> LmagentError:
+    """The error to show for one that nobody foresaw; its details are logged."""
+    from lmagent.app.logs import keep_failure
+
+    session = next(iter(host.sessions), "")
+    back = f"nothing that was done is lost: lmagent --resume {session}; details" if session else "details"
+    return LmagentError(
+        f"unexpected error: {type(defect).__name__}: {defect}", fix=f"{back}: {keep_failure(host, defect)}"
+    )
 
 
 def _latest(host: Host) -> str:

@@ -71,7 +71,6 @@ SEED_NAMES: dict[str, SeedName] = {
     "FORCE_TRUECOLOR": SeedName(note="not needed: the terminal's own colours are used"),
     "AGENT_MODEL_PATH": SeedName(note="not used: `lmagent models import FILE`, then its name as `llm_model`"),
     "AGENT_GATEWAY": SeedName(note="not needed: any OpenAI-compatible server is reached by `llm_url`"),
-    "AGENT_LOG_LEVEL": SeedName(note="not needed: the session's log holds every event"),
 }
 
 NOT_USED_PREFIXES: dict[str, str] = {

@@ -20,6 +20,23 @@ SURFACE_FIELDS: tuple[Field, ...] = (
         choices=("auto", "light", "dark", "none"),
     ),
     Field(
+        "log_level",
+        "choice",
+        "What goes to .lmagent/logs/lmagent.log of the workspace: error (unexpected errors), warning (retries, "
+        "notices), info (turns, tools, model calls), debug (each request by size and time); contents and keys never.",
+        "AGENT_LOG_LEVEL",
+        "--log-level",
+        choices=("debug", "info", "warning", "error"),
+    ),
+    Field(
+        "debug",
+        "switch",
+        "Log at level debug, and print it to standard error too.",
+        "LMAGENT_DEBUG",
+        "--debug",
+        folder="elsewhere",
+    ),
+    Field(
         "own_shell",
         "switch",
         "Run `!COMMAND` of the terminal in your own shell, outside of the sandbox, and do not ask about `!!COMMAND`.",

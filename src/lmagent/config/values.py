@@ -131,7 +131,7 @@ def _switch(_field: Field, value: object) -> bool | None:
 def _choice(field: Field, value: object) -> str | None:
     if isinstance(value, bool):  # TOML's own true, where "true" is a choice
         value = str(value).lower()
-    return value if isinstance(value, str) and value in field.choices else None
+    return value.lower() if isinstance(value, str) and value.lower() in field.choices else None
 
 
 def _rules(_field: Field, value: object) -> tuple[str, ...] | None:

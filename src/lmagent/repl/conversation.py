@@ -167,7 +167,9 @@ class Conversation:
         return True
 
     def _failures_shown(self) -> AbstractContextManager[None]:
-        return failures_shown(self.renderer, lambda: self.session.state.session if self.session is not None else "")
+        return failures_shown(
+            self.host, self.renderer, lambda: self.session.state.session if self.session is not None else ""
+        )
 
     async def _command(self, line: str) -> None:
         """Run a command for the user: `!cmd` in the sandbox, for the model to see; `!!cmd` in the user's own shell."""

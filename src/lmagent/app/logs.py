@@ -1,0 +1,166 @@
+"""Logs: what the program did, in `.lmagent/logs/lmagent.log` of the workspace, without secrets and without contents.
+
+The session's own log is the record of the work; this file is for finding out why the program behaved as it did.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import AsyncGenerator, Mapping
+from io import TextIOWrapper
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from lmagent.config.settings import Settings
+from lmagent.core import events as ev
+from lmagent.engine.redact import Redactor
+
+if TYPE_CHECKING:
+    from lmagent.app.host import Host
+    from lmagent.providers.transport import Response, Timeouts, Transport
+
+FILE = Path(".lmagent", "logs", "lmagent.log")
+
+SIZE = 1_000_000
+"""Bytes of a file before it is set aside."""
+
+KEPT = 3
+"""Files set aside that are kept."""
+
+LOG = logging.getLogger("lmagent")
+
+
+class _File(RotatingFileHandler):
+    """A file that only the user can read, and that is never a link; what cannot be written is left out."""
+
+    def _open(self) -> TextIOWrapper:
+        flags = getattr(os, "O_NOFOLLOW", 0)
+        return open(
+            self.baseFilename, "a", encoding="utf-8", opener=lambda path, mode: os.open(path, mode | flags, 0o600)
+        )
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """The work goes on without a log."""
+
+
+class _Terminal(logging.Handler):
+    """Standard error, as it is at each line: a conversation puts its own in its place."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print a line."""
+        sys.stderr.write(f"{self.format(record)}\n")
+
+
+class _Redacted(logging.Formatter):
+    """A line without secrets."""
+
+    def __init__(self, layout: str, secrets: tuple[str, ...]) -> None:
+        super().__init__(layout)
+        self._redactor = Redactor(secrets)
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        return self._redactor.text(super().format(record))
+
+
+def open_log(workspace: Path, settings: Settings) -> None:
+    """Begin to log, as the settings say; in place of a log that is open."""
+    LOG.propagate = False
+    LOG.setLevel(logging.DEBUG if settings.debug else settings.log_level.upper())
+    for handler in list(LOG.handlers):
+        LOG.removeHandler(handler)
+        handler.close()
+    path = workspace / FILE
+    if not any(folder.is_symlink() for folder in (path.parent, path.parent.parent)):
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _add(_File(path, maxBytes=SIZE, backupCount=KEPT, delay=True), "%(asctime)s %(levelname)s ", settings)
+        except OSError:
+            pass  # a folder that cannot be written has no log
+    if settings.debug:
+        _add(_Terminal(), "debug: ", settings)
+
+
+def _add(handler: logging.Handler, prefix: str, settings: Settings) -> None:
+    handler.setFormatter(_Redacted(f"{prefix}%(message)s", settings.secrets))
+    LOG.addHandler(handler)
+
+
+def keep_failure(host: Host, defect: BaseException) -> str:
+    """Log an error that nobody foresaw, with its traceback; return where, in words that follow "details: "."""
+    if not LOG.handlers:
+        open_log(host.workspace, host.settings)
+    LOG.error("unexpected error", exc_info=defect)
+    return str(FILE)
+
+
+class SessionLog:
+    """A listener that logs what a session does: names, times and outcomes."""
+
+    def __init__(self, session: str) -> None:
+        self._session = session
+
+    def __call__(self, event: ev.Event) -> None:
+        """Log the event, if it is worth a line."""
+        match event:
+            case ev.TurnStarted():
+                self._log(logging.INFO, f"turn {event.turn} begins")
+            case ev.ToolFinished():
+                self._log(logging.INFO, f"tool {event.tool}: {event.status} in {event.duration:.1f} s")
+            case ev.StepFinished(usage=usage):
+                self._log(logging.INFO, f"model call: {usage.prompt_tokens} tokens in, {usage.completion_tokens} out")
+            case ev.TurnFinished():
+                reason = f" ({event.reason})" if event.reason else ""
+                level = logging.ERROR if event.outcome == "error" else logging.INFO
+                self._log(level, f"turn {event.turn} ends: {event.outcome}{reason}")
+            case ev.RetryScheduled():
+                self._log(logging.WARNING, f"{event.reason}; trying again in {event.delay:.0f} s")
+            case ev.Notice():
+                self._log(logging.WARNING, event.text)
+            case _:
+                pass
+
+    def _log(self, level: int, text: str) -> None:
+        LOG.log(level, "%s: %s", self._session, text)
+
+
+class LoggedTransport:
+    """Logs the size and the time of each request and of its answer."""
+
+    def __init__(self, inner: Transport) -> None:
+        self._inner = inner
+
+    async def send(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts
+    ) -> Response:
+        """See `Transport`."""
+        from lmagent.providers.transport import Response
+
+        begun, what = monotonic(), f"{method} {urlsplit(url).path}"
+        LOG.debug("%s: %d bytes sent", what, len(body))
+        try:
+            response = await self._inner.send(method, url, headers, body, timeouts)
+        except Exception as failure:
+            LOG.debug("%s: %s after %.2f s", what, failure, monotonic() - begun)
+            raise
+        LOG.debug("%s: status %d after %.2f s", what, response.status, monotonic() - begun)
+
+        async def chunks() -> AsyncGenerator[bytes]:
+            size = 0
+            try:
+                async for chunk in response.chunks:
+                    size += len(chunk)
+                    yield chunk
+            finally:
+                LOG.debug("%s: %d bytes received after %.2f s", what, size, monotonic() - begun)
+
+        return Response(response.status, response.headers, chunks(), response.aclose)
+
+    async def aclose(self) -> None:
+        """Close the inner transport."""
+        await self._inner.aclose()
