@@ -83,6 +83,8 @@ def terminal(folder: Path) -> str:
     """A conversation in the terminal, as SVG."""
     workspace = project(folder / "stats")
     with ScriptedServer(script()) as server, Terminal(workspace, server.base_url, columns=COLUMNS) as shown:
+        shown.wait_for("answers")
+        shown.wait_for("mode normal · sandbox")
         shown.enter(TASK)
         for question, reason in (("edit", "asks before writing"), ("shell", "asks before running")):
             shown.wait_for(reason)
