@@ -147,7 +147,7 @@ def test_there_may_be_nothing_to_continue(program):
         program.task(server, "do it")
         again = program.task(server, "--continue")
         assert again.returncode == 1
-        assert "nothing unfinished" in clear(again)
+        assert "finished already" in clear(again)
 
 
 def test_json_is_events_and_nothing_else(program):

@@ -127,7 +127,7 @@ def test_open_steps_of_an_approved_plan_hold_up_the_end(folder):
         async with running(folder, *script) as run:
             finished = await approved(run)
             assert (finished.outcome, finished.cause) == ("error", "incomplete")
-            assert finished.reason.endswith("2 of the tasks are open: a, b")
+            assert finished.reason.endswith("2 tasks are open: a, b")
             assert "- b [pending] do b" in run.sent
 
     anyio.run(go)

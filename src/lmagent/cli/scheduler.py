@@ -33,7 +33,7 @@ def scheduler(workspace: Path | None, interval: float | None, **options: Any) ->
     """Do what is due in a workspace: sessions that wait, tasks of the inbox, cron jobs.
 
     Nobody is asked: what needs an approval is denied, unless --permission or a rule allows it. Any number of
-    schedulers may run beside each other. SIGTERM and Ctrl+C end it; what it was at is gone on with by the next one.
+    schedulers may run beside each other. SIGTERM and Ctrl+C end it; the next one resumes what it was doing.
     """
     return run_scheduler(workspace, interval, options)
 

@@ -180,7 +180,7 @@ async def _run(host: Host, session: Session, request: TaskRequest, task: str) ->
         return None
     elif not (session.state.turn_open or session.state.owes_reply or session.state.inputs):
         raise ConfigError(
-            f"session {session.state.session} has nothing unfinished to go on with",
+            f"session {session.state.session} is finished already",
             fix='give a task: lmagent --continue "what to do next"',
         )
     else:

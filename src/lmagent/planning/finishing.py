@@ -40,9 +40,9 @@ def at_end(session: Session, ending: Ending, answer: str, *, enforce: bool) -> E
         return _again(key, f"You are not done: {reason}. {fix}", reason, answer)
     binding = [task for task in work.tasks.values() if task.is_open and _binds(task, session.state, enforce=enforce)]
     if binding:
-        what = f"{len(binding)} of the tasks are open"
+        what = "1 task is open" if len(binding) == 1 else f"{len(binding)} tasks are open"
         key = f"open {' '.join(task.id for task in binding)}"
-        fix = "Go on, and report each with its tool; if one cannot be done, write BLOCKED: and the reason."
+        fix = "Go on, and mark each as completed when it is; if one cannot be done, write BLOCKED: and the reason."
         reason = f"{what}: {', '.join(task.id for task in binding[:SHOWN])}"
         return _again(key, f"You are not done: {what}:\n{_rows(binding)}\n{fix}", reason, answer)
     todos = [task for task in work.tasks.values() if task.kind == "todo" and task.is_open]
