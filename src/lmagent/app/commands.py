@@ -252,7 +252,7 @@ async def _status(context: SlashContext, _: str) -> SlashResult:
     rows = {
         "workspace": str(host.workspace),
         "server": shown(host.settings.endpoint),
-        "model": (session.state.model if session else host.agent.model) or "(the one that the server has loaded)",
+        "model": (session.state.model if session else host.agent.model) or "(the model that the server has loaded)",
         "mode": session.state.mode if session else host.settings.permission_mode,
         "session": session.state.session if session else "(none yet)",
         "sandbox": await _sandbox(host),
@@ -329,7 +329,7 @@ async def _compact(context: SlashContext, focus: str) -> SlashResult:
 async def _tools(context: SlashContext, _: str) -> SlashResult:
     from lmagent.app.toolrows import tool_rows
 
-    return SlashResult("\n".join(tool_rows(context.host.toolbox)))
+    return SlashResult("\n".join(tool_rows(context.host.toolbox, _HELP_WIDTH)))
 
 
 async def _btw(context: SlashContext, question: str) -> SlashResult:

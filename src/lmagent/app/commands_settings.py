@@ -68,7 +68,7 @@ async def _model(context: SlashContext, name: str) -> SlashResult:
         listed = await host.models()
         current = (
             context.session.state.model if context.session else host.agent.model
-        ) or "(the one that the server has loaded)"
+        ) or "(what the server has loaded)"
         cost = f"Another one {await _switch_cost(context, '')}" if context.session and listed else ""
         text = "\n".join([f"model {current}", *(f"- {item}" for item in listed), cost]).rstrip()
         return SlashResult(text, choices=tuple(Choice(f"/model {item}", item, item == current) for item in listed))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from shutil import get_terminal_size
 
 import click
 import msgspec
@@ -29,7 +30,8 @@ def list_(workspace: Path | None, as_json: bool) -> None:
     for item in tools if as_json else ():
         row = {**msgspec.to_builtins(item.spec), "effect": item.effect, "aliases": item.aliases}
         click.echo(msgspec.json.encode(row).decode())
-    for line in () if as_json else tool_rows(tools):
+    width = get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize  # elsewhere a tool is a line
+    for line in () if as_json else tool_rows(tools, width):
         click.echo(line)
 
 
