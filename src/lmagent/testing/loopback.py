@@ -17,6 +17,7 @@ import time
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
+from random import sample
 from types import TracebackType
 from typing import Any, Literal, Self, cast
 
@@ -123,6 +124,10 @@ class Response:
 Handler = Callable[[Received], Awaitable[Response]]
 
 
+HELD_PORTS = range(20_000, 32_768)
+"""Where Linux lets no connection begin unless it is told to (ip(7), `ip_local_port_range`: 32768 to 60999)."""
+
+
 @contextlib.contextmanager
 def held_port() -> Generator[int]:
     """A port of 127.0.0.1 for a server that is ended and started anew, kept from everybody else in between.
@@ -130,14 +135,25 @@ def held_port() -> Generator[int]:
     Without it the port is free for a moment, and Linux gives it to the next connection of anybody, who keeps it for a
     minute after the end (ip(7), `ip_local_port_range`; TIME-WAIT of RFC 9293). Here it stays bound, which keeps no
     server with SO_REUSEADDR from listening there. Other systems would keep that one away, too: there it is not held.
+    It lies below the ports that connections begin at, so that none from another address of this machine has its number.
     """
     with socket.socket() as place:
         place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        place.bind(("127.0.0.1", 0))
-        port = int(place.getsockname()[1])
+        port = _bound(place)
         if sys.platform != "linux":
             place.close()
         yield port
+
+
+def _bound(place: socket.socket) -> int:
+    """Bind to a port that is free on all addresses; return it."""
+    for port in sample(HELD_PORTS, len(HELD_PORTS)):
+        with socket.socket() as everywhere, contextlib.suppress(OSError):
+            everywhere.bind(("", port))
+            everywhere.close()
+            place.bind(("127.0.0.1", port))
+            return port
+    raise OSError(f"no port of {HELD_PORTS} is free")
 
 
 class _GoneAwayError(Exception):
