@@ -39,6 +39,7 @@ async def examine(options: HostOptions, tell: Callable[[Finding], object] = lamb
 
 async def _findings(options: HostOptions) -> AsyncIterator[Finding]:
     said: list[str] = []
+    yield system(sys.platform)
     yield Finding("python", "ok", sys.version.split()[0])
     try:
         host = await open_host(options, say=said.append)
@@ -59,6 +60,17 @@ async def _findings(options: HostOptions) -> AsyncIterator[Finding]:
         await host.aclose()
     async for finding in _programs(host):
         yield finding
+
+
+def system(platform: str) -> Finding:
+    """Whether lmagent was tested on a system; `platform` as `sys.platform` has it."""
+    if platform.startswith("linux"):
+        return Finding("system", "ok", "Linux")
+    if platform == "darwin":
+        return Finding("system", "warning", "lmagent was never run on macOS", "commands in docker: SANDBOX=docker")
+    if platform == "win32":
+        return Finding("system", "warning", "lmagent was never run on Windows", "use WSL2: there it is as on Linux")
+    return Finding("system", "warning", f"lmagent was never run on {platform}", "use Linux")
 
 
 async def _sandbox(host: Host) -> Finding:
