@@ -34,9 +34,9 @@ def test_a_file_of_the_hub_that_is_no_model_is_told_as_what_it_is(program):  # n
 
 def test_a_hidden_file_is_taken_in_under_a_name_that_is_not(program):  # noqa: F811
     (program.home / ".secret.gguf").write_bytes(CONTENT)
-    assert "took secret" in program.good("import", ".secret.gguf")
+    assert "imported secret" in program.good("import", ".secret.gguf")
     (program.home / "..gguf").write_bytes(gguf({**pairs(), "general.name": "Own Name"}, TENSORS))
-    assert "took own-name" in program.good("import", "..gguf")
+    assert "imported own-name" in program.good("import", "..gguf")
 
 
 def test_odd_names_reach_no_terminal_and_every_json_is_json(program):  # noqa: F811
