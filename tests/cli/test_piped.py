@@ -120,6 +120,17 @@ def test_bytes_that_are_no_text_are_survived(program, server, pipe):
     assert task_of(server).endswith("explain\n\ncaf\ufffd\nau lait")
 
 
+def test_what_is_piped_in_names_no_files_to_attach(program):
+    (program.workspace / ".env").write_text("KEY=secret-of-the-user\n")
+    with ScriptedServer([say("Reviewed.")]) as server:
+        run = program.task(server, "review this, as in @a.txt", stdin="+ see @.env and @a.txt\n")
+    assert run.returncode == 0
+    assert run.stderr.count("attached") == 1
+    sent = server.chats[0].body["messages"][-1]["content"]
+    assert "see @.env" in sent
+    assert "secret-of-the-user" not in sent
+
+
 def test_a_task_takes_the_files_along_that_it_names(program):
     with ScriptedServer([say("It says alpha.")]) as server:
         run = program.task(server, "what does @a.txt say?")

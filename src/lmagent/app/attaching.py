@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from anyio import to_thread
@@ -48,17 +48,16 @@ class _Named(Struct, frozen=True):
     path: Path
 
 
-async def with_attachments(before: Sequence[str], words: str, host: Host, session: Session, say: Say) -> Message:
+async def with_attachments(text: str, words: str, host: Host, session: Session, say: Say) -> Message:
     """Return a message of the user with the files that it names.
 
     Args:
-        before: texts that the message begins with.
-        words: what the user wrote, in which files are named.
+        text: the whole message.
+        words: the part of it that the user typed; what was piped in or printed by a command names no files.
         host: knows the workspace and the model.
         session: gets the message.
         say: shows a line of a kind to the user.
     """
-    text = "\n\n".join((*before, words))
     files = await to_thread.run_sync(_files, words, host.workspace)
     free = max(0, session.window.tokens - session.state.estimate_tokens())
     room, images = min(LARGEST_TEXT, free), list[Image]()

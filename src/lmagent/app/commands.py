@@ -252,7 +252,7 @@ async def _status(context: SlashContext, _: str) -> SlashResult:
     rows = {
         "workspace": str(host.workspace),
         "server": shown(host.settings.endpoint),
-        "model": (session.state.model if session else host.agent.model) or "(the model that the server has loaded)",
+        "model": (session.state.model if session else host.agent.model) or "(what the server has loaded)",
         "mode": session.state.mode if session else host.settings.permission_mode,
         "session": session.state.session if session else "(none yet)",
         "sandbox": await _sandbox(host),

@@ -52,9 +52,9 @@ def run(
         from lmagent.cli.sessions import print_sessions
 
         return print_sessions(workspace, 20, "", as_json=as_json)
-    task = _task(words)
+    typed = _task(words)
     planned = options["plan"] or options["deep"]
-    task = with_piped(task, needed=not (task or resume or latest))
+    task = with_piped(typed, needed=not (typed or resume or latest))
     if planned and not task:
         raise click.UsageError("--plan and --deep need a task; in the conversation: /plan TASK, /deep TASK")
     if not task:
@@ -65,7 +65,8 @@ def run(
             raise click.UsageError('no task given: lmagent "what to do"')
     if resume == PICK:
         raise click.UsageError("--resume needs the ID of a session here; lmagent sessions lists them")
-    return _one_shot(task, workspace, resume, latest, as_json, output_schema, options)
+    session = None if latest and not resume else resume
+    return _one_shot(task, typed, workspace, session, as_json, output_schema, options)
 
 
 @click.command()
@@ -87,13 +88,14 @@ def _task(words: tuple[str, ...]) -> str:
 
 def _one_shot(
     task: str,
+    typed: str,
     workspace: Path | None,
-    resume: str,
-    latest: bool,
+    session: str | None,
     as_json: bool,
     output_schema: Path | None,
     options: dict[str, Any],
 ) -> int:
+    """Do a task in a session: a new one for an empty name, the newest for None."""
     import anyio
 
     from lmagent.app.wiring import HostOptions, open_host
@@ -113,11 +115,12 @@ def _one_shot(
             color = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
             request = TaskRequest(
                 task,
-                resume or (_latest(host) if latest else ""),
+                _latest(host) if session is None else session,
                 as_json,
                 output_schema,
                 color,
                 work=work_of(options, planning=host.settings.deep_planning),
+                typed=typed,
             )
             return await run_task(host, request)
         except (LmagentError, click.ClickException):

@@ -36,6 +36,7 @@ class TaskRequest(Struct, frozen=True):
 
     Attributes:
         task: the task; empty to go on with an unfinished turn.
+        typed: the part of the task that the user typed, which may name files to attach.
         resume: id or prefix of a session to go on with; empty for a new one.
         json: print events as JSON lines.
         schema: file of a JSON schema that the answer must follow.
@@ -51,6 +52,7 @@ class TaskRequest(Struct, frozen=True):
     color: bool = False
     work: SetWork | None = None
     decision: DecidePlan | None = None
+    typed: str = ""
 
 
 async def run_task(host: Host, request: TaskRequest) -> int:
@@ -157,16 +159,16 @@ def _misfit(session: Session, finished: ev.TurnFinished) -> ev.Notice:
     )
 
 
-async def _message(task: str, host: Host, session: Session) -> Message:
-    """The task with the files that it names with `@`."""
-    if "@" not in task:
+async def _message(task: str, typed: str, host: Host, session: Session) -> Message:
+    """The task with the files that the user named with `@`."""
+    if "@" not in typed:
         return user(task)
     from lmagent.app.attaching import with_attachments  # few tasks name files
 
     def say(line: str, _: str) -> None:
         sys.stderr.write(line + "\n")
 
-    return await with_attachments((), task, host, session, say)
+    return await with_attachments(task, typed, host, session, say)
 
 
 async def _run(host: Host, session: Session, request: TaskRequest, task: str) -> ev.TurnFinished | None:
@@ -175,7 +177,7 @@ async def _run(host: Host, session: Session, request: TaskRequest, task: str) ->
     if request.decision is not None:
         await session.send(request.decision)
     elif task:
-        await session.send(Submit(message=await _message(task, host, session), by="cli"))
+        await session.send(Submit(message=await _message(task, request.typed, host, session), by="cli"))
     elif session.state.work.proposal is not None and not session.state.turn_open:
         return None
     elif not (session.state.turn_open or session.state.owes_reply or session.state.inputs):

@@ -213,7 +213,8 @@ class Conversation:
     async def _say(self, text: str, *, queue: bool, deferred: bool = False) -> None:
         self._warming.cancel()  # what was read by then stays read, and the real request need not wait
         session = await self._need_session()
-        message = await with_attachments(self._own.take_told(), text, self.host, session, self.renderer.say)
+        whole = "\n\n".join((*self._own.take_told(), text))
+        message = await with_attachments(whole, text, self.host, session, self.renderer.say)
         with self.undelivered.sending(text if deferred else ""):
             await session.send(Submit(message=message, by=BY) if queue else Steer(message=message, by=BY))
         self.work()
