@@ -1,10 +1,15 @@
-# The model server of lmagent: OpenAI's API on port 1234, models from /models.
+# Two images of lmagent; compose.yaml runs both.
 #
+# server (the default target): the model server, OpenAI's API on port 1234, models from /models.
 #   docker build -t lmagent-server .
 #   docker run --rm -p 127.0.0.1:1234:1234 -v ~/models:/models -e LMAGENT_SERVER_KEY=choose-one lmagent-server
+# agent: the agent and its gateway on port 7860, working in /workspace. Its first start prints the token.
+#   docker build --target agent --build-arg EXTRAS= -t lmagent-agent .
+#   docker run --rm -p 127.0.0.1:7860:7860 -v ~/project:/workspace -v agent:/app/data -e LLM_URL=... lmagent-agent
 #
 # BASE          any image with Python 3.11 or newer, pip and a C++ runtime. For CUDA: a runtime image with Python in it.
 # EXTRAS        extras of the package: local (llama.cpp engine), transformers.
+# PACKAGES      Debian packages for the agent's commands; empty for a build without network.
 # PIP_OPTIONS   options of pip: for the engine's CUDA, ROCm or Vulkan build the index of that project (docs/models.md);
 #               for a build without network "--no-index --find-links /src/wheels", with the wheels in ./wheels.
 ARG BASE=python:3.12-slim
@@ -13,9 +18,26 @@ ARG EXTRAS=local
 ARG PIP_OPTIONS=""
 COPY . /src
 RUN python3 -m venv /opt/lmagent \
- && /opt/lmagent/bin/pip install --no-cache-dir --disable-pip-version-check ${PIP_OPTIONS} "/src[${EXTRAS}]"
+ && /opt/lmagent/bin/pip install --no-cache-dir --disable-pip-version-check ${PIP_OPTIONS} "/src${EXTRAS:+[${EXTRAS}]}"
 
-FROM ${BASE}
+FROM ${BASE} AS agent
+ARG PACKAGES="git"
+RUN if [ -n "${PACKAGES}" ]; then apt-get update && apt-get install -y --no-install-recommends ${PACKAGES} \
+ && rm -rf /var/lib/apt/lists/*; fi
+COPY --from=build /opt/lmagent /opt/lmagent
+# The data folder takes any user, so that the container can run as the owner of the workspace.
+RUN useradd --uid 10001 --user-group --no-create-home --home-dir /app/data --shell /usr/sbin/nologin lmagent \
+ && mkdir -p /app/data /workspace && chown lmagent:lmagent /app/data /workspace && chmod 1777 /app/data
+ENV PATH=/opt/lmagent/bin:$PATH PYTHONUNBUFFERED=1 HOME=/app/data AGENT_DATA_DIR=/app/data AGENT_HOST=0.0.0.0
+USER lmagent
+WORKDIR /workspace
+VOLUME ["/workspace", "/app/data"]
+EXPOSE 7860
+HEALTHCHECK --interval=10s --timeout=3s --start-period=20s --retries=3 \
+    CMD ["python3", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:7860/healthz', timeout=2)"]
+ENTRYPOINT ["lmagent", "web", "--lan", "--no-browser", "--port", "7860", "--workspace", "/workspace"]
+
+FROM ${BASE} AS server
 COPY --from=build /opt/lmagent /opt/lmagent
 # Nobody logs in: no shell for the user, no password, no SSH.
 RUN useradd --uid 10001 --user-group --create-home --home-dir /var/lib/lmagent --shell /usr/sbin/nologin lmagent \

@@ -55,23 +55,3 @@ def test_a_folder_of_logs_that_is_a_link_is_not_written_through(program, tmp_pat
     with ScriptedServer([say("Done.")]) as server:
         assert program.task(server, "do it", "--log-level", "debug").returncode == 0
     assert list(elsewhere.iterdir()) == []
-
-
-def test_an_error_that_nobody_foresaw_is_one_sentence_with_the_way_back_and_its_details_in_the_log(program):
-    plugin = program.workspace / "broken"
-    plugin.mkdir()
-    (plugin / "sitecustomize.py").write_text(
-        "import lmagent.engine.lane as lane\n"
-        "async def broken(session, **_):\n"
-        "    raise ValueError('a defect of ours')\n"
-        "lane.run_until_idle = broken\n"
-    )
-    env = {**program.env, "PYTHONPATH": str(plugin)}
-    with ScriptedServer([say("Done.")]) as server:
-        run = program.run("do it", "--base-url", server.base_url, env=env)
-    assert run.returncode == 1
-    assert "Traceback" not in run.stderr
-    assert "unexpected error: ValueError: a defect of ours" in run.stderr
-    session = program.events()[0]["session"]
-    assert f"nothing that was done is lost: lmagent --resume {session}" in run.stderr
-    assert "raise ValueError('a defect of ours')" in (program.workspace / LOG).read_text()

@@ -26,7 +26,7 @@ def see(*events: ev.Event) -> View:
 def test_a_turn_is_seen_from_its_input_to_its_end():
     view = see(ASKED, ev.TurnStarted(turn=1), DELIVERED, CALLING, STARTED, FINISHED, ev.TurnFinished(outcome="done"))
     assert view.blocks == (
-        UserBlock("i1", "read a.py please", False, "submit"),
+        UserBlock("i1", "read a.py please", "submit"),
         ThinkingBlock("hm"),
         TextBlock("Reading."),
         ToolBlock("c1", "read", "read a.py", "ok", "x = 1", "+x", 0.2),
@@ -72,9 +72,27 @@ def test_nothing_is_asked_any_more_at_the_end_of_a_turn():
     assert (ended.state, ended.approvals) == ("idle", ())
 
 
-def test_an_input_is_pending_until_it_is_delivered_and_gone_when_withdrawn():
-    assert see(ASKED).blocks[0].pending
-    assert see(ASKED, ev.InputWithdrawn(input="i1")).blocks == ()
+def test_an_input_waits_until_it_is_delivered_or_withdrawn():
+    said = UserBlock("i1", "read a.py please", "submit")
+    assert (see(ASKED).blocks, see(ASKED).waiting) == ((), (said,))
+    assert (see(ASKED, DELIVERED).blocks, see(ASKED, DELIVERED).waiting) == ((said,), ())
+    assert see(ASKED, ev.InputWithdrawn(input="i1")) == View(title="read a.py please")
+
+
+def test_a_message_sent_while_an_answer_is_written_follows_the_answer():
+    later = ev.InputReceived(id="i2", message=user("and b.py"), delivery="queue")
+    delivered = ev.MessageAdded(message=user("and b.py"), origin="input", input="i2")
+    view = see(ASKED, DELIVERED, later, CALLING, delivered)
+    assert [type(block) for block in view.blocks] == [UserBlock, ThinkingBlock, TextBlock, ToolBlock, UserBlock]
+
+
+def test_what_waited_in_the_session_that_was_copied_does_not_wait_in_the_copy():
+    assert see(ASKED, ev.SessionForked(session="s2", parent="s1", at_seq=1)).waiting == ()
+
+
+def test_a_message_whose_arrival_is_not_in_the_log_is_shown_all_the_same():
+    assert see(DELIVERED).blocks == (UserBlock("i1", "read a.py please", "submit"),)
+    assert see(DELIVERED).title == "read a.py please"
 
 
 def test_an_end_that_is_not_done_is_said():

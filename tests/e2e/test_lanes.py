@@ -9,12 +9,13 @@ import anyio
 import pytest
 
 from lmagent.app.wiring import HostOptions, open_host
-from lmagent.core.commands import Submit
+from lmagent.core.commands import Interrupt, Submit
 from lmagent.core.events import PrefillProgress, StepFinished
 from lmagent.core.messages import user
 from lmagent.engine.aside import ask_aside
 from lmagent.engine.lane import run_until_idle
 from lmagent.engine.session import Session
+from lmagent.providers.floor import IDLE
 from lmagent.testing.engine import EngineServer
 from lmagent.testing.gguf import build_tiny_gguf
 from lmagent.testing.loopback import Received
@@ -78,6 +79,26 @@ def test_on_one_slot_a_second_session_waits_for_the_end_of_the_turn_instead_of_e
             assert len(server.kv.log) == 18
             assert server.kv.evictions == 1, "once, when the second one's turn came"
             assert states[:2] == [True, False], "and it was told that it waits, and that it no longer does"
+
+    anyio.run(main)
+
+
+def test_a_session_that_waits_for_a_person_holds_up_no_other(tmp_path: Path) -> None:
+    async def main() -> None:
+        model = lambda got: call("write", path="a.txt", content="a") if "write it" in str(got.body) else say("Hello.")  # noqa: E731
+        with LlamaCppServer(model, context=32768, slots=1) as server:
+            host = await open_host(HostOptions(tmp_path, {"llm_url": server.base_url}), say=print)
+            host.attended = True
+            first, second = await host.new_session(), await host.new_session()
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(turn, first, "write it")
+                while not first.state.approvals:  # noqa: ASYNC110
+                    await anyio.sleep(0.01)
+                with anyio.fail_after(IDLE - 2):
+                    await turn(second, "say hello")
+                assert first.state.approvals
+                await first.send(Interrupt())
+            await host.aclose()
 
     anyio.run(main)
 

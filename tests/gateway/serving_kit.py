@@ -9,12 +9,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
 from gateway_kit import Client, drained
 from starlette.responses import Response, StreamingResponse
 
+from lmagent.config.settings import Settings
 from lmagent.gateway.http.access import Access, keys_in
 from lmagent.gateway.http.app import build_app
 from lmagent.gateway.http.bodies import Patience
@@ -36,10 +38,11 @@ LOOPBACK = Rules()
 
 
 class QuietHub:
-    """A hub that has no sessions: it only runs and leaves."""
+    """A hub that has no sessions: it only runs and leaves. Unexpected errors are logged in its workspace."""
 
-    def __init__(self) -> None:
+    def __init__(self, workspace: Path) -> None:
         self.left = 0.0
+        self.host = SimpleNamespace(workspace=workspace, settings=Settings())
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -53,9 +56,9 @@ class QuietHub:
 class Lab(Client):
     """A server in a thread; asked itself, it is asked as a program with the token."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, workspace: Path) -> None:
         super().__init__(port, {"Authorization": f"Bearer {TOKEN}"})
-        self.hub = QuietHub()
+        self.hub = QuietHub(workspace)
         self.said: list[str] = []
         self.server: Serving
         self.access: Access
@@ -80,7 +83,7 @@ def lab(
 ) -> Iterator[Lab]:
     """A running server; what its handlers raise that is no answer is in `said`."""
     listener = listen(bind, 0)
-    made = Lab(int(listener.getsockname()[1]))
+    made = Lab(int(listener.getsockname()[1]), folder)
     made.access = Access(keys_in(folder, TOKEN), PIN, secure=tls is not None)
     app = build_app(
         made.hub,  # pyright: ignore[reportArgumentType]
@@ -167,7 +170,14 @@ ROUTES = (
     Route("GET", "/api/stream", stream, "Stream", media="text/event-stream"),
     Route("GET", "/api/half", half, "Half", media="text/plain"),
 )
-SOCKETS = (Socket("/ws/{session}", echo),)
+
+
+async def silent(talk: Talk) -> None:
+    await talk.socket.receive()
+    await talk.socket.receive()
+
+
+SOCKETS = (Socket("/ws/{session}", echo), Socket("/silent", silent))
 
 
 def opened(running: Lab, sent: bytes = b"", timeout: float = 10) -> socket.socket:

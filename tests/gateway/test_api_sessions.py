@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import anyio
 import pytest
@@ -83,7 +84,24 @@ def test_a_session_begins_with_title_mode_and_model_and_is_listed(running):
     assert session in [one["id"] for one in found]
 
 
-@pytest.mark.parametrize("query", ["limit=0", "limit=501", "limit=x", "children=maybe", "words=1", "limit=1&limit=2"])
+def test_a_list_is_read_to_its_end_page_by_page(running):
+    made = {begun(running, title=f"paged {number}") for number in range(5)}
+    done(running, min(made), "now this one is the newest")
+    seen, after = [], ""
+    while True:
+        page = running.ask("GET", f"/api/sessions?limit=2&children=true&search=paged&after={quote(after)}").json
+        assert len(page["sessions"]) <= 2
+        seen += [row["id"] for row in page["sessions"]]
+        if not (after := page["next"]):
+            break
+    assert len(seen) == 5
+    assert set(seen) == made
+    assert seen[0] == min(made)
+
+
+@pytest.mark.parametrize(
+    "query", ["after=yesterday", "limit=0", "limit=501", "limit=x", "children=maybe", "words=1", "limit=1&limit=2"]
+)
 def test_a_list_that_nobody_can_give_is_refused(running, query):
     assert running.ask("GET", f"/api/sessions?{query}").status == 400
 
@@ -235,9 +253,11 @@ def test_an_image_of_a_message_can_be_seen(running):
 def test_what_a_session_changed_is_shown_and_taken_back(running):
     session = begun(running)
     done(running, session, "write it")
-    assert "+two" in running.ask("GET", f"/api/sessions/{session}/diff").json["text"]
+    before = running.ask("GET", f"/api/sessions/{session}/diff").json
+    assert "+two" in before["text"]
+    assert before["redo"] is False
     assert command(running, session, "undo").status == 202
-    assert running.ask("GET", f"/api/sessions/{session}/diff").json["text"] == ""
+    assert running.ask("GET", f"/api/sessions/{session}/diff").json == {"text": "", "redo": True}
     assert not (Path(running.workspace) / "note.txt").exists()
     assert command(running, session, "redo").status == 202
     assert (Path(running.workspace) / "note.txt").read_text() == "one\ntwo\n"

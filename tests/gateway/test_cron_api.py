@@ -37,6 +37,16 @@ def test_the_jobs_are_listed_with_what_is_wrong_in_their_file(tmp_path: Path) ->
         assert running.ask("POST", "/api/cron/reload").json["jobs"] == listed["jobs"]
 
 
+def test_reading_a_broken_file_again_is_not_ok(tmp_path: Path) -> None:
+    with gateway(tmp_path) as running:
+        file = write(running, JOB)
+        assert running.ask("POST", "/api/cron/reload").json["ok"] is True
+        file.write_text("[{")
+        answer = running.ask("POST", "/api/cron/reload").json
+        assert answer["ok"] is False
+        assert answer["problems"]
+
+
 def test_a_job_is_run_at_once_and_its_run_is_told(tmp_path: Path) -> None:
     with gateway(tmp_path, [say("All is well.")]) as running:
         write(running, {**JOB, "session_id": "cron-daily-check"})

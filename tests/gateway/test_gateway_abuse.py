@@ -186,7 +186,9 @@ def test_who_comes_without_credentials_learns_nothing_from_any_route(running):
                 assert answer.status == 401, (method, path)
                 assert str(running.workspace) not in answer.body.decode()
     assert closed > 20
-    assert opened == {"/", "/static/{path}", "/favicon.ico", "/api/login", "/open/{ticket}", "/openapi.json"}
+    assert opened == {
+        *("/", "/static/{path}", "/favicon.ico", "/api/login", "/open/{ticket}", "/openapi.json", "/healthz")
+    }
 
 
 def test_bodies_without_end_and_of_two_gigabytes_stop_nobody(running):

@@ -195,3 +195,22 @@ def test_on_a_desktop_the_browser_opens_by_a_link_that_works_once(tmp_path):
             process.send_signal(signal.SIGTERM)
             process.wait(30)
             os.close(leader)
+
+
+def test_the_token_is_printed_when_it_is_made_for_a_network_and_never_again(tmp_path):
+    with gateway(tmp_path, [say("hi")], options=["--lan"], AGENT_HOST="0.0.0.0") as running:
+        token = running.headers["Authorization"].removeprefix("Bearer ")
+        assert "".join(running.said).count(token) == 1
+        running.stop()
+        running.start()
+        assert "".join(running.said).count(token) == 1
+
+
+def test_healthz_says_only_ok_to_anyone(tmp_path):
+    with gateway(tmp_path, [say("hi")]) as running:
+        answer = running.anyone.ask("GET", "/healthz")
+        assert (answer.status, answer.body) == (200, b"ok")
+        assert answer.headers["content-type"].startswith("text/plain")
+        assert "workspace" not in str(answer.headers)
+        assert running.anyone.ask("GET", "/healthz", headers={"Host": "other.example"}).status == 421
+        assert running.anyone.ask("GET", "/api/me").status == 401

@@ -88,6 +88,30 @@ class TestSockets:
         head = b"GET /ws/a HTTP/1.1\r\n" + AUTH + b"Connection: Upgrade\r\nUpgrade: websocket\r\n" + lines + b"\r\n"
         assert answer_to(running, head).startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 426 "))
 
+    @pytest.mark.parametrize(
+        ("path", "more", "status"),
+        [
+            ("a", b"Cookie: x=" + b"c" * 9_000 + b"\r\n", 101),
+            ("a", b"Cookie: x=" + b"c" * 60_000 + b"\r\n", 101),
+            ("a?" + "a" * 9_000, b"", 101),
+            ("a", b"A: b\r\n" * 300, 101),
+            ("a", b"Cookie: x=" + b"c" * 70_000 + b"\r\n", 431),
+            ("a", b"Cookie: x=c\r\n" * 20_000, 431),
+            ("a?" + "a" * 70_000, b"", 431),
+            ("a", b"Transfer-Encoding: chunked\r\n", 400),
+        ],
+        ids=["long-line", "almost-64-kB", "long-path", "many-lines", "70-kB", "260-kB", "path-too-long", "body"],
+    )
+    def test_a_handshake_is_answered_whatever_the_size_of_its_head(self, running, path, more, status):
+        head = b"GET /ws/%b HTTP/1.1\r\n" % path.encode() + AUTH + b"Connection: Upgrade\r\nUpgrade: websocket\r\n"
+        head += b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n" + more + b"\r\n"
+        assert answer_to(running, head).startswith(b"HTTP/1.1 %d " % status)
+
+    def test_a_handshake_that_the_application_does_not_answer_is_refused(self, running):
+        head = b"GET /silent HTTP/1.1\r\n" + AUTH + b"Connection: Upgrade\r\nUpgrade: websocket\r\n"
+        head += b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+        assert answer_to(running, head).startswith(b"HTTP/1.1 408 ")
+
 
 class TestTheEnd:
     def test_the_hub_leaves_first_and_streams_end_within_the_grace(self, tmp_path):

@@ -47,7 +47,12 @@ def test_history_and_tasks_of_a_session_are_told(tmp_path: Path) -> None:
         assert history["messages"][0]["content"] == "go"
         assert history["messages"][1]["tool_calls"][0]["tool"] == "ls"
         assert history["messages"][2]["success"] is True
-        assert running.ask("GET", "/api/sessions/s1/history?limit=1").json["more"] is True
+        last = running.ask("GET", "/api/sessions/s1/history?limit=1").json
+        assert last["more"] is True
+        assert last["messages"] == history["messages"][-1:]
+        rest = running.ask("GET", f"/api/sessions/s1/history?before={last['first']}").json
+        assert rest["messages"] == history["messages"][:-1]
+        assert (rest["more"], rest["first"]) == (False, 0)
         tasks = running.ask("GET", "/api/sessions/s1/tasks").json
         assert {"tasks", "summary", "session_id", "mode"} <= tasks.keys()
         for route in ("history", "tasks"):

@@ -165,6 +165,14 @@ def test_tasks_are_told_as_they_change(tmp_path: Path) -> None:
             assert update["summary"]
 
 
+def test_a_second_client_of_a_session_that_is_only_begun_hears_it_from_its_first_word(tmp_path: Path) -> None:
+    with gateway(tmp_path, [say("Hello.")]) as running:
+        with chatting(running, "both") as client, chatting(running, "both") as other:
+            client.ask("hi")
+            other.until("done")
+            assert other.types() == client.types()
+
+
 def test_clear_begins_anew_and_keeps_the_old_conversation_under_another_id(tmp_path: Path) -> None:
     with gateway(tmp_path, [say("Blue."), say("I do not know.")]) as running:
         with chatting(running, "s") as client, chatting(running, "s") as other:

@@ -64,7 +64,7 @@ class Model:
     engine: Engine = "llama"
     state: State = "ready"
     wait: float = 0.0
-    refusal: ModelServerError | None = None
+    refusal: Exception | None = None
     key: str = ""
     served_as: str = ""
     active: int = 0

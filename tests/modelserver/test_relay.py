@@ -12,6 +12,8 @@ from http.client import HTTPConnection
 import pytest
 from router_kit import HELLO, Lab, Model, chunks, joined_calls, lab, tool
 
+from lmagent.app.logs import log_to
+from lmagent.config.settings import Settings
 from lmagent.modelserver import relay
 from lmagent.modelserver.errors import BadRequest
 from lmagent.modelserver.metrics import MOST_UNKNOWN
@@ -303,3 +305,16 @@ def test_chunks_are_joined_however_they_arrive(size):
 
 def test_an_error_has_the_field_that_it_is_about():
     assert BadRequest("x", param="messages").param == "messages"
+
+
+def test_an_error_that_nobody_foresaw_is_told_in_a_sentence_and_its_traceback_is_logged(tmp_path):
+    log_to(tmp_path / "lmagent.log", Settings(workspace=tmp_path, agent_data_dir=tmp_path))
+    try:
+        with lab(Model("m", refusal=ValueError("a defect of ours"))) as running:
+            code, answer, _ = running.chat(model="m")
+    finally:
+        log_to(None, Settings(workspace=tmp_path, agent_data_dir=tmp_path))
+    assert code == 500
+    text = "unexpected error in the model server: ValueError: a defect of ours (details: lmagent.log)"
+    assert answer["error"]["message"] == text
+    assert "Traceback (most recent call last)" in (tmp_path / "lmagent.log").read_text()

@@ -1,4 +1,4 @@
-"""The image of the model server, built and run by a real docker engine from a base that is made here."""
+"""The images of the model server and of the agent, built and run by a real docker engine from a base made here."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lmagent.testing.gguf import build_tiny_gguf
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCKERD = ROOT / "scripts" / "dockerd.sh"
-BASE, IMAGE = "lmagent-test-base", "lmagent-server-test"
+BASE, IMAGE, AGENT = "lmagent-test-base", "lmagent-server-test", "lmagent-agent-test"
 KEY = "a-key-of-the-test"
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("docker-image")]
@@ -70,7 +70,9 @@ def image(docker: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> s
     if got.returncode:
         pytest.skip(f"needs wheels for the image: {got.stderr.decode()[-300:]}")
     options = ["--build-arg", f"BASE={BASE}", "--build-arg", "PIP_OPTIONS=--no-index --find-links /src/wheels"]
-    run(docker, "docker", "build", "-q", "--network", "none", *options, "-t", IMAGE, str(context))
+    options += ["--build-arg", "PACKAGES=", "--network", "none"]
+    for target, name in (("agent", AGENT), ("server", IMAGE)):
+        run(docker, "docker", "build", "-q", *options, "--target", target, "-t", name, str(context))
     return IMAGE
 
 
@@ -148,3 +150,49 @@ def test_a_stopped_container_ends_at_once_and_well(docker, server):
     healthy(docker, container)
     run(docker, "docker", "stop", "-t", "30", container)
     assert run(docker, "docker", "inspect", "-f", "{{.State.ExitCode}}", container) == "0"
+
+
+@pytest.fixture
+def agent(docker: dict[str, str], image: str, tmp_path: Path) -> Iterator[str]:
+    """A running agent with its gateway, as in compose.yaml: its container."""
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    workspace.chmod(0o777)
+    hardened = ["--init", "--read-only", "--tmpfs", "/tmp", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"]
+    volumes = ["-v", f"{workspace}:/workspace", "-v", "/app/data", "-p", "127.0.0.1::7860"]
+    model = ["-e", "LLM_URL=http://127.0.0.1:9/v1", "-e", "SANDBOX=landlock"]
+    started = run(docker, "docker", "run", "-d", *hardened, *volumes, *model, AGENT)
+    try:
+        yield started
+    finally:
+        run(docker, "docker", "rm", "-f", "-v", started)
+
+
+def test_the_agents_container_prints_its_token_once_and_lets_in_who_has_it(docker, agent):
+    assert healthy(docker, agent) == "healthy running", run(docker, "docker", "logs", agent)
+    assert run(docker, "docker", "exec", agent, "id", "-u") == "10001"
+    url = "http://" + run(docker, "docker", "port", agent, "7860").splitlines()[0]
+    with urllib.request.urlopen(f"{url}/healthz", timeout=10) as answer:
+        assert answer.read() == b"ok"
+    logs = run(docker, "docker", "logs", agent)
+    (line,) = [line for line in logs.splitlines() if "token of programs" in line]
+    token = line.split()[-1]
+    assert ask(f"{url}/api/me", key=token)["workspace"] == "/workspace"
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        ask(f"{url}/api/me", key="another")
+    assert refused.value.code == 401
+    refused.value.close()
+    run(docker, "docker", "restart", "-t", "30", agent)
+    assert healthy(docker, agent) == "healthy running"
+    assert run(docker, "docker", "logs", agent).count("token of programs") == 1
+    assert run(docker, "docker", "exec", agent, "lmagent", "web", "token") == token
+
+
+def test_a_command_in_the_agents_container_is_confined_or_refused(docker, agent):
+    assert healthy(docker, agent) == "healthy running"
+    spied = ["lmagent", "sandbox", "exec", "-w", "/workspace", "--", "cat", "/app/data/web/token"]
+    done = subprocess.run(["docker", "exec", agent, *spied], env=docker, capture_output=True, text=True)
+    assert done.returncode != 0
+    assert "lmw-" not in done.stdout
+    auto = subprocess.run(["docker", "exec", "-e", "SANDBOX=auto", agent, *spied], env=docker, capture_output=True)
+    assert auto.returncode == 125, "bubblewrap works here: docs/gateway.md says otherwise"

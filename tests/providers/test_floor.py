@@ -111,16 +111,21 @@ def test_one_that_gives_up_waiting_holds_up_nobody() -> None:
 
 
 @pytest.mark.parametrize(
-    ("facts", "near", "kept"),
+    ("facts", "near", "kept", "parallel"),
     [
-        (ServerFacts(reached=True, dialect="llamacpp", slots=4), True, 4),
-        (ServerFacts(reached=True, dialect="ollama"), True, 1),
-        (ServerFacts(reached=True, dialect="vllm"), True, None),
-        (ServerFacts(reached=True, dialect="generic"), True, 1),
-        (ServerFacts(reached=True, dialect="generic"), False, None),
-        (ServerFacts(reached=True, dialect="openrouter"), False, None),
-        (ServerFacts(), True, None),
+        (ServerFacts(reached=True, dialect="llamacpp", slots=4), True, 4, None),
+        (ServerFacts(reached=True, dialect="ollama"), True, 1, None),
+        (ServerFacts(reached=True, dialect="vllm"), True, None, None),
+        (ServerFacts(reached=True, dialect="generic"), True, 1, None),
+        (ServerFacts(reached=True, dialect="generic"), False, None, None),
+        (ServerFacts(reached=True, dialect="openrouter"), False, None, None),
+        (ServerFacts(), True, None, None),
+        (ServerFacts(reached=True, dialect="generic"), True, 8, 8),
+        (ServerFacts(reached=True, dialect="generic"), False, None, 8),
+        (ServerFacts(reached=True, dialect="llamacpp", slots=4), True, 4, 8),
     ],
 )
-def test_how_many_conversations_a_server_keeps(facts: ServerFacts, near: bool, kept: int | None) -> None:
-    assert caches(facts, near=near) == kept
+def test_how_many_conversations_a_server_keeps(
+    facts: ServerFacts, near: bool, kept: int | None, parallel: int | None
+) -> None:
+    assert caches(facts, near=near, parallel=parallel) == kept

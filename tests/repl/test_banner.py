@@ -28,7 +28,8 @@ def test_three_lines_name_version_and_folder_server_model_and_window_mode_and_sa
     with LMStudioServer(lambda _: say("Hi."), window=8192, maximum=131072, loaded=True) as server:
         with Terminal(workspace, server.base_url, "-m", "", *how) as terminal:
             mode, server_line = "mode normal · sandbox bubblewrap", "LM Studio at"
-            rows = terminal.sees(lambda rows: mode in rows and any(row.startswith(server_line) for row in rows))
+            begun = lambda rows, text: any(row.startswith(text) for row in rows)  # noqa: E731
+            rows = terminal.sees(lambda rows: mode in rows and begun(rows, server_line) and begun(rows, ">"))
             rows = [row for row in rows if row]
     lines = rows[: next(at for at, row in enumerate(rows) if row.startswith(">"))]
     port = server.base_url.split(":")[-1].removesuffix("/v1")

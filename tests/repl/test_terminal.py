@@ -100,6 +100,38 @@ def test_escape_interrupts_and_the_session_goes_on(workspace):
         assert terminal.ended() == 0
 
 
+def test_escape_gives_back_to_the_prompt_what_waited_for_the_turn(workspace):
+    script = [slow(say("an endless answer " * 200), each=0.05), say("Fine.")]
+    with ScriptedServer(script, strict=True) as server, Terminal(workspace, server.base_url) as terminal:
+        terminal.enter("talk")
+        terminal.wait_for("endless")
+        terminal.enter("use tabs")
+        terminal.wait_for("steering: use tabs")
+        terminal.type("and then this\x1b\r")
+        terminal.wait_for("queued: and then this")
+        terminal.type("\x1b")
+        terminal.wait_for("interrupted by the user")
+        terminal.sees(lambda rows: "> use tabs" in rows and "  and then this" in rows)
+        terminal.type("\r")
+        terminal.wait_for("Fine.")
+        assert server.chats[1].body["messages"][-1]["content"] == "use tabs\nand then this"
+
+
+def test_ctrl_c_shows_what_was_not_sent(workspace):
+    script = [slow(say("an endless answer " * 200), each=0.05), say("Never.")]
+    with ScriptedServer(script) as server, Terminal(workspace, server.base_url) as terminal:
+        terminal.enter("talk")
+        terminal.wait_for("endless")
+        terminal.enter("use tabs")
+        terminal.wait_for("steering: use tabs")
+        terminal.type("\x03")
+        terminal.wait_for("not sent:")
+        terminal.wait_for("interrupted by the user")
+        terminal.enter("quit")
+        assert terminal.ended() == 0
+        assert len(server.chats) == 1
+
+
 @pytest.mark.parametrize("how", ["a key", "a signal"])
 def test_ctrl_c_twice_leaves_a_running_turn_and_a_valid_log(workspace, how):
     script = [slow(say("an endless answer " * 200), each=0.05)]

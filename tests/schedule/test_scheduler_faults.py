@@ -72,7 +72,7 @@ def test_a_fault_in_one_session_is_told_and_stops_no_other(workspace):
                     scheduler.inbox.submit("one task", time.time())
                     scheduler.inbox.submit("another task", time.time())
                     await until(lambda: endings(workspace) == ["done"])
-                    await until(lambda: any("a fault in lmagent: RuntimeError: a note that fails" in t for t in said))
+                    await until(lambda: any("unexpected error: RuntimeError: a note that fails" in t for t in said))
 
     run(check)
 

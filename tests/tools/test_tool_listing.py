@@ -30,6 +30,51 @@ def test_ls_shows_a_page_and_counts_the_rest(hands, workspace: Path) -> None:
     assert output.data == {"count": 230, "truncated": True}
 
 
+def test_ls_shows_what_is_in_the_directories_down_to_a_depth(hands, workspace: Path) -> None:
+    for path in ("b/c/d/deep.txt", "b/x.py", "a/one.txt", "readme"):
+        (workspace / path).parent.mkdir(parents=True, exist_ok=True)
+        (workspace / path).write_text("1234")
+    assert hands("ls", depth=2).content.split("\n") == [
+        "a/", "  one.txt  4", "b/", "  c/", "  x.py  4", "readme  4",
+    ]  # fmt: skip
+    whole = hands("ls", depth=9)
+    assert whole.data == {"count": 8, "truncated": False}
+    assert "\n    d/\n      deep.txt  4\n" in whole.content
+    assert hands("ls", path="b", depth=2).content.split("\n") == ["c/", "  d/", "x.py  4"]
+    assert hands.summary("ls", path="b", depth=2) == "ls b 2 levels deep"
+    assert "from 1" in hands.refused("ls", depth=0).message
+
+
+def test_a_deep_listing_shows_the_levels_that_fit_and_says_so(hands, workspace: Path) -> None:
+    for number in range(60):
+        (workspace / f"many/f{number:02d}").mkdir(parents=True)
+    (workspace / "small").mkdir()
+    (workspace / "small/last.txt").touch()
+    hands.room = 300
+    output = hands("ls", depth=3)
+    assert output.content.split("\n") == [
+        "many/", "small/", "… 1 of 3 levels shown; ls a directory by its path to see more of it",
+    ]  # fmt: skip
+    assert output.data == {"count": 2, "truncated": True}
+    for number in range(2000):
+        (workspace / f"small/g{number}").touch()
+    hands.room = 50_000
+    assert "… 1 of 2 levels shown" in hands("ls", depth=2).content
+
+
+def test_a_deep_listing_names_what_is_ignored_and_does_not_look_into_it(hands, workspace: Path) -> None:
+    for path in (".git/config", "node_modules/a/index.js", "src/cache/x", ".lmagent/secret", "src/a.py"):
+        (workspace / path).parent.mkdir(parents=True, exist_ok=True)
+        (workspace / path).touch()
+    (workspace / ".gitignore").write_text("node_modules/\ncache\n")
+    output = hands("ls", depth=5)
+    assert output.content.split("\n") == [
+        ".git/", "node_modules/", "src/", "  cache/", "  a.py  0", ".gitignore  20",
+        "(3 directories not looked into: .git, or named by .gitignore.)",
+    ]  # fmt: skip
+    assert hands("ls", path="node_modules", depth=2).content.split("\n") == ["a/", "  index.js  0"]
+
+
 def test_a_file_name_cannot_speak_to_the_terminal_nor_break_the_list(hands, workspace: Path) -> None:
     (workspace / "a\n\x1b[2Jb").touch()
     (workspace / os.fsdecode(b"bad\xff")).touch()

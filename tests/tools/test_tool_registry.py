@@ -20,7 +20,7 @@ def test_the_tools_have_their_names_arguments_and_effects(hands) -> None:
         "edit": ["path", "search", "replace", "replace_all"],
         "glob": ["pattern"],
         "grep": ["pattern", "paths", "regex", "glob", "context"],
-        "ls": ["path"],
+        "ls": ["path", "depth"],
         "mkdir": ["path"],
         "get_time": [],
     }

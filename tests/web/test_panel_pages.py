@@ -51,6 +51,20 @@ def test_activity_without_any_says_what_will_stand_there(tmp_path, screen):
 # --- schedule -------------------------------------------------------------------------------------------------------
 
 
+def test_a_job_links_to_its_session_only_once_it_has_run(tmp_path, screen):
+    with gateway(tmp_path, [say("Swept.")]) as running:
+        job = {"id": "sweep", "schedule": "0 7 * * 1", "prompt": "Sweep the floor.", "session_id": "sweeping"}
+        (running.workspace / "cron.json").write_text(json.dumps([job]))
+        page = screen(running)
+        go(page, "#/p/schedule")
+        page.get_by_text("sweeping").wait_for()
+        assert page.get_by_role("main").get_by_role("link", name="sweeping").count() == 0
+        page.get_by_role("button", name="Run now").click()
+        page.get_by_role("button", name="Run it").click()
+        page.get_by_role("main").get_by_role("link", name="sweeping").click()
+        page.get_by_text("Swept.").wait_for()
+
+
 def test_jobs_are_switched_run_and_read_again_and_problems_of_the_file_are_told(tmp_path, screen):
     with gateway(tmp_path, [say("All swept.")], options=["--permission", "auto"]) as running:
         file = running.workspace / "cron.json"

@@ -164,3 +164,15 @@ def test_on_a_phone_the_list_is_a_drawer_that_closes_when_something_is_opened(tm
         assert session_of(page) == session
         ask(page, "once more")
         finished(page)
+
+
+def test_the_search_box_stays_in_view_however_far_the_list_is_scrolled(tmp_path, screen):
+    with gateway(tmp_path, [say("ok")] * 12) as running:
+        for number in range(12):
+            begun(running, f"Question {number}")
+        page = screen(running, viewport={"width": 1000, "height": 500})
+        page.get_by_role("link", name="Question 0").scroll_into_view_if_needed()
+        search = page.get_by_role("searchbox", name="Search sessions")
+        inside = page.locator(".side .panels")
+        assert inside.evaluate("(it) => it.scrollTop") > 0
+        assert search.bounding_box()["y"] >= inside.bounding_box()["y"] - 1

@@ -31,6 +31,7 @@ def test_changes_stand_file_by_file_and_the_last_turn_is_undone_and_redone(tmp_p
         region(page, "a.txt").get_by_text("+one").wait_for()
         assert changes.get_by_role("region", name="Changes of").count() == 2
         assert "+2" in region(page, "sub/b.txt").get_by_role("button").first.inner_text()
+        assert changes.get_by_role("button", name="Redo").count() == 0  # nothing was undone
         changes.get_by_role("button", name="Undo the last turn").click()
         changes.get_by_role("button", name="Keep it as it is").click()
         assert (running.workspace / "a.txt").exists()
@@ -42,6 +43,7 @@ def test_changes_stand_file_by_file_and_the_last_turn_is_undone_and_redone(tmp_p
             changes.get_by_role("button", name="Redo").click()
             changes.get_by_role("button", name="Redo it").click()
             region(page, name).wait_for()
+        changes.get_by_role("button", name="Redo").wait_for(state="detached")
         assert (running.workspace / "a.txt").read_text() == "one\ntwo\n"
 
 

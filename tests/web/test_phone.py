@@ -9,9 +9,9 @@ import pytest
 from gateway_kit import gateway
 from images_kit import png
 from panel_kit import enter, until
-from web_kit import PATIENCE, PHONE, box, session_of
+from web_kit import PATIENCE, PHONE, ask, box, session_of
 
-from lmagent.testing.script import call, say, think
+from lmagent.testing.script import call, hang, say, think
 
 SHOTS = Path(__file__).parents[2] / ".cache" / "screenshots"
 TASK = "What is on this picture? Count the lines of notes.txt and write the number into count.txt"
@@ -145,3 +145,17 @@ def test_what_a_phone_sees_stands_on_a_desktop_at_the_same_time(tmp_path, screen
             page.locator("[data-state=done]").wait_for()
             assert page.get_by_role("button", name="Approve").count() == 0
         assert [event["type"] for event in running.logs()].count("approval.resolved") == 1
+
+
+def test_a_message_that_waits_can_be_cancelled_on_a_small_screen(tmp_path, screen):
+    with gateway(tmp_path, [hang(say("A long answer that waits."), chunks=2)]) as running:
+        page = screen(running, **PHONE)
+        ask(page, "Write something long")
+        queue = page.get_by_role("button", name="Queue")
+        queue.wait_for()
+        box(page).fill("And then a second question, which is much longer than the screen is wide")
+        queue.click()
+        cancel = page.get_by_role("button", name="Cancel")
+        cancel.wait_for()
+        place = cancel.bounding_box()
+        assert place["x"] + place["width"] <= PHONE["viewport"]["width"]

@@ -89,6 +89,25 @@ def test_a_key_that_is_held_down_answers_one_approval_and_not_the_next(tmp_path,
         assert (running.workspace / "b.txt").exists()
 
 
+def test_the_keys_answer_the_only_approval_from_anywhere_but_where_one_writes(tmp_path, screen):
+    with gateway(tmp_path, [call("write", path="c.txt", content="3\n"), say("Yes.")]) as running:
+        page = screen(running)
+        ask(page, "write c")
+        hint = page.get_by_text("approves,")
+        hint.wait_for(state="attached")
+        box(page).focus()
+        hint.wait_for(state="hidden")
+        page.keyboard.press("a")
+        assert box(page).input_value() == "a"
+        page.get_by_role("button", name="Approve").click(trial=True)
+        box(page).fill("")
+        box(page).blur()
+        hint.wait_for()
+        page.keyboard.press("a")
+        finished(page)
+        assert (running.workspace / "c.txt").exists()
+
+
 def test_a_call_is_a_line_that_opens_to_its_arguments_result_and_changes(tmp_path, screen):
     script = [call("write", path="a.txt", content="one\ntwo\n"), call("read", path="a.txt"), say("Read.")]
     with gateway(tmp_path, script, options=["--permission", "auto"]) as running:
@@ -126,10 +145,11 @@ def test_while_it_works_enter_steers_and_another_button_queues(tmp_path, screen)
         page.get_by_role("button", name="Stop").wait_for()
         box(page).fill("then also this")
         page.get_by_role("button", name="Queue").click()
-        page.get_by_text("queued: it follows").wait_for()
+        page.get_by_text("Queued – sent when this turn ends").wait_for()
         box(page).fill("be brief")
         box(page).press("Enter")
-        page.get_by_text("steering: it is told").wait_for()
+        page.get_by_text("Will be delivered after the current step").wait_for()
+        shot(page, tmp_path, "waiting")
         (running.workspace / "go").touch()
         page.get_by_text("And the queued one.").wait_for()
         finished(page)

@@ -66,7 +66,9 @@ def screen(browser: Any, no_leftovers: list[str]) -> Screen:
     """Opens a window on a gateway: `screen(running, login=True, **options of the context)`."""
 
     def opened(running: Running, *, login: bool = True, path: str = "", **options: Any) -> Any:
-        context = browser.new_context(**{**DESKTOP, "reduced_motion": "reduce", **options})
+        # A service worker would answer where a test lets the gateway be away.
+        usual = {**DESKTOP, "reduced_motion": "reduce", "service_workers": "block"}
+        context = browser.new_context(**{**usual, **options})
         context.set_default_timeout(PATIENCE)
         page = context.new_page()
         page.on("pageerror", lambda error: no_leftovers.append(f"error: {error}"))

@@ -35,7 +35,6 @@ from lmagent.core.titles import title_of
 from lmagent.core.view import TextBlock, View, reduce
 from lmagent.engine.aside import ask_aside
 from lmagent.engine.session import Session
-from lmagent.engine.state import SessionState, message_bytes
 from lmagent.engine.undo import by_weight, chosen, diff, shared_with
 from lmagent.providers.concealed import shown
 
@@ -64,9 +63,6 @@ Up, Down, Tab            earlier input; choose from a menu, take what it offers
 !COMMAND                 run a command in the sandbox, and show the model
 !!COMMAND                run it in your own shell, outside of the sandbox"""
 
-GRID = 100
-"""Cells of the /context grid: one is a hundredth of the window."""
-
 
 def commands() -> Iterator[SlashCommand]:
     """The built-in commands, in the order of `/help`."""
@@ -92,7 +88,7 @@ def commands() -> Iterator[SlashCommand]:
             ("help", "", "list the commands", _help),
             ("status", "", "show server, model, mode and workspace", _status),
             ("context", "", "show what fills the window", _context),
-            ("cost", "", "show tokens used", _cost),
+            ("usage", "", "show tokens used, and bars of the last 14 days", _usage),
             ("tools", "", "list the tools", _tools),
         ),
     }
@@ -277,39 +273,37 @@ async def _sandbox(host: Host) -> str:
 
 
 async def _context(context: SlashContext, _: str) -> SlashResult:
+    from lmagent.app.charts import window_map, window_parts
+
     session = _need(context)
     state = session.state
-    sizes = {
-        "S system": state.tokens(len(state.system.encode())),
-        "T tools": state.tokens(state.fixed_bytes - len(state.system.encode())),
-        "U user": _role_tokens(state, "user"),
-        "A assistant": _role_tokens(state, "assistant"),
-        "R results": _role_tokens(state, "tool"),
-    }
-    window = session.window.tokens
-    cells = "".join(name[0] * max(1 if size else 0, round(size * GRID / window)) for name, size in sizes.items())
-    grid = (cells[:GRID] + "·" * GRID)[:GRID]
-    lines = [grid[start : start + 20] for start in range(0, GRID, 20)]
-    legend = [f"{name:<12} {size:>8,} tokens  {size / window:6.1%}" for name, size in sizes.items()]
-    total = state.estimate_tokens()
-    tail = f"{'total':<12} {total:>8,} tokens  {total / window:6.1%} of {window:,}; compacted {state.compactions} times"
-    return SlashResult("\n".join([*lines, "", *legend, tail]))
+    return SlashResult(window_map(window_parts(state), session.window, state.estimate_tokens(), state.compactions))
 
 
-def _role_tokens(state: SessionState, role: str) -> int:
-    return state.tokens(sum(message_bytes(message) for message in state.messages if message.role == role))
+async def _usage(context: SlashContext, _: str) -> SlashResult:
+    from lmagent.app.charts import DAYS, day_bars
+    from lmagent.store.index import SessionIndex
+    from lmagent.store.spent import day_of
+
+    now = context.host.clock.now()
+    with SessionIndex(context.host.store.root) as index:
+        index.refresh()
+        days = index.spending(day_of(now - (DAYS + 1) * 86_400)).by_day
+    bars = day_bars(days, day_of(now))
+    here = _usage_here(context, context.session) if context.session is not None else ""
+    return SlashResult(f"{here}\n\n{bars}" if here else bars)
 
 
-async def _cost(context: SlashContext, _: str) -> SlashResult:
-    state = _need(context).state
+def _usage_here(context: SlashContext, session: Session) -> str:
+    state = session.state
     usage, pace = state.usage, View().pace
     for event in context.host.store.read(state.session):
         if isinstance(event, StepStarted | StepFinished | CompactionDone):
             pace = reduce(View(pace=pace), event).pace
     cached = f"{usage.cached_tokens / usage.prompt_tokens:.0%}" if usage.prompt_tokens else "-"
     estimate = " (estimated: the server reports no usage)" if usage.estimated else ""
-    return SlashResult(
-        f"{state.steps_total} model calls{estimate}\n"
+    return (
+        f"This session: {state.steps_total} model calls{estimate}\n"
         f"prompt     {usage.prompt_tokens:>10,} tokens, {cached} from the server's cache\n"
         f"completion {usage.completion_tokens:>10,} tokens\n"
         f"re-read    {pace.reread_total:>10,} tokens that the server had in its cache before\n"

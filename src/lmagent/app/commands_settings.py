@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import get_args
 
+from lmagent.app.host import Host
 from lmagent.app.registry import SlashCommand
 from lmagent.app.slash import SETTINGS, Choice, SlashContext, SlashResult
 from lmagent.core.commands import SetMode, SetModel
-from lmagent.core.errors import ConfigError
+from lmagent.core.errors import ConfigError, ProviderError
 from lmagent.core.events import PermissionMode, grant_in_a_line
+from lmagent.core.model import PROVIDER_NAMES
 
 MODES: dict[PermissionMode, str] = {
     "auto": "nothing is asked",
@@ -37,7 +40,7 @@ cannot find. If AGENTS.md exists, read it first, keep what is true and correct w
 def commands() -> Iterator[SlashCommand]:
     """The commands."""
     for name, usage, text, run in (
-        ("model", "[NAME]", "pick or change the model", _model),
+        ("model", "[NAME|PROVIDER:NAME]", "pick or change the model, also of another server", _model),
         ("mode", "[auto|normal|manual]", "pick or change the permission mode", _mode),
         ("permissions", "", "show what is allowed, asked about and denied", _permissions),
         ("theme", "[auto|light|dark|none]", "pick or change the colours of the terminal", _theme),
@@ -64,14 +67,9 @@ async def _mode(context: SlashContext, mode: str) -> SlashResult:
 
 async def _model(context: SlashContext, name: str) -> SlashResult:
     host = context.host
-    if not name:
-        listed = await host.models()
-        current = (
-            context.session.state.model if context.session else host.agent.model
-        ) or "(what the server has loaded)"
-        cost = f"Another one {await _switch_cost(context, '')}" if context.session and listed else ""
-        text = "\n".join([f"model {current}", *(f"- {item}" for item in listed), cost]).rstrip()
-        return SlashResult(text, choices=tuple(Choice(f"/model {item}", item, item == current) for item in listed))
+    if not name or name.endswith(":"):
+        return await _list_models(context, name)
+    name = await _full_name(host, name)
     host.use_model(name)
     await host.offer_vision()
     if context.session is None:
@@ -79,6 +77,33 @@ async def _model(context: SlashContext, name: str) -> SlashResult:
     cost = await _switch_cost(context, name)
     await context.session.send(SetModel(model=name, by="slash"))
     return SlashResult(f"model {name}; with your next message it {cost}")
+
+
+async def _list_models(context: SlashContext, prefix: str) -> SlashResult:
+    """The models of the usual server, or of the provider that `PROVIDER:` names."""
+    from lmagent.app.servers import provider_named, usable
+
+    host = context.host
+    listed = await host.models(provider_named(prefix[:-1]) if prefix else "")
+    current = (context.session.state.model if context.session else host.agent.model) or "(what the server has loaded)"
+    cost = f"Another one {await _switch_cost(context, '')}" if context.session and listed else ""
+    others = "" if prefix else f"Other servers: /model PROVIDER:NAME with {', '.join(usable(host.settings))}"
+    text = "\n".join([f"model {current}", *(f"- {item}" for item in listed), cost, others]).replace("\n\n", "\n")
+    choices = tuple(Choice(f"/model {item}", item, item == current) for item in listed)
+    return SlashResult(text.rstrip(), choices=choices)
+
+
+async def _full_name(host: Host, name: str) -> str:
+    """The name with its provider; `PROVIDER/NAME` is one too, unless the usual server lists a model of that name."""
+    from lmagent.app.servers import full_name
+
+    provider, slash, rest = name.partition("/")
+    if slash and rest and provider in PROVIDER_NAMES:
+        with suppress(ProviderError):
+            if name in await host.models():
+                return name
+        name = f"{provider}:{rest}"
+    return await full_name(host, "", name)
 
 
 async def _switch_cost(context: SlashContext, name: str) -> str:

@@ -7,6 +7,7 @@ SYNONYMS = {
     "approvals": "permissions",
     "bye": "quit",
     "clear": "new",
+    "cost": "usage",
     "exit": "quit",
     "models": "model",
     "q": "quit",
@@ -14,7 +15,6 @@ SYNONYMS = {
     "settings": "config",
     "todos": "todo",
     "tokens": "context",
-    "usage": "cost",
 }
 """Names that run a command of ours which does the same."""
 

@@ -125,8 +125,8 @@ class Host(Struct):
 
     # --- the server -------------------------------------------------------------------------------------------
 
-    async def models(self) -> tuple[str, ...]:
-        """Names of the models that the server lists.
+    async def models(self, provider: str = "") -> tuple[str, ...]:
+        """Names of the models that the server lists, or another provider's.
 
         Raises:
             ProviderError: it cannot be asked.
@@ -135,7 +135,10 @@ class Host(Struct):
 
         if self.replay is not None:
             return ()
-        return await models(self.settings.endpoint, self.settings.key, transport=self.transport)
+        prefix = f"{provider}:" if provider else ""
+        endpoint, _ = self.served.at(prefix)
+        listed = await models(endpoint.url, endpoint.key, transport=self.transport)
+        return tuple(f"{prefix}{name}" for name in listed)
 
     async def settle(self) -> None:
         """Learn what the server serves, and shape the prompt of new sessions by it. What a person has set wins."""
@@ -363,7 +366,9 @@ class Host(Struct):
         )
 
     def _in_turn(self, session: str) -> bool:
-        return session in self.sessions and self.sessions[session].state.turn_open
+        """Return whether the session's turn sends more requests soon: an approval may take hours."""
+        state = self.sessions[session].state if session in self.sessions else None
+        return state is not None and state.turn_open and not state.approvals
 
     def _approvals(self, session: str) -> str:
         return approvals_note(attended=is_attended(self.sessions[session]))

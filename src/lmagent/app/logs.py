@@ -18,10 +18,10 @@ from urllib.parse import urlsplit
 
 from lmagent.config.settings import Settings
 from lmagent.core import events as ev
+from lmagent.core.errors import LmagentError
 from lmagent.engine.redact import Redactor
 
 if TYPE_CHECKING:
-    from lmagent.app.host import Host
     from lmagent.providers.transport import Response, Timeouts, Transport
 
 FILE = Path(".lmagent", "logs", "lmagent.log")
@@ -35,6 +35,10 @@ KEPT = 3
 LOG = logging.getLogger("lmagent")
 
 
+class Unexpected(LmagentError):
+    """An error that no caller foresaw; its traceback is in the log."""
+
+
 class _File(RotatingFileHandler):
     """A file that only the user can read, and that is never a link; what cannot be written is left out."""
 
@@ -44,8 +48,11 @@ class _File(RotatingFileHandler):
             self.baseFilename, "a", encoding="utf-8", opener=lambda path, mode: os.open(path, mode | flags, 0o600)
         )
 
+    has_failed = False
+
     def handleError(self, record: logging.LogRecord) -> None:
         """The work goes on without a log."""
+        self.has_failed = True
 
 
 class _Terminal(logging.Handler):
@@ -70,13 +77,19 @@ class _Redacted(logging.Formatter):
 
 def open_log(workspace: Path, settings: Settings) -> None:
     """Begin to log, as the settings say; in place of a log that is open."""
+    path = workspace / FILE
+    is_linked = any(folder.is_symlink() for folder in (path.parent, path.parent.parent))
+    log_to(path if workspace.is_dir() and not is_linked else None, settings)
+
+
+def log_to(path: Path | None, settings: Settings) -> None:
+    """Begin to log to a file; None for no file."""
     LOG.propagate = False
     LOG.setLevel(logging.DEBUG if settings.debug else settings.log_level.upper())
     for handler in list(LOG.handlers):
         LOG.removeHandler(handler)
         handler.close()
-    path = workspace / FILE
-    if not any(folder.is_symlink() for folder in (path.parent, path.parent.parent)):
+    if path is not None:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             _add(_File(path, maxBytes=SIZE, backupCount=KEPT, delay=True), "%(asctime)s %(levelname)s ", settings)
@@ -91,12 +104,32 @@ def _add(handler: logging.Handler, prefix: str, settings: Settings) -> None:
     LOG.addHandler(handler)
 
 
-def keep_failure(host: Host, defect: BaseException) -> str:
-    """Log an error that nobody foresaw, with its traceback; return where, in words that follow "details: "."""
+def unexpected(defect: Exception, workspace: Path, settings: Settings, back: str = "lmagent sessions") -> Unexpected:
+    """Log an error that no caller foresaw, with its traceback; return the sentence that the user is shown.
+
+    Args:
+        defect: the error.
+        workspace: its log is used.
+        settings: of this process.
+        back: the command that continues the work.
+    """
+    if isinstance(defect, Unexpected):
+        return defect  # it is logged already
     if not LOG.handlers:
-        open_log(host.workspace, host.settings)
+        open_log(workspace, settings)
     LOG.error("unexpected error", exc_info=defect)
-    return str(FILE)
+    text = " ".join(str(defect).split())
+    return Unexpected(
+        f"unexpected error: {type(defect).__name__}{f': {text}' if text else ''}",
+        fix=f"nothing that was done is lost: {back}; {_details(workspace)}",
+    )
+
+
+def _details(workspace: Path) -> str:
+    """Where the traceback is."""
+    if any(isinstance(handler, _File) and not handler.has_failed for handler in LOG.handlers):
+        return f"details: {FILE if workspace == Path.cwd() else workspace / FILE}"
+    return "no log can be written here: run it again with LMAGENT_DEBUG=1 for the details"
 
 
 class SessionLog:

@@ -32,11 +32,18 @@ class ImportedReport(Struct, frozen=True):
     left: tuple[str, ...]
 
 
-def session_rows(root: Path, limit: int, search: str, *, children: bool = False) -> Sequence[SessionRow]:
-    """Sessions below `root`, newest first; each sub-agent's behind the one that it works for, where it is there."""
+def session_rows(
+    root: Path, limit: int, search: str, *, children: bool = False, after: tuple[float, str] | None = None
+) -> Sequence[SessionRow]:
+    """Sessions below `root`, newest first; each sub-agent's behind the one that it works for.
+
+    A sub-agent whose parent is not listed stands for itself where all sessions are listed, or words are looked for.
+    """
     with SessionIndex(root) as index:
         index.refresh()
-        rows = index.list(limit, search, children=children)
+        rows = index.list(limit, search, children=children, after=after)
+    if not search.strip() and (after is not None or sum(not row.child for row in rows) >= limit):
+        rows = _below_listed(rows)
     below: dict[str, list[SessionRow]] = {}
     known = {row.id for row in rows}
     for row in rows:
@@ -50,6 +57,18 @@ def session_rows(root: Path, limit: int, search: str, *, children: bool = False)
 
     add("")
     return ordered
+
+
+def _below_listed(rows: Sequence[SessionRow]) -> list[SessionRow]:
+    """The rows without the sub-agents of sessions that are on another page."""
+    parents = {row.id: row.parent if row.child else "" for row in rows}
+
+    def top(id: str) -> str:
+        while parent := parents.get(id):
+            id = parent
+        return id
+
+    return [row for row in rows if top(row.id) in parents]
 
 
 def depths(rows: Sequence[SessionRow]) -> list[int]:

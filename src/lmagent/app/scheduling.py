@@ -18,6 +18,7 @@ import msgspec
 
 from lmagent.app.entitled import may_run_jobs, require_trust, waiting_for_trust
 from lmagent.app.host import Host
+from lmagent.app.logs import unexpected
 from lmagent.app.scheduled import KINDS, Say, Scheduled, Waits, occurrence_session, turn_of
 from lmagent.core.decoding import decode_json
 from lmagent.core.errors import LmagentError, SessionBusy, StoreError
@@ -322,15 +323,13 @@ class Scheduler:
         """Do a job. What goes wrong with one must not stop the others."""
         try:
             await self._work.do(job)
-        except LmagentError as error:
-            self._tell(f"{job.id}: {error}")
-            raise
         except Postponed:
             raise
-        except Exception as fault:
-            said = f"{job.id}: a fault in lmagent: {type(fault).__name__}: {fault}"
-            self._tell(said)
-            raise StoreError(said, fix="report it, with the session's log") from fault
+        except Exception as error:
+            host, ours = self._host, isinstance(error, LmagentError)
+            failure = error if ours else unexpected(error, host.workspace, host.settings)
+            self._tell(f"{job.id}: {failure}")
+            raise failure from error
 
     async def _wait(self, waits: Waits) -> None:
         await self.dispatcher.submit(waits.job)

@@ -25,7 +25,7 @@ from lmagent.config.workspace import open_workspace
 from lmagent.core.agent import Agent
 from lmagent.core.commands import SetMode, SetModel
 from lmagent.core.errors import WorkspaceError
-from lmagent.core.model import Sampling
+from lmagent.core.model import Sampling, split_name
 from lmagent.engine.gate import Rules, check_rule
 from lmagent.engine.session import Session
 from lmagent.engine.toolbox import Toolbox
@@ -102,7 +102,7 @@ async def open_host(options: HostOptions, *, say: Say) -> Host:
     settings = loaded.settings
     live = _logged(HttpTransport(), workspace.path, settings)
     own: OwnServer | None = None
-    if not settings.given_endpoint and options.replay is None:
+    if not settings.given_endpoint and not split_name(settings.llm_model)[0] and options.replay is None:
         settings, own = await _with_found_server(settings, live, say)
     clock, replay = SystemClock(), _replay(options)
     store = JsonlStore(workspace.path / ".lmagent" / "sessions", clock)
@@ -270,7 +270,14 @@ def _served(settings: Settings, transport: Transport, clock: SystemClock) -> Ser
         settings.endpoint,
         settings.key,
         window=settings.context_window,
+        parallel=settings.llm_parallel,
         timeouts=Timeouts(first_byte=limit, idle=limit, per_token=per_token),
         retries=RetryPolicy(tries=max(1, settings.llm_max_retries), delay=settings.llm_retry_delay),
     )
-    return Served(endpoint, transport, clock)
+
+    def elsewhere(provider: str) -> Endpoint:
+        from lmagent.app.servers import endpoint_of  # few sessions are switched
+
+        return endpoint_of(settings, provider)
+
+    return Served(endpoint, transport, clock, elsewhere)

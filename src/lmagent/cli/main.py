@@ -46,7 +46,7 @@ VALUE_OPTIONS = frozenset(
     {
         *("-w", "--workspace", "-m", "--model", "--base-url", "--permission", "--resume", "--output-schema"),
         *("--scheduler-interval", "--max-iterations", "--record", "--replay", "--sandbox", "--allow-host"),
-        *("--budget-steps", "--budget-tokens", "--log-level"),
+        *("--budget-steps", "--budget-tokens", "--log-level", "--config"),
     }
 )
 """Options of `run` that take a value: needed to tell `lmagent -w DIR TASK` from a sub-command."""

@@ -2,24 +2,63 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+CONFIG_JSON = "LMAGENT_CONFIG_JSON"
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
+WORKSPACE = "lmagent.workspace"
+"""Key of click's `Context.meta` for the folder that `-w` names."""
+
+
+def _remember_workspace(context: click.Context, option: click.Parameter, value: Path | None) -> Path | None:
+    """Keep the folder where the handler of unexpected errors finds it."""
+    if value is not None:
+        context.meta[WORKSPACE] = value
+    return value
+
+
 def workspace_option(function: Function) -> Function:
-    """-w/--workspace."""
-    return click.option(
+    """-w/--workspace, and --config, which the settings are read with whatever the command is."""
+    config = click.option(
+        "--config",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        expose_value=False,
+        callback=_name_config,
+        help="Also read a config.json of agent_computer.",
+    )
+    workspace = click.option(
         "-w",
         "--workspace",
         type=click.Path(path_type=Path),
         metavar="FOLDER",
+        callback=_remember_workspace,
         help="Folder to work in; the default is $WORKSPACE, else the current folder.",
-    )(function)
+    )
+    return workspace(config(function))
+
+
+def _name_config(context: click.Context, _: click.Parameter, file: Path | None) -> None:
+    """Name the file in the environment, so that programs that this one starts read it too."""
+    if file is not None:
+        before = os.environ.get(CONFIG_JSON)
+        os.environ[CONFIG_JSON] = os.path.abspath(file)
+        context.call_on_close(lambda: _restore(before))
+
+
+def _restore(before: str | None) -> None:
+    if before is None:
+        os.environ.pop(CONFIG_JSON, None)
+    else:
+        os.environ[CONFIG_JSON] = before
 
 
 def completed_by(name: str) -> Callable[[click.Context, click.Parameter, str], Any]:

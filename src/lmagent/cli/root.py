@@ -5,12 +5,14 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 
 from lmagent import __version__
 from lmagent.cli.main import COMMANDS, GROUPS, USAGE
-from lmagent.core.errors import LmagentError
+from lmagent.cli.options import WORKSPACE
+from lmagent.core.errors import LmagentError, ungrouped
 
 EXAMPLES = (
     ("lmagent", "talk with the agent in this folder"),
@@ -43,6 +45,16 @@ class LazyGroup(click.Group):
         module, _, name = COMMANDS[cmd_name][0].partition(":")
         command: click.Command = getattr(importlib.import_module(module), name)
         return command
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command; an error that it did not foresee is one sentence, and its traceback is logged."""
+        try:
+            with ungrouped():
+                return super().invoke(ctx)
+        except (LmagentError, click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except Exception as defect:
+            raise _explained(defect, ctx.meta.get(WORKSPACE)) from defect
 
     def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write both ways to call the program."""
@@ -80,6 +92,18 @@ def root() -> None:
     OpenAI-compatible server, or its own engine."""
 
 
+def _explained(defect: Exception, workspace: Path | None) -> LmagentError:
+    """The sentence for an error that no caller foresaw."""
+    from lmagent.app.logs import unexpected
+    from lmagent.app.wiring import HostOptions, load_settings
+
+    try:
+        loaded = load_settings(HostOptions(workspace))
+    except LmagentError as failure:  # it is what the user can mend
+        return failure
+    return unexpected(defect, loaded.workspace.path, loaded.settings)
+
+
 def call(arguments: Sequence[str]) -> int:
     """Call the command with arguments that name it; returns the exit code."""
     if instruction := os.environ.get("_LMAGENT_COMPLETE"):
@@ -99,11 +123,5 @@ def call(arguments: Sequence[str]) -> int:
         from lmagent.tools.sanitize import printable  # errors quote what servers and files say
 
         click.echo(printable(f"lmagent: {failure}"), err=True)
-        code = 1
-    except Exception as defect:
-        if os.environ.get("LMAGENT_DEBUG") or "--debug" in arguments:
-            raise
-        click.echo(f"lmagent: unexpected error: {type(defect).__name__}: {ascii(str(defect))[1:-1]}", err=True)
-        click.echo("  → nothing that was done is lost: lmagent sessions; with --debug its details are shown", err=True)
         code = 1
     return code if isinstance(code, int) else 0

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +16,7 @@ from msgspec.structs import replace
 from lmagent.cli.options import PICK, flags, model_options, resume_option, workspace_option
 from lmagent.cli.piped import with_piped
 from lmagent.cli.working import plan_options, work_flags, work_of
-from lmagent.core.errors import LmagentError
+from lmagent.core.errors import LmagentError, ungrouped
 
 if TYPE_CHECKING:
     from lmagent.app.host import Host
@@ -122,11 +124,8 @@ def _one_shot(
                 work=work_of(options, planning=host.settings.deep_planning),
                 typed=typed,
             )
-            return await run_task(host, request)
-        except (LmagentError, click.ClickException):
-            raise
-        except Exception as defect:
-            raise _unforeseen(host, defect) from defect
+            with _defects_explained(host):
+                return await run_task(host, request)
         finally:
             await host.aclose()
 
@@ -136,15 +135,20 @@ def _one_shot(
     return code
 
 
-def _unforeseen(host: Host, defect: Exception) -> LmagentError:
-    """The error to show for one that nobody foresaw; its details are logged."""
-    from lmagent.app.logs import keep_failure
+@contextmanager
+def _defects_explained(host: Host) -> Generator[None]:
+    """Turn an error that no caller foresaw into a sentence with the way back to the session."""
+    try:
+        with ungrouped():
+            yield
+    except (LmagentError, click.ClickException, click.exceptions.Exit, click.Abort):
+        raise
+    except Exception as defect:
+        from lmagent.app.logs import unexpected
 
-    session = next(iter(host.sessions), "")
-    back = f"nothing that was done is lost: lmagent --resume {session}; details" if session else "details"
-    return LmagentError(
-        f"unexpected error: {type(defect).__name__}: {defect}", fix=f"{back}: {keep_failure(host, defect)}"
-    )
+        session = next(iter(host.sessions), "")
+        back = {"back": f"lmagent --resume {session}"} if session else {}
+        raise unexpected(defect, host.workspace, host.settings, **back) from defect
 
 
 def _latest(host: Host) -> str:
@@ -174,7 +178,8 @@ def _chat(
         gc.enable()
         try:
             name = "" if resume == PICK else resume or (_latest(host) if latest else "")
-            return await run_repl(host, Opening(name, pick=resume == PICK), plain=plain)
+            with _defects_explained(host):
+                return await run_repl(host, Opening(name, pick=resume == PICK), plain=plain)
         finally:
             await host.aclose()
 

@@ -118,13 +118,17 @@ def _run(folder: Path, *, as_json: bool, **given: Any) -> int:
 
     from lmagent import __version__
     from lmagent.app.clock import SystemClock
+    from lmagent.app.logs import log_to
+    from lmagent.app.wiring import HostOptions, load_settings
     from lmagent.modelserver import daemon
+    from lmagent.modelserver.errors import LOG_FILE
     from lmagent.modelserver.listening import Signals, listen
     from lmagent.modelserver.opening import open_server
     from lmagent.modelserver.serving import ServerSettings, serve
 
     gc.enable()
     with daemon.holding(folder):
+        log_to(folder / LOG_FILE, load_settings(HostOptions(None)).settings)
         key, made = daemon.key_for(folder, given["bind"], given["api_key"])
         listener = listen(given["bind"], given["port"])
         settings = ServerSettings(

@@ -156,7 +156,10 @@ class _Front:
             raise ConfigError("there is a key for TLS and no certificate", fix="name it with AGENT_CERT or --cert")
         key = Path(settings.web_key).expanduser() if settings.web_key else None
         self.tls = tls_of(Path(settings.web_cert).expanduser(), key) if settings.web_cert else None
-        keys = keys_in(settings.agent_data_dir / "web", settings.web_token)
+        folder = settings.agent_data_dir / "web"
+        # Who starts a container reads its log; on this machine `lmagent web token` shows the token.
+        self._is_new = not local and not settings.web_token and not (folder / "token").exists()
+        keys = keys_in(folder, settings.web_token)
         self.access = Access(keys, settings.web_pin or new_pin(), secure=self.tls is not None)
         self.rules = Rules(local, (*own["names"], *(() if local else (*names(), self.bind))))
         self._lan = own["lan"]
@@ -180,6 +183,8 @@ class _Front:
                 click.echo(qr_text(others[0]))
             if self.tls is None:
                 click.echo("  without TLS, whoever listens on this network can read along")
+        if self._is_new:
+            click.echo(f"  token of programs, printed this once: {self.access.token}")
         click.echo(f"  PIN {self.access.pin}")
         if self._browser and _has_desktop():
             import threading

@@ -18,10 +18,10 @@ from lmagent.config.fields import BY_NAME
 from lmagent.config.files import read_small, write_private
 from lmagent.config.lists import as_object, import_jobs, import_servers, parse_json
 from lmagent.config.names import FIELD_OF, VARIABLES, as_text, why_not_used
-from lmagent.config.seeds import Draft, read_agent_computer
+from lmagent.config.seeds import read_agent_computer
 from lmagent.config.settings import PLACEHOLDER_KEYS
 from lmagent.config.toml import FlatValue, update_flat
-from lmagent.config.values import is_given
+from lmagent.config.values import is_given, read_value
 from lmagent.core.errors import ConfigError
 
 _ACCEPTED = "a .env file, agent_computer's config.json, an mcp.json or a cron.json"
@@ -50,6 +50,34 @@ class Targets(Struct, frozen=True):
     home: Path
 
 
+class Draft:
+    """What an import will do: (what, setting, value) to take, (what, why) to leave.
+
+    Args:
+        base: the folder of the imported file, which its relative paths count from.
+        home: the home folder.
+    """
+
+    def __init__(self, base: Path, home: Path) -> None:
+        self.taken: list[tuple[str, str, Any]] = []
+        self.left: list[tuple[str, str]] = []
+        self._base = base.absolute()
+        self._home = home
+
+    def take(self, what: str, field: str, raw: Any, *, text: bool = False) -> None:
+        """Take a value for a setting; one that is not allowed is left, with the reason."""
+        try:
+            value = read_value(BY_NAME[field], raw, text=text, base=self._base, home=self._home)
+        except ValueError as error:
+            self.leave(what, f"it {error}")
+            return
+        self.taken.append((what, field, value))
+
+    def leave(self, what: str, why: str) -> None:
+        """Leave something out."""
+        self.left.append((what, why))
+
+
 def import_file(path: Path, targets: Targets) -> ImportReport:
     """Take over a file of an older system.
 
@@ -70,10 +98,20 @@ def import_file(path: Path, targets: Targets) -> ImportReport:
     if servers := as_object(document.get("mcpServers")) or as_object(document.get("servers")):
         return ImportReport(*import_servers(servers, folder / "mcp.json"))
     if {"agent", "gateway", "model", "sessions", "reflection"} & document.keys():
-        draft = Draft(path.parent, targets.home)
-        read_agent_computer(document, draft)
-        return _settle(draft, targets)
+        return _settle(_read_document(document, path, targets), targets)
     raise ConfigError(f"{path} is JSON, but nothing that can be taken over", fix=f"name {_ACCEPTED}")
+
+
+def _read_document(document: dict[str, Any], path: Path, targets: Targets) -> Draft:
+    """The settings that agent_computer's `config.json` sets."""
+    draft = Draft(path.parent, targets.home)
+    read = read_agent_computer(document, path.parent.absolute())
+    for key, field, value in read.taken:
+        draft.take(key, field, value)
+    draft.left += [*read.left, *((key, f"it {why}") for key, why in read.wrong)]
+    for key, meant in read.unknown:
+        draft.leave(key, f"it is no key that lmagent knows{f'; did you mean {meant}?' if meant else ''}")
+    return draft
 
 
 def _read_variables(content: bytes, path: Path, targets: Targets) -> Draft:

@@ -1,6 +1,7 @@
 """Layers: what each place says, and the pure fold that makes one set of values of them.
 
-    default < user config < user .env < workspace config < workspace .env < current .env < environment < flag
+    default < user config < user .env < config.json < workspace config < workspace .env < current .env < environment
+            < flag
 
 A later layer wins; lists of permission rules add up instead, so that no layer can take a user's rule away. A layer
 that lies in a folder nobody vouched for is restricted by `Field.folder`; what it may not set is held back.
@@ -23,6 +24,7 @@ LayerName = Literal[
     "default",
     "user config",
     "user .env",
+    "config.json",
     "workspace config",
     "workspace .env",
     "current .env",

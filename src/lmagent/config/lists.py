@@ -9,6 +9,7 @@ from typing import Any, cast
 import msgspec
 
 from lmagent.config.files import read_small, write_private
+from lmagent.core.decoding import json_fault
 from lmagent.core.errors import ConfigError
 
 Pairs = tuple[tuple[str, str], ...]
@@ -72,8 +73,16 @@ def parse_json(path: Path, content: bytes) -> Any:
     """
     try:
         return msgspec.json.decode(content.removeprefix(b"\xef\xbb\xbf"))
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not valid JSON: {error}", fix="correct it, then import again") from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigError(
+            f"{path} is not valid JSON: {_fault(content, error)}", fix="correct it, then try again"
+        ) from error
+
+
+def _fault(content: bytes, error: Exception) -> str:
+    """Describe what is wrong with a JSON text, with the line if the parser knows it."""
+    fault = json_fault(content)
+    return f"line {fault.lineno}, column {fault.colno}: {fault.msg}" if fault is not None else str(error)
 
 
 def as_object(value: Any) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from lmagent.config import paths
+from lmagent.config.files import read_small
 from lmagent.config.layers import Entry, Held, Layer, Merged, Origin, merge, trusted
 from lmagent.config.settings import Settings
 from lmagent.config.sources import (
@@ -21,6 +22,7 @@ from lmagent.config.sources import (
     Notes,
     Place,
     Unused,
+    read_config_json,
     read_env_file,
     read_environment,
     read_flags,
@@ -29,6 +31,9 @@ from lmagent.config.sources import (
 from lmagent.config.trust import is_trusted, vouches_for
 from lmagent.config.workspace import Choice, choose_workspace
 from lmagent.core.errors import ConfigError
+
+_CHOOSES = ("current .env", "config.json")
+"""Layers that are named where they choose the workspace: the user may not know that they do."""
 
 
 class Loaded(Struct, frozen=True):
@@ -89,11 +94,17 @@ def load(env: Mapping[str, str], cwd: Path, flags: Mapping[str, Any] | None = No
     environment = read_environment(Place("environment", cwd, home), env, notes)
     flagged = read_flags(Place("flag", cwd, home), flags or {})
 
+    if env.get("LMAGENT_CONFIG_JSON"):
+        users.append(_named_json(Path(os.path.abspath(cwd / env["LMAGENT_CONFIG_JSON"])), home, notes))
+
     choice = _choose([*users, current, environment], flagged, cwd, home)
-    named = current.entries.get("workspace")
-    if named and choice.named == str(named.origin) and choice.path != cwd:
-        notes.warnings.append(ConfigWarning(f"the workspace is {choice.path}, as {choice.named} says"))
+    for layer in (current, users[-1]):
+        named = layer.entries.get("workspace")
+        if layer.name in _CHOOSES and named and choice.named == str(named.origin) and choice.path != cwd:
+            notes.warnings.append(ConfigWarning(f"the workspace is {choice.path}, as {choice.named} says"))
     folder = choice.path
+    if not env.get("LMAGENT_CONFIG_JSON"):
+        users.append(_found_json(folder, home, _data_dir([*users, environment], env), notes))
     config = Place("workspace config", folder, home, folder / ".lmagent" / "config.toml", folder)
     layers = [*users, read_toml(config, notes)]
     if folder == cwd:
@@ -101,6 +112,44 @@ def load(env: Mapping[str, str], cwd: Path, flags: Mapping[str, Any] | None = No
     else:
         layers.append(read_env_file(Place("workspace .env", folder, home, folder / ".env", folder), notes))
     return _loaded([*layers, current, environment, flagged], choice, notes, config_file, env)
+
+
+def _named_json(path: Path, home: Path, notes: Notes) -> Layer:
+    """The layer of the `config.json` that the user named."""
+    content = read_small(path)
+    if content is None:
+        raise ConfigError(f"there is no configuration file {path}", fix="name one: --config FILE, or leave it out")
+    if path.suffix == ".toml":
+        raise ConfigError(
+            f"{path} is no config.json of agent_computer", fix=f"a config.toml is named by: LMAGENT_CONFIG={path}"
+        )
+    return read_config_json(Place("config.json", path.parent, home, path), content, notes)
+
+
+def _found_json(folder: Path, home: Path, data: Path, notes: Notes) -> Layer:
+    """The layer of the workspace's `config.json`, if it is agent_computer's and the user trusts it as it is."""
+    place = Place("config.json", folder, home, folder / "config.json")
+    try:
+        content = read_small(folder / "config.json")
+    except ConfigError:
+        content = None  # another program's: agent_computer's is small, and its user can read it
+    if content is None:
+        return place.layer({})
+    from lmagent.config.seeds import is_agent_computers  # few folders have one
+
+    if not is_agent_computers(content.decode("utf-8-sig", "replace")):
+        return place.layer({})
+    if vouches_for(data, folder, "config.json", content):
+        layer = read_config_json(place, content, notes)
+        chosen = layer.entries.get("workspace")
+        if chosen is None:
+            return layer
+        why = "the workspace is chosen before its own files are read; name it with -w, or the file with --config"
+        notes.unused.append(Unused(chosen.origin.name, chosen.origin.source, why))
+        return replace(layer, entries={name: entry for name, entry in layer.entries.items() if name != "workspace"})
+    why = "has changed since you trusted the folder" if is_trusted(data, folder) else "is in a folder you do not trust"
+    notes.warnings.append(ConfigWarning(f"{place.path} is not read: it {why}", _trust_command(folder)))
+    return place.layer({})
 
 
 def _loaded(layers: Sequence[Layer], choice: Choice, notes: Notes, config_file: Path, env: Mapping[str, str]) -> Loaded:
@@ -168,11 +217,15 @@ def _is_vouched_for(layer: Layer, data: Path) -> bool:
     return layer.folder is not None and vouches_for(data, layer.folder, layer.file, layer.content)
 
 
-def _held_back(held: Held, data: Path) -> ConfigWarning:
+def _trust_command(folder: Path) -> str:
     from shlex import quote  # only where something is held back
 
+    return f"read the file, and if you agree with it type: lmagent config trust {quote(str(folder))}"
+
+
+def _held_back(held: Held, data: Path) -> ConfigWarning:
     changed = "; the file has changed since you trusted the folder" if is_trusted(data, held.folder) else ""
     return ConfigWarning(
         f"{held.entry.origin} is held back: {held.reason}{changed}",
-        f"read the file, and if you agree with it type: lmagent config trust {quote(str(held.folder))}",
+        _trust_command(held.folder),
     )

@@ -15,7 +15,7 @@ from lmagent.config.paths import config_dir, config_file, data_dir
 
 _NAMES = (
     *("HOME", "USERPROFILE", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "APPDATA", "LOCALAPPDATA"),
-    *("LMAGENT_CONFIG", "AGENT_DATA_DIR"),
+    *("LMAGENT_CONFIG", "LMAGENT_CONFIG_JSON", "AGENT_DATA_DIR"),
 )
 
 
@@ -37,6 +37,8 @@ def _places(workspace: str, named: tuple[tuple[str, str], ...]) -> tuple[Path, .
         folders.append(Path(env["AGENT_DATA_DIR"]).expanduser())
     if env.get("LMAGENT_CONFIG"):
         folders.append(config_file(env))
+    if env.get("LMAGENT_CONFIG_JSON"):
+        folders.append(Path(os.path.abspath(env["LMAGENT_CONFIG_JSON"])))
     # The folder above may be a link; what it is called is what stands in the workspace, too.
     spelled = {str(path) for path in folders} | {os.path.realpath(path) for path in folders}
     below = [os.path.relpath(path, workspace) for path in sorted(spelled) if path.startswith(f"{workspace}/")]

@@ -1,162 +1,174 @@
-"""Seeds: agent_computer's `config.json`, key by key, as settings.
+"""Seeds: agent_computer's `config.json`, key by key, as settings. Reading it in place and importing it share the table.
 
-Its documented keys are `gateway`, `agent` (name, workspace, model, tools, max_loop_iterations, deep_work), `sessions`,
-`reflection` and `memory`; other keys are left with a word about them.
+A key feeds a setting, or is known and not used, with the reason. Everything else is unknown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
-from lmagent.config.fields import BY_NAME
-from lmagent.config.settings import OPENROUTER_URL
-from lmagent.config.values import read_value
+from msgspec import Struct
 
-TOOL_NAMES = {"read_file": "read", "write_file": "write", "list_directory": "ls", "list_files": "ls"}
-"""Tools of the older systems that are called otherwise here."""
-
-_NOT_YET = {
-    "warning_threshold": "the model is told when 0.8 of a budget is used",
-    "reflection": "there is no reflection yet",
-    "memory": "there is no memory yet",
-    "name": "the agent is called lmagent everywhere",
-}
+from lmagent.config.names import closest
+from lmagent.config.settings import PROVIDERS
 
 
-class Draft:
-    """What an import will do: (what, setting, value) to take, (what, why) to leave.
+class JsonKey(Struct, frozen=True):
+    """A key of `config.json`.
 
-    Args:
-        base: the folder of the imported file, which its relative paths count from.
-        home: the home folder.
+    Attributes:
+        field: the setting it feeds; empty when it is not used.
+        note: why it is not used, or how its value is converted.
     """
 
-    def __init__(self, base: Path, home: Path) -> None:
-        self.taken: list[tuple[str, str, Any]] = []
-        self.left: list[tuple[str, str]] = []
-        self._base = base.absolute()
-        self._home = home
-
-    def take(self, what: str, field: str, raw: Any, *, text: bool = False) -> None:
-        """Take a value for a setting; one that is not allowed is left, with the reason."""
-        try:
-            value = read_value(BY_NAME[field], raw, text=text, base=self._base, home=self._home)
-        except ValueError as error:
-            self.leave(what, f"it {error}")
-            return
-        self.taken.append((what, field, value))
-
-    def located(self, path: object) -> Path:
-        """Return a path of the imported file as an absolute one."""
-        return self._base / Path(str(path)).expanduser()
-
-    def leave(self, what: str, why: str) -> None:
-        """Leave something out."""
-        self.left.append((what, why))
+    field: str = ""
+    note: str = ""
 
 
-def read_agent_computer(document: dict[str, Any], draft: Draft) -> None:
-    """Put the settings of a parsed `config.json` into a draft."""
-    for key, value in document.items():
-        if key == "agent" and isinstance(value, dict):
-            _agent(draft, cast("dict[str, Any]", value))
-        elif key == "gateway" and isinstance(value, dict):
-            _mapped(draft, key, cast("dict[str, Any]", value), {"host": "web_host", "port": "web_port"})
-        elif key == "sessions" and isinstance(value, dict):
-            _sessions(draft, cast("dict[str, Any]", value))
-        else:
-            _leave_all(draft, key, value)
+_REFLECTION = "not used by this version: there is no reflection yet"
+_MEMORY = "not used by this version: there is no memory yet"
+
+KEYS: dict[str, JsonKey] = {
+    "gateway.host": JsonKey("web_host"),
+    "gateway.port": JsonKey("web_port"),
+    "agent.name": JsonKey(note="not used: the agent is called lmagent everywhere"),
+    "agent.workspace": JsonKey("workspace", "a path counts from the file's folder"),
+    "agent.model.provider": JsonKey("llm_url", "the provider's usual address; `base_url` goes before it"),
+    "agent.model.model_id": JsonKey("llm_model"),
+    "agent.model.base_url": JsonKey("llm_url", "not with `openrouter`, which has an address of its own"),
+    "agent.model.max_tokens": JsonKey("llm_max_tokens"),
+    "agent.model.temperature": JsonKey("llm_temperature"),
+    "agent.model.api_key": JsonKey("llm_api_key", "`openrouter_api_key` with the provider `openrouter`"),
+    "agent.tools.allow": JsonKey("tools_allow", "`manage_tasks` becomes the todo tools; an empty list allows none"),
+    "agent.tools.require_approval": JsonKey("permission_ask", "tools by their names here"),
+    "agent.max_loop_iterations": JsonKey("bounded_steps", "caps bounded work alone"),
+    "agent.deep_work.max_iterations": JsonKey("deep_steps"),
+    "agent.deep_work.token_budget": JsonKey("deep_tokens"),
+    "agent.deep_work.warning_threshold": JsonKey(note="not needed: the model is told when 0.8 of a budget is used"),
+    "agent.non_interactive_approval_policy": JsonKey(
+        note="not used: what needs approval is denied where no user can be asked; `permission_allow` rules exempt it"
+    ),
+    "sessions.directory": JsonKey(note="not used: take the sessions over with `lmagent sessions import FOLDER`"),
+    "sessions.max_history_tokens": JsonKey("summarization_threshold"),
+    "reflection.enabled": JsonKey(note=_REFLECTION),
+    "reflection.model_id": JsonKey(note=_REFLECTION),
+    "reflection.max_tokens": JsonKey(note=_REFLECTION),
+    "reflection.max_sessions_per_startup": JsonKey(note=_REFLECTION),
+    "memory.enabled": JsonKey(note=_MEMORY),
+    "memory.embedding_base_url": JsonKey(note=_MEMORY),
+    "memory.embedding_model": JsonKey(note=_MEMORY),
+    "memory.top_k": JsonKey(note=_MEMORY),
+}
+
+_SECTIONS = {key.rpartition(".")[0] for key in KEYS} | {key.partition(".")[0] for key in KEYS}
+_TODO = ("todo_add", "todo_complete", "todo_update", "todo_list")
+_TOOLS = {
+    "read_file": ("read",),
+    "write_file": ("write",),
+    "list_directory": ("ls",),
+    "list_files": ("ls",),
+    "manage_tasks": _TODO,
+}
+_ABSENT = frozenset({"web_fetch", "web_fetch_js", "web_fetch_stealth", "memory_search"})
+_PLACEHOLDERS = ("", "your-model-id")
+_OURS = re.compile(r'"agent"\s*:\s*\{')
 
 
-def _agent(draft: Draft, agent: dict[str, Any]) -> None:
-    handlers: dict[str, Callable[[Draft, Any], None]] = {"model": _model, "tools": _tools, "deep_work": _deep}
-    settings = {"workspace": "workspace", "max_loop_iterations": "bounded_steps"}
-    for key, value in agent.items():
-        what = f"agent.{key}"
-        if key in handlers and isinstance(value, dict):
-            handlers[key](draft, value)
-        elif key in settings:
-            draft.take(what, settings[key], value)
-        elif key == "non_interactive_approval_policy":
-            draft.leave(
-                what, "without a person to ask, what needs approval is denied; permission_allow rules exempt from it"
-            )
-        else:
-            _leave_all(draft, what, value)
+class ConfigJson(Struct):
+    """The content of a `config.json`.
+
+    Attributes:
+        taken: key, setting and value, which is not checked yet.
+        left: key, and why it is not used.
+        wrong: key, and what its value has to be.
+        unknown: key, and the key that was probably meant, or an empty text.
+    """
+
+    taken: list[tuple[str, str, Any]]
+    left: list[tuple[str, str]]
+    wrong: list[tuple[str, str]]
+    unknown: list[tuple[str, str]]
 
 
-def _model(draft: Draft, model: dict[str, Any]) -> None:
-    remote = model.get("provider") == "openrouter"
-    settings = {"model_id": "llm_model", "max_tokens": "llm_max_tokens", "temperature": "llm_temperature"}
-    for key, value in model.items():
-        what = f"agent.model.{key}"
-        if key == "provider":
-            if remote:
-                draft.take(what, "llm_url", OPENROUTER_URL)
-            else:
-                draft.leave(what, "any OpenAI-compatible server is reached by llm_url")
-        elif key == "base_url":
-            if remote:
-                draft.leave(what, "the provider is openrouter, which has an address of its own")
-            else:
-                draft.take(what, "llm_url", value)
-        elif key == "model_id" and value in ("", "your-model-id"):
-            draft.leave(what, "it is a placeholder")
-        elif key in settings:
-            draft.take(what, settings[key], value)
-        elif key == "api_key":
-            draft.take(what, "openrouter_api_key" if remote else "llm_api_key", value)
-        else:
-            _leave_all(draft, what, value)
+def is_agent_computers(text: str) -> bool:
+    """Whether a file called `config.json` is agent_computer's: other programs have one too."""
+    return _OURS.search(text) is not None
 
 
-def _tools(draft: Draft, tools: dict[str, Any]) -> None:
-    for key, value in tools.items():
-        what = f"agent.tools.{key}"
-        if key == "require_approval" and isinstance(value, list):
-            names = cast("list[Any]", value)
-            draft.take(what, "permission_ask", [TOOL_NAMES.get(name, name) for name in names if isinstance(name, str)])
-        elif key == "allow" and isinstance(value, list):
-            names = cast("list[Any]", value)
-            draft.take(what, "tools_allow", [TOOL_NAMES.get(name, name) for name in names if isinstance(name, str)])
-        else:
-            _leave_all(draft, what, value)
-
-
-def _deep(draft: Draft, deep: dict[str, Any]) -> None:
-    _mapped(draft, "agent.deep_work", deep, {"max_iterations": "deep_steps", "token_budget": "deep_tokens"})
-
-
-def _sessions(draft: Draft, sessions: dict[str, Any]) -> None:
-    rest = dict(sessions)
-    if folder := rest.pop("directory", ""):
-        draft.leave("sessions.directory", f"take them over with: lmagent sessions import {draft.located(folder)}")
-    _mapped(draft, "sessions", rest, {"max_history_tokens": "summarization_threshold"})
-
-
-def _mapped(draft: Draft, what: str, values: dict[str, Any], settings: dict[str, str]) -> None:
+def read_agent_computer(document: dict[str, Any], base: Path) -> ConfigJson:
+    """Sort the keys of a parsed `config.json`; `base` is its folder."""
+    found = ConfigJson([], [], [], [])
+    values = dict(_leaves(document, "", found))
+    provider = values.get("agent.model.provider")
     for key, value in values.items():
-        if key in settings:
-            draft.take(f"{what}.{key}", settings[key], value)
+        known = KEYS.get(key)
+        if known is None and _is_openrouter_key(key, value):
+            found.taken.append((key, "openrouter_api_key", value))
+        elif known is None:
+            found.unknown.append((key, closest(key, list(KEYS))))
+        elif key == "agent.model.provider":
+            _take_provider(values, found)
+        elif key == "agent.model.base_url" and provider == "openrouter":
+            found.left.append((key, "the provider is openrouter, which has an address of its own"))
+        elif key == "agent.model.model_id" and value in _PLACEHOLDERS:
+            found.left.append((key, "it is a placeholder"))
+        elif key == "agent.model.api_key" and provider == "openrouter":
+            found.taken.append((key, "openrouter_api_key", value))
+        elif key == "sessions.directory" and isinstance(value, str):
+            found.left.append((key, f"take the sessions over with: lmagent sessions import {base / value}"))
+        elif not known.field:
+            found.left.append((key, known.note))
+        elif value is not None:
+            found.taken.append((key, known.field, _tools(key, value)))
+    return found
+
+
+def line_of(text: str, key: str) -> int:
+    """The line, from 1, of a dotted key in a JSON text; 0 if it is not found."""
+    at = 0
+    for part in key.split("."):
+        found = re.compile(rf'"{re.escape(part)}"\s*:').search(text, at)
+        if found is None:
+            return 0
+        at = found.end()
+    return text.count("\n", 0, at) + 1
+
+
+def _leaves(value: dict[str, Any], above: str, found: ConfigJson) -> Iterator[tuple[str, Any]]:
+    for name, inner in value.items():
+        key = f"{above}.{name}" if above else name
+        if isinstance(inner, dict) and key not in KEYS:
+            yield from _leaves(cast("dict[str, Any]", inner), key, found)
+        elif key in _SECTIONS:
+            found.wrong.append((key, "must be an object with keys of its own"))
         else:
-            _leave_all(draft, f"{what}.{key}", value)
+            yield key, inner
 
 
-def _leave_all(draft: Draft, what: str, value: Any) -> None:
-    """Leave a key; a secret anywhere below it that has a place here is taken."""
-    keys = dict(_openrouter_keys(what, value))
-    for place, secret in keys.items():
-        draft.take(place, "openrouter_api_key", secret)
-    if not keys:
-        name = what.rpartition(".")[2]
-        draft.leave(what, _NOT_YET.get(name, "lmagent has nothing that it would set"))
+def _take_provider(values: dict[str, Any], found: ConfigJson) -> None:
+    key, provider = "agent.model.provider", values["agent.model.provider"]
+    if provider not in PROVIDERS:
+        found.wrong.append((key, f"must be one of {', '.join(PROVIDERS)}"))
+    elif provider != "openrouter" and values.get("agent.model.base_url"):
+        found.left.append((key, "base_url says where the server is"))
+    else:
+        found.taken.append((key, "llm_url", PROVIDERS[provider]))
 
 
-def _openrouter_keys(what: str, value: Any) -> Iterator[tuple[str, str]]:
-    if isinstance(value, dict):
-        for key, inner in cast("dict[str, Any]", value).items():
-            yield from _openrouter_keys(f"{what}.{key}", inner)
-    elif isinstance(value, str) and value and "openrouter" in what.lower() and what.lower().endswith("key"):
-        yield what, value
+def _tools(key: str, value: Any) -> Any:
+    """Lists of tools, by their names here. A tool that does not exist here needs no approval, and allows nothing."""
+    if not key.startswith("agent.tools.") or not isinstance(value, list):
+        return value
+    names = cast("list[Any]", value)
+    if not all(isinstance(name, str) for name in names):
+        return names  # is refused when it is checked
+    asks = key == "agent.tools.require_approval"
+    renamed = [new for name in names if not (asks and name in _ABSENT) for new in _TOOLS.get(name, (name,))]
+    return renamed if renamed or asks else ["none"]
+
+
+def _is_openrouter_key(key: str, value: Any) -> bool:
+    return isinstance(value, str) and bool(value) and "openrouter" in key.lower() and key.lower().endswith("key")

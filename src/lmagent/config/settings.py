@@ -18,6 +18,15 @@ DEFAULT_URL = "http://localhost:1234/v1/chat/completions"
 
 OPENROUTER_URL = "https://openrouter.ai/api/v1"
 
+PROVIDERS = {
+    "lmstudio": "http://localhost:1234/v1",
+    "ollama": "http://localhost:11434/v1",
+    "llamacpp": "http://localhost:8080/v1",
+    "vllm": "http://localhost:8000/v1",
+    "openrouter": OPENROUTER_URL,
+}
+"""Model servers by name, and where they usually are."""
+
 PLACEHOLDER_KEYS = frozenset({"", "lm-studio", "ollama", "not-needed", "no-key-required", "none", "EMPTY"})
 """Values that local servers accept as a key; they are no secrets."""
 
@@ -96,6 +105,7 @@ class Settings(Struct, frozen=True):
     require_proof: bool = False
     check_commands: tuple[str, ...] = ()
 
+    llm_parallel: int | None = None
     system: str = ""
     llm_top_p: float | None = None
     llm_frequency_penalty: float | None = None

@@ -116,6 +116,39 @@ def read_env_file(place: Place, notes: Notes) -> Layer:
     return place.layer(read_variables(place, values.get, parsed.lines, notes), content)
 
 
+def read_config_json(place: Place, content: bytes, notes: Notes) -> Layer:
+    """The layer of agent_computer's `config.json`; see `seeds` for its keys.
+
+    Raises:
+        ConfigError: it is no JSON, or a value is not allowed.
+    """
+    from lmagent.config.lists import as_object, parse_json
+    from lmagent.config.seeds import line_of, read_agent_computer
+
+    path = place.path
+    assert path is not None
+    notes.files.append(path)
+    document = parse_json(path, content)
+    text = content.decode("utf-8-sig", "replace")
+    read = read_agent_computer(as_object(document), place.base)
+    if not isinstance(document, dict):
+        read.wrong.append(("the file", "must hold one JSON object"))
+    for key, why in read.wrong:
+        raise ConfigError(f"{Origin(place.name, str(path), key, line_of(text, key))} {why}", fix="correct it")
+    notes.unused += [Unused(key, str(path), why) for key, why in read.left]
+    for key, meant in read.unknown:
+        if meant:
+            where = Origin(place.name, str(path), key, line_of(text, key))
+            notes.warnings.append(ConfigWarning(f"{where} is no key that lmagent knows", f"did you mean {meant}?"))
+        else:
+            notes.unused.append(Unused(key, str(path), "it is no key that lmagent knows"))
+    entries: dict[str, Entry] = {}
+    for key, name, value in read.taken:
+        origin = Origin(place.name, str(path), key, line_of(text, key))
+        entries[name] = Entry(_value(BY_NAME[name], value, origin, place, text=False), origin)
+    return place.layer(entries, content)
+
+
 def read_environment(place: Place, env: Mapping[str, str], notes: Notes) -> Layer:
     """The layer of the environment.
 

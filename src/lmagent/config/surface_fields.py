@@ -69,6 +69,16 @@ def _tools(name: str, what: str, variable: str) -> Field:
 
 AGENT_FIELDS: tuple[Field, ...] = (
     Field(
+        "llm_parallel",
+        "integer",
+        "Sessions that a local server can serve side by side, each with its own prompt cache, if the server does not "
+        "report it. None: one at a time on LM Studio, Ollama and unknown servers; the others wait for the turn to end.",
+        "LLM_PARALLEL",
+        low=1,
+        high=1000,
+        optional=True,
+    ),
+    Field(
         "system",
         "text",
         "A system text of your own, instead of the one that suits the window.",

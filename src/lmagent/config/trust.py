@@ -15,7 +15,7 @@ from lmagent.config.files import read_small, write_private
 from lmagent.core.decoding import decode_json
 from lmagent.core.errors import ConfigError
 
-CONFIG_FILES = (".lmagent/config.toml", ".env")
+CONFIG_FILES = (".lmagent/config.toml", ".env", "config.json")
 """The files of a folder that settings are read from."""
 
 
@@ -55,7 +55,7 @@ def trust(data_dir: Path, folder: Path) -> tuple[str, ...]:
     Raises:
         ConfigError: a file cannot be read, or the list cannot be written.
     """
-    found = {name: _digest(content) for name in CONFIG_FILES if (content := read_small(folder / name)) is not None}
+    found = {name: _digest(content) for name in CONFIG_FILES if (content := _content(folder / name)) is not None}
     known = _load(data_dir)
     known.folders[_canonical(folder)] = found
     _save(data_dir, known)
@@ -87,6 +87,19 @@ def trusted_folders(data_dir: Path) -> tuple[str, ...]:
 def trust_file(data_dir: Path) -> Path:
     """Where the list is kept."""
     return data_dir / "trust.json"
+
+
+def _content(path: Path) -> bytes | None:
+    """What a configuration file says; None where there is none, or a `config.json` that is another program's."""
+    if path.name != "config.json":
+        return read_small(path)
+    from lmagent.config.seeds import is_agent_computers
+
+    try:
+        content = read_small(path)
+    except ConfigError:
+        return None  # agent_computer's is small, and its user can read it
+    return content if content is not None and is_agent_computers(content.decode("utf-8-sig", "replace")) else None
 
 
 def _load(data_dir: Path) -> _Trusted:

@@ -7,9 +7,12 @@ complete: they read a null pointer, and the process ends. So a type is prepared 
 from __future__ import annotations
 
 import threading
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import msgspec
+
+if TYPE_CHECKING:
+    from json import JSONDecodeError
 
 T = TypeVar("T")
 _lock = threading.Lock()
@@ -71,3 +74,16 @@ def convert(value: Any, kind: Any, *, strict: bool = True) -> Any:
     """
     _prepare(kind)
     return msgspec.convert(value, kind, strict=strict)
+
+
+def json_fault(text: str | bytes) -> JSONDecodeError | None:
+    """Return the standard library's error for a broken JSON text, which has line and column; None if it finds none."""
+    import json  # slow to load, and only broken texts need it
+
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as fault:
+        return fault
+    except (RecursionError, ValueError):
+        pass
+    return None

@@ -110,10 +110,17 @@ class ModeChanged(Envelope, frozen=True, tag="mode.changed"):
 
 
 class ModelChanged(Envelope, frozen=True, tag="model.changed"):
-    """Another model answers from here on."""
+    """Another model answers from here on.
+
+    Attributes:
+        model: its name; `PROVIDER:NAME` for one of another server than the usual one.
+        by: who changed it.
+        tokens: the conversation, about, which the other model reads once; 0 where nothing was said yet.
+    """
 
     model: str
     by: str = ""
+    tokens: int = 0
 
 
 # --- input ----------------------------------------------------------------------------------------------------

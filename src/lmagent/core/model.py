@@ -152,3 +152,15 @@ class Reply(Struct, frozen=True):
 
 
 ModelEvent = TextChunk | ThinkingChunk | Progress | Retrying | Reply
+
+PROVIDER_NAMES = ("lmstudio", "ollama", "llamacpp", "vllm", "openrouter", "own")
+"""Model servers that a model's name can begin with, as `PROVIDER:NAME`; `own` is lmagent's."""
+
+
+def split_name(model: str) -> tuple[str, str]:
+    """Return the provider, or an empty text for the usual server, and the name that the server knows.
+
+    Ollama's `qwen3:8b` is a plain name: what precedes its colon is no provider.
+    """
+    provider, colon, name = model.partition(":")
+    return (provider, name) if colon and provider in PROVIDER_NAMES else ("", model)

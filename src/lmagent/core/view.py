@@ -23,11 +23,10 @@ State = Literal["idle", "queued", "thinking", "running", "waiting", "retrying"]
 
 
 class UserBlock(Struct, frozen=True, tag_field="kind", tag="user"):
-    """What the user said, with so many images; `pending` until it has reached the model."""
+    """A message of the user, with the number of its images."""
 
     id: str
     text: str
-    pending: bool
     delivery: str
     images: int = 0
 
@@ -89,7 +88,13 @@ class Totals(Struct, frozen=True):
 
 
 class View(Struct, frozen=True):
-    """What a person sees of a session; `until` is when it goes on by itself (Unix seconds), 0 for never."""
+    """What a person sees of a session.
+
+    Attributes:
+        blocks: the conversation in the order of the model's: a message of the user is in it once the model gets it.
+        waiting: messages of the user that have not reached the model, oldest first.
+        until: when the session continues by itself, in Unix seconds; 0 for never.
+    """
 
     session: str = ""
     title: str = ""
@@ -100,6 +105,7 @@ class View(Struct, frozen=True):
     outcome: str = ""
     until: float = 0.0
     blocks: tuple[Block, ...] = ()
+    waiting: tuple[UserBlock, ...] = ()
     draft: str = ""
     thinking: str = ""
     progress: float | None = None
@@ -169,13 +175,15 @@ def _message(view: View, event: ev.MessageAdded) -> View:
         return _add(view, *added, *calls, draft="", thinking="")
     if event.origin not in ("input", "steer"):
         return view
-    blocks = tuple(
-        msgspec.structs.replace(block, pending=False)
-        if isinstance(block, UserBlock) and block.id == event.input
-        else block
-        for block in view.blocks
-    )
-    return _with(view, blocks=blocks)
+    sent = next((item for item in view.waiting if item.id == event.input), None)
+    if sent is None:  # it was imported, or the line of its arrival is damaged
+        title = view.title or title_of(event.message.text)
+        return _add(view, UserBlock(event.input or event.id, event.message.text, "submit"), title=title)
+    return _add(view, sent, waiting=_without(view, event.input))
+
+
+def _without(view: View, input: str | None) -> tuple[UserBlock, ...]:
+    return tuple(item for item in view.waiting if item.id != input)
 
 
 def _tool(view: View, event: ev.ToolStarted | ev.ToolFinished) -> View:
@@ -266,20 +274,23 @@ def _session(view: View, event: ev.Event) -> View:
             view = View() if event.replaces else view
             return _with(view, session=event.session, model=event.model, mode=event.mode)
         case ev.SessionForked():
-            return _add(view, NoticeBlock("info", f"forked from {event.parent}"), session=event.session)
+            forked = _add(view, NoticeBlock("info", f"forked from {event.parent}"), session=event.session)
+            return _with(forked, waiting=())  # the other one answers them
         case ev.SessionRenamed():
             return _with(view, title=title_of(event.title, None))
         case ev.ModeChanged():
             return _with(view, mode=event.mode)
         case ev.ModelChanged():
-            return _with(view, model=event.model)
+            text = f"the model is now {event.model}; it reads the conversation once: about {event.tokens:,} tokens"
+            said = _add(view, NoticeBlock("info", text)) if event.tokens else view
+            return _with(said, model=event.model)
         case ev.InputReceived():
             title = view.title or title_of(event.message.text)
             images = sum(isinstance(part, Image) for part in event.message.parts)
-            return _add(view, UserBlock(event.id, event.message.text, True, event.delivery, images), title=title)
+            said = UserBlock(event.id, event.message.text, event.delivery, images)
+            return _with(view, waiting=(*view.waiting, said), title=title)
         case ev.InputWithdrawn():
-            left = tuple(b for b in view.blocks if not (isinstance(b, UserBlock) and b.id == event.input))
-            return _with(view, blocks=left)
+            return _with(view, waiting=_without(view, event.input))
         case ev.CompactionDone():
             text = f"the conversation was shortened: {event.before_tokens:,} → {event.after_tokens:,} tokens"
             totals = _count(view.totals, event.usage) if event.usage is not None else view.totals

@@ -95,8 +95,7 @@ class Wiring(Struct):
         fences: which tools may not be used now; asked before the gate.
         orders: who carries out the commands that belong to a feature, by the command's type.
         abandon: ends the sub-agents of a call that will not be gone on with; returns what the model is told.
-        served_window: tells before each step the window that the server serves for a model, in tokens, given the
-            prompt's size; None when it does not say.
+        served_window: the window that is served for a model, given the prompt's tokens; None when it is not known.
     """
 
     provider: Provider
@@ -316,10 +315,11 @@ class Session:
 
     async def _set(self, command: SetMode | SetModel | Rename) -> DurableEvent:
         match command:
-            case SetMode(mode=mode, by=by):
-                return await self._set_mode(mode, by)
+            case SetMode():
+                return await self._set_mode(command.mode, command.by)
             case SetModel(model=model, by=by):
-                return await self.record(ModelChanged(model=model, by=by), sync=True)
+                read = self.state.estimate_tokens() if self.state.messages else 0
+                return await self.record(ModelChanged(model=model, by=by, tokens=read), sync=True)
             case Rename(title=title):
                 return await self.record(SessionRenamed(title=title), sync=True)
 

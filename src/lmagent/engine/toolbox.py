@@ -13,7 +13,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct
 
-from lmagent.core.decoding import decode_json
+from lmagent.core.decoding import decode_json, json_fault
 from lmagent.core.errors import ToolError
 from lmagent.core.messages import ToolCall
 from lmagent.core.model import ToolSpec
@@ -164,15 +164,10 @@ def parse_arguments(call: ToolCall) -> dict[str, Any]:
 
 
 def _place(raw: str, fault: Exception) -> str:
-    import json  # the slow parser knows line and column; it runs only on damaged text
-
-    try:
-        json.loads(raw)
-    except json.JSONDecodeError as error:
-        return f"{error.msg} at line {error.lineno} column {error.colno} (character {error.pos} of {len(raw)})"
-    except (RecursionError, ValueError):
-        pass
-    return str(fault)
+    error = json_fault(raw)
+    if error is None:
+        return str(fault)
+    return f"{error.msg} at line {error.lineno} column {error.colno} (character {error.pos} of {len(raw)})"
 
 
 def _unwrap(arguments: dict[str, Any]) -> tuple[str, dict[str, Any]]:

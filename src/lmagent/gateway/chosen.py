@@ -1,5 +1,8 @@
 """Chosen: the model that was picked in the gateway, kept in the user's data folder, one a workspace.
 
+Sessions that have begun move to it too where the client asked for that. Of two choices for a session the later one
+holds: a model that was chosen in the session afterwards is kept.
+
 It stands, across restarts, until somebody picks another one, or the configuration or the command line names another
 one than they did when it was picked: the record holds what they said then.
 """
@@ -7,15 +10,19 @@ one than they did when it was picked: the record holds what they said then.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
+from anyio import to_thread
 from msgspec import Struct
 
 from lmagent.app.host import Host
 from lmagent.config.files import read_small, write_private
 from lmagent.core.commands import SetModel
 from lmagent.core.decoding import decode_json
-from lmagent.core.errors import ConfigError
+from lmagent.core.errors import ConfigError, ProviderError
+from lmagent.core.events import ModelChanged, SessionCreated
+from lmagent.engine.session import Session
 
 FILE = "chosen.json"
 
@@ -27,22 +34,27 @@ class Choice(Struct, frozen=True):
         model: its name.
         endpoint: the server that had it.
         over: what the configuration or the command line said then; empty for nothing.
+        at: when, in Unix seconds.
+        moves: whether sessions that had begun by then answer with it too.
     """
 
     model: str
     endpoint: str
     over: str = ""
+    at: float = 0.0
+    moves: bool = False
 
 
-def choose(host: Host, model: str) -> None:
-    """Let new sessions begin with a model, now and after a restart.
+def choose(host: Host, model: str, *, moves: bool) -> None:
+    """Let new sessions begin with a model, now and after a restart; with `moves`, the others use it from now on.
 
     Raises:
         ConfigError: it cannot be kept; nothing was changed.
     """
     path = host.settings.agent_data_dir / FILE
     known = _read(host)
-    known[str(host.workspace)] = Choice(model, host.settings.endpoint, host.settings.llm_model)
+    now = host.clock.now()
+    known[str(host.workspace)] = Choice(model, host.settings.endpoint, host.settings.llm_model, now, moves)
     write_private(path, msgspec.json.format(msgspec.json.encode(known)).decode())
     _use(host, model)
 
@@ -55,9 +67,37 @@ def restore(host: Host, say: Callable[[str], None]) -> None:
         say: shows a person which model it is, and why.
     """
     choice, settings = _read(host).get(str(host.workspace)), host.settings
-    if choice is not None and choice.endpoint == settings.endpoint and choice.over == settings.llm_model:
-        _use(host, choice.model)
-        say(f"The model is {choice.model}: it was picked in the page, where it can be changed")
+    host.registry.openers.append(partial(_move_opened, host))
+    if choice is None or choice.endpoint != settings.endpoint or choice.over != settings.llm_model:
+        return
+    try:
+        host.served.at(choice.model)
+    except ProviderError as error:
+        say(f"The model {choice.model} was picked in the page and cannot be used: {error}")
+        return
+    _use(host, choice.model)
+    say(f"The model is {choice.model}: it was picked in the page, where it can be changed")
+
+
+async def move(host: Host) -> None:
+    """Let the sessions that are open use the model that was picked."""
+    for session in list(host.sessions.values()):
+        await _move_opened(host, session)
+
+
+async def _move_opened(host: Host, session: Session) -> None:
+    choice, state = _read(host).get(str(host.workspace)), session.state
+    # A choice that does not hold any more is not the model of new sessions either.
+    if choice is None or not choice.moves or choice.model != host.agent.model or state.work.parent is not None:
+        return
+    if state.model != choice.model and await to_thread.run_sync(_chosen_in, host, state.session) < choice.at:
+        await session.send(SetModel(model=choice.model, by="selected"))
+
+
+def _chosen_in(host: Host, session: str) -> float:
+    """When the model of a session was chosen in the session itself."""
+    events = host.store.read(session)
+    return max((event.ts for event in events if isinstance(event, SessionCreated | ModelChanged)), default=0.0)
 
 
 def _use(host: Host, model: str) -> None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from pathlib import Path
 from typing import Any, cast
@@ -12,6 +13,9 @@ from typing import Any, cast
 from lmagent.core.errors import LmagentError
 from lmagent.modelserver.spec import ModelServerError
 from lmagent.providers import jsontext
+
+LOG_FILE = "lmagent.log"
+"""In the server's folder: tracebacks of errors that no caller foresaw."""
 
 MAX_MESSAGE = 4000
 """Characters of a message; an engine that quotes the whole prompt is cut."""
@@ -52,6 +56,12 @@ class Lost(ModelServerError):
     """What runs the model went away, or cannot be reached."""
 
 
+def log_unexpected(error: Exception) -> None:
+    """Log an error that no caller foresaw, with its traceback."""
+    if not isinstance(error, LmagentError):
+        logging.getLogger("lmagent").error("unexpected error", exc_info=error)
+
+
 def described(error: Exception) -> dict[str, Any]:
     """The error as the value of `error` in an answer."""
     status, code, param = 500, "server_error", None
@@ -61,7 +71,7 @@ def described(error: Exception) -> dict[str, Any]:
     if isinstance(error, LmagentError):
         text = f"{error.message} ({error.fix})" if error.fix else error.message
     else:
-        text = f"the model server failed: {type(error).__name__}: {error}"
+        text = f"unexpected error in the model server: {type(error).__name__}: {error} (details: {LOG_FILE})"
     return {"message": text[:MAX_MESSAGE], "type": type_of(status), "param": param, "code": code}
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 
 from lmagent.modelserver.bodies import Send
-from lmagent.modelserver.errors import body_of, described, status_of
+from lmagent.modelserver.errors import body_of, described, log_unexpected, status_of
 from lmagent.providers import jsontext
 
 Fields = Sequence[tuple[bytes, bytes]]
@@ -78,6 +78,7 @@ class Reply:
     async def fail(self, error: Exception) -> None:
         """Tell an error: as the answer, or as the last event of a stream that has begun."""
         self.failed = True
+        log_unexpected(error)
         if self._ended:
             return
         if not self.status:

@@ -19,7 +19,7 @@ from lmagent import __version__
 from lmagent.core.errors import LmagentError
 from lmagent.modelserver import metrics as meter
 from lmagent.modelserver.bodies import Asked, Receive, Scope, Send, fields_of, read_body, understood
-from lmagent.modelserver.errors import BadRequest, body_of, status_of
+from lmagent.modelserver.errors import BadRequest, body_of, log_unexpected, status_of
 from lmagent.modelserver.guard import Guard, Rules
 from lmagent.modelserver.journal import Journal, follow_file, last_lines
 from lmagent.modelserver.listing import model_fields, running_fields
@@ -281,4 +281,5 @@ async def _http_error(request: Request, error: Exception) -> Response:
 
 
 async def _told(request: Request, error: Exception) -> Response:
+    log_unexpected(error)
     return Response(body_of(error), status_of(error), media_type="application/json")

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from msgspec import Struct
 
+from lmagent.core.decoding import json_fault
 from lmagent.core.work import Plan, PlanStep, Task
 from lmagent.planning.order import faults as order_faults
 
@@ -51,6 +52,9 @@ SCHEMA: dict[str, Any] = {
 }
 """What a plan is, for servers that can make a model write it."""
 
+_ITEM = re.compile(r"^(?:\*\*)?\d{1,2}[.)]\s+(?P<text>\S.*)$")
+"""A line of a numbered list, not indented."""
+
 _FENCE = re.compile(r"```[a-zA-Z]*\s*\n(.*?)```", re.DOTALL)
 
 
@@ -91,6 +95,26 @@ def read_plan(text: str, taken: Collection[str] = ()) -> Plan | Unusable:
     return _plan(value, taken)
 
 
+def listed_plan(text: str, goal: str, taken: Collection[str] = ()) -> Plan | Unusable:
+    """Return the plan in a numbered list, as small models write it; indented lines belong to the item above them.
+
+    Args:
+        text: the model's answer.
+        goal: the user's task.
+        taken: see `read_plan`.
+    """
+    steps: list[str] = []
+    for line in text.splitlines():
+        if found := _ITEM.match(line):
+            steps.append(found["text"])
+        elif steps and line[:1].isspace() and line.strip():
+            steps[-1] += f" {line.strip()}"
+    if len(steps) < 2 or any(step.rstrip("* ").endswith("?") for step in steps):  # one item, or questions
+        return Unusable(("it is no numbered list of steps",), json=False)
+    described = [{"description": step.replace("**", "")} for step in steps]
+    return _plan({"goal": goal[:LONGEST], "steps": described}, taken)
+
+
 def _objects(text: str) -> Iterator[dict[str, Any]]:
     """JSON objects in the text, outermost first found."""
     fenced: list[str] = _FENCE.findall(text)
@@ -113,13 +137,8 @@ def _why_not_json(text: str) -> str:
     at = text.find("{")
     if at < 0:
         return "there is no JSON object in it"
-    try:
-        json.loads(text[at:])
-    except json.JSONDecodeError as error:
-        return f"it is not valid JSON: {error.msg} at line {error.lineno} column {error.colno}"
-    except (RecursionError, ValueError):
-        pass
-    return "it is not valid JSON"
+    error = json_fault(text[at:])
+    return "it is not valid JSON" + (f": {error.msg} at line {error.lineno} column {error.colno}" if error else "")
 
 
 def _plan(value: dict[str, Any], taken: Collection[str]) -> Plan | Unusable:

@@ -59,6 +59,9 @@ async def at_end(session: Session, ending: Ending, answer: str) -> End | Again |
     if proposal is not None and proposal.turn == state.turn:
         return waits(session, answer)  # a crash came between the proposal and the end of its turn
     found = usable(session, answer)
+    if not isinstance(found, Plan) and not found.json and proposal is None:
+        listed = usable(session, answer, listed=True)
+        found = listed if isinstance(listed, Plan) else found
     if isinstance(found, Plan):
         session.answer_schemas.clear()
         await session.record(PlanProposed(plan=found), sync=True)
@@ -79,16 +82,23 @@ async def at_end(session: Session, ending: Ending, answer: str) -> End | Again |
     return Again("plan", text, TRIES, otherwise)
 
 
-def usable(session: Session, text: str) -> Plan | Unusable:
-    """The plan in a text, if it can be followed in this session: beside its other tasks, and in its window."""
+def usable(session: Session, text: str, *, listed: bool = False) -> Plan | Unusable:
+    """The plan in a text, if it can be followed in this session: beside its other tasks, and in its window.
+
+    Args:
+        session: whose plan it is to be.
+        text: what the model answered, or what a person has edited.
+        listed: take a numbered list for a plan.
+    """
     from lmagent.core.work import Plan
     from lmagent.engine.work import WorkState
-    from lmagent.planning.plans import Unusable, read_plan, steps_of
+    from lmagent.planning.plans import Unusable, listed_plan, read_plan, steps_of
     from lmagent.planning.store import too_much
 
-    work = session.state.work
+    work, said = session.state.work, session.state.user_texts
+    asked = said[-1] if said else session.state.title
     others = {task.id: task for task in work.tasks.values() if task.kind != "step"}
-    found = read_plan(text, others)
+    found = listed_plan(text, asked, others) if listed else read_plan(text, others)
     if isinstance(found, Plan):
         tasks = {**others, **{step.id: step for step in steps_of(found)}}
         if why := too_much(session, WorkState(tasks=tasks, state=work.state, plan=found)):

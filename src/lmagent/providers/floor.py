@@ -103,16 +103,17 @@ class Floor:
         over.set()
 
 
-def caches(facts: ServerFacts, *, near: bool) -> int | None:
+def caches(facts: ServerFacts, *, near: bool, parallel: int | None = None) -> int | None:
     """How many conversations the server keeps at once; None for as many as there are.
 
     Args:
         facts: what is known of it.
         near: it is on this machine or a private network.
+        parallel: the user's setting `llm_parallel`, for a server that does not report its slots.
     """
     if not facts.reached or not near:
         return None
-    return facts.slots or (1 if facts.dialect in _SINGLE else None)
+    return facts.slots or parallel or (1 if facts.dialect in _SINGLE else None)
 
 
 def place(lane: int, kept: int) -> int:

@@ -16,8 +16,8 @@ import anyio
 from msgspec import Struct
 from msgspec.structs import replace
 
-from lmagent.core.errors import ContextOverflow, ModelNotFound
-from lmagent.core.model import ModelEvent, ModelRequest, Progress, Reply, Usage
+from lmagent.core.errors import ContextOverflow, ModelNotFound, ProviderError
+from lmagent.core.model import ModelEvent, ModelRequest, Progress, Reply, Usage, split_name
 from lmagent.core.ports import Clock
 from lmagent.providers.concealed import conceal
 from lmagent.providers.openai_chat import OpenAIChat
@@ -57,6 +57,7 @@ class Endpoint(Struct, frozen=True):
         url: base URL or full chat URL.
         key: sent as a bearer token; empty sends none.
         window: tokens that a person asked for; None for none.
+        parallel: the setting `llm_parallel`.
         timeouts: how long nothing may happen.
         retries: how often a failed call is tried.
     """
@@ -64,6 +65,7 @@ class Endpoint(Struct, frozen=True):
     url: str
     key: str = ""
     window: int | None = None
+    parallel: int | None = None
     timeouts: Timeouts = Timeouts()
     retries: RetryPolicy = RetryPolicy()
 
@@ -75,13 +77,18 @@ class Served:
         endpoint: how to reach it.
         transport: carries the bytes; closed with this.
         clock: time.
+        elsewhere: the endpoint of another provider by its name, for models that are called `PROVIDER:NAME`; raises a
+            ProviderError if it cannot be used.
 
     Raises:
         ConfigError: the endpoint's URL is none.
     """
 
-    def __init__(self, endpoint: Endpoint, transport: Transport, clock: Clock) -> None:
+    def __init__(
+        self, endpoint: Endpoint, transport: Transport, clock: Clock, elsewhere: Callable[[str], Endpoint] | None = None
+    ) -> None:
         self._endpoint = endpoint
+        self._elsewhere = elsewhere
         self._transport = transport
         self._clock = clock
         self._facts: dict[str, ServerFacts] = {}
@@ -95,10 +102,22 @@ class Served:
         conceal(endpoint.key, endpoint.url)
         OpenAIChat(endpoint.url, transport=transport, clock=clock)  # says at once if that is no URL
 
-    @property
-    def near(self) -> bool:
-        """It is on this machine or a private network."""
-        return is_near(self._endpoint.url)
+    def near(self, model: str) -> bool:
+        """Whether the model's server is on this machine or a private network."""
+        return is_near(self.at(model)[0].url)
+
+    def at(self, model: str) -> tuple[Endpoint, str]:
+        """Where a model is, and what it is called there.
+
+        Raises:
+            ProviderError: its provider cannot be used.
+        """
+        provider, name = split_name(model)
+        if not provider or self._elsewhere is None:
+            return self._endpoint, model
+        found = self._elsewhere(provider)
+        conceal(found.key, found.url)
+        return replace(self._endpoint, url=found.url, key=found.key), name
 
     async def facts(self, model: str, *, deep: bool = False) -> ServerFacts:
         """What the server is, and what it says of a model.
@@ -128,10 +147,14 @@ class Served:
         await self.look_again(model)
 
     async def _probe(self, model: str, known: ServerFacts | None, *, deep: bool) -> ServerFacts:
+        from lmagent.providers.dialects.base import ServerFacts
         from lmagent.providers.dialects.probe import probe  # the dialects come with the first question
 
-        endpoint = self._endpoint
-        facts = await probe(self._transport, endpoint.url, model, endpoint.key, deep=deep)
+        try:
+            endpoint, name = self.at(model)
+        except ProviderError:  # whoever sends a request there is told why
+            return known or ServerFacts()
+        facts = await probe(self._transport, endpoint.url, name, endpoint.key, deep=deep)
         if not facts.finished:
             pause = 2 * self._slow[model][1] if model in self._slow else PAUSE
             self._slow[model] = (self._clock.monotonic() + pause, pause)
@@ -171,7 +194,7 @@ class Served:
             from lmagent.providers.dialects.base import Wishes, slot_of
             from lmagent.providers.dialects.chat import provider_for
 
-            endpoint = self._endpoint
+            endpoint, _ = self.at(model)
             chat = provider_for(
                 facts,
                 endpoint.url,
@@ -192,9 +215,10 @@ class Served:
         from lmagent.providers.dialects.probe import count_tokens
 
         facts = await self.facts(request.model)
-        endpoint = self._endpoint
+        endpoint, name = self.at(request.model)
+        request = replace(request, model=name)
         return await count_tokens(
-            self._transport, endpoint.url, facts, request, endpoint.key, model=request.model, timeouts=endpoint.timeouts
+            self._transport, endpoint.url, facts, request, endpoint.key, model=name, timeouts=endpoint.timeouts
         )
 
     async def floor(self, model: str, lane: int) -> Floor | None:
@@ -208,7 +232,8 @@ class Served:
         """How many conversations the server keeps at once; None for as many as there are."""
         from lmagent.providers.floor import caches
 
-        return caches(await self.facts(model), near=self.near)
+        endpoint, _ = self.at(model)
+        return caches(await self.facts(model), near=self.near(model), parallel=endpoint.parallel)
 
     async def move_in(self, floor: Floor, coming: Conversation, model: str) -> None:
         """Let a conversation use the cache: the state of the other one is kept in a file, where the server does that,
@@ -218,17 +243,17 @@ class Served:
         if leaving is coming or not facts.slot_files or model in self._no_files:
             return
         if leaving is not None and leaving.tokens >= WORTH_KEEPING:
-            leaving.saved = await self._slot_file(facts, "save", coming, leaving.number)
+            leaving.saved = await self._slot_file(model, facts, "save", coming, leaving.number)
             if not leaving.saved:
                 self._no_files.add(model)
         if coming.saved:
-            coming.saved = await self._slot_file(facts, "restore", coming, coming.number)
+            coming.saved = await self._slot_file(model, facts, "restore", coming, coming.number)
 
-    async def _slot_file(self, facts: ServerFacts, action: str, coming: Conversation, lane: int) -> bool:
+    async def _slot_file(self, model: str, facts: ServerFacts, action: str, coming: Conversation, lane: int) -> bool:
         from lmagent.providers.dialects.base import slot_of
         from lmagent.providers.dialects.probe import slot_file
 
-        endpoint, slot = self._endpoint, slot_of(facts, coming.number) or 0
+        (endpoint, _), slot = self.at(model), slot_of(facts, coming.number) or 0
         return await slot_file(self._transport, endpoint.url, slot, action, f"lmagent-{lane}.kv", endpoint.key)
 
     def forget(self, model: str) -> None:
@@ -309,7 +334,8 @@ class Lane:
         chat = await self._served.chat(request.model, self.conversation.number)
         reply: Reply | None = None
         try:
-            async with aclosing(cast("Any", chat.stream(request))) as events:
+            named = replace(request, model=self._served.at(request.model)[1])
+            async with aclosing(cast("Any", chat.stream(named))) as events:
                 async for event in events:
                     if isinstance(event, Reply):
                         reply = event  # the last one: what is asked about it can use the stream's connection
@@ -348,7 +374,7 @@ class Lane:
 
         window, counted = await self._served.window(request.model), usage.prompt_tokens
         smaller = ends_window(counted) and (window is None or counted < window - 1) and counted != self._ended
-        if not smaller or usage.estimated or not self._served.near:
+        if not smaller or usage.estimated or not self._served.near(request.model):
             return window
         self._ended = counted
         await self._served.look_again(request.model)  # it may have been loaded anew, with less

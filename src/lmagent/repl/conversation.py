@@ -275,22 +275,14 @@ class Conversation:
 
     async def answer(self, word: str) -> None:
         """Answer the question: y, n, a (always), or words, which deny and tell the model why."""
-        pending, session = self.question, self.session
-        if pending is None or session is None:
+        if (pending := self.question) is None or (session := self.session) is None:
             return
         lowered = word.lower()
         always = lowered in ("a", "always") and bool(pending.grant)
         approved = lowered in ("y", "yes") or always
         silent = approved or lowered in ("n", "no", "a", "always")
-        await session.send(
-            Approve(
-                approval=pending.id,
-                approved=approved,
-                scope="session" if always else "once",
-                feedback="" if silent else word,
-                by=BY,
-            )
-        )
+        scope, feedback = "session" if always else "once", "" if silent else word
+        await session.send(Approve(approval=pending.id, approved=approved, scope=scope, feedback=feedback, by=BY))
         self.renderer.say("allowed for this session" if always else "allowed" if approved else "denied", "quiet")
 
     # --- plans ----------------------------------------------------------------------------------------------------
@@ -335,19 +327,23 @@ class Conversation:
             self._tasks.start_soon(self._run, self.session)
 
     async def _run(self, session: Session) -> None:
+        ended = False
         try:
-            await self._lane(session)
+            ended = await self._lane(session)
         finally:
             self._working = False
             self._changed()
             self._news.set()
-        if session.state.waiting("submit", "queue", "steer"):
+        if ended and session.state.waiting("submit", "queue", "steer"):
             self.work()  # it arrived in the very moment in which the lane went idle
 
-    async def _lane(self, session: Session) -> None:
+    async def _lane(self, session: Session) -> bool:
+        """Do what waits in a session; False where that failed, and would fail again at once."""
         with self._failures_shown():
             await run_until_idle(session)
-        self._sleep(session)
+            self._sleep(session)
+            return True
+        return False
 
     def _sleep(self, session: Session) -> None:
         """See to it that a session that waits is woken at its time."""
@@ -362,12 +358,15 @@ class Conversation:
                 self.renderer.say(f"session {session.state.session} wakes; /resume it to see it", "quiet")
                 await self._lane(session)
 
-    async def interrupt(self) -> None:
-        """Stop the person's command, or else the running turn."""
+    async def interrupt(self) -> str:
+        """Stop the user's command, or else the running turn; returns the text of the messages that waited for it."""
         if self._own.running:
             self._own.stop()
         elif self.session is not None and self._working:
+            texts = [await self._withdraw(item) for item in self.view.waiting]
             await self.session.send(Interrupt(by=BY))
+            return "\n".join(filter(None, texts))
+        return ""
 
     async def pressed_ctrl_c(self, *, empty: bool) -> bool:
         """Stop what runs; True when the key was pressed a moment ago too and the prompt is empty, which leaves."""
@@ -377,19 +376,22 @@ class Conversation:
             return True
         self.unconfined = ""
         stopping = "stopping; " if self.busy else ""
-        await self.interrupt()
+        if text := await self.interrupt():
+            self.renderer.say(f"not sent:\n{text}", "quiet")
         self.renderer.say(f"{stopping}Ctrl+C again leaves", "quiet")
         return False
 
     @property
     def has_questions(self) -> bool:
         """Whether the user has said anything in this session."""
-        return any(isinstance(block, UserBlock) for block in self.view.blocks)
+        return any(isinstance(block, UserBlock) for block in (*self.view.blocks, *self.view.waiting))
 
     async def take_back(self) -> str:
         """Withdraw the last input that has not reached the model, and return its text."""
-        pending = [block for block in self.view.blocks if isinstance(block, UserBlock) and block.pending]
-        if not pending or self.session is None:
-            return ""
-        await self.session.send(Withdraw(input=pending[-1].id, by=BY))
-        return without_attachments(pending[-1].text)
+        return await self._withdraw(self.view.waiting[-1]) if self.view.waiting else ""
+
+    async def _withdraw(self, item: UserBlock) -> str:
+        """Take an input back and return its text; empty if the model has it by now."""
+        assert self.session is not None
+        withdrawn = await self.session.send(Withdraw(input=item.id, by=BY))
+        return without_attachments(item.text) if withdrawn is not None else ""

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from lmagent.app.host import Host
 from lmagent.core.errors import LmagentError
 from lmagent.terminal.render import Renderer
-from lmagent.tools.sanitize import one_line
 
 
 @contextmanager
@@ -25,8 +24,7 @@ def failures_shown(host: Host, renderer: Renderer, session: Callable[[], str]) -
     except LmagentError as failure:
         renderer.say(str(failure), "fault")
     except Exception as defect:  # noqa: BLE001 - a defect of ours must not take the conversation down
-        from lmagent.app.logs import keep_failure  # rare
+        from lmagent.app.logs import unexpected  # rare
 
-        how = f"; also later: lmagent --resume {session()}" if session() else ""
-        renderer.say(f"unexpected error: {type(defect).__name__}: {one_line(str(defect))}", "fault")
-        renderer.say(f"  → what was done is kept; go on here{how}; details: {keep_failure(host, defect)}", "fault")
+        back = f"continue here, or later with lmagent --resume {session()}" if session() else "continue here"
+        renderer.say(str(unexpected(defect, host.workspace, host.settings, back)), "fault")

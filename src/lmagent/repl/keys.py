@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition, has_completions
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
@@ -95,10 +96,16 @@ def _steering(keys: KeyBindings, conversation: Conversation) -> None:
 
     @keys.add("escape", filter=busy & ~has_completions)
     async def interrupt(event: KeyPressEvent) -> None:
-        await conversation.interrupt()
+        _give_back(event.current_buffer, await conversation.interrupt())
 
     @keys.add("escape", "up", filter=working)
     async def take_back(event: KeyPressEvent) -> None:
-        event.current_buffer.insert_text(await conversation.take_back())
+        _give_back(event.current_buffer, await conversation.take_back())
 
     del close, interrupt, take_back
+
+
+def _give_back(buffer: Buffer, text: str) -> None:
+    """Put a message that was not sent in front of what is being typed."""
+    if text:
+        buffer.document = Document(f"{text}\n{buffer.text}" if buffer.text else text)

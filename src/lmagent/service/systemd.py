@@ -140,5 +140,8 @@ def _quoted(text: str) -> str:
 
 def variables_of(env: Mapping[str, str]) -> dict[str, str]:
     """What a service needs of the environment of who installs it: where programs and settings are."""
-    wanted = ("PATH", "LMAGENT_CONFIG", "AGENT_DATA_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "VIRTUAL_ENV", "LANG")
+    wanted = (
+        *("PATH", "LMAGENT_CONFIG", "LMAGENT_CONFIG_JSON", "AGENT_DATA_DIR"),
+        *("XDG_CONFIG_HOME", "XDG_DATA_HOME", "VIRTUAL_ENV", "LANG"),
+    )
     return {name: env[name] for name in wanted if env.get(name) and os.linesep not in env[name]}

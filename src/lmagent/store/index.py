@@ -152,18 +152,21 @@ class SessionIndex:
 
     # --- reading ------------------------------------------------------------------------------------------------
 
-    def list(self, limit: int = 20, search: str = "", *, children: bool = False) -> list[SessionRow]:
+    def list(
+        self, limit: int = 20, search: str = "", *, children: bool = False, after: tuple[float, str] | None = None
+    ) -> list[SessionRow]:
         """Sessions, the one that was written to last first; those of sub-agents where words are looked for, or wanted.
 
         Args:
             limit: how many at most; sub-agents' are not counted.
             children: with those of sub-agents.
+            after: only what follows the session that was written to at this moment and has this id.
             search: only those that say all these words, anywhere, or have the text in their id or title.
 
         Raises:
             StoreError: the database cannot be read.
         """
-        return self._run(lambda: self._list(limit, search.strip(), children or bool(search.strip())))
+        return self._run(lambda: self._list(limit, search.strip(), children or bool(search.strip()), after))
 
     def row(self, session: str) -> SessionRow | None:
         """One session; None where the index has none of that id. Refresh before.
@@ -330,12 +333,13 @@ class SessionIndex:
         row = self._db.execute(_ROW, (session,)).fetchone()
         return None if row is None else self._row(_tally(row))
 
-    def _list(self, limit: int, search: str, children: bool) -> list[SessionRow]:
+    def _list(self, limit: int, search: str, children: bool, after: tuple[float, str] | None) -> list[SessionRow]:
         rows: list[SessionRow] = []
         found = 0
         fitting = self._fitting(search) if search else None
-        query = f"SELECT {', '.join(_COLUMNS)} FROM session ORDER BY updated DESC, id DESC"
-        for row in self._db.execute(query):
+        since = "WHERE child OR (updated, id) < (?, ?)" if after else ""
+        query = f"SELECT {', '.join(_COLUMNS)} FROM session {since} ORDER BY updated DESC, id DESC"
+        for row in self._db.execute(query, after or ()):
             tally = _tally(row)
             named = search.lower() in f"{tally.id}\n{tally.title}".lower()
             if (fitting is None or named or tally.id in fitting) and (children if tally.child else found < limit):

@@ -6,7 +6,9 @@ from bisect import bisect_right
 from collections.abc import Iterator
 
 from lmagent.tools.edit_forms import Form
+from lmagent.tools.edit_indent import indent_of
 from lmagent.tools.edit_match import Target
+from lmagent.tools.edit_shift import Doubtful
 from lmagent.tools.edit_text import Document, Splice, split_lines, to_lf
 from lmagent.tools.edit_weave import Held, joined, weave
 
@@ -80,18 +82,28 @@ def replaced(target: Target, span: Span, search: str, replace: str) -> Splice:
 def without_doubled_indent(target: Target, span: Span, form: Form) -> str | None:
     """The replacement without its first indentation, where the line has that already before the place; else None.
 
-    So it is where the search lacks the indentation of its first line, and the replacement has that very line with it.
+    So it is where the search lacks the indentation of its first line, and the replacement has lines of the place as far
+    in as the file has them.
+
+    Raises:
+        Doubtful: it has others of them further in or out.
     """
     text = target.document.text
     start = span[0]
     indent = text[max(text.rfind("\n", 0, start), text.rfind("\r", 0, start)) + 1 : start]
-    first = indent + to_lf(form.search).split("\n")[0]
-    whole = first[: len(first) - len(first.lstrip(" \t"))]
-    if not indent or indent.strip(" \t") or not form.replace.startswith(whole):
-        return None
+    first, *rest = to_lf(form.search).split("\n")
+    place = [line for line in (indent + first, *rest) if line.strip()]
     lines = to_lf(form.replace).split("\n")
-    has_first = first in lines
-    return form.replace[len(indent) :] if has_first and len(lines) > 1 else None
+    if not indent or indent.strip(" \t") or len(lines) < 2 or not place or not form.replace.startswith(indent):
+        return None
+    kept = [line for line in lines if line in place]
+    moved = {line.strip() for line in lines if line not in place} & {line.strip() for line in place}
+    if not lines[0].startswith(indent_of(place[0])):
+        return None
+    if moved:
+        row = text.count("\n", 0, start) + 1
+        raise Doubtful(row, row + len(rest))
+    return form.replace[len(indent) :] if kept else None
 
 
 def _finds(text: str, sought: str, *, overlapping: bool) -> Iterator[int]:

@@ -52,6 +52,17 @@ def glob(arguments: dict[str, Any]) -> dict[str, Any]:
     return ours
 
 
+def ls(arguments: dict[str, Any]) -> dict[str, Any]:
+    """All levels at once: as many as a page shows."""
+    ours = dict(arguments)
+    if ours.get("recursive") in (True, "true"):
+        from lmagent.tools.listing import LEVELS
+
+        ours.setdefault("depth", LEVELS)
+        del ours["recursive"]
+    return ours
+
+
 def grep(arguments: dict[str, Any]) -> dict[str, Any]:
     """Whether capitals matter."""
     ours = dict(arguments)

@@ -198,7 +198,7 @@ _ANYWAY: dict[str, tuple[Any, ...]] = {
 
 TOOL = Tool(
     name="grep",
-    description="Search the lines of files for a literal text, or a regex. Skips what .gitignore names.",
+    description="Search files for a literal text, or a regex. Skips what .gitignore names.",
     arguments=Grep,
     effect="read",
     run=_run,

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import islice
+
 from msgspec import Struct
 
 from lmagent.core.errors import ToolError
 from lmagent.core.tool import Tool, ToolContext, ToolOutput
-from lmagent.tools import suggest
+from lmagent.tools import paths, suggest
 from lmagent.tools.beneath import Beneath, Entry
-from lmagent.tools.page import fitting, paged, size
-from lmagent.tools.paths import is_internal, lexical
-from lmagent.tools.read import PATH_NAMES, REMARKS
+from lmagent.tools.page import LINES, fitting, paged, size
+from lmagent.tools.paths import lexical
+from lmagent.tools.read import PATH_NAMES, REMARKS, adapting
 from lmagent.tools.sanitize import one_line
-from lmagent.tools.walk import withheld
+from lmagent.tools.walk import Walk, withheld
 
 _REST = 80
-"""Bytes that the line about further entries may take."""
+"""Bytes that a line about further entries may take."""
+
+LEVELS = 10
+"""Levels that are shown at once at most."""
 
 DIRECTORY_NAMES = {
     **PATH_NAMES,
@@ -31,6 +37,7 @@ class Ls(Struct, frozen=True):
     """Arguments of ls."""
 
     path: str = "."
+    depth: int = 1
 
 
 class Mkdir(Struct, frozen=True):
@@ -39,12 +46,36 @@ class Mkdir(Struct, frozen=True):
     path: str
 
 
+class _Tree(Struct, frozen=True):
+    """The entries beneath a directory, each directory before what is in it.
+
+    Attributes:
+        entries: each with its level, from 1.
+        levels: the deepest level that was looked at.
+        whole: no entry is deeper.
+        notes: what was left out.
+    """
+
+    entries: list[tuple[int, Entry]]
+    levels: int
+    whole: bool
+    notes: list[str]
+
+
 async def _ls(arguments: Ls, ctx: ToolContext) -> ToolOutput:
+    from anyio import to_thread
+
+    return await to_thread.run_sync(_list, arguments, ctx, abandon_on_cancel=True)
+
+
+def _list(arguments: Ls, ctx: ToolContext) -> ToolOutput:
     path = arguments.path or "."
+    if arguments.depth < 1:
+        raise ToolError("depth is the number of levels to list, from 1.", data={"code": "invalid_arguments"})
     with Beneath(ctx.workspace) as files:
         name = files.locate(path)
         try:
-            entries = files.listdir(path, sizes=True)
+            tree = _look(files, path, arguments.depth, ctx.hidden)
         except ToolError as error:
             if error.data.get("code") == "missing":
                 raise suggest.missing(files, path, ctx.hidden) from None
@@ -52,35 +83,82 @@ async def _ls(arguments: Ls, ctx: ToolContext) -> ToolOutput:
                 raise
             size = files.stat(path).st_size
             return ToolOutput(f"{one_line(name, 300)} is a file of {size:,} bytes, not a directory. Use read.")
-    entries = [entry for entry in entries if not is_internal(_name(entry)) or _name(entry) == ".git"]
-    seen = [entry for entry in entries if not ctx.hidden(entry.path)]
-    note = withheld(len(entries) - len(seen))
-    entries = sorted(seen, key=lambda entry: (entry.kind != "dir", entry.path))
-    if not entries:
-        text = f"{one_line(name, 300)} holds nothing else. {note}" if note else f"{one_line(name, 300)} is empty."
+    if not tree.entries:
+        label = one_line(name, 300)
+        text = f"{label} holds nothing else. {' '.join(tree.notes)}" if tree.notes else f"{label} is empty."
         return ToolOutput(text, {"count": 0, "truncated": False})
-    return paged(lambda room: _page(entries, room, [f"({note})"] if note else []))
+    return paged(lambda room: _page(tree, arguments.depth, room))
 
 
-def _page(entries: list[Entry], room: int, told: list[str]) -> ToolOutput:
-    rows = fitting([_row(entry) for entry in entries], room - _REST - size(told))
-    rest = len(entries) - len(rows)
+def _look(files: Beneath, path: str, depth: int, hidden: Callable[[str], bool]) -> _Tree:
+    """Look deeper, level by level, until they may not fit a page: no directory takes the room of its neighbours."""
+    base = len(paths.parse(path, files.root))
+    tree = _Tree([], 0, False, [])
+    for level in range(1, min(depth, LEVELS) + 1):
+        inside = base + level
+        walk = Walk(
+            files,
+            path,
+            gitignore=level > 1,
+            enter=lambda entered, inside=inside: entered.count("/") + 1 < inside,
+            hidden=hidden,
+            listing=True,
+        )
+        found = list(walk if level == 1 else islice(walk, LINES + 1))
+        if len(found) == len(tree.entries):
+            return _Tree(tree.entries, tree.levels, True, _notes(walk))
+        if level > 1 and len(found) > LINES:
+            break
+        found.sort(key=_order)
+        tree = _Tree([(entry.path.count("/") + 1 - base, entry) for entry in found], level, False, _notes(walk))
+    return tree
+
+
+def _order(entry: Entry) -> list[tuple[bool, str]]:
+    """In each directory the directories first, then by name."""
+    *above, name = entry.path.split("/")
+    return [*((False, part) for part in above), (entry.kind != "dir", name)]
+
+
+def _notes(walk: Walk) -> list[str]:
+    notes = [withheld(walk.withheld)] if walk.withheld else []
+    if walk.ignored:
+        notes.append(f"{_directories(walk.ignored)} not looked into: .git, or named by .gitignore.")
+    if walk.unreadable:
+        notes.append(f"{_directories(walk.unreadable)} could not be read.")
+    return notes
+
+
+def _directories(count: int) -> str:
+    return f"{count} {'directory' if count == 1 else 'directories'}"
+
+
+def _page(tree: _Tree, depth: int, room: int) -> ToolOutput:
+    """The deepest levels that fit whole; of the first level, what fits."""
+    told = [f"({' '.join(tree.notes)})"] if tree.notes else []
+    rows, level, rest = list[str](), tree.levels, 0
+    for level in range(tree.levels, 0, -1):
+        wanted = [_row(at, entry) for at, entry in tree.entries if at <= level]
+        rows = fitting(wanted, room - _REST * min(depth, 2) - size(told))
+        rest = len(wanted) - len(rows)
+        if not rest:
+            break
+    count = len(rows) + rest
     if rest:
         rows.append(f"… and {rest} more; glob with a pattern finds them")
-    return ToolOutput("\n".join([*rows, *told]), {"count": len(entries), "truncated": rest > 0})
+    short = level < depth and not (tree.whole and level == tree.levels)
+    if short:
+        rows.append(f"… {level} of {depth} levels shown; ls a directory by its path to see more of it")
+    return ToolOutput("\n".join([*rows, *told]), {"count": count, "truncated": rest > 0 or short})
 
 
-def _row(entry: Entry) -> str:
-    name = one_line(_name(entry), 255)
+def _row(level: int, entry: Entry) -> str:
+    name = "  " * (level - 1) + one_line(entry.path.rpartition("/")[2], 255)
     if entry.kind == "dir":
         return f"{name}/"
     if entry.kind == "file":
         return f"{name}  {entry.size:,}"
     return f"{name}  ({'symbolic link' if entry.kind == 'link' else 'special file'})"
-
-
-def _name(entry: Entry) -> str:
-    return entry.path.rpartition("/")[2]
 
 
 async def _mkdir(arguments: Mkdir, ctx: ToolContext) -> ToolOutput:
@@ -90,17 +168,23 @@ async def _mkdir(arguments: Mkdir, ctx: ToolContext) -> ToolOutput:
     return ToolOutput(f"Made the directory {label}." if made else f"The directory {label} was there already.")
 
 
+def _summary(arguments: Ls) -> str:
+    deep = f" {arguments.depth} levels deep" if arguments.depth > 1 else ""
+    return f"ls {one_line(lexical(arguments.path))}{deep}"
+
+
 LS = Tool(
     name="ls",
-    description="List a directory: names and sizes in bytes.",
+    description="List a directory with sizes.",
     arguments=Ls,
     effect="read",
     run=_ls,
     replay_safe=True,
     aliases=("list_files", "list_directory", "list_dir", "dir"),
-    renames=DIRECTORY_NAMES,
-    implied={"recursive": (False,), "depth": (1,), "max_depth": (1,)},
-    summary=lambda arguments: f"ls {one_line(lexical(arguments.path))}",
+    renames={**DIRECTORY_NAMES, **dict.fromkeys(("max_depth", "levels"), "depth")},
+    implied={"recursive": (False,)},
+    adapt=adapting("ls"),
+    summary=_summary,
     targets=lambda arguments: (lexical(arguments.path),),
 )
 

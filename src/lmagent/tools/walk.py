@@ -33,13 +33,15 @@ class _Rules(Struct, frozen=True):
 
 
 _Chain = tuple[_Rules, ...]
+_Children = list[tuple[Entry, _Chain | None]]
+"""Entries with the rules for what is in them; None for a directory that is not entered."""
 
 
 class Walk:
     """One walk.
 
     Attributes:
-        ignored: entries that were left out by ignore rules, so far.
+        ignored: entries that were left out by ignore rules, so far; in a listing, directories that were not entered.
         withheld: entries that were left out by permission rules, so far.
         unreadable: directories that could not be listed, so far.
     """
@@ -52,6 +54,7 @@ class Walk:
         gitignore: bool = True,
         enter: Callable[[str], bool] | None = None,
         hidden: Callable[[str], bool] | None = None,
+        listing: bool = False,
     ) -> None:
         """Prepare a walk.
 
@@ -61,6 +64,7 @@ class Walk:
             gitignore: honour `.gitignore` and `.git/info/exclude`.
             enter: says for a directory's path whether to go into it; None goes into all.
             hidden: says for a path whether it must not be seen: `ToolContext.hidden`.
+            listing: entries have sizes; `.git` and what ignore rules name are named too, but not entered.
         """
         self.ignored = 0
         self.withheld = 0
@@ -70,6 +74,7 @@ class Walk:
         self._gitignore = gitignore
         self._enter = enter
         self._hidden = hidden
+        self._listing = listing
 
     def _is_own(self, entry: Entry) -> bool:
         own = self._files.own
@@ -78,33 +83,39 @@ class Walk:
     def __iter__(self) -> Iterator[Entry]:
         """The entries, directories before what is in them."""
         chain = self._above() if self._gitignore else ()
-        stack = self._children(self._start, chain, listed=self._files.listdir(self._start))
+        stack = self._children(self._start, chain, self._files.listdir(self._start, sizes=self._listing))
         while stack:
-            entry, chain = stack.pop()
+            entry, rules = stack.pop()
             yield entry
-            if entry.kind == "dir" and (self._enter is None or self._enter(entry.path)):
-                try:
-                    listed = self._files.listdir(entry.path)
-                except ToolError:
-                    self.unreadable += 1
-                    continue
-                stack += self._children(entry.path, chain, listed)
+            if entry.kind != "dir" or (self._enter is not None and not self._enter(entry.path)):
+                continue
+            if rules is None:
+                self.ignored += 1
+                continue
+            try:
+                listed = self._files.listdir(entry.path, sizes=self._listing)
+            except ToolError:
+                self.unreadable += 1
+                continue
+            stack += self._children(entry.path, rules, listed)
 
-    def _children(self, path: str, chain: _Chain, listed: list[Entry]) -> list[tuple[Entry, _Chain]]:
+    def _children(self, path: str, chain: _Chain, listed: list[Entry]) -> _Children:
         """What a directory holds and the rules for what is in it, last first."""
         if self._gitignore and any(_name(entry) == ".gitignore" and entry.kind == "file" for entry in listed):
             chain = (*chain, *self._rules(path, _join(path, ".gitignore")))
-        kept = list[tuple[Entry, _Chain]]()
+        kept: _Children = []
         for entry in listed:
-            if is_internal(_name(entry)) or self._is_own(entry):
+            internal = is_internal(_name(entry))
+            if (internal and not (self._listing and _name(entry) == ".git")) or self._is_own(entry):
                 continue
             if self._hidden is not None and self._hidden(entry.path):
                 self.withheld += 1
                 continue
-            if chain and _ignored(entry.path, entry.kind == "dir", chain):
+            ignored = internal or (bool(chain) and _ignored(entry.path, entry.kind == "dir", chain))
+            if ignored and not self._listing:
                 self.ignored += 1
                 continue
-            kept.append((entry, chain))
+            kept.append((entry, None if ignored else chain))
         kept.sort(key=lambda item: item[0].path + "/" * (item[0].kind == "dir"), reverse=True)
         return kept
 

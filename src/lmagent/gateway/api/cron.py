@@ -30,7 +30,7 @@ class Switched(Struct, frozen=True):
 
 
 class Reloaded(Struct, frozen=True):
-    """The jobs as they stand in the files, and what is wrong there."""
+    """The jobs of the files; `ok` only if nothing is wrong there."""
 
     ok: bool
     jobs: tuple[CronRow, ...]
@@ -63,7 +63,7 @@ async def toggle_job(call: Call) -> Switched:
 async def reload_jobs(call: Call) -> Reloaded:
     """What the files say now. The scheduler reads a file that has changed by itself, within half a second."""
     found = await to_thread.run_sync(cron_list, call.hub.host.workspace)
-    return Reloaded(True, found.jobs, found.problems)
+    return Reloaded(not found.problems, found.jobs, found.problems)
 
 
 def _toggle(workspace: Path, id: str) -> Switched:

@@ -2,35 +2,49 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from functools import partial
+from typing import Annotated, Literal
 
 from anyio import to_thread
 from msgspec import Meta, Struct
 
 from lmagent.app.host import Host
-from lmagent.core.errors import ConfigError
-from lmagent.gateway.chosen import choose
+from lmagent.app.servers import TITLES, full_name, provider_named, usable
+from lmagent.core.errors import ConfigError, ProviderError
+from lmagent.core.model import split_name
+from lmagent.gateway.chosen import choose, move
 from lmagent.gateway.http.errors import Refusal
 from lmagent.gateway.http.route import Call, Route
 from lmagent.providers.concealed import shown
 
-LOCAL = "lmstudio"
-"""What earlier clients call the model server that was set up, whatever it is."""
-
-CLOUD = "openrouter"
+USUAL = "usual"
+"""The server that was set up, where a provider is asked for."""
 
 
-class SearchQuery(Struct, frozen=True):
+class ModelsQuery(Struct, frozen=True):
+    """A provider; empty for the one of `current`, `usual` for the server that was set up."""
+
+    provider: Annotated[str, Meta(max_length=100)] = ""
+
+
+class SearchQuery(ModelsQuery, frozen=True):
     """A part of the name."""
 
     q: Annotated[str, Meta(max_length=200)] = ""
 
 
 class Select(Struct, frozen=True):
-    """The model for new sessions; `provider` may be left out, there is one server."""
+    """The model to use.
+
+    Attributes:
+        model_id: its name.
+        provider: where it is; may be left out for the server that was set up, and where the name says it.
+        sessions: `all` moves the sessions that have begun too, `new` leaves them their models.
+    """
 
     model_id: Annotated[str, Meta(min_length=1, max_length=300)]
     provider: Annotated[str, Meta(max_length=100)] = ""
+    sessions: Literal["all", "new"] = "all"
 
 
 class ModelRow(Struct, frozen=True):
@@ -51,6 +65,13 @@ class ModelRow(Struct, frozen=True):
     embeddings: bool = False
 
 
+class ProviderRow(Struct, frozen=True):
+    """A server that can be chosen: `id` is the name to ask for, `title` its usual name."""
+
+    id: str
+    title: str
+
+
 class Models(Struct, frozen=True):
     """What the server lists.
 
@@ -60,6 +81,8 @@ class Models(Struct, frozen=True):
         provider: what the server is.
         endpoint: where it is.
         vanished: the server does not list `current` any more.
+        listed: the provider that `models` are of; `usual` for the server that was set up.
+        providers: those that can be asked for, that server first.
     """
 
     models: tuple[ModelRow, ...]
@@ -67,6 +90,8 @@ class Models(Struct, frozen=True):
     provider: str
     endpoint: str
     vanished: bool
+    listed: str
+    providers: tuple[ProviderRow, ...]
 
 
 class FoundModels(Struct, frozen=True):
@@ -85,58 +110,73 @@ class Selected(Struct, frozen=True):
 
 
 async def list_models(call: Call) -> Models:
-    """The models that the server has now."""
-    host = call.hub.host
-    rows, provider = await _listed(host)
-    current = host.agent.model
-    vanished = bool(current and rows) and not _has(rows, current)
-    return Models(rows, current, provider, shown(host.settings.endpoint), vanished)
+    """The models that a server has now."""
+    host, current = call.hub.host, call.hub.host.agent.model
+    listed = _provider(call.query.provider) if call.query.provider else split_name(current)[0]
+    rows, dialect = await _listed(host, listed)
+    vanished = bool(current and rows) and split_name(current)[0] == listed and not _has(rows, current)
+    endpoint, _ = host.served.at(f"{listed}:" if listed else "")
+    others = tuple(ProviderRow(name, TITLES[name]) for name in usable(host.settings))
+    providers = (ProviderRow(USUAL, shown(host.settings.endpoint)), *others)
+    return Models(rows, current, dialect, shown(endpoint.url), vanished, listed or USUAL, providers)
 
 
 async def search_models(call: Call) -> FoundModels:
     """Models by words of their names."""
-    rows, _ = await _listed(call.hub.host)
+    host, wanted = call.hub.host, call.query.provider
+    rows, _ = await _listed(host, _provider(wanted) if wanted else split_name(host.agent.model)[0])
     words = call.query.q.lower().split()
     return FoundModels(tuple(row for row in rows if all(word in row.id.lower() for word in words)), call.query.q)
 
 
 async def select_model(call: Call) -> Selected:
-    """Let new sessions begin with another model, now and after a restart; sessions that there are keep theirs."""
+    """Use another model, now and after a restart; sessions that have begun read their conversations once for it."""
     host, wanted = call.hub.host, call.body
-    rows, provider = await _listed(host)
-    if wanted.provider and wanted.provider.lower() not in _names(provider):
-        raise Refusal(
-            409,
-            "other_provider",
-            f"this gateway's model server is {shown(host.settings.endpoint)}, not {wanted.provider!r}",
-            fix="start it with --base-url for another one",
-        )
-    if rows and not _has(rows, wanted.model_id):
+    provider = "" if wanted.provider.lower() == USUAL else wanted.provider
+    try:
+        model = await full_name(host, provider, wanted.model_id)
+    except ConfigError as error:
+        raise Refusal(404, "no_such_provider", error.message, fix=error.fix) from None
+    except ProviderError as error:
+        raise Refusal(409, "provider_not_ready", error.message, fix=error.fix) from None
+    rows, dialect = await _listed(host, split_name(model)[0])
+    if rows and not _has(rows, model):
         raise Refusal(
             404, "model_not_found", f"the server has no model {wanted.model_id!r}", fix="GET /api/models lists them"
         )
     try:
-        await to_thread.run_sync(choose, host, wanted.model_id)
+        await to_thread.run_sync(partial(choose, host, model, moves=wanted.sessions == "all"))
     except ConfigError as error:
         raise Refusal(507, "not_kept", f"the choice cannot be kept: {error.message}", fix=error.fix) from None
     await host.offer_vision()
-    return Selected(True, wanted.model_id, provider)
+    await move(host)
+    return Selected(True, model, dialect)
 
 
-async def _listed(host: Host) -> tuple[tuple[ModelRow, ...], str]:
-    """The models, and what the server is.
+def _provider(name: str) -> str:
+    """The provider of a query; empty for the usual server."""
+    try:
+        return "" if name == USUAL else provider_named(name)
+    except ConfigError as error:
+        raise Refusal(404, "no_such_provider", error.message, fix=error.fix) from None
+
+
+async def _listed(host: Host, provider: str) -> tuple[tuple[ModelRow, ...], str]:
+    """The models of a provider, and what its server is.
 
     Raises:
         ProviderError: it cannot be asked.
     """
-    names, current = await host.models(), host.agent.model
+    names, current = await host.models(provider), host.agent.model
+    if split_name(current)[0] != provider:
+        current = f"{provider}:" if provider else ""
     # What is loaded changes. A server at work is not asked: a step that begins now would wait for its answers.
     busy = any(session.running for session in host.sessions.values())
     facts = await (host.served.facts(current) if busy else host.served.look_again(current))
     traits = host.traits()
 
     def row(name: str) -> ModelRow:
-        known = facts.of(name)
+        known = facts.of(split_name(name)[1])
         sees = known.vision if known is not None and known.vision is not None else traits.sees(name)
         if known is None:
             return ModelRow(name, vision=sees)
@@ -150,19 +190,16 @@ def _has(rows: tuple[ModelRow, ...], name: str) -> bool:
     return any(row.id in (name, f"{name}:latest") for row in rows)
 
 
-def _names(provider: str) -> set[str]:
-    """What the server may be called by a client."""
-    return {CLOUD} if provider == CLOUD else {provider, LOCAL}
-
-
 ROUTES = (
-    Route("GET", "/api/models", list_models, "The models of the server", answer=Models, errors=(502,)),
-    Route("GET", "/api/models/search", search_models, "Models by name", SearchQuery, answer=FoundModels, errors=(502,)),
+    Route("GET", "/api/models", list_models, "The models of a server", ModelsQuery, answer=Models, errors=(404, 502)),
+    Route(
+        "GET", "/api/models/search", search_models, "Models by name", SearchQuery, answer=FoundModels, errors=(404, 502)
+    ),
     Route(
         "POST",
         "/api/models/select",
         select_model,
-        "The model that new sessions begin with",
+        "Use another model, also of another server",
         body=Select,
         answer=Selected,
         errors=(404, 409, 502, 507),

@@ -14,6 +14,7 @@ from lmagent.core.commands import Rename, SetMode, SetModel
 from lmagent.core.errors import SessionNotFound
 from lmagent.core.events import PermissionMode
 from lmagent.core.titles import title_of
+from lmagent.gateway.http.errors import Refusal
 from lmagent.gateway.http.route import Call, Route
 from lmagent.gateway.hub.hub import Hub
 from lmagent.store.index import SessionIndex, SessionRow
@@ -23,10 +24,18 @@ MEDIA = {"md": "text/markdown", "html": "text/html", "jsonl": "application/x-ndj
 
 
 class SessionsQuery(Struct, frozen=True):
-    """Which sessions: those that say all these words; sub-agents' too, where they are wanted."""
+    """Which sessions.
+
+    Attributes:
+        search: only those that say all these words.
+        limit: how many at most; sub-agents' are not counted.
+        after: what follows this page: its `next`.
+        children: with those of sub-agents.
+    """
 
     search: Annotated[str, Meta(max_length=200)] = ""
     limit: Annotated[int, Meta(ge=1, le=500)] = 50
+    after: Annotated[str, Meta(max_length=120)] = ""
     children: bool = False
 
 
@@ -37,9 +46,15 @@ class Row(SessionRow, frozen=True):
 
 
 class SessionList(Struct, frozen=True):
-    """Sessions, the one that was written to last first."""
+    """Sessions, the one that was written to last first.
+
+    Attributes:
+        sessions: the page.
+        next: `after` of the next page; empty where this is the last one.
+    """
 
     sessions: tuple[Row, ...]
+    next: str = ""
 
 
 class NewSession(Struct, frozen=True):
@@ -79,8 +94,24 @@ async def list_sessions(call: Call) -> SessionList:
     from lmagent.app.records import session_rows  # opens the index
 
     query: SessionsQuery = call.query
-    wanted = partial(session_rows, call.hub.host.store.root, query.limit, query.search, children=query.children)
-    return SessionList(tuple(_row(call.hub, row) for row in await to_thread.run_sync(wanted)))
+    after = _read_cursor(query.after) if query.after else None
+    root, one_more = call.hub.host.store.root, query.limit + 1
+    wanted = partial(session_rows, root, one_more, query.search, children=query.children, after=after)
+    rows = await to_thread.run_sync(wanted)
+    places = [at for at, row in enumerate(rows) if not row.child]
+    if len(places) <= query.limit:
+        return SessionList(tuple(_row(call.hub, row) for row in rows))
+    last = rows[places[query.limit - 1]]
+    page = rows[: places[query.limit]]
+    return SessionList(tuple(_row(call.hub, row) for row in page), f"{last.updated!r},{last.id}")
+
+
+def _read_cursor(text: str) -> tuple[float, str]:
+    updated, _, id = text.partition(",")
+    try:
+        return float(updated), id
+    except ValueError:
+        raise Refusal(400, "invalid", "after is not the `next` of a list of sessions") from None
 
 
 async def begin_session(call: Call) -> Begun:

@@ -119,9 +119,10 @@ class WholeCall(Struct, frozen=True):
 
 
 class Changes(Struct, frozen=True):
-    """What a session changed, as a unified diff."""
+    """What a session changed, as a unified diff; `redo`: whether something that was undone can be done again."""
 
     text: str
+    redo: bool = False
 
 
 async def show_view(call: Call) -> Page:
@@ -244,19 +245,19 @@ def _image(store: JsonlStore, session: str, input: str, number: int) -> bytes | 
 
 async def show_diff(call: Call) -> Changes:
     """What a session changed, as a unified diff."""
-    return Changes(await _in_thread(call, _diff, call.hub))
+    return await _in_thread(call, _diff, call.hub)
 
 
-def _diff(store: JsonlStore, session: str, hub: Hub) -> str:
+def _diff(store: JsonlStore, session: str, hub: Hub) -> Changes:
     snapshots = hub.host.snapshots
     if snapshots is None:
-        return ""
+        return Changes("")
     state = SessionState(session=session)
     for event in store.read(session):
         if isinstance(event, ev.FilesChanged | ev.FilesRestored):
             state.apply(event)
     changes = [change for event in state.changes for change in changes_in(event, partial(store.get_blob, session))]
-    return difference(snapshots, changes)
+    return Changes(difference(snapshots, changes), bool(state.undone))
 
 
 async def _in_thread(call: Call, work: Callable[..., T], *arguments: Any) -> T:

@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.routing import compile_path
 from starlette.websockets import WebSocket
 
+from lmagent.app.logs import unexpected
 from lmagent.core.errors import LmagentError
 from lmagent.gateway import facade
 from lmagent.gateway.api import (
@@ -84,7 +85,7 @@ class _Line(Struct, frozen=True):
 
 
 class Table:
-    """Answers by the routes; what is wrong is told, and a fault of ours is said on stderr in one line.
+    """Answers by the routes. What is wrong is told; an unexpected error is logged too, and said on stderr.
 
     Args:
         hub: the sessions.
@@ -134,7 +135,9 @@ class Table:
                 raise
             await refuse(refusal, scope, receive, send)
         except Exception as fault:
-            self._say(f"{scope['type']} {scope['path'][:200]}: {_place(fault)}")
+            host = self._hub.host
+            failure = unexpected(fault, host.workspace, host.settings)
+            self._say(f"{scope.get('method', 'socket')} {scope['path'][:200]}: {failure}")
             if begun:
                 raise  # the server closes the connection, so that half an answer does not look like a whole one
             await refuse(fault, scope, receive, send)
@@ -179,15 +182,6 @@ class Table:
         raise Refusal(404, "not_found", f"there is no socket at {scope['path'][:200]!r}")
 
 
-def _place(fault: Exception) -> str:
-    """A fault in one line: what, and where in our code it was raised."""
-    at, trace = "", fault.__traceback__
-    while trace is not None:
-        at = f"{trace.tb_frame.f_code.co_filename.rpartition('lmagent/')[2]}:{trace.tb_lineno}"
-        trace = trace.tb_next
-    return f"{type(fault).__name__}: {str(fault)[:300]} (at {at})"
-
-
 def build_app(
     hub: Hub,
     access: Access,
@@ -204,7 +198,7 @@ def build_app(
         hub: the sessions.
         access: PIN, token, cookies.
         rules: which names are ours.
-        say: where faults of ours are said, a line each.
+        say: where unexpected errors are said.
         routes: what it serves.
         sockets: the same for sockets.
         patience: how long bodies may take.

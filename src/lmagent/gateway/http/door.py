@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from msgspec import Meta, Struct
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
 from lmagent import __version__
 from lmagent.core.events import PermissionMode
@@ -82,6 +82,10 @@ async def _open(call: Call) -> Response:
     return answer
 
 
+async def _health(_: Call) -> Response:
+    return PlainTextResponse("ok")  # whoever asks learns nothing else
+
+
 async def _me(call: Call) -> Me:
     host = call.hub.host
     return Me(
@@ -118,5 +122,6 @@ ROUTES: tuple[Route, ...] = (
         errors=(404,),
         is_open=True,
     ),
+    Route("GET", "/healthz", _health, "Say that the gateway answers", media="text/plain", is_open=True),
     Route("GET", "/api/me", _me, "Say who asks, and what serves", answer=Me),
 )

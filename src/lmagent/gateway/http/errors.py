@@ -10,6 +10,7 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import Struct
 
+from lmagent.app.logs import FILE
 from lmagent.core.errors import (
     AuthError,
     ConfigError,
@@ -91,7 +92,8 @@ def failure_of(error: Exception) -> Failure:
         return Failure(Told(code, error.message, error.fix))
     if isinstance(error, msgspec.ValidationError | msgspec.DecodeError):
         return Failure(Told(code, str(error)))
-    return Failure(Told(code, f"a fault in lmagent: {type(error).__name__}", "see what the gateway printed"))
+    fix = f"nothing that was done is lost; details: {FILE}"
+    return Failure(Told(code, f"unexpected error: {type(error).__name__}", fix))
 
 
 def _placed(error: Exception) -> tuple[int, str]:

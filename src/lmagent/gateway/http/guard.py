@@ -41,10 +41,11 @@ POLICY = "; ".join(
         "img-src 'self' blob: data:",
         *(f"{what} 'none'" for what in ("base-uri", "form-action", "frame-ancestors")),
         "require-trusted-types-for 'script'",
-        "trusted-types 'none'",
+        "trusted-types worker",
     )
 )
-"""What a page of ours may do: only what came from here, and nothing that turns text into code."""
+"""What a page of ours may do: only what came from here, and nothing that turns text into code. The only
+exception is the address of worker.js, which a policy of the page names."""
 
 _USED = ("camera", "display-capture", "geolocation", "microphone", "midi", "payment", "usb", "serial", "hid")
 PROTECTION: tuple[tuple[bytes, bytes], ...] = (

@@ -17,6 +17,7 @@ import uvicorn
 from msgspec import Struct
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets import http11
 
 from lmagent.core.errors import ungrouped
 from lmagent.gateway.http.connections import Caps, Connection, Connections, raise_limit
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
 
 FRAME = 4_000_000
 """Bytes of a socket's message."""
+
+# The head of an upgrade is read twice, first as plain HTTP. The second reader takes all that the first one took: the
+# guard refuses what is too large, here as everywhere.
+http11.MAX_LINE_LENGTH = http11.MAX_NUM_HEADERS = 1 << 20
 
 QUEUE = 512
 """Connections that the kernel keeps until they are taken."""
@@ -58,6 +63,10 @@ class Limits(Struct, frozen=True):
 
 
 LIMITS = Limits()
+
+
+NO_HTTP = Refusal(400, "invalid_http", "this is no HTTP request that could be read")
+TOO_SLOW = Refusal(408, "too_slow", "the socket was not opened in time")
 
 
 class _Http(H11Protocol):
@@ -120,7 +129,7 @@ class _Http(H11Protocol):
         if hint == 431:
             self._tell(Refusal(431, "head_too_large", f"the head of the request has more than {MAX_HEAD // 1024} kB"))
         else:
-            self._tell(Refusal(400, "invalid_http", "this is no HTTP request that could be read"))
+            self._tell(NO_HTTP)
 
     def _expect_head(self) -> None:
         self._timer = self.loop.call_later(self.limits.head, self._give_up)
@@ -163,12 +172,17 @@ class _Http(H11Protocol):
     def _tell(self, refusal: Refusal) -> None:
         """Answer past h11, which may be in any state, and close."""
         if self._between_requests() or not self.cycle.response_started:
-            answer = told(refusal)
-            fields = [*answer.raw_headers, *PROTECTION, (b"connection", b"close")]
-            head = b"HTTP/1.1 %d Refused\r\n" % status_of(refusal)
-            lines = b"".join(name + b": " + value + b"\r\n" for name, value in fields)
-            self.transport.write(head + lines + b"\r\n" + bytes(answer.body))
+            self.transport.write(_written(refusal))
         self.transport.close()
+
+
+def _written(refusal: Refusal) -> bytes:
+    """The whole answer of a refusal, for a client whose request no parser has taken."""
+    answer = told(refusal)
+    fields = [*answer.raw_headers, *PROTECTION, (b"connection", b"close")]
+    head = b"HTTP/1.1 %d Refused\r\n" % status_of(refusal)
+    lines = b"".join(name + b": " + value + b"\r\n" for name, value in fields)
+    return head + lines + b"\r\n" + bytes(answer.body)
 
 
 class _Talk(WebSocketsSansIOProtocol):
@@ -176,10 +190,26 @@ class _Talk(WebSocketsSansIOProtocol):
 
     limits: Limits
     _is_over = False
+    _opening: Any = None
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._opening = self.loop.call_later(self.limits.head, self._refuse, TOO_SLOW)
 
     def data_received(self, data: bytes) -> None:
-        if not self._is_over:
-            super().data_received(data)
+        if self._is_over:
+            return
+        super().data_received(data)
+        if self.conn.handshake_exc is not None and not self.handshake_initiated:
+            self._refuse(NO_HTTP)
+
+    def _refuse(self, refusal: Refusal) -> None:
+        """Answer a handshake that nothing else has answered."""
+        if not self.handshake_complete:
+            self._is_over = self.handshake_complete = self.close_sent = True
+            self.queue.put_nowait({"type": "websocket.disconnect", "code": 1006})
+            self.transport.write(_written(refusal))
+            self.transport.close()
 
     def handle_parser_exception(self) -> None:
         """Say why it ends, and read on for a moment: closed at once, the client would be told nothing."""
@@ -197,6 +227,7 @@ class _Talk(WebSocketsSansIOProtocol):
         self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._opening.cancel()
         self.app_state["connection"].gone()
         super().connection_lost(exc)
 

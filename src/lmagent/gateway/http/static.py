@@ -112,7 +112,10 @@ async def _page(call: Call) -> Response:
 
 
 async def _file(call: Call) -> Response:
-    return answer(call, call.path["path"])
+    found = answer(call, call.path["path"])
+    if call.path["path"] == "worker.js":
+        found.headers["service-worker-allowed"] = "/"  # it keeps the whole page, not only its own folder
+    return found
 
 
 async def _icon(call: Call) -> Response:

@@ -8,6 +8,7 @@ import anyio
 import anyio.abc
 
 from lmagent.app.host import Host
+from lmagent.app.logs import unexpected
 from lmagent.app.waking import wake_in_time
 from lmagent.core.commands import Interrupt
 from lmagent.core.errors import LmagentError
@@ -53,7 +54,7 @@ class Desk:
         self.is_closing = False
         self.inputs: dict[str, InputReceived] = {}
         self.jobs = 0
-        self.failure: Exception | None = None
+        self.failure: LmagentError | None = None
         self._host = host
         self._tasks = tasks
         self._say = say
@@ -201,8 +202,9 @@ class Desk:
             self._has_failed, self.failure = True, failure
             self._say(f"session {self.id}: {failure}")
         except Exception as fault:  # noqa: BLE001 - one session's trouble is not the others'
-            self._has_failed, self.failure = True, fault
-            self._say(f"session {self.id}: a fault in lmagent: {type(fault).__name__}: {fault}")
+            back = f"lmagent --resume {self.id}"
+            self._has_failed, self.failure = True, unexpected(fault, self._host.workspace, self._host.settings, back)
+            self._say(f"session {self.id}: {self.failure}")
 
     def sleep(self) -> None:
         """See to it that a session that waits is woken at its time; what waits for a job, the scheduler wakes."""

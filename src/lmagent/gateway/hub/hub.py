@@ -69,6 +69,8 @@ class Hub:
         self._deleted: set[str] = set()
         self.renewed: dict[str, anyio.Event] = {}
         """Sessions whose id begins a new conversation at this moment, until each is done."""
+        self.opening = anyio.Event()
+        """The next session that opens sets it, so that a client waiting for its session looks again."""
         self._tasks: anyio.abc.TaskGroup | None = None
         self._runs = anyio.Event()
         self._is_left = False
@@ -181,6 +183,8 @@ class Hub:
     def _desk_of(self, session: Session, tasks: anyio.abc.TaskGroup) -> Desk:
         desk = self.desks[session.state.session] = Desk(session, self.host, tasks, self.say)
         self.channel(desk.id).listen(session)
+        opening, self.opening = self.opening, anyio.Event()
+        opening.set()
         desk.sleep()
         return desk
 

@@ -11,7 +11,6 @@ import anyio
 from lmagent.app.places import Place, is_there
 from lmagent.app.scheduled import turn_of
 from lmagent.core.commands import Continue
-from lmagent.core.errors import LmagentError, StoreError
 from lmagent.core.ports import Postponed
 from lmagent.engine.outage import be_patient
 from lmagent.engine.session import SCHEDULER, Session
@@ -49,11 +48,8 @@ class DeskPlace:
             await desk.session.send(Continue(by=SCHEDULER))
         desk.work()
         if not await desk.until(lambda: self._is_over(job)):
-            if isinstance(desk.failure, LmagentError):
-                raise desk.failure
             if desk.failure is not None:
-                said = f"a fault in lmagent: {type(desk.failure).__name__}: {desk.failure}"
-                raise StoreError(said, fix="report it, with the session's log") from desk.failure
+                raise desk.failure
             raise Postponed(AGAIN)
 
     def _is_over(self, job: str) -> bool:

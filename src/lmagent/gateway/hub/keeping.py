@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import anyio
 import anyio.to_thread
 
+from lmagent.app.logs import unexpected
 from lmagent.core.commands import Approve, Continue
 from lmagent.core.errors import LmagentError, SessionBusy, SessionNotFound, StoreError, ungrouped
 from lmagent.core.ports import UNATTENDED, WAKING
@@ -121,6 +122,8 @@ class Keeper:
         except Exception as failure:  # noqa: BLE001 - one session's trouble is not the others'
             if isinstance(failure, StoreError):
                 self._refused[session] = self._host.clock.monotonic()
+            if not isinstance(failure, LmagentError):
+                failure = unexpected(failure, self._host.workspace, self._host.settings, f"lmagent --resume {session}")
             if (text := f"session {session} is not resumed: {failure}") not in self._told:
                 self._told.add(text)
                 self._hub.say(text)

@@ -10,7 +10,7 @@ import anyio.to_thread
 import msgspec
 
 from lmagent.core import events as ev
-from lmagent.core.view import Block, UserBlock, View, reduce
+from lmagent.core.view import Block, View, reduce
 from lmagent.store.follow import LogTail
 from lmagent.store.log import EVENTS
 
@@ -51,11 +51,8 @@ class Folded:
             self._over.clear()
         self._view = reduce(self._view, event)
         if isinstance(event, ev.TurnFinished):
-            blocks = self._view.blocks
-            pending = (at for at, block in enumerate(blocks) if isinstance(block, UserBlock) and block.pending)
-            over = next(pending, len(blocks))
-            self._over += blocks[:over]
-            self._view = msgspec.structs.replace(self._view, blocks=blocks[over:])
+            self._over += self._view.blocks
+            self._view = msgspec.structs.replace(self._view, blocks=())
 
 
 class Views:

@@ -74,9 +74,15 @@ class ChatAnswer(Struct, frozen=True):
 
 
 class HistoryQuery(Struct, frozen=True):
-    """How many messages, the newest."""
+    """Which messages.
+
+    Attributes:
+        limit: how many at most, the newest.
+        before: only those that come before this one: the `first` of the page that was read last.
+    """
 
     limit: Annotated[int, Meta(ge=1, le=5000)] = 500
+    before: Annotated[int, Meta(ge=0)] | None = None
 
 
 class HistoryMessage(Struct, frozen=True, omit_defaults=True):
@@ -102,11 +108,19 @@ class HistoryMessage(Struct, frozen=True, omit_defaults=True):
 
 
 class History(Struct, frozen=True):
-    """A conversation; `more` for older messages that are left out."""
+    """A conversation.
+
+    Attributes:
+        session_id: whose it is.
+        messages: the oldest first.
+        more: whether there are older ones: `before` is then `first`.
+        first: which message of the conversation the first one is, from 0.
+    """
 
     session_id: str
     messages: tuple[HistoryMessage, ...]
     more: bool
+    first: int = 0
 
 
 class TaskList(Struct, frozen=True):
@@ -190,9 +204,10 @@ async def _answer(hub: Hub, session: str, end: ev.TurnFinished, spent: Spent, pl
 
 async def show_history(call: Call) -> History:
     """What was said in a session, tool results included, the whole of it however often it was shortened."""
-    session, limit = call.path["session"], call.query.limit
-    messages = await to_thread.run_sync(_history, call.hub.host.store, session)
-    return History(session, tuple(messages[-limit:]), len(messages) > limit)
+    session, query = call.path["session"], call.query
+    messages = (await to_thread.run_sync(_history, call.hub.host.store, session))[: query.before]
+    first = max(0, len(messages) - query.limit)
+    return History(session, tuple(messages[first:]), first > 0, first)
 
 
 def _history(store: JsonlStore, session: str) -> list[HistoryMessage]:

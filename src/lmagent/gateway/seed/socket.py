@@ -135,7 +135,6 @@ class _Conversation:
     def __init__(self, hub: Hub, session: str) -> None:
         self._hub = hub
         self._session = session
-        self._news = anyio.Event()
         self._ready = anyio.Event()
         self._last: Telling | None = None
         self._lagged = False
@@ -172,7 +171,7 @@ class _Conversation:
         """
         late, missed = True, 0
         while not self._lagged:
-            self._news = anyio.Event()
+            opening = self._hub.opening
             try:
                 await self._watch(late=late)
                 late, missed = False, 0
@@ -186,7 +185,7 @@ class _Conversation:
             late = False
             self._ready.set()
             with anyio.move_on_after(LOOK):
-                await self._news.wait()
+                await opening.wait()
 
     async def _watch(self, *, late: bool) -> None:
         """Tell what happens until the stream ends: the session was deleted, or its conversation begun anew.
@@ -235,7 +234,6 @@ class _Conversation:
             case SaidClear():
                 if not await begin_anew(self._hub, self._session):
                     await self._telling.send({"type": "cleared"})  # there was nothing: no stream ends with it
-                self._news.set()
             case SaidPing():
                 await self._telling.send({"type": "pong"})
             case SaidStop():
@@ -254,13 +252,11 @@ class _Conversation:
         if not said.content.strip():
             raise ConfigError("the message is empty")
         session = (await named(self._hub, self._session)).session
-        self._news.set()
         way = way_of(session, None, planning=self._hub.host.settings.deep_planning)
         await self._hub.submit(self._session, user(said.content), id=said.id, way=way)
 
     async def _mode(self, mode: Mode) -> None:
         session = (await named(self._hub, self._session)).session
-        self._news.set()
         before = mode_of(session.state.work)
         if (change := change_of(session, mode, planning=self._hub.host.settings.deep_planning)) is not None:
             await self._hub.send(self._session, change)

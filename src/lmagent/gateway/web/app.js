@@ -25,4 +25,5 @@ function App() {
 }
 
 applyTheme();
+addEventListener("load", () => import("./offline.js").then(({ keepPage }) => keepPage()).catch(console.warn));
 render(html`<${App} />`, /** @type {Element} */ (document.getElementById("app")));

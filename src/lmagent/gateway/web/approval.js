@@ -3,7 +3,8 @@
 import { useCardFocus } from "./cardfocus.js";
 import { Preview } from "./diff.js";
 import { Icon } from "./icons.js";
-import { html, useState } from "./lib.js";
+import { html, useEffect, useState } from "./lib.js";
+import { lettersOn, writes } from "./panels/keys.js";
 import { visible } from "./visible.js";
 
 /** @typedef {import("./session.js").Session} Session */
@@ -11,13 +12,13 @@ import { visible } from "./visible.js";
 
 /** @param {{session: Session}} props */
 export function Approvals({ session }) {
-  const asked = session.view.value.approvals;
+  const { approvals: asked, plan } = session.view.value;
   if (!asked.length) return null;
-  return html`<div class="column">${asked.map((item) => html`<${Card} key=${item.id} session=${session} asked=${item} />`)}</div>`;
+  return html`<div class="column">${asked.map((item) => html`<${Card} key=${item.id} session=${session} asked=${item} only=${asked.length === 1 && !plan} />`)}</div>`;
 }
 
-/** @param {{session: Session, asked: Approval}} props */
-function Card({ session, asked }) {
+/** @param {{session: Session, asked: Approval, only: boolean}} props `only`: no other card is open */
+function Card({ session, asked, only }) {
   const [feedback, setFeedback] = useState("");
   const [sent, setSent] = useState(false);
   const place = useCardFocus();
@@ -30,16 +31,22 @@ function Card({ session, asked }) {
     const taken = await session.command({ type: "approve", approval: asked.id, approved, scope, feedback: words });
     if (!taken) setSent(false);
   };
+  const lettered = only && lettersOn.value;
   const pressed = (/** @type {KeyboardEvent} */ event) => {
-    const writing = /** @type {Element} */ (event.target).matches("input, textarea");
+    const inside = place.current?.contains(/** @type {Node} */ (event.target));
+    if (!inside && !lettered) return;
     // A key that is held down would answer what is asked next, which nobody has read yet: the focus goes on to it.
-    if (writing || event.repeat || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (writes(event) || event.defaultPrevented || event.repeat || event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key === "a") answer(true);
     else if (event.key === "d") answer(false);
     else return;
     event.preventDefault();
   };
-  return html`<section class="block ask card" aria-label="Approval" tabindex="-1" ref=${place} onKeyDown=${pressed}>
+  useEffect(() => {
+    addEventListener("keydown", pressed);
+    return () => removeEventListener("keydown", pressed);
+  });
+  return html`<section class=${lettered ? "block ask card lettered" : "block ask card"} aria-label="Approval" tabindex="-1" ref=${place}>
     <header class="row"><${Icon} name="shield" /><h2 class="grow">May it do this?</h2><span class="quiet small">${asked.tool}</span></header>
     <p class="what">${visible(asked.summary)}</p>
     ${asked.reason && html`<p class="quiet small">${visible(asked.reason)}</p>`}

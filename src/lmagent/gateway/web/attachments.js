@@ -1,9 +1,9 @@
 // @ts-check
 // Pictures for a message: pasted, dropped or chosen; sent up at once, shown with a way to take them away.
-import { randomId, request } from "./api.js";
+import { randomId, request, sessionPath } from "./api.js";
 import { Icon } from "./icons.js";
 import { html, useEffect, useRef, useState } from "./lib.js";
-import { toast } from "./state.js";
+import { complain, toast } from "./state.js";
 
 /** @typedef {{key: string, url: string, name: string, id: string, media_type: string, error: string}} Picture */
 
@@ -45,8 +45,21 @@ export function useAttachments() {
     const keys = new Set(gone.map(({ key }) => key));
     setPictures((all) => all.filter(({ key }) => !keys.has(key)));
   };
+  /** The pictures of a message that was taken back. */
+  const returned = async (/** @type {string} */ session, /** @type {import("./wire.js").UserBlock} */ { id, images }) => {
+    try {
+      for (let number = 0; number < images; number++) {
+        const answer = await request("GET", sessionPath(session, `/images/${encodeURIComponent(id)}/${number}`));
+        const data = await answer.blob();
+        add(new File([data], "picture", { type: data.type }));
+      }
+    } catch (error) {
+      complain(error);
+    }
+  };
   return {
     pictures,
+    returned,
     drop,
     ready: pictures.filter((item) => item.id),
     busy: pictures.some((item) => !item.id && !item.error),

@@ -14,7 +14,7 @@ import { ToolLine } from "./toolblock.js";
 /** Nodes of blocks that have not changed: the same node again is work that nobody does twice. @type {WeakMap<Block, any>} */
 const made = new WeakMap();
 
-/** @param {Block} block @param {number} key its place in the conversation */
+/** @param {Block} block @param {number | string} key its place in the conversation, or what else it is known by */
 export function blockNode(block, key) {
   const known = made.get(block);
   if (known && known.key === key) return known;
@@ -61,23 +61,15 @@ function Answer({ text, growing }) {
   </article>`;
 }
 
-const WAITS = /** @type {Record<string, string>} */ ({
-  queue: "queued: it follows when this is done",
-  steer: "steering: it is told with the next result",
-});
-
 /** @param {{block: import("./wire.js").UserBlock}} props */
 function Said({ block }) {
   const session = current.value;
-  const pending = block.pending && WAITS[block.delivery];
   return html`<article class="block user" aria-label="You">
     <div class="bubble">${block.text}
       ${block.images > 0 && html`<div class="pictures">${Array.from({ length: block.images }, (_, number) => html`
         <img loading="lazy" alt=${`Picture ${number + 1} of your message`}
           src=${sessionPath(session?.id ?? "", `/images/${encodeURIComponent(block.id)}/${number}`)} />`)}</div>`}
     </div>
-    ${pending && html`<p class="small quiet row">${pending}
-      <button class="button plain" onClick=${() => session?.command({ type: "withdraw", input: block.id })}>Take it back</button></p>`}
   </article>`;
 }
 

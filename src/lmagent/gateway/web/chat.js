@@ -1,6 +1,6 @@
 // @ts-check
 // A conversation, or the first screen where there is none yet; the composer is the same.
-import { Composer, takeAlong, unsent } from "./composer.js";
+import { Composer } from "./composer.js";
 import { Header } from "./header.js";
 import { Icon } from "./icons.js";
 import { late, part } from "./late.js";
@@ -12,6 +12,8 @@ import { Transcript } from "./transcript.js";
 import { Welcome } from "./welcome.js";
 
 const Approvals = late(() => part("./approval.js").then((module) => module.Approvals));
+const Again = late(() => part("./again.js").then((module) => module.Again));
+const Gone = late(() => part("./gone.js").then((module) => module.Gone));
 const PlanCard = late(() => part("./plan.js").then((module) => module.PlanCard));
 
 /** @param {{id: string}} props */
@@ -63,18 +65,9 @@ function Conversation({ session }) {
       The session cannot be shown: ${session.problem.value}
       <p><button class="button" onClick=${() => location.reload()}>Load the page again</button></p></div></div></div></div>`;
   }
-  const { approvals, plan } = session.view.value;
+  const { approvals, outcome, plan } = session.view.value;
   return html`<${Transcript} session=${session}>
     ${approvals.length > 0 && html`<${Approvals} session=${session} />`}${plan && html`<${PlanCard} session=${session} />`}
+    ${outcome && outcome !== "done" && html`<${Again} session=${session} />`}
   </>`;
-}
-
-/** @param {{session: Session}} props */
-function Gone({ session }) {
-  const words = unsent(session);
-  return html`<div class="transcript"><div class="column"><div class="notice warning" role="alert"><${Icon} name="warning" /><div>
-    <strong>This session is not there.</strong> It may have been deleted in another window or in a terminal.
-    <div class="small quiet">${session.problem.value}</div>
-    ${words && html`<p>What you wrote and it did not get, which goes along to a new one:</p><blockquote class="wrap">${words}</blockquote>`}
-    <p><a class="button" href="#/" onClick=${() => takeAlong(session)}>Begin a new one</a></p></div></div></div></div>`;
 }

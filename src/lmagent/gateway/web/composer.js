@@ -4,11 +4,14 @@ import { post, randomId, sessionPath } from "./api.js";
 import { Attachments, useAttachments } from "./attachments.js";
 import { wanted } from "./header.js";
 import { Icon } from "./icons.js";
+import { ATTACHED } from "./fold.js";
 import { html, signal, useLayoutEffect, useRef, useState } from "./lib.js";
 import { Markdown } from "./markdown.js";
 import { isCommand, Menu, useMenu } from "./menus.js";
+import { Queued } from "./outbox.js";
+import { wordsOf } from "./outgoing.js";
 import { go, sessionHref } from "./router.js";
-import { Session, wordsOf } from "./session.js";
+import { Session } from "./session.js";
 import { complain } from "./state.js";
 import { busy } from "./status.js";
 import { store, stored } from "./theme.js";
@@ -61,6 +64,15 @@ export function Composer({ session, example }) {
     field.current?.focus();
   }, [example.count]);
 
+  const returned = session?.returned.value;
+  useLayoutEffect(() => {
+    if (!session || !returned?.length) return;
+    session.returned.value = [];
+    write([field.current?.value, ...returned.map((item) => item.text.split(ATTACHED)[0])].filter(Boolean).join("\n\n"));
+    returned.forEach((item) => attachments.returned(id, item));
+    field.current?.focus();
+  }, [returned]);
+
   const submit = async (/** @type {"submit" | "steer"} */ type) => {
     const typed = field.current?.value ?? ""; // what is drawn may be behind what is typed
     const said = typed.trim();
@@ -95,11 +107,12 @@ export function Composer({ session, example }) {
   return html`<section class="composer" aria-label="Write" onDragOver=${attachments.dragged} onDrop=${attachments.dropped}>
     <div class="column">
       <${Answer} session=${id} />
+      <${Queued} session=${session} />
       <${Menu} menu=${menu} />
       <div class="box">
         <${Attachments} given=${attachments} />
         <textarea id="message" ref=${field} aria-label="Message" rows="1" value=${text}
-          placeholder=${running ? "Say something while it works" : "Ask for something, / for commands, @ for files"}
+          placeholder=${running ? "Add a message (delivered after the current step)" : "Ask for something, / for commands, @ for files"}
           aria-autocomplete="list" aria-controls=${menu.open ? "menu" : undefined}
           aria-activedescendant=${menu.open ? `menu-${menu.at}` : undefined}
           onInput=${(/** @type {any} */ event) => (write(event.target.value), menu.look())}
@@ -107,11 +120,11 @@ export function Composer({ session, example }) {
         <div class="row tools">
           ${attachments.button}
           <span class="grow"></span>
-          ${running && html`<button class="button" onClick=${() => session.command({ type: "interrupt" })}><${Icon} name="stop" />Stop</button>`}
-          ${running && html`<button class="button" disabled=${empty || sending} title="It follows when this turn is done"
+          ${running && html`<button class="button" onClick=${() => session.interrupt()}><${Icon} name="stop" />Stop</button>`}
+          ${running && html`<button class="button" disabled=${empty || sending} title="Sent when this turn ends"
             onClick=${() => submit("submit")}>Queue</button>`}
           <button class="button main" disabled=${empty || sending || attachments.busy} onClick=${() => submit(running ? "steer" : "submit")}
-            title=${running ? "It is told with its next result" : "Enter"}><${Icon} name="send" /><span class="roomy">Send</span></button>
+            title=${running ? "Delivered after the current step" : "Enter"}><${Icon} name="send" /><span class="roomy">Send</span></button>
         </div>
       </div>
     </div>
@@ -194,7 +207,8 @@ function useHistory(session, text, write) {
   const pressed = (/** @type {KeyboardEvent} */ event) => {
     const step = event.key === "ArrowUp" ? 1 : event.key === "ArrowDown" ? -1 : 0;
     if (!step || !session || (at.current < 0 && (text || step < 0))) return false;
-    const heard = session.view.peek().blocks.flatMap((block) => (block.kind === "user" ? [block.text] : []));
+    const { blocks, waiting } = session.view.peek();
+    const heard = [...blocks, ...waiting].flatMap((block) => (block.kind === "user" ? [block.text] : []));
     const said = [...heard, ...session.outbox.peek().map(wordsOf)].reverse();
     if (at.current >= 0 && text !== said[at.current]) {
       reset();

@@ -18,6 +18,7 @@ export const EMPTY = Object.freeze({
   outcome: "",
   until: 0,
   blocks: [],
+  waiting: [],
   draft: "",
   thinking: "",
   progress: null,
@@ -38,7 +39,8 @@ const EDGES = new RegExp(`^[${SPACE}]+|[${SPACE}]+$`, "g");
 const TITLE_WORDS = 12;
 const LONGEST_TITLE = 100;
 const LONGEST_GIVEN = 200;
-const ATTACHED = "\n\n[Attached by the user: ";
+/** What comes before the files that a terminal has added to a message. */
+export const ATTACHED = "\n\n[Attached by the user: ";
 // What may not stand in a title: see core/titles.py.
 const HIDDEN = /[\0-\x1f\x7f-\x9f\xad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff\u{e0000}-\u{e007f}]/gu;
 
@@ -82,15 +84,16 @@ const FOLDS = {
     return { ...(event.replaces ? EMPTY : view), session: event.session, model: event.model ?? "", mode: event.mode ?? "normal" };
   },
   "session.forked": (view, event) => {
-    return { ...add(view, note("info", `forked from ${event.parent}`)), session: event.session };
+    return { ...add(view, note("info", `forked from ${event.parent}`)), session: event.session, waiting: [] };
   },
   "session.renamed": (view, { title }) => ({ ...view, title: titleOf(title) }),
   "mode.changed": (view, { mode }) => ({ ...view, mode }),
-  "model.changed": (view, { model }) => ({ ...view, model }),
-  "input.received": inputReceived,
-  "input.withdrawn": (view, { input }) => {
-    return { ...view, blocks: view.blocks.filter((block) => !(block.kind === "user" && block.id === input)) };
+  "model.changed": (view, { model, tokens }) => {
+    const text = `the model is now ${model}; it reads the conversation once: about ${thousands(tokens)} tokens`;
+    return { ...(tokens ? add(view, note("info", text)) : view), model };
   },
+  "input.received": inputReceived,
+  "input.withdrawn": (view, { input }) => ({ ...view, waiting: without(view, input) }),
   "compaction.done": compactionDone,
   "calls.constrained": (view, { model, reason, lifted }) => {
     const now = lifted ? "writes its calls by itself again" : "is made to write valid calls from now on";
@@ -149,11 +152,18 @@ function messageAdded(view, event) {
     return { ...add(view, ...added), draft: "", thinking: "" };
   }
   if (origin !== "input" && origin !== "steer") return view;
-  const delivered = (/** @type {Block} */ block) => {
-    return block.kind === "user" && block.id === input ? { ...block, pending: false } : block;
-  };
-  return { ...view, blocks: view.blocks.map(delivered) };
+  const sent = view.waiting.find(({ id }) => id === input);
+  if (sent) return { ...add(view, sent), waiting: without(view, input) };
+  const text = textOf(message); // it was imported, or the line of its arrival is damaged
+  const title = view.title || titleOf(text, TITLE_WORDS);
+  return { ...add(view, { kind: "user", id: input || event.id, text, delivery: "submit", images: 0 }), title };
 }
+
+/** @param {View} view @param {string | null} input */
+const without = (view, input) => view.waiting.filter(({ id }) => id !== input);
+
+/** @param {any} message @returns {string} */
+const textOf = ({ parts }) => parts.map((/** @type {any} */ part) => (part.type === "text" ? part.text : "")).join("");
 
 /**
  * @param {string} call_id @param {string} name @param {string} summary @param {"pending" | "running"} status
@@ -254,10 +264,10 @@ function count(totals, usage) {
 
 /** @param {View} view @param {Event} event @returns {View} */
 function inputReceived(view, { id, message, delivery }) {
-  const text = message.parts.map((/** @type {any} */ part) => (part.type === "text" ? part.text : "")).join("");
+  const text = textOf(message);
   const title = view.title || titleOf(text, TITLE_WORDS);
   const images = message.parts.filter((/** @type {any} */ part) => part.type === "image").length;
-  return { ...add(view, { kind: "user", id, text, pending: true, delivery, images }), title };
+  return { ...view, waiting: [...view.waiting, { kind: "user", id, text, delivery, images }], title };
 }
 
 /** @param {View} view @param {Event} event @returns {View} */

@@ -1,10 +1,24 @@
 // @ts-check
-// What was sent and is not in the log yet.
+// What was sent and has not reached the model.
 import { html } from "./lib.js";
-import { wordsOf } from "./session.js";
+import { wordsOf } from "./outgoing.js";
 
 /** @typedef {import("./session.js").Session} Session */
 /** @typedef {import("./session.js").Outgoing} Outgoing */
+
+const WAITS = /** @type {Record<string, string>} */ ({
+  queue: "Queued – sent when this turn ends",
+  steer: "Will be delivered after the current step",
+});
+
+/** Messages that wait for the running turn, above the box: in view wherever one reads. @param {{session: Session | null}} props */
+export function Queued({ session }) {
+  const items = session?.view.value.waiting.filter(({ delivery }) => WAITS[delivery]) ?? [];
+  if (!items.length) return null;
+  return html`<ul class="bare queued" aria-label="Waiting messages">${items.map((item) => html`<li class="row" key=${item.id}>
+    <div class="grow"><div class="cut">${item.text || "(pictures)"}</div><div class="small quiet">${WAITS[item.delivery]}</div></div>
+    <button class="button plain" onClick=${() => session?.takeBack([item])}>Cancel</button></li>`)}</ul>`;
+}
 
 /** @param {{session: Session}} props */
 export function Outbox({ session }) {

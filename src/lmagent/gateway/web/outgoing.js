@@ -28,3 +28,8 @@ export function keepOutgoing(session, before, after) {
   const waiting = [...others, ...after.filter(({ seq }) => !seq)];
   store(keyOf(session), waiting.length ? JSON.stringify(waiting) : "");
 }
+
+/** The text of what was sent. @param {Outgoing} item */
+export function wordsOf({ parts }) {
+  return parts.map((part) => (part.type === "text" ? part.text : "")).join("");
+}

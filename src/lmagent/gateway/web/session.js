@@ -42,6 +42,8 @@ export class Session {
     this.since = signal(Date.now());
     /** What was sent and is not yet seen in the log; kept in this browser until the gateway has it. */
     this.outbox = signal(outgoing(id));
+    /** Messages that were taken back, on their way into the box. */
+    this.returned = signal(/** @type {import("./wire.js").UserBlock[]} */ ([]));
     this.seq = 0;
     /** Approvals that sub-agents wait for: their answers stand in no log that is followed here. @type {Set<string>} */
     this.lent = new Set();
@@ -236,6 +238,23 @@ export class Session {
   }
 
   /**
+   * Take back messages that have not reached the model: they return to the box.
+   * @param {import("./wire.js").UserBlock[]} items
+   */
+  async takeBack(items) {
+    const withdrawn = await Promise.all(items.map(({ id }) => send(this.id, { type: "withdraw", input: id }).catch((error) => {
+      if (error.status !== 409) complain(error); // else the model has got it by now
+    })));
+    this.returned.value = [...this.returned.peek(), ...items.filter((_, index) => withdrawn[index])];
+  }
+
+  /** Stop the turn, and first what waits for its end: it would begin the next one. */
+  async interrupt() {
+    await this.takeBack(this.live.peek().waiting);
+    await this.command({ type: "interrupt" });
+  }
+
+  /**
    * Say something to the agent. It stands in the outbox until the log has it, and carries an id, so that it may be
    * sent again where no answer came.
    * @param {Part[]} parts
@@ -244,15 +263,13 @@ export class Session {
    */
   async say(parts, type, id = randomId()) {
     this.keep([...this.outbox.peek().filter((item) => item.id !== id), { id, parts, type, error: "" }]);
-    const change = (/** @type {Partial<Outgoing>} */ fields) => {
+    const change = (/** @type {Partial<Outgoing>} */ fields) =>
       this.keep(this.outbox.peek().map((item) => (item.id === id ? { ...item, ...fields } : item)));
-    };
     try {
       change({ seq: (await send(this.id, { type, id, message: { role: "user", parts } })).seq });
       this.settle();
     } catch (caught) {
-      const error = /** @type {ApiError} */ (caught);
-      change({ error: error.words });
+      change({ error: /** @type {ApiError} */ (caught).words });
     }
   }
 
@@ -275,16 +292,8 @@ export class Session {
   }
 }
 
-/** The text of what was sent. @param {Outgoing} item */
-export function wordsOf({ parts }) {
-  return parts.map((part) => (part.type === "text" ? part.text : "")).join("");
-}
-
 /** Whether a view differs from another one by the text that is being said alone. @param {View} before @param {View} after */
 function onlyMoreWords(before, after) {
   const fields = /** @type {(keyof View)[]} */ (Object.keys(after));
-  return fields.every((name) => {
-    if (name === "draft" || name === "thinking") return !before[name] === !after[name];
-    return before[name] === after[name];
-  });
+  return fields.every((name) => (name === "draft" || name === "thinking" ? !before[name] === !after[name] : before[name] === after[name]));
 }

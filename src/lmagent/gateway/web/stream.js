@@ -1,21 +1,25 @@
 // @ts-check
 // What happens, over one socket for the whole page: browsers keep only six connections to one address, and every stream
 // would take one of them for good. It comes back by itself: after a fault, a restart of the gateway, a laptop's sleep.
-import { ApiError, get } from "./api.js";
-import { lost } from "./state.js";
+// Where no socket opens, as proxies may have it, the same streams come over plain HTTP.
+import { ApiError, get, request, sessionPath } from "./api.js";
+import { lost, toast } from "./state.js";
 
 const PAUSES = [300, 1000, 2000, 4000, 8000];
 /** How long the socket may be silent, and how long it may take to open: the gateway says something every 15 s. */
 const SILENT = 40_000;
-const OPENING = 15_000;
+const OPENING = 5000;
 /** Silence after which it is not waited for when somebody comes back to the page. */
 const SUSPECT = 20_000;
 const LOOK = 5000;
+/** Until a socket is tried again where none opens. */
+const BLOCKED = 60_000;
 /** How long a stream has to have been there for its end to be no fault. */
 const SETTLED = 5000;
 
 export const AWAY_WORDS = "The connection to the gateway is lost; trying again. Nothing that was sent is lost.";
-const NO_SOCKET = "The gateway answers, but lets no socket be opened: what stands in between has to pass WebSockets on.";
+const NO_SOCKET = "No WebSocket to the gateway opens, so this page uses plain HTTP. In a background tab it shows no notifications.";
+const NO_SOCKET_FIX = "If there is a proxy in between, let it pass WebSockets on.";
 
 /**
  * @typedef {Object} StreamOptions
@@ -26,13 +30,25 @@ const NO_SOCKET = "The gateway answers, but lets no socket be opened: what stand
  * @property {(error: ApiError) => void} refused it cannot be watched: no more tries
  */
 
-/** @typedef {{options: StreamOptions, id: string, since: number, failures: number, timer: ReturnType<typeof setTimeout> | undefined}} Stream */
+/**
+ * @typedef {Object} Stream
+ * @property {StreamOptions} options
+ * @property {string} id its name on the socket; empty where it is not followed there
+ * @property {AbortController | null} request it is followed by, without a socket
+ * @property {number} since when it began
+ * @property {number} failures
+ * @property {ReturnType<typeof setTimeout> | undefined} timer
+ */
 
 /** @type {Set<Stream>} */
 const streams = new Set();
 /** @type {WebSocket | null} */
 let socket = null;
 let heard = 0;
+/** Whether the socket has ever been open. */
+let opened = false;
+/** Whether no socket can be opened, so that streams come over plain HTTP. */
+let blocked = false;
 let failures = 0;
 let counter = 0;
 /** When to look at the socket; where there is none, when to connect. @type {ReturnType<typeof setTimeout> | undefined} */
@@ -45,10 +61,10 @@ let timer;
  */
 export function follow(options) {
   /** @type {Stream} */
-  const stream = { options, id: "", since: 0, failures: 0, timer: undefined };
+  const stream = { options, id: "", request: null, since: 0, failures: 0, timer: undefined };
   streams.add(stream);
-  if (isOpen()) begin(stream);
-  else connect();
+  begin(stream);
+  if (!blocked || !timer) connect();
   return () => leave(stream);
 }
 
@@ -62,7 +78,11 @@ function say(message) {
 /** @param {Stream} stream */
 function begin(stream) {
   clearTimeout(stream.timer);
-  if (!isOpen() || !streams.has(stream)) return;
+  if (!streams.has(stream)) return;
+  if (!isOpen()) {
+    if (blocked) read(stream);
+    return;
+  }
   const { session, after } = stream.options;
   stream.id = `${++counter}`;
   say({ ...(session ? { type: "watch", session } : { type: "watch_all" }), id: stream.id, after: after() });
@@ -71,18 +91,61 @@ function begin(stream) {
 /** @param {Stream} stream */
 function leave(stream) {
   clearTimeout(stream.timer);
+  stream.request?.abort();
   if (streams.delete(stream) && stream.id && isOpen()) say({ type: "unwatch", id: stream.id });
 }
 
+/** Follow a stream over plain HTTP, as server-sent events; by nobody who does not look, for connections are few. @param {Stream} stream */
+async function read(stream) {
+  if (stream.request || document.hidden) return;
+  const { session, after, begun, event } = stream.options;
+  const { signal } = (stream.request = new AbortController());
+  /** @type {Parameters<typeof ended>[1]} */
+  let end = {};
+  try {
+    const path = session ? sessionPath(session, "/events") : "/api/events";
+    const { body } = await request("GET", `${path}?after=${encodeURIComponent(after())}`, { signal });
+    stream.since = Date.now();
+    begun?.();
+    const reader = /** @type {ReadableStream} */ (body).pipeThrough(new TextDecoderStream()).getReader();
+    let rest = "";
+    for (let piece = await reader.read(); !piece.done; piece = await reader.read()) {
+      const lines = (rest + piece.value).split("\n");
+      rest = lines.pop() ?? "";
+      for (const line of lines) if (line.startsWith("data: ")) event(JSON.parse(line.slice(6)));
+    }
+  } catch (error) {
+    if (error instanceof ApiError && error.status) end = { status: error.status, error };
+    else if (!signal.aborted) lost.value = AWAY_WORDS;
+  }
+  if (signal.aborted) return;
+  stream.request = null;
+  ended(stream, end);
+}
+
+/** Read nothing more over plain HTTP. */
+function unread() {
+  for (const stream of streams) {
+    stream.request?.abort();
+    stream.request = null;
+  }
+}
+
 function connect() {
+  if (socket) return; // it is looked at
   clearTimeout(timer);
-  if (socket || !streams.size) return;
+  timer = undefined;
+  if (!streams.size) return;
   const mine = new WebSocket(`${location.origin.replace("http", "ws")}/api/socket`);
   socket = mine;
   heard = Date.now();
+  opened = false;
   mine.onopen = () => {
     heard = Date.now();
     failures = 0;
+    opened = true;
+    blocked = false;
+    unread();
     lost.value = "";
     streams.forEach(begin);
   };
@@ -92,7 +155,7 @@ function connect() {
     take(JSON.parse(data));
   };
   mine.onclose = () => mine === socket && broken();
-  timer = setTimeout(look, LOOK);
+  timer = setTimeout(look, OPENING);
 }
 
 function drop() {
@@ -106,19 +169,23 @@ function drop() {
 /** Whether anybody wants it, and it still says something. */
 function look() {
   if (!streams.size) drop();
-  else if (Date.now() - heard > (isOpen() ? SILENT : OPENING)) broken();
+  else if (!isOpen() || Date.now() - heard > SILENT) broken();
   else timer = setTimeout(look, LOOK);
 }
 
 /** It is closed, or might as well be. Only a request is told why: a login that has ended leads to the PIN (api.js). */
 async function broken() {
+  const failed = !opened;
   drop();
   if (!streams.size) return;
-  const pause = /** @type {number} */ (PAUSES[Math.min(failures++, PAUSES.length - 1)]);
+  const pause = blocked ? BLOCKED : /** @type {number} */ (PAUSES[Math.min(failures++, PAUSES.length - 1)]);
   timer = setTimeout(connect, pause);
   try {
     await get("/api/me");
-    if (failures > 2 && !isOpen()) lost.value = NO_SOCKET;
+    if (!failed || failures < 2 || blocked || isOpen()) return;
+    blocked = true;
+    toast(NO_SOCKET, "error", NO_SOCKET_FIX);
+    streams.forEach(begin);
   } catch (caught) {
     if (/** @type {ApiError} */ (caught).status !== 401 && failures > 1 && !isOpen()) lost.value = AWAY_WORDS;
   }
@@ -151,7 +218,9 @@ function ended(stream, { status = 0, error }) {
 
 /** Somebody comes back, or the network does: nobody should wait for what was lost meanwhile. */
 function returned() {
+  if (blocked) unread();
   if (document.hidden) return;
+  if (blocked) return streams.forEach(begin);
   if (socket && Date.now() - heard > SUSPECT) drop();
   connect();
 }

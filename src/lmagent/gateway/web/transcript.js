@@ -4,6 +4,7 @@ import { blockNode, draftNodes } from "./blocks.js";
 import { Icon } from "./icons.js";
 import { html, useEffect, useLayoutEffect, useRef, useSignal } from "./lib.js";
 import { Outbox } from "./outbox.js";
+import { busy } from "./status.js";
 
 /** @typedef {import("./session.js").Session} Session */
 
@@ -32,6 +33,12 @@ export function Transcript({ session, children }) {
     away.value = false;
     element.scrollTop = element.scrollHeight;
   };
+  const outgoing = session.outbox.value.length;
+  const known = useRef(outgoing);
+  useLayoutEffect(() => {
+    if (outgoing > known.current && !busy(session.view.peek())) latest(); // what one sends is in view
+    known.current = outgoing;
+  }, [outgoing]);
   return html`<div class="transcript-frame">
     <div class="transcript" ref=${place} onScroll=${scrolled} tabindex="0" role="region" aria-label="Conversation">
       <${Blocks} session=${session} />
@@ -44,11 +51,12 @@ export function Transcript({ session, children }) {
 
 /** @param {{session: Session}} props */
 function Blocks({ session }) {
-  const { blocks, draft, thinking } = session.live.value;
+  const { blocks, draft, thinking, waiting } = session.live.value;
   const first = session.first.value;
   // One list: what is being said keeps its place in the page, and what is selected in it, when it has been said.
   const nodes = blocks.map((block, index) => blockNode(block, first + index));
   nodes.push(...draftNodes(thinking, draft, first + blocks.length));
+  nodes.push(...waiting.filter(({ delivery }) => delivery === "submit").map((item) => blockNode(item, item.id)));
   return html`<div class="column">
     ${first > 0 && html`<button class="button plain older" key="older" onClick=${() => session.older()}>
       Show older, ${first} more</button>`}

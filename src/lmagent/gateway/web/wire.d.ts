@@ -5,7 +5,6 @@ export type UserBlock = {
   kind: "user";
   id: string;
   text: string;
-  pending: boolean;
   delivery: string;
   images: number;
 };
@@ -89,6 +88,7 @@ export type View = {
   outcome: string;
   until: number;
   blocks: Block[];
+  waiting: UserBlock[];
   draft: string;
   thinking: string;
   progress: number | null;

@@ -58,15 +58,15 @@ export function Panel({ session }) {
   useEffect(diff.reload, [news]);
   const files = diff.data ? byFile(diff.data.text) : [];
   return html`<div class="changes">
-    <${Ways} running=${!view || busy(view)} any=${files.length > 0} done=${diff.reload} />
+    <${Ways} running=${!view || busy(view)} any=${files.length > 0} undone=${diff.data?.redo} done=${diff.reload} />
     <${Pending} given=${diff} what="the changes" />
     ${diff.data && !files.length && html`<${Nothing} icon="edit" title="Nothing is changed">What the agent writes in this session is shown here, line by line.</>`}
     ${files.map((file, index) => html`<${File} key=${file.path} file=${file} first=${index < OPEN_AT_ONCE} />`)}
   </div>`;
 }
 
-/** @param {{running: boolean, any: boolean, done: () => void}} props */
-function Ways({ running, any, done }) {
+/** @param {{running: boolean, any: boolean, undone: boolean, done: () => void}} props */
+function Ways({ running, any, undone, done }) {
   const act = async (/** @type {{type: string, [field: string]: unknown}} */ command, /** @type {string} */ words) => {
     if (await current.peek()?.command(command)) toast(words);
     done();
@@ -76,8 +76,8 @@ function Ways({ running, any, done }) {
   return html`<div class="row ways">
     <${Sure} label="Undo the last turn" icon="undo" disabled=${running || !any} title=${why || (any ? "" : "there is nothing to take back")}
       question="Take back what the last turn changed in the files?" yes="Undo it" act=${undo} />
-    <${Sure} label="Redo" kind="button plain" disabled=${running} title=${why} question="Do again what was taken back last?" yes="Redo it"
-      act=${() => act({ type: "redo" }, "done again")} />
+    ${undone && html`<${Sure} label="Redo" kind="button plain" disabled=${running} title=${why} question="Redo the last undo?" yes="Redo it"
+      act=${() => act({ type: "redo" }, "done again")} />`}
     ${running && html`<span class="small quiet">Undo and redo wait for the end of the turn.</span>`}
   </div>`;
 }

@@ -7,7 +7,7 @@ const GROUPS = /** @type {const} */ ([
     ["Esc", "close what lies over the conversation"]]],
   ["In the message", [["Enter", "send; while it works: tell it with the next result"], ["Shift Enter", "a new line"], ["Ctrl Enter", "send, on phones as well"],
     ["↑", "in an empty box: what you said before"], ["/", "commands"], ["@", "files"]]],
-  ["Where it asks for approval", [["a", "approve"], ["d", "deny"]]],
+  ["While one approval is open", [["a", "approve"], ["d", "deny"]]],
   ["In lists", [["↑ ↓", "go through the sessions or the files"], ["← →", "close and open a folder"], ["Enter", "open"]]],
 ]);
 

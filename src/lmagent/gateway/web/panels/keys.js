@@ -17,6 +17,11 @@ export function setLetters(on) {
   store(KEY, on ? "" : "off");
 }
 
+/** Whether a key goes to where one writes or chooses; a dialog that was just closed may still have the focus. @param {Event} event */
+export function writes({ target }) {
+  return Boolean(/** @type {Element | null} */ (target)?.closest?.("input, textarea, select, dialog[open], [contenteditable], [role=tree]"));
+}
+
 /** @param {string} selector */
 function focus(selector) {
   /** @type {HTMLElement | null} */ (document.querySelector(selector))?.focus();
@@ -42,10 +47,8 @@ const LETTERS = {
 
 addEventListener("keydown", (event) => {
   const act = Object.hasOwn(LETTERS, event.key) ? LETTERS[event.key] : undefined;
-  const target = /** @type {Element | null} */ (event.target);
   if (!act || !lettersOn.peek() || login.peek() !== "in" || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
-  // A dialog that was just closed may still have the focus. A list of files goes to the name that is typed; an approval has letters of its own.
-  if (target?.closest?.("input, textarea, select, dialog[open], [contenteditable], [role=tree]")) return;
+  if (writes(event)) return; // a list of files goes to the name that is typed
   event.preventDefault();
   act();
 });

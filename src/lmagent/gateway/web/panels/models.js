@@ -1,5 +1,5 @@
 // @ts-check
-// The models that the server has, and the one that new sessions begin with.
+// The models that a server has, and the one that new sessions begin with.
 import { post } from "../api.js";
 import { loadModels } from "../header.js";
 import { Icon } from "../icons.js";
@@ -10,24 +10,31 @@ import { Search, useData, useSettled } from "./data.js";
 import { Nothing, Sure } from "./kit.js";
 
 /** @typedef {{id: string, loaded: boolean | null, context: number | null, vision: boolean | null, embeddings?: boolean}} Model */
-/** @typedef {{models: Model[], current: string, provider: string, endpoint: string, vanished?: boolean}} Models */
+/** @typedef {{models: Model[], current: string, provider: string, endpoint: string, vanished?: boolean, listed: string, providers: {id: string, title: string}[]}} Models */
 
 export function Panel() {
   const [search, setSearch] = useState("");
   const words = useSettled(search.trim(), 200);
-  const given = useData("/api/models");
-  const found = useData(words ? `/api/models/search?q=${encodeURIComponent(words)}` : "", { keep: true });
+  const [provider, setProvider] = useState("");
+  const given = useData(`/api/models?provider=${provider}`);
+  const found = useData(words ? `/api/models/search?provider=${provider}&q=${encodeURIComponent(words)}` : "", { keep: true });
   const all = /** @type {Models | null} */ (given.data);
   const models = /** @type {Model[]} */ ((words ? found.data?.models : all?.models) ?? []);
   const reload = () => {
     given.reload();
     found.reload();
   };
-  if (given.error) return html`<${Down} error=${given.error} again=${reload} />`;
+  if (given.error) {
+    return html`${provider && html`<button class="button" onClick=${() => setProvider("")}>Back to the current server</button>`}
+      <${Down} error=${given.error} again=${reload} />`;
+  }
   if (!all) return html`<p class="empty" role="status">Asking the model server …</p>`;
   return html`<div class="row"><p class="quiet grow lead">At <code>${all.endpoint}</code>${all.provider && ` (${all.provider})`}. New sessions begin with
         ${all.current ? html` <strong class="wrap">${all.current}</strong>` : " whatever the server has loaded"}.</p>
       <button class="button" onClick=${reload}><${Icon} name="refresh" />Ask again</button></div>
+    ${all.providers.length > 1 && html`<label class="row"><span>Server</span>
+      <select class="field" value=${all.listed} onChange=${(/** @type {any} */ event) => setProvider(event.target.value)}>
+        ${all.providers.map(({ id, title }) => html`<option key=${id} value=${id}>${title}</option>`)}</select></label>`}
     ${all.vanished && html`<p class="notice warning" role="status"><${Icon} name="warning" />
       <span>The server does not list ${all.current} any more. Choose another one, or load it there.</span></p>`}
     ${all.models.length > 6 && html`<${Search} label="Search models" value=${search} change=${setSearch} />`}
@@ -45,7 +52,7 @@ function Card({ model, current, changed }) {
   const isCurrent = model.id === current || model.id === `${current}:latest`;
   const choose = async () => {
     try {
-      const { model: chosen } = await post("/api/models/select", { model_id: model.id });
+      const { model: chosen } = await post("/api/models/select", { model_id: model.id, sessions: "new" });
       toast(`new sessions begin with ${chosen}`);
       if (me.value) me.value = { ...me.value, model: chosen };
       loadModels();

@@ -64,7 +64,8 @@ function Card({ job, changed }) {
       <dt>Last</dt><dd>${job.last === null ? "never" : html`
         <${When} moment=${job.last} /> · <span class=${failed ? "chip failed" : "chip"}>${job.outcome || "running"}</span>`}
         ${job.runs > 1 && html` <span class="small quiet">${job.runs} runs are remembered</span>`}</dd>
-      ${job.session_id && html`<dt>In</dt><dd><a href=${sessionHref(job.session_id)}>${job.session_id}</a></dd>`}</dl>
+      ${job.session_id && html`<dt>In</dt><dd>${job.last === null ? job.session_id
+        : html`<a href=${sessionHref(job.session_id)}>${job.session_id}</a>`}</dd>`}</dl>
     <div class="row"><span class="grow small quiet">${job.file}, line ${job.line}</span>
       <${Sure} label="Run now" icon="pulse" disabled=${busy} question=${`Run “${job.name || job.id}” now?`} yes="Run it"
         act=${() => act("run", () => `${job.id} runs`)} /></div>

@@ -1,5 +1,6 @@
 // @ts-check
 // The sessions there are: found, opened, renamed and deleted; kept up by what happens in them.
+import { get } from "../api.js";
 import { Icon } from "../icons.js";
 import { late } from "../late.js";
 import { html, useEffect, useRef, useState } from "../lib.js";
@@ -15,6 +16,7 @@ import { standing } from "./standing.js";
 const Actions = late(() => import("./sessionmenu.js").then((module) => module.Actions));
 
 const FIRST = 50;
+/** Sessions that are kept up to date; older ones stay as they were when they were asked for. */
 const MOST = 500;
 
 /** What changes a line of the list. */
@@ -27,8 +29,10 @@ const TELLING = new Set([
 export function Panel({ session }) {
   const [search, setSearch] = useState("");
   const [limit, setLimit] = useState(FIRST);
+  const [older, setOlder] = useState(/** @type {{words: string, rows: Row[], next: string}} */ ({ words: "", rows: [], next: "" }));
   const words = useSettled(search.trim(), 200);
-  const list = useData(`/api/sessions?limit=${limit}&children=true${words ? `&search=${encodeURIComponent(words)}` : ""}`, { keep: true });
+  const about = `children=true${words ? `&search=${encodeURIComponent(words)}` : ""}`;
+  const list = useData(`/api/sessions?limit=${limit}&${about}`, { keep: true });
   useFeed((event) => TELLING.has(event.type) && list.reload(), list.reload);
   useTicking();
   useEffect(() => {
@@ -36,7 +40,15 @@ export function Panel({ session }) {
     const timer = setInterval(() => document.hidden || list.reload(), 30_000);
     return () => clearInterval(timer);
   }, []);
-  const rows = /** @type {Row[]} */ (list.data?.sessions ?? []);
+  const newest = /** @type {Row[]} */ (list.data?.sessions ?? []);
+  const listed = new Set(newest.map((row) => row.id));
+  const behind = older.words === words && older.rows.length ? older : { rows: [], next: list.data?.next ?? "" };
+  const rows = [...newest, ...behind.rows.filter((row) => !listed.has(row.id))];
+  const more = async () => {
+    if (limit < MOST) return setLimit(limit + FIRST);
+    const page = await get(`/api/sessions?limit=${MOST}&${about}&after=${encodeURIComponent(behind.next)}`);
+    setOlder({ words, rows: [...behind.rows, ...page.sessions], next: page.next });
+  };
   const { tops, below } = nested(rows);
   return html`<section class="sessions" aria-label="Sessions" onKeyDown=${arrows}>
     <${Search} label="Search sessions" value=${search} change=${setSearch} placeholder="Search" />
@@ -45,7 +57,7 @@ export function Panel({ session }) {
     <ul class="bare list">
       ${tops.map((row) => html`<${Line} key=${row.id} row=${row} below=${below} session=${session} changed=${list.reload} />`)}
     </ul>
-    ${tops.length >= limit && limit < MOST && html`<button class="button plain" onClick=${() => setLimit(limit + FIRST)}>Older sessions</button>`}
+    ${behind.next && html`<button class="button plain" onClick=${() => more().catch(list.reload)}>Older sessions</button>`}
   </section>`;
 }
 

@@ -39,7 +39,7 @@ function Figures({ usage }) {
       ${total("Read", totals.prompt_tokens, "tokens of prompts")}${total("Written", totals.completion_tokens, "tokens of replies")}
       ${total("From the cache", totals.cached_tokens, share)}
       ${total("Model calls", totals.steps, `in ${figure(totals.sessions)} session${totals.sessions === 1 ? "" : "s"}`)}</dl>
-    ${by_day.length > 1 && html`<${Bars} days=${by_day} />`}
+    <${Bars} days=${by_day} />
     <${Spending} title="By day" head="Day" rows=${[...by_day].reverse().map((row) => ({ ...row, key: row.day, name: dayOf(row.day) }))} />
     <${Spending} title="By model" head="Model" rows=${by_model.map((row) => ({ ...row, key: row.model, name: row.model || "not named by the server" }))} />
     <${Spending} title="By session" head="Session" rows=${sessions} />

@@ -1,0 +1,36 @@
+// @ts-check
+// The page without its gateway: what was loaded last is kept, so that it opens and says that no gateway answers.
+
+const KEPT = "page";
+const worker = /** @type {any} */ (self);
+
+worker.addEventListener("install", () => worker.skipWaiting());
+worker.addEventListener("activate", (/** @type {any} */ event) => event.waitUntil(worker.clients.claim()));
+worker.addEventListener("fetch", (/** @type {any} */ event) => {
+  const { method, url } = event.request;
+  const { origin, pathname } = new URL(url);
+  const ours = origin === worker.location.origin && (pathname === "/" || pathname.startsWith("/static/"));
+  if (ours && method === "GET") event.respondWith(answer(event.request));
+});
+
+/** The gateway's answer, which is kept; what was kept where no gateway answers. @param {Request} request */
+async function answer(request) {
+  try {
+    const fresh = await fetch(request);
+    if (fresh.ok) keep(request, fresh.clone());
+    return fresh;
+  } catch (error) {
+    const kept = await caches.match(request, { ignoreVary: true });
+    if (kept) return kept;
+    throw error;
+  }
+}
+
+/** @param {Request} request @param {Response} response */
+async function keep(request, response) {
+  try {
+    await (await caches.open(KEPT)).put(request, response);
+  } catch {
+    // the disk is full: the page works without
+  }
+}
