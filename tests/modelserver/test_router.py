@@ -54,7 +54,11 @@ def test_openais_client_calls_tools(client, choice):
     if choice != "auto":
         assert json.loads(message.tool_calls[0].function.arguments)["path"] is not None
     with client.chat.completions.stream(model="tiny", messages=HELLO, **fields) as stream:
-        final = stream.get_final_completion().choices[0]
+        try:
+            final = stream.get_final_completion().choices[0]
+        except openai.LengthFinishReasonError:  # random weights, free to choose, may go on to the limit
+            assert choice == "auto"
+            return
     if choice != "auto":
         assert final.finish_reason == "tool_calls"
         assert final.message.tool_calls[0].function.name in ("read", "ls")

@@ -76,7 +76,7 @@ def test_an_image_goes_with_the_message_if_the_model_takes_images(workspace, nam
     with ScriptedServer([say("A picture.")]) as server:
         with Terminal(workspace, server.base_url, VISION_ENABLED="true") as terminal:
             terminal.enter(f"what is on {named.format(workspace=workspace)}?")
-            terminal.wait_for("(PNG, 2 × 1)")
+            terminal.wait_for("attached")
             terminal.wait_for("A picture.")
     assert base64.b64encode(png()).decode() in sent(server)
 

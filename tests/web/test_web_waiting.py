@@ -73,7 +73,7 @@ def test_stop_stops_what_waits_too_and_gives_it_back_to_the_box(tmp_path, screen
         box(page).fill("half a")
         page.get_by_role("button", name="Stop").click()
         page.get_by_role("button", name="Stop").wait_for(state="detached")
-        assert box(page).input_value() == "half a\n\nsteer me\n\nqueue me"
+        until(lambda: box(page).input_value() == "half a\n\nsteer me\n\nqueue me")
         page.locator(".box .pictures img").wait_for()
         assert [event["outcome"] for event in running.recorded("turn.finished")] == ["interrupted"]
         page.get_by_role("button", name="Send").click()
