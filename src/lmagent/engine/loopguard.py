@@ -152,7 +152,7 @@ class LoopGuard(Struct):
         if circle:
             text = "you go round in a circle of the same calls with the same results"
         else:
-            text = f"{call.name} with these arguments has given the same result {repeats} times"
+            text = f"{call.name} was called {repeats + 1} times with these arguments, and each run gave the same result"
         return Alarm(
             "block",
             "loop",
