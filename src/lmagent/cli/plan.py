@@ -46,7 +46,7 @@ def show(ctx: click.Context, session: str | None, as_json: bool) -> int:
     work = state.work
     found = work.proposal.plan if work.proposal is not None else work.plan
     if found is None:
-        raise ConfigError(f"session {state.session} has no plan", fix='lmagent --plan "TASK" makes one')
+        raise ConfigError(f"session {state.session} has no plan", fix='lmagent --plan "TASK" makes one; lmagent --continue resumes an approved one')
     if as_json:
         click.echo(plan_json(found), nl=False)
         return 0
@@ -125,7 +125,7 @@ def _waiting(store: JsonlStore) -> str:
     if len(waiting) == 1:
         return waiting[0]
     if not waiting:
-        raise ConfigError("no plan waits in this workspace", fix='lmagent --plan "TASK" makes one')
+        raise ConfigError("no plan waits in this workspace", fix='lmagent --plan "TASK" makes one; lmagent --continue resumes an approved one')
     raise ConfigError(f"{len(waiting)} plans wait: {', '.join(waiting[-5:])}", fix="name the session")
 
 
