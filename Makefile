@@ -1,7 +1,7 @@
 # Every target sets up what it needs. Nothing here asks questions or needs a terminal.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup check explore format docs demo record-demo pictures bench clean
+.PHONY: help setup install check explore format docs demo record-demo pictures bench clean
 
 STAMP := .venv/.synced
 
@@ -24,6 +24,12 @@ format: setup ## Format the code and fix what can be fixed
 
 docs: setup ## Write the generated documentation
 	@.venv/bin/python scripts/generate_docs.py
+
+install: ## Install the lmagent command with its engine for this user
+	@scripts/ensure_programs sandbox
+	@uv="$$(scripts/ensure_uv)" && "$$uv" tool install --quiet --force '.[local]' && bin="$$("$$uv" tool dir --bin)" && \
+	case ":$$PATH:" in *":$$bin:"*) echo "lmagent is installed: type lmagent" ;; \
+	*) echo "lmagent is installed in $$bin; put that into your PATH: export PATH=\"$$bin:\$$PATH\"" ;; esac
 
 demo: setup ## See the agent at work, offline, with the tiny model that comes along
 	@scripts/demo.sh

@@ -60,13 +60,12 @@ UNCONFINED = "no sandbox here\n[exit code 126]"
 @click.option("--keep", is_flag=True, help="Keep the demo's folder, to look at its files.")
 def demo(task: str | None, workspace: Path | None, keep: bool) -> int:
     """Show the agent at work with the tiny model that comes along: no server, no network."""
-    from importlib.util import find_spec
-
-    from lmagent.config.installed import install_command
     from lmagent.core.errors import ConfigError
+    from lmagent.modelserver.devices import ask_engine
 
-    if find_spec("xllamacpp") is None:
-        raise ConfigError("the built-in engine is not installed", fix=install_command("local"))
+    engine = ask_engine()
+    if engine.problem:
+        raise ConfigError(engine.problem, fix=engine.fix)
     import anyio
 
     with _folder(workspace, keep=keep) as folder:

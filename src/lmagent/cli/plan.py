@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from lmagent.store.jsonl import JsonlStore
 
 
+NO_PLAN = 'lmagent --plan "TASK" makes one; lmagent --continue resumes an approved one'
+"""What to do where no plan waits."""
+
+
 @click.group(cls=CommandGroup, default="show")
 @workspace_option
 @click.pass_context
@@ -46,7 +50,10 @@ def show(ctx: click.Context, session: str | None, as_json: bool) -> int:
     work = state.work
     found = work.proposal.plan if work.proposal is not None else work.plan
     if found is None:
-        raise ConfigError(f"session {state.session} has no plan", fix='lmagent --plan "TASK" makes one; lmagent --continue resumes an approved one')
+        raise ConfigError(
+            f"session {state.session} has no plan",
+            fix='lmagent --plan "TASK" makes one; lmagent --continue resumes an approved one',
+        )
     if as_json:
         click.echo(plan_json(found), nl=False)
         return 0
@@ -125,7 +132,10 @@ def _waiting(store: JsonlStore) -> str:
     if len(waiting) == 1:
         return waiting[0]
     if not waiting:
-        raise ConfigError("no plan waits in this workspace", fix='lmagent --plan "TASK" makes one; lmagent --continue resumes an approved one')
+        raise ConfigError(
+            "no plan waits in this workspace",
+            fix='lmagent --plan "TASK" makes one; lmagent --continue resumes an approved one',
+        )
     raise ConfigError(f"{len(waiting)} plans wait: {', '.join(waiting[-5:])}", fix="name the session")
 
 

@@ -20,6 +20,9 @@ from lmagent.core.decoding import decode_json
 SECONDS = 60.0
 """How long a driver may take; the first call of some builds compiles."""
 
+LIBRARIES = "install the library that it needs: sudo apt install libgomp1 (Fedora, Alpine: libgomp; Arch: gcc-libs)"
+"""libgomp is the one library outside of libc and libstdc++ that the engine's wheel links to and does not contain."""
+
 
 class Device(Struct, frozen=True):
     """Something that computes.
@@ -96,10 +99,17 @@ def report() -> EngineReport:
     """What the engine of this process says of itself."""
     try:
         engine: Any = importlib.import_module("xllamacpp")  # it has no type stubs
-    except ModuleNotFoundError:
-        return EngineReport(problem="the engine is not installed", fix=f"type: {install_command('local')}")
+    except ImportError as error:
+        return missing_engine(error)
     devices = tuple(_device(info) for info in engine.get_device_info())
     return EngineReport(str(getattr(engine, "__version__", "")), str(engine.get_system_info()).strip(" |\n"), devices)
+
+
+def missing_engine(error: ImportError) -> EngineReport:
+    """Say why the engine cannot be imported: it is not installed, or the system lacks a library that it needs."""
+    if isinstance(error, ModuleNotFoundError):
+        return EngineReport(problem="the engine is not installed", fix=f"install it: {install_command('local')}")
+    return EngineReport(problem=f"the engine cannot start: {error}", fix=LIBRARIES)
 
 
 def _device(info: dict[str, Any]) -> Device:

@@ -14,9 +14,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from lmagent.config.installed import install_command
 from lmagent.modelserver import lifeline
 from lmagent.modelserver.cause import from_log
+from lmagent.modelserver.devices import missing_engine
 from lmagent.modelserver.measure import compute_threads
 from lmagent.modelserver.spec import DEFAULT_CONTEXT, Hello, ModelSettings, WorkerSpec
 
@@ -128,8 +128,8 @@ def _engine() -> Any:
     try:
         import xllamacpp  # pyright: ignore[reportMissingTypeStubs]
     except ImportError as error:
-        missing = f"the engine is not installed; install it: {install_command('local')}"
-        raise LoadError(missing if isinstance(error, ModuleNotFoundError) else f"{missing} ({error})") from error
+        missing = missing_engine(error)
+        raise LoadError(f"{missing.problem}; {missing.fix}") from error
     return xllamacpp
 
 
