@@ -56,13 +56,14 @@ def use(name: str, **arguments: Any) -> Behaviour:
 
 
 def model(received: Received) -> Behaviour:
-    """What the model answers: a function of the conversation. A call whose end is not known, it makes again."""
+    """Answer by the conversation alone. A call that did not run, or whose end is not known, is made again."""
     messages = received.body["messages"]
     text = [str(message["content"]) for message in messages]
     briefed = max((at for at, words in enumerate(text) if "Objective: " in words), default=0)
     objective = text[briefed].rpartition("Objective: ")[2].partition("\n")[0].strip() if briefed else ""
     mine = messages[briefed + 1 :]
-    done = sum(message["role"] == "tool" and "Interrupted:" not in str(message["content"]) for message in mine)
+    results = [str(message["content"]) for message in mine if message["role"] == "tool"]
+    done = sum("Interrupted:" not in result and "Not run:" not in result for result in results)
     if objective:
         path, content = FILES[objective]
         steps = [
