@@ -14,6 +14,10 @@ from lmagent.testing.loopback import Received
 from lmagent.testing.script import call, hang, say
 
 AUTO = ("--permission", "auto")
+"""Nobody has to decide about anything: the plan of deep work begins unread."""
+
+WRITES = {"LMAGENT_PERMISSION_ALLOW": "write"}
+"""Plans wait for a decision, calls that write do not."""
 
 
 def chat(running: Running, message: str, mode: str | None = "deep_work", **fields: Any) -> dict[str, Any]:
@@ -45,7 +49,7 @@ def worker(received: Received):
 
 
 def test_each_task_of_deep_work_is_planned_over_http(tmp_path: Path) -> None:
-    with gateway(tmp_path, worker, options=AUTO) as running:
+    with gateway(tmp_path, worker, **WRITES) as running:
         for number in (1, 2):
             answer = chat(running, f"task {number}")
             assert (answer["outcome"], answer["mode"]) == ("question", "deep_work"), answer
@@ -60,7 +64,7 @@ def test_each_task_of_deep_work_is_planned_over_http(tmp_path: Path) -> None:
 
 
 def test_each_task_of_deep_work_is_planned_on_the_socket(tmp_path: Path) -> None:
-    with gateway(tmp_path, worker, options=AUTO) as running, chatting(running, "s") as client:
+    with gateway(tmp_path, worker, **WRITES) as running, chatting(running, "s") as client:
         client.say("set_mode", mode="deep_work")
         client.until("mode_changed")
         for _ in range(2):
@@ -89,7 +93,7 @@ def test_a_task_that_comes_during_the_work_is_planned_when_that_is_done(tmp_path
 
 def test_what_answers_the_agent_is_no_new_task(tmp_path: Path) -> None:
     script = [say(PLAN), say("Which colour should it have?"), say("BLOCKED: no paint."), say("No paint here, either.")]
-    with gateway(tmp_path, script, options=AUTO) as running, chatting(running, "s") as client:
+    with gateway(tmp_path, script, **WRITES) as running, chatting(running, "s") as client:
         chat(running, "paint it")
         client.until("plan_ready")
         client.say("approve_plan")
@@ -106,7 +110,7 @@ def test_a_plan_that_was_refused_is_followed_by_another_one(tmp_path: Path) -> N
 
 
 def test_what_is_said_while_a_plan_waits_is_about_it_and_names_it(tmp_path: Path) -> None:
-    with gateway(tmp_path, [say(PLAN), say("Because it was asked for."), say("Yes.")], options=AUTO) as running:
+    with gateway(tmp_path, [say(PLAN), say("Because it was asked for."), say("Yes.")], **WRITES) as running:
         chat(running, "task 1")
         answer = chat(running, "why this step?", mode=None)
         assert (answer["response"], answer["plan"]["title"]) == ("Because it was asked for.", "Report")
@@ -140,7 +144,7 @@ def test_work_that_was_stopped_is_planned_anew(tmp_path: Path) -> None:
 
 
 def test_a_budget_that_is_used_up_ends_no_session(tmp_path: Path) -> None:
-    with gateway(tmp_path, worker, options=AUTO, LMAGENT_DEEP_STEPS="2") as running:
+    with gateway(tmp_path, worker, **WRITES, LMAGENT_DEEP_STEPS="2") as running:
         chat(running, "task 1")
         decide(running, "approved")
         until(lambda: any(event["outcome"] == "limit" for event in running.recorded("turn.finished")))
@@ -174,7 +178,7 @@ def test_a_mode_that_is_set_while_a_turn_runs_does_not_have_it_plan(tmp_path: Pa
 
 
 def test_a_plan_that_the_settings_approve_is_answered_with_what_came_of_it(tmp_path: Path) -> None:
-    with gateway(tmp_path, worker, options=AUTO, LMAGENT_APPROVE_PLANS="true") as running:
+    with gateway(tmp_path, worker, LMAGENT_APPROVE_PLANS="true", **WRITES) as running:
         answer = chat(running, "task 1")
         assert (answer["outcome"], answer["response"]) == ("done", "All done.")
         assert answer["plan"]["title"] == "Report"
@@ -183,9 +187,19 @@ def test_a_plan_that_the_settings_approve_is_answered_with_what_came_of_it(tmp_p
         assert chat(running, "task 2")["response"] == "All done."
 
 
+def test_deep_work_over_http_in_permission_mode_auto_returns_when_the_work_is_done(tmp_path: Path) -> None:
+    with gateway(tmp_path, worker, options=AUTO) as running:
+        answer = chat(running, "task 1")
+        assert (answer["outcome"], answer["response"]) == ("done", "All done.")
+        assert answer["plan"]["title"] == "Report"
+        assert answer["iterations"] == 4  # the plan, two calls, the answer
+        (decided,) = running.recorded("plan.decided")
+        assert (decided["decision"], decided["by"]) == ("approved", "settings")
+
+
 @pytest.mark.crash
 def test_a_plan_that_waits_survives_the_gateway(tmp_path: Path) -> None:
-    with gateway(tmp_path, worker, options=AUTO) as running:
+    with gateway(tmp_path, worker, **WRITES) as running:
         chat(running, "task 1")
         running.kill()
         running.start()

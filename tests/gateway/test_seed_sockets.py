@@ -145,11 +145,22 @@ def test_a_mode_is_set_and_told_to_all(tmp_path: Path) -> None:
             client.say("message", content="plan it")
             thinking = client.until("thinking")
             assert thinking.keys() >= {"iteration", "max_iterations", "tokens_used", "token_budget", "task_summary"}
+            assert thinking["max_iterations"] == 200  # the budget of deep work holds from the planning on
             assert client.until("plan_ready")["plan"]["goal"] == "a.txt says hello"
             client.say("revise_plan", feedback="shorter")
             client.until("plan_ready")
             client.say("set_mode", mode="bounded")
             assert client.until("mode_changed")["mode"] == "bounded"
+
+
+def test_what_is_left_open_is_told_without_words_of_a_terminal(tmp_path: Path) -> None:
+    script = [say(PLAN), *[say("It is done.")] * 4]
+    with gateway(tmp_path, script, options=("--permission", "auto")) as running, chatting(running, "s") as client:
+        client.say("set_mode", mode="deep_work")
+        client.say("message", content="write the report")
+        assert client.until("error")["message"] == "incomplete: 1 task is open: one"
+        (end,) = [event for event in running.recorded("turn.finished") if event["outcome"] == "error"]
+        assert "--continue" in end["terminal"]
 
 
 def test_tasks_are_told_as_they_change(tmp_path: Path) -> None:

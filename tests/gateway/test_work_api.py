@@ -1,6 +1,9 @@
 """Where long work stands is answered over HTTP."""
 
 from gateway_kit import gateway
+from seed_client import PLAN
+
+from lmagent.testing.script import say
 
 
 def test_the_task_state_and_the_approved_plan_are_told(tmp_path):
@@ -19,3 +22,14 @@ def test_a_session_that_is_not_there_is_said_to_be_missing(tmp_path):
     with gateway(tmp_path) as running:
         answer = running.ask("GET", "/api/sessions/20200101_000000_abcdef/work")
         assert (answer.status, answer.code) == (404, "not_found")
+
+
+def test_what_the_page_shows_names_no_command_of_a_terminal(tmp_path):
+    with gateway(tmp_path, [say(PLAN)]) as running:
+        answer = running.ask("POST", "/api/chat/s", {"message": "the report", "mode": "deep_work"}, timeout=60).json
+        assert answer["plan"]["title"] == "Report"
+        blocks = running.ask("GET", "/api/sessions/s/view").json["view"]["blocks"]
+        (notice,) = [block["text"] for block in blocks if block["kind"] == "notice"]
+        assert notice == "question: the plan waits for your decision"
+        missing = running.ask("GET", "/api/sessions/cron-daily-check/view")
+        assert (missing.status, b"lmagent" in missing.body) == (404, False)

@@ -289,7 +289,7 @@ def test_events_tell_what_happens():
                 "a: unloaded",
                 "b: loading",
                 "b: ready after 0.0 s, 0 MiB",
-                "b: crashed, 0 requests are lost: it fell over",
+                "b: crashed, 0 requests lost: it fell over",
             ]
             assert pool.log("a") == Path("logs/a.log")
 

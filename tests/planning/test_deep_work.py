@@ -15,6 +15,9 @@ from lmagent.core.work import Budget
 from lmagent.engine.budget import tokens_spent
 from lmagent.testing.script import call, say
 
+ASKS = {"permission_mode": "normal", "permission_allow": ("write",)}
+"""Plans wait for a decision, calls that write do not."""
+
 
 def look(number: int):
     return call("grep", pattern=f"word {number}")
@@ -37,7 +40,7 @@ def test_deep_work_by_a_plan_ends_with_a_report_of_what_was_done(folder):
             done("a"),
             done("b"),
         ]
-        async with running(folder, *script, say("It is tidy.")) as run:
+        async with running(folder, *script, say("It is tidy."), **ASKS) as run:
             told = []
             await run.slash("/deep tidy up")
             run.session.listen(told.append)
@@ -81,7 +84,7 @@ def test_the_budget_is_a_total_over_turns_and_restarts_and_the_end_is_reported(f
 
 def test_more_while_a_plan_is_made_is_for_the_planning_and_never_takes_the_place_of_a_decision(folder):
     async def go() -> None:
-        async with running(folder, say("Which folder?"), say(plan(("a", ())))) as run:
+        async with running(folder, say("Which folder?"), say(plan(("a", ()))), **ASKS) as run:
             await run.session.send(SetWork(mode="plan", then="deep", budget=Budget(1)))
             await run.submit()
             await run.slash("/deep more 9")

@@ -120,7 +120,7 @@ def test_a_server_that_does_not_begin_is_given_up_and_not_asked_again(timeouts: 
         run = ask(silent, timeouts=timeouts)
         assert isinstance(run.error, Unreachable)
         assert "began no answer" in run.error.message
-        assert "LLM_TIMEOUT" in run.error.fix
+        assert "LLM_TIMEOUT" in run.error.terminal
         assert not run.error.retryable, "it may still be at work on the first try"
         assert time.monotonic() - begun < 0.9
         assert len(run.server.requests) == 1

@@ -75,7 +75,7 @@ def test_a_second_process_is_refused_and_told_who_has_the_session(tmp_path: Path
     assert is_held(store.root / SESSION / "lock")
     with pytest.raises(SessionBusy, match=f"process {holder.pid}") as refused:
         store.open(SESSION)
-    assert f"lmagent sessions fork {SESSION}" in refused.value.fix
+    assert f"lmagent sessions fork {SESSION}" in refused.value.terminal
     with pytest.raises(SessionBusy):
         store.delete(SESSION)
     assert len(list(store.read(SESSION))) == 13  # reading needs no lock

@@ -105,7 +105,7 @@ def test_an_edit_that_was_made_already_is_recognised():
 
 
 def test_nothing_similar_and_an_empty_file_are_said_so():
-    assert "nothing in the file's 2 lines is like it" in refusal("aaa\nbbb\n", "zzz").message
+    assert "nothing in the file (2 lines) is like it" in refusal("aaa\nbbb\n", "zzz").message
     assert "the file is empty" in refusal("", "zzz").message
 
 

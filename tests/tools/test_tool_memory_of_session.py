@@ -57,7 +57,7 @@ def test_an_unknown_artifact_is_an_error_for_the_model():
 
 
 def test_an_offset_behind_the_end_says_where_the_end_is():
-    with pytest.raises(ToolError, match="there are 2000 lines"):
+    with pytest.raises(ToolError, match="it has 2,000 lines"):
         read(id="abcdef123456", offset=5000)
 
 

@@ -20,6 +20,7 @@ from lmagent.agents.orders import Order, inside
 from lmagent.core.errors import StoreError
 from lmagent.core.ids import is_session_id
 from lmagent.core.messages import Message, Text, ToolResult
+from lmagent.core.plurals import plural
 from lmagent.core.work import Brief, ChildResult
 from lmagent.engine import gate, targets
 from lmagent.engine.session import Session
@@ -100,7 +101,7 @@ def told(brief: Brief, place: Place, steps: int) -> str:
     if brief.data:
         lines.append(f"Data:\n{brief.data}")
     lines.append(
-        f"You have at most {steps} steps, and no user answers questions. At the end call use_tool with "
+        f"You have at most {plural(steps, 'step')}, and no user answers questions. At the end call use_tool with "
         '{"name": "report_result", "arguments": {"status": "ok", "summary": "...", "artifacts": ["path"], '
         '"data": null, "error": ""}}; status is ok, partial, blocked or error.'
     )

@@ -17,6 +17,7 @@ import msgspec
 
 from lmagent.agents.orders import inside
 from lmagent.core.events import FilesChanged, SessionCreated
+from lmagent.core.plurals import plural
 from lmagent.core.work import ChildResult, Deliverable
 from lmagent.engine.session import Session
 from lmagent.engine.undo import changes_of, is_shared
@@ -158,7 +159,7 @@ def _rows(text: str, delimiter: str) -> list[list[str]]:
     if not rows:
         raise ValueError("it has no rows")
     if odd := next((number for number, row in enumerate(rows, 1) if len(row) != len(rows[0])), None):
-        raise ValueError(f"row {odd} has {len(rows[odd - 1])} columns, the first {len(rows[0])}")
+        raise ValueError(f"row {odd} has {plural(len(rows[odd - 1]), 'column')}, the first {len(rows[0])}")
     return rows
 
 

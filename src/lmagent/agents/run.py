@@ -25,6 +25,7 @@ from lmagent.core.ids import new_session_id
 from lmagent.core.live import SubagentEvent
 from lmagent.core.messages import user
 from lmagent.core.model import Usage
+from lmagent.core.plurals import plural
 from lmagent.core.work import ChildResult, ChildStatus
 from lmagent.engine import recovery
 from lmagent.engine.budget import steps_made
@@ -188,7 +189,9 @@ class Runner:
             write()
         except StoreError as trouble:
             text = f"a sub-agent's brief or result was not kept as a file: {trouble.message}"
-            await parent.record(ev.Notice(level="warning", code="brief_not_kept", text=text, fix=trouble.fix))
+            await parent.record(
+                ev.Notice(level="warning", code="brief_not_kept", text=text, fix=trouble.fix, terminal=trouble.terminal)
+            )
 
     async def _unopened(self, parent: Session, started: ev.SubagentStarted, trouble: LmagentError) -> ChildResult:
         """The result of a sub-agent whose session cannot be opened."""
@@ -283,7 +286,8 @@ async def _take_over_changes(parent: Session, call: str, child: Session) -> None
 def outcome(result: ChildResult, task: str = "") -> str:
     """A result as the model is told of it."""
     name = f"{task}: " if task else "Sub-agent "
-    lines = [f"{name}{result.status}{f' ({result.iterations} steps)' if result.iterations else ''}"]
+    took = f" ({plural(result.iterations, 'step')})" if result.iterations else ""
+    lines = [f"{name}{result.status}{took}"]
     if result.summary:
         lines.append(result.summary)
     if result.artifacts:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lmagent.core.plurals import plural
 from lmagent.core.ports import Clock
 from lmagent.engine.budget import steps_made, tokens_spent
 from lmagent.engine.session import Session
@@ -33,7 +34,7 @@ class Shares:
         if work.budget.tokens is not None and tokens - work.spent_before >= work.budget.tokens:
             return f"the budget of {work.budget.tokens:,} tokens for this work is spent"
         if work.budget.steps is not None and steps - work.steps_before >= work.budget.steps:
-            return f"the budget of {work.budget.steps} steps for this work is spent"
+            return f"the budget of {plural(work.budget.steps, 'step')} for this work is spent"
         if bounds.turn_tokens is not None and tokens - session.turn_tokens_before >= bounds.turn_tokens:
             return f"the turn's budget of {bounds.turn_tokens} tokens is spent"
         if bounds.turn_seconds is not None and self._clock.monotonic() - session.turn_began >= bounds.turn_seconds:

@@ -13,6 +13,7 @@ from msgspec import Struct
 from lmagent.app.host import Host
 from lmagent.core.errors import ToolError
 from lmagent.core.messages import Image, Message, Text
+from lmagent.core.plurals import plural
 from lmagent.core.titles import ATTACHED
 from lmagent.engine.session import Session
 from lmagent.tools.beneath import Beneath
@@ -148,5 +149,5 @@ def _text(name: str, data: bytes, room: int) -> tuple[str, str]:
         kept += 1
     if kept == 0 < total:
         raise ToolError("the window has no room for it; the agent can read it page by page")
-    what = f"{total:,} line{'' if total == 1 else 's'}" if kept == total else f"lines 1 to {kept:,} of {total:,}"
+    what = plural(total, "line") if kept == total else f"lines 1 to {kept:,} of {total:,}"
     return f"{ATTACHED}{name}, {what}]\n" + "\n".join(lines[:kept]), what

@@ -113,9 +113,9 @@ class Battery:
                 broken = None if self.answered else await self._no_answer(failure)
                 if broken is not None:
                     yield await self._stated()
-                    yield Finding("chat", "fault", f"the model does not answer: {broken.message}", broken.fix)
+                    yield Finding("chat", "fault", f"the model does not answer: {broken.message}", broken.typed)
                     return
-                yield Finding(name, "warning", f"could not be examined: {failure.message}", failure.fix)
+                yield Finding(name, "warning", f"could not be examined: {failure.message}", failure.typed)
                 if isinstance(failure, Unreachable | AuthError):
                     yield await self._stated()
                     return

@@ -80,7 +80,9 @@ async def builtin_server(settings: Settings) -> tuple[Settings, OwnServer] | Non
         try:
             chosen = library.find(settings.llm_model)
         except ModelServerError as error:
-            raise ConfigError(f"no model server runs, and {error.message}", fix=error.fix) from error
+            raise ConfigError(
+                f"no model server runs, and {error.message}", fix=error.fix, terminal=error.terminal
+            ) from error
     else:
         chosen = best_here(settings)
     if chosen is None:

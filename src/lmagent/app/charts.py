@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from lmagent.core.agent import Window
 from lmagent.core.messages import Text
+from lmagent.core.plurals import plural
 from lmagent.engine.state import SessionState, message_bytes
 from lmagent.store.spent import Spent
 
@@ -54,7 +55,7 @@ def window_map(parts: Mapping[str, int], window: Window, total: int, compactions
             *rows,
             "",
             f"in use: {total:,} of {window.tokens:,} tokens",
-            f"At the cut the conversation is shortened\n(compacted {compactions} times so far).",
+            f"At the cut the conversation is shortened\n(compacted {plural(compactions, 'time')} so far).",
         )
     )
 

@@ -44,7 +44,7 @@ async def _findings(options: HostOptions) -> AsyncIterator[Finding]:
     try:
         host = await open_host(options, say=said.append)
     except LmagentError as failure:
-        yield Finding("configuration", "fault", failure.message, failure.fix)
+        yield Finding("configuration", "fault", failure.message, failure.typed)
         return
     loaded = load_settings(options)
     try:
@@ -78,7 +78,7 @@ async def _sandbox(host: Host) -> Finding:
     try:
         await confined.get()
     except SandboxError as refusal:
-        return Finding("sandbox", "fault", refusal.message, refusal.fix)
+        return Finding("sandbox", "fault", refusal.message, refusal.typed)
     report = confined.report
     assert report is not None
     broken = [promise for promise in report.promises if not promise.kept]
@@ -98,11 +98,11 @@ def _unnamed(listed: Sequence[str], model: ModelFacts | None) -> str:
 async def _unreached(loaded: Loaded, failure: ProviderError) -> Finding:
     """The finding about a server that does not answer: where its address is configured, and which server does."""
     if not loaded.settings.given_endpoint:
-        return Finding("server", "fault", failure.message, failure.fix)
+        return Finding("server", "fault", failure.message, failure.typed)
     other = await stand_in(loaded) if is_silent(loaded.settings.given_endpoint) else None
     if other is not None:
         return Finding("server", "fault", str(other), other.fix)
-    return Finding("server", "fault", f"{failure.message}; its address is {endpoint_origin(loaded)}", failure.fix)
+    return Finding("server", "fault", f"{failure.message}; its address is {endpoint_origin(loaded)}", failure.typed)
 
 
 async def _server(host: Host, loaded: Loaded) -> AsyncIterator[Finding]:
@@ -114,7 +114,7 @@ async def _server(host: Host, loaded: Loaded) -> AsyncIterator[Finding]:
         if not reached:
             yield await _unreached(loaded, failure)
             return
-        yield Finding("server", "warning", failure.message, failure.fix)
+        yield Finding("server", "warning", failure.message, failure.typed)
         listed = ()
     else:
         yield Finding("server", "ok", f"{shown(url)} answers")

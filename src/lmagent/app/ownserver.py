@@ -104,7 +104,7 @@ class OwnServer:
             up = Up(error="it said nothing")
         if not up.url:
             await self.aclose()
-            raise LmagentError(f"the built-in model server did not start: {up.error}", fix="lmagent server start")
+            raise LmagentError(f"the built-in model server did not start: {up.error}", terminal="lmagent server start")
         self.url = f"{up.url}/v1"
 
     async def aclose(self) -> None:

@@ -53,7 +53,7 @@ async def edited(session: Session) -> Plan | None:
     if proposal is None:
         raise ConfigError("there is no plan that waits", fix="/plan TASK makes one")
     if not sys.stdin.isatty():
-        raise ConfigError("there is no terminal for an editor", fix="lmagent plan approve ID --plan FILE")
+        raise ConfigError("there is no terminal for an editor", terminal="lmagent plan approve ID --plan FILE")
     proposed = plan_json(proposal.plan)
     try:
         path = _draft(session, proposal.id)

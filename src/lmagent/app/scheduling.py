@@ -23,6 +23,7 @@ from lmagent.app.scheduled import KINDS, Say, Scheduled, Waits, occurrence_sessi
 from lmagent.core.decoding import decode_json
 from lmagent.core.errors import LmagentError, SessionBusy, StoreError
 from lmagent.core.events import TurnFinished
+from lmagent.core.plurals import plural
 from lmagent.core.ports import Job, Postponed
 from lmagent.dispatch.embedded import EmbeddedDispatcher
 from lmagent.dispatch.table import JobTable
@@ -238,7 +239,7 @@ class Scheduler:
             if decide(job, history, now).entries:
                 for entry in await self._locked(partial(self._decide, job)):
                     if entry.what == "missed":
-                        self._say(f"cron {job.id}: missed {entry.count} times while no scheduler ran")
+                        self._say(f"cron {job.id}: missed {plural(entry.count, 'time')} while no scheduler ran")
                 history = self.ledger.history(job.id)
             for run in history.unfinished(delivers=bool(job.command or job.webhook)):
                 await self.dispatcher.submit(self._job_of(job, run.at))

@@ -46,7 +46,7 @@ def endpoint_of(settings: Settings, provider: str, env: Mapping[str, str] = os.e
 
         running = running_server(replace(settings, llm_api_key=""))
         if running is None:
-            raise Unreachable("lmagent's model server does not run", fix="lmagent server start")
+            raise Unreachable("lmagent's model server does not run", fix="start it", terminal="lmagent server start")
         return Endpoint(running.llm_url, running.llm_api_key)
     if provider == "openrouter":
         if not settings.openrouter_api_key:

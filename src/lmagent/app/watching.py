@@ -12,6 +12,7 @@ from msgspec import Struct
 from lmagent.app.watchedjobs import WatchedJobs
 from lmagent.core.errors import SessionNotFound, ungrouped
 from lmagent.core.events import DurableEvent, SubagentStarted
+from lmagent.core.plurals import plural
 from lmagent.core.work import Task
 from lmagent.engine.budget import steps_made, tokens_spent
 from lmagent.engine.state import SessionState
@@ -161,7 +162,7 @@ class Tree:
         for task in tasks[:TASKS]:
             yield f"{pad}{_task(task)}"
         if len(tasks) > TASKS:
-            yield f"{pad}… {len(tasks) - TASKS} more tasks"
+            yield f"{pad}… {plural(len(tasks) - TASKS, 'more task')}"
         for line in self._jobs[session].lines(alive=self._store.is_running(session)):
             yield f"{pad}{line}"
         for key, started in state.work.children.items():
@@ -204,7 +205,7 @@ def _task(task: Task) -> str:
 def _budget(state: SessionState) -> str:
     work, parts = state.work, list[str]()
     if work.budget.steps is not None:
-        parts.append(f"{steps_made(state) - work.steps_before} of {work.budget.steps} steps")
+        parts.append(f"{steps_made(state) - work.steps_before} of {plural(work.budget.steps, 'step')}")
     if work.budget.tokens is not None:
         parts.append(f"{tokens_spent(state) - work.spent_before:,} of {work.budget.tokens:,} tokens")
     return ", ".join(parts)

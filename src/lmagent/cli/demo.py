@@ -131,7 +131,7 @@ async def _missing_sandbox(host: Host) -> str:
     try:
         await host.registry.confined.get()
     except SandboxError as refusal:
-        return refusal.fix
+        return refusal.typed
     return ""
 
 

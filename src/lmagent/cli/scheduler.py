@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lmagent.cli.options import flags, model_options, workspace_option
+from lmagent.core.plurals import plural
 
 if TYPE_CHECKING:
     from lmagent.app.host import Host
@@ -71,7 +72,7 @@ async def _serve(host: Host) -> int:
     from lmagent.tools.sanitize import printable
 
     jobs = len(read_jobs(host.workspace).jobs)
-    _say(f"scheduling {host.workspace}; {jobs} cron job{'' if jobs == 1 else 's'}")
+    _say(f"scheduling {host.workspace}; {plural(jobs, 'cron job')}")
     if jobs:
         with suppress(StoreError):  # of a history that cannot be read, the scheduler itself tells
             click.echo(printable(list_text(cron_list(host.workspace))))

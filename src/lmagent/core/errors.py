@@ -31,16 +31,23 @@ class LmagentError(Exception):
 
     Args:
         message: what happened, and why.
-        fix: the next thing to do, as a sentence or a command; empty when there is none.
+        fix: the next thing to do, true on every surface; empty when there is none.
+        terminal: the same for a terminal, as a command, option or variable to type; shown there in place of `fix`.
     """
 
-    def __init__(self, message: str, *, fix: str = "") -> None:
+    def __init__(self, message: str, *, fix: str = "", terminal: str = "") -> None:
         super().__init__(message)
         self.message = message
         self.fix = fix
+        self.terminal = terminal
 
     def __str__(self) -> str:
-        return f"{self.message}\n  → {self.fix}" if self.fix else self.message
+        return f"{self.message}\n  → {self.typed}" if self.typed else self.message
+
+    @property
+    def typed(self) -> str:
+        """What a terminal shows as the next thing to do."""
+        return self.terminal or self.fix
 
 
 class ConfigError(LmagentError):
@@ -69,6 +76,7 @@ class ProviderError(LmagentError):
     Args:
         message: what happened, and why.
         fix: the next thing to do.
+        terminal: the same for a terminal.
         retryable: whether the same request may succeed later.
         retry_after: seconds the server asked to wait, if it did.
         partial: whether some of the reply had already been streamed; such a request is never repeated silently.
@@ -79,11 +87,12 @@ class ProviderError(LmagentError):
         message: str,
         *,
         fix: str = "",
+        terminal: str = "",
         retryable: bool = False,
         retry_after: float | None = None,
         partial: bool = False,
     ) -> None:
-        super().__init__(message, fix=fix)
+        super().__init__(message, fix=fix, terminal=terminal)
         self.retryable = retryable
         self.retry_after = retry_after
         self.partial = partial
@@ -108,11 +117,14 @@ class ContextOverflow(ProviderError):
         message: what happened, and why.
         window: the window in tokens, where the server's text names it.
         fix: what to do.
+        terminal: the same for a terminal.
         silent: the server did not refuse the prompt, but cut it.
     """
 
-    def __init__(self, message: str, *, window: int | None = None, fix: str = "", silent: bool = False) -> None:
-        super().__init__(message, fix=fix)
+    def __init__(
+        self, message: str, *, window: int | None = None, fix: str = "", terminal: str = "", silent: bool = False
+    ) -> None:
+        super().__init__(message, fix=fix, terminal=terminal)
         self.window = window
         self.silent = silent
 

@@ -166,7 +166,8 @@ class TurnFinished(Envelope, frozen=True, tag="turn.finished"):
         reason: the reason in words.
         answer: the final answer.
         steps: model calls made.
-        fix: what to do next, where there is something.
+        fix: what to do next, true on every surface; empty where there is nothing.
+        terminal: the same for a terminal, as a command, option or variable to type; shown there in place of `fix`.
         until: Unix seconds at which a waiting session goes on; 0 for none.
         proof: whether a check ran after the last change and passed; empty where nothing was changed.
         proof_reason: what that rests on, in words.
@@ -178,6 +179,7 @@ class TurnFinished(Envelope, frozen=True, tag="turn.finished"):
     answer: str = ""
     steps: int = 0
     fix: str = ""
+    terminal: str = ""
     until: float = 0.0
     proof: Proof = ""
     proof_reason: str = ""
@@ -278,12 +280,26 @@ class CallsConstrained(Envelope, frozen=True, tag="calls.constrained"):
 
 
 class Notice(Envelope, frozen=True, tag="notice"):
-    """Something a person should know: a damaged log line, a recovered crash, a withheld repeat."""
+    """Something a person should know: a damaged log line, a recovered crash, a withheld repeat.
+
+    Attributes:
+        level: how bad it is.
+        code: what it is about, for programs.
+        text: what happened, and why.
+        fix: what to do next, true on every surface.
+        terminal: the same for a terminal, as a command, option or variable to type; shown there in place of `fix`.
+    """
 
     level: Literal["info", "warning", "error"]
     code: str
     text: str
     fix: str = ""
+    terminal: str = ""
+
+
+def advice_line(event: TurnFinished | Notice) -> str:
+    """Return the line by which a terminal says what to do next, with the break before it; empty for nothing."""
+    return f"\n  → {event.terminal or event.fix}" if event.terminal or event.fix else ""
 
 
 DurableEvent: TypeAlias = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from lmagent.core.agent import Limits
+from lmagent.core.plurals import plural
 from lmagent.core.work import Budget
 from lmagent.engine.review import End
 from lmagent.engine.session import Session
@@ -53,8 +54,9 @@ def over(session: Session, *, steps: int) -> End | None:
     if (end := over_total(session.state)) is not None:
         return end
     if steps >= bounds.steps:
-        fix = "go on with --continue, or raise MAX_ITERATIONS"
-        return End("limit", "iterations", f"the limit of {bounds.steps} steps is reached", fix=fix)
+        reason = f"the limit of {plural(bounds.steps, 'step')} is reached"
+        typed = "continue with --continue, or raise MAX_ITERATIONS"
+        return End("limit", "iterations", reason, terminal=typed)
     if bounds.turn_tokens is not None and spent - session.turn_tokens_before >= bounds.turn_tokens:
         return End("limit", "tokens", f"the turn's budget of {bounds.turn_tokens} tokens is spent")
     if bounds.session_tokens is not None and spent >= bounds.session_tokens:
@@ -79,5 +81,6 @@ def over_total(state: SessionState) -> End | None:
             )
             return End("limit", "tokens", reason, fix=fix)
     if total.steps is not None and (spent.steps or 0) >= total.steps:
-        return End("limit", "iterations", f"the budget of {total.steps} steps for this work is spent", fix=fix)
+        reason = f"the budget of {plural(total.steps, 'step')} for this work is spent"
+        return End("limit", "iterations", reason, fix=fix)
     return None

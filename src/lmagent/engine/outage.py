@@ -80,7 +80,9 @@ class Outage:
             raise failure
         if not self._tries:
             text = f"{failure.message}; the turn waits for the model server, and goes on when it answers"
-            await session.record(Notice(level="warning", code=AWAY, text=text, fix=failure.fix))
+            await session.record(
+                Notice(level="warning", code=AWAY, text=text, fix=failure.fix, terminal=failure.terminal)
+            )
         pauses = (*PAUSES, ASKED) if isinstance(failure, Unavailable) else PAUSES
         pause = min(max(pauses[min(self._tries, len(pauses) - 1)], failure.retry_after or 0.0), left)
         self._tries += 1

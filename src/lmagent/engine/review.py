@@ -28,6 +28,7 @@ class End(Struct, frozen=True):
     reason: str = ""
     answer: str = ""
     fix: str = ""
+    terminal: str = ""
     until: float = 0.0
 
 

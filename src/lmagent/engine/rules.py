@@ -142,7 +142,9 @@ def check_rule(rule: str, origin: str = "", *, tools: Mapping[str, str] | None =
             name = _known(rule, name, tools)
         return str(parse(name if pattern is None else f"{name}({pattern})", root))
     except ConfigError as fault:
-        raise ConfigError(f"{fault.message}{f' ({origin})' if origin else ''}", fix=fault.fix) from None
+        raise ConfigError(
+            f"{fault.message}{f' ({origin})' if origin else ''}", fix=fault.fix, terminal=fault.terminal
+        ) from None
 
 
 def _known(rule: str, name: str, tools: Mapping[str, str]) -> str:

@@ -41,7 +41,13 @@ async def take_step(session: Session) -> Reply:
                 raise
             overflowed = True
             if overflow.silent:
-                notice = Notice(level="warning", code="prompt_cut", text=overflow.message, fix=overflow.fix)
+                notice = Notice(
+                    level="warning",
+                    code="prompt_cut",
+                    text=overflow.message,
+                    fix=overflow.fix,
+                    terminal=overflow.terminal,
+                )
                 await session.record(notice)
             from lmagent.engine.compaction import compact  # few sessions fill their window
 

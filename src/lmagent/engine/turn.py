@@ -127,7 +127,7 @@ async def _run(session: Session, *, acted: bool) -> TurnFinished:
             session.partial = []
             raise  # the turn stays open, as if the program had been killed here
         cause = type(failure).__name__
-        end = End("error", cause, failure.message, "".join(session.partial), failure.fix)
+        end = End("error", cause, failure.message, "".join(session.partial), failure.fix, failure.terminal)
         session.partial = []
     return await finish(session, end, progress.steps)
 
@@ -144,6 +144,7 @@ async def finish(session: Session, end: End, steps: int) -> TurnFinished:
         answer=end.answer,
         steps=steps,
         fix=end.fix,
+        terminal=end.terminal,
         until=end.until,
     )
     evidence = session.state.evidence
@@ -280,8 +281,9 @@ async def _wait(session: Session, when: str, answer: str, progress: Progress) ->
         text = f"That time has passed: it is {waits.local(now)} now. Go on."
         end = End("error", "wait", f"the model keeps waiting for a time that has passed: {when}", answer)
         return await _again(session, progress, Again("wait-passed", text, times, end))
-    fix = "it resumes at that time while a chat has it open or `lmagent scheduler` runs"
-    return End("waiting", "wait", f"until {waits.local(found.until)}: {found.reason}", answer, fix, found.until)
+    reason = f"until {waits.local(found.until)}: {found.reason}"
+    typed = "it resumes at that time while a chat has it open or `lmagent scheduler` runs"
+    return End("waiting", "wait", reason, answer, terminal=typed, until=found.until)
 
 
 async def _again(session: Session, progress: Progress, verdict: Again) -> End | None:

@@ -73,7 +73,9 @@ async def keep_before(session: Session, invocation: Invocation) -> Watch | None:
         refusals = await snapshots.before(paths, _name(session, call.id))
     except StoreError as trouble:
         text = f"{tool.name} was not run: {trouble.message}"
-        await _warn(session, Notice(level="warning", code="undo_failed", text=text, fix=trouble.fix))
+        await _warn(
+            session, Notice(level="warning", code="undo_failed", text=text, fix=trouble.fix, terminal=trouble.terminal)
+        )
         words = f"Not run: {trouble.message}. Only the user can change that: {trouble.fix}."
         raise ToolError(words, data={"code": "undo_failed"}) from trouble
     for refusal in refusals:
@@ -108,7 +110,10 @@ async def record_interrupted(session: Session) -> list[DurableEvent]:
             changes = () if _is_recorded(session, started) else await snapshots.interrupted(name)
         except LmagentError as trouble:
             text = f"what {_title(started)} changed before it was cut off cannot be looked for: {trouble.message}"
-            told += await _warn(session, Notice(level="warning", code="undo_failed", text=text, fix=trouble.fix))
+            told += await _warn(
+                session,
+                Notice(level="warning", code="undo_failed", text=text, fix=trouble.fix, terminal=trouble.terminal),
+            )
             continue
         if changes:
             event = FilesChanged(call_id=started.call_id, tool=started.tool, count=len(changes), interrupted=True)

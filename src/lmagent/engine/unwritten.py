@@ -36,5 +36,5 @@ def doubt(session: Session, answer: str) -> Again | None:
     if not has(tried.failed, "write") or has(tried.worked, *writing):
         return None
     reason = "incomplete: every write and edit of the turn failed, and no file was changed"
-    fix = "see the errors above, and continue with --continue"
-    return Again("unwritten", QUESTION, 1, End("error", "incomplete", reason, answer, fix))
+    typed = "see the errors above, and continue with --continue"
+    return Again("unwritten", QUESTION, 1, End("error", "incomplete", reason, answer, terminal=typed))

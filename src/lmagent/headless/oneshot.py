@@ -128,10 +128,14 @@ def _text_printer(host: Host, request: TaskRequest, session: Session, life: Life
     answer = request.schema is None
     if sys.stdout.isatty():
         from lmagent.headless.screen import ScreenPrinter
+        from lmagent.planning.proposing import begins_unread
 
-        asked = host.attended and not host.settings.approve_plans
         color = not os.environ.get("NO_COLOR")
-        printer = ScreenPrinter(color=color, answer=answer, plans=not asked, life=life)
+
+        def plans() -> bool:
+            return not host.attended or host.settings.approve_plans or begins_unread(session.state)
+
+        printer = ScreenPrinter(color=color, answer=answer, plans=plans, life=life)
     else:
         printer = TextPrinter(color=request.color, answer=answer, life=life)
     printer.words.planning = session.state.work.mode == "plan"
@@ -144,7 +148,7 @@ def _nothing_ran(session: Session, printer: Callable[[ev.Event], None]) -> int:
 
     if session.state.work.proposal is not None:
         end = waits(session, "")
-        printer(ev.Notice(level="warning", code="plan", text=end.reason, fix=end.fix))
+        printer(ev.Notice(level="warning", code="plan", text=end.reason, terminal=end.terminal))
     return BLOCKED
 
 

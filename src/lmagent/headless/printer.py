@@ -163,8 +163,7 @@ class TextPrinter:
             case ev.CompactionDone():
                 self._say("dim", f"conversation shortened: {event.before_tokens:,} → {event.after_tokens:,} tokens")
             case ev.Notice():
-                fix = f"\n  → {event.fix}" if event.fix else ""
-                self._say("yellow" if event.level != "error" else "red", event.text + fix)
+                self._say("yellow" if event.level != "error" else "red", event.text + ev.advice_line(event))
             case ev.ApprovalResolved() if not event.approved and event.by == "unattended":
                 self._say("yellow", "denied: nobody is there to approve it (use --permission auto, or an allow rule)")
             case ev.TurnFinished():
@@ -252,8 +251,7 @@ class TextPrinter:
         words = f"{event.outcome}: {event.reason}" if event.reason else event.outcome
         if event.cause == "permission":
             words = f"{words} — a call was denied because nobody could be asked"
-        fix = f"\n  → {event.fix}" if event.fix else ""
-        self._say(color, f"{words}{fix}")
+        self._say(color, words + ev.advice_line(event))
 
     def _say(self, color: str, text: str) -> None:
         codes = {"dim": "2", "red": "31", "yellow": "33"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from typing import TextIO
 
 from lmagent.core import events as ev
@@ -29,11 +30,11 @@ class ScreenPrinter:
     Args:
         color: whether colours may be used.
         answer: whether the model's text is shown.
-        plans: whether plans are shown as they are proposed; not where the question about them shows them.
+        plans: says whether a plan is shown as it is proposed; not where the question about it shows it.
         life: says what goes on; None where stderr is no terminal.
     """
 
-    def __init__(self, *, color: bool, answer: bool, plans: bool, life: Life | None) -> None:
+    def __init__(self, *, color: bool, answer: bool, plans: Callable[[], bool], life: Life | None) -> None:
         self._out, self._err = sys.stdout, sys.stderr
         self._show_answer = answer
         self._plans = plans
@@ -51,7 +52,7 @@ class ScreenPrinter:
         inner = ev.innermost(event)[1]
         if isinstance(inner, ev.ApprovalRequested):  # the question shows what it is about
             self._renderer.previewed |= {inner.call_id} if inner.preview else set()
-        elif self._plans or not isinstance(event, ev.PlanProposed):
+        elif not isinstance(event, ev.PlanProposed) or self._plans():
             self._renderer(event)
         if self._life is not None:
             self._life.see(event)

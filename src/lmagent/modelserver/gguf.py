@@ -20,6 +20,7 @@ from typing import BinaryIO
 
 from msgspec import Struct
 
+from lmagent.core.plurals import plural
 from lmagent.modelserver.notgguf import AGAIN, CONVERT, broken, explain
 from lmagent.modelserver.quant import TYPES
 
@@ -184,7 +185,7 @@ class _Reader:
             raise self._damaged(f"{_name(key)} is an array of the unknown type {kind}")
         form = _SIMPLE[kind]
         if count > self._left() // form.size:
-            raise self._short(f"{_name(key)} has {count} items")
+            raise self._short(f"{_name(key)} has {plural(count, 'item')}")
         if count > MAX_LIST:
             self._skip(count * form.size, key)
             return None

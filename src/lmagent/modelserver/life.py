@@ -8,6 +8,7 @@ import anyio
 import anyio.to_thread
 from msgspec.structs import replace
 
+from lmagent.core.plurals import plural
 from lmagent.core.ports import Clock
 from lmagent.modelserver import health
 from lmagent.modelserver.announcer import Announcer
@@ -96,7 +97,7 @@ class Life:
         model.health = health.crashed(model.health, now, cause)
         pause = model.health.quarantined_until - now
         kept = f"; not started again for {pause:.0f} s" if health.quarantined(model.health, now) else ""
-        self._say(f"{run.entry.name}: crashed, {run.active} requests are lost: {cause}{kept}")
+        self._say(f"{run.entry.name}: crashed, {plural(run.active, 'request')} lost: {cause}{kept}")
 
     def _say(self, text: str) -> None:
         self._announcer.say(self._clock.now(), text)

@@ -143,8 +143,8 @@ class Planning:
             self._report(session)  # what stands there may be of the turn before
 
     async def _approve(self, session: Session) -> bool:
-        """Approve the plan that waits, if that is what a person has set; says whether it is done."""
-        if not self._choices.approve or session.state.work.proposal is None:
+        """Approve the plan that waits, where no user has to decide on it; says whether it is done."""
+        if session.state.work.proposal is None or not (self._choices.approve or proposing.begins_unread(session.state)):
             return False
         from lmagent.planning.orders import Orders
 
@@ -172,7 +172,16 @@ class Planning:
         try:
             path = report.write(session.wiring.workspace, state, self._events(state.session))
         except StoreError as trouble:
-            session.emit(Notice(level="warning", code="report", text=trouble.message, fix=trouble.fix, turn=state.turn))
+            session.emit(
+                Notice(
+                    level="warning",
+                    code="report",
+                    text=trouble.message,
+                    fix=trouble.fix,
+                    terminal=trouble.terminal,
+                    turn=state.turn,
+                )
+            )
             return
         told = path.relative_to(session.wiring.workspace)
         session.emit(Notice(level="info", code="report", text=f"a report of this work: {told}", turn=state.turn))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lmagent.core.messages import Text, ToolResult
+from lmagent.core.plurals import plural
 from lmagent.core.work import Task
 from lmagent.engine import worktext
 from lmagent.engine.endings import Ending, answer_of
@@ -40,7 +41,7 @@ def at_end(session: Session, ending: Ending, answer: str, *, enforce: bool) -> E
         return _again(key, f"You are not done: {reason}. {fix}", reason, answer)
     binding = [task for task in work.tasks.values() if task.is_open and _binds(task, session.state, enforce=enforce)]
     if binding:
-        what = "1 task is open" if len(binding) == 1 else f"{len(binding)} tasks are open"
+        what = f"{plural(len(binding), 'task')} {'is' if len(binding) == 1 else 'are'} open"
         key = f"open {' '.join(task.id for task in binding)}"
         fix = "Go on, and mark each as completed when it is; if one cannot be done, write BLOCKED: and the reason."
         reason = f"{what}: {', '.join(task.id for task in binding[:SHOWN])}"
@@ -59,8 +60,8 @@ def _binds(task: Task, state: SessionState, *, enforce: bool) -> bool:
 
 
 def _again(key: str, text: str, reason: str, answer: str) -> Again:
-    fix = "go on with --continue, or take back what does not matter: /todo drop ID, /todo drop state"
-    return Again(key, text, TIMES, End("error", "incomplete", f"incomplete: {reason}", answer, fix))
+    typed = "continue with --continue, or remove what does not matter: /todo drop ID, /todo drop state"
+    return Again(key, text, TIMES, End("error", "incomplete", f"incomplete: {reason}", answer, terminal=typed))
 
 
 def _rows(tasks: Sequence[Task]) -> str:

@@ -37,7 +37,7 @@ class Orders:
         if command.mode == "plan" and command.then == "plan":
             raise ConfigError("a plan cannot be followed by planning", fix="/plan TASK, or /deep TASK")
         if any(limit is not None and limit <= 0 for limit in (command.budget.steps, command.budget.tokens)):
-            raise ConfigError("a budget must be more than 0", fix="--budget-steps 200 --budget-tokens 1500000")
+            raise ConfigError("a budget must be more than 0", terminal="--budget-steps 200 --budget-tokens 1500000")
         deep = "deep" in (command.mode, command.then if command.mode == "plan" else "")
         budget = command.budget
         if deep:
@@ -55,7 +55,11 @@ class Orders:
         """
         proposal = session.state.work.proposal
         if proposal is None:
-            raise ConfigError("there is no plan to decide on", fix="/plan TASK, or lmagent --plan TASK, makes one")
+            raise ConfigError(
+                "there is no plan to decide on",
+                fix="/plan TASK makes one",
+                terminal="/plan TASK, or lmagent --plan TASK, makes one",
+            )
         if command.decision == "revise" and not command.feedback.strip():
             raise ConfigError("to have a plan revised, say what should be otherwise", fix="/plan revise WORDS")
         plan = _checked(command.plan or proposal.plan, session) if command.decision == "approved" else None

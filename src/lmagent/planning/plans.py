@@ -10,6 +10,7 @@ from typing import Any, cast
 from msgspec import Struct
 
 from lmagent.core.decoding import json_fault
+from lmagent.core.plurals import plural
 from lmagent.core.work import Plan, PlanStep, Task
 from lmagent.planning.order import faults as order_faults
 
@@ -168,7 +169,7 @@ def _plan(value: dict[str, Any], taken: Collection[str]) -> Plan | Unusable:
     if size > LONGEST_PLAN:
         found.append(f"its steps and risks have {size:,} characters, at most {LONGEST_PLAN:,} are allowed")
     if found:
-        more = (f"and {len(found) - SHOWN_FAULTS} more faults",) if len(found) > SHOWN_FAULTS else ()
+        more = (f"and {plural(len(found) - SHOWN_FAULTS, 'more fault')}",) if len(found) > SHOWN_FAULTS else ()
         return Unusable((*found[:SHOWN_FAULTS], *more))
     return Plan(title or goal, goal or title, tuple(made), risks)
 

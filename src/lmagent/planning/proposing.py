@@ -67,8 +67,9 @@ async def at_end(session: Session, ending: Ending, answer: str) -> End | Again |
         await session.record(PlanProposed(plan=found), sync=True)
         return waits(session, answer)
     if proposal is not None and not (found.json and '"steps"' in answer):
-        text = f"the plan still waits for your decision: lmagent plan show {state.session}; in the conversation: /plan"
-        session.emit(Notice(level="info", code="plan_waits", text=text, turn=state.turn))
+        text = "the plan still waits for your decision"
+        typed = f"lmagent plan show {state.session}; in the conversation: /plan"
+        session.emit(Notice(level="info", code="plan_waits", text=text, terminal=typed, turn=state.turn))
         return None
     if not found.json and ending.kind != "done":
         return None  # it asks, is blocked, or announces
@@ -106,6 +107,16 @@ def usable(session: Session, text: str, *, listed: bool = False) -> Plan | Unusa
     return found
 
 
+def begins_unread(state: SessionState) -> bool:
+    """Say whether the plan that this turn made is carried out without a decision: deep work in permission mode auto.
+
+    A plan that waited before the user chose that mode keeps waiting: else opening its session to reject it begins it.
+    """
+    proposal = state.work.proposal
+    is_new = proposal is not None and state.turn_open and proposal.turn == state.turn
+    return is_new and state.work.then == "deep" and state.mode == "auto"
+
+
 def waits(session: Session, answer: str) -> End:
     """How a turn ends whose plan waits, and what to do about it."""
     id = session.state.session
@@ -114,5 +125,5 @@ def waits(session: Session, answer: str) -> End:
         "plan",
         "the plan waits for your decision",
         answer,
-        fix=f"lmagent plan show {id}, then lmagent plan approve, revise or reject {id}; in the conversation: /plan",
+        terminal=f"lmagent plan show {id}, then lmagent plan approve|revise|reject {id}; in the conversation: /plan",
     )

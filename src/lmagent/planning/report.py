@@ -13,6 +13,7 @@ from msgspec import Struct, field
 
 from lmagent.core import events as ev
 from lmagent.core.errors import StoreError
+from lmagent.core.plurals import plural
 from lmagent.core.work import Task
 from lmagent.engine import budget, worktext
 from lmagent.engine.state import SessionState
@@ -126,7 +127,7 @@ def text(state: SessionState, found: Gathered) -> str:
         f"- time: {_when(found.began)} to {_when(found.ended)}, {took}",
         f"- model calls: {_of(used.steps, total.steps)}, sub-agents included",
         f"- tokens: {_of(used.tokens, total.tokens)}",
-        f"- conversation shortened: {found.compactions} times",
+        f"- conversation shortened: {plural(found.compactions, 'time')}",
         f"- everything, word for word: [the log](../sessions/{state.session}/events.jsonl); "
         f"`lmagent sessions show {state.session}`",
         "",
@@ -153,7 +154,7 @@ def _files(state: SessionState, since: int) -> list[str]:
     changed = Counter[str]()
     for event in state.changes:
         if event.seq >= since:
-            many = f"{event.count} paths, by {event.tool}"
+            many = f"{plural(event.count, 'path')}, by {event.tool}"
             changed.update([change.path for change in event.changes] or [many])
     rows = [f"- `{_line(path)}`{f' ({count} times)' if count > 1 else ''}" for path, count in changed.items()]
     return (rows[:MOST_FILES] + [f"- and {len(rows) - MOST_FILES} more"] * (len(rows) > MOST_FILES)) or ["none"]

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from lmagent.core.errors import ToolError
 from lmagent.core.events import TasksChanged
+from lmagent.core.plurals import plural
 from lmagent.core.tool import ToolContext, ToolOutput
 from lmagent.core.work import Task, TaskKind, TaskStatus
 from lmagent.engine import worktext
@@ -99,8 +100,8 @@ def room(work: WorkState, more: int) -> None:
     opened = sum(task.is_open for task in work.tasks.values())
     if opened + more > MOST_OPEN:
         raise ToolError(
-            f"{opened} tasks are open, {more} more would be over {MOST_OPEN}. Nothing was changed. Keep a long list in "
-            "a file, and its progress with task_state_update."
+            f"{plural(opened, 'open task')} already: {more} more would be over {MOST_OPEN}. Nothing was changed. "
+            "Keep a long list in a file, and its progress with task_state_update."
         )
 
 

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from lmagent.core.errors import ToolError
 from lmagent.core.events import TasksChanged
+from lmagent.core.plurals import plural
 from lmagent.core.tool import ToolContext, ToolOutput
 from lmagent.core.work import Task, TaskStatus
 from lmagent.engine import worktext
@@ -185,4 +186,4 @@ def _validated(work: WorkState) -> str:
     found = _faults(tasks)
     if found:
         return "\n".join(f"- {fault}" for fault in found[:20])
-    return f"{len(tasks)} tasks, nothing is wrong. {next_of(work, tasks.values())}"
+    return f"{plural(len(tasks), 'task')}, nothing is wrong. {next_of(work, tasks.values())}"

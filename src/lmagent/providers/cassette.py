@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from lmagent.core.decoding import decode_json
 from lmagent.core.errors import ConfigError, ProviderError, StoreError
+from lmagent.core.plurals import plural
 from lmagent.providers import jsontext
 from lmagent.providers.transport import Failure, Response, Timeouts, Transport, TransportError
 
@@ -232,11 +233,11 @@ class ReplayTransport:
         if self.deviations:
             first = self.deviations[0]
             lines.append(
-                f"replay: {len(self.deviations)} of {self.played} requests differ from the recording, the first is "
+                f"replay: {len(self.deviations)} of {plural(self.played, 'request')} not as recorded; the first is "
                 f"number {first.exchange}, at {first.path}:\n  recorded: {first.recorded}\n  now:      {first.got}"
             )
         if self.remaining:
-            lines.append(f"replay: {self.remaining} recorded exchanges were not asked for")
+            lines.append(f"replay: not asked for: {plural(self.remaining, 'recorded exchange')}")
         return "\n".join(lines)
 
     async def aclose(self) -> None:

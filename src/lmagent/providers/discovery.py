@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import anyio
 from msgspec import Struct
 
-from lmagent.core.errors import BadReply, ConfigError, ProviderError
+from lmagent.core.errors import ConfigError, ProviderError
 from lmagent.providers import failures, jsontext
 from lmagent.providers.transport import Timeouts, Transport, TransportError, read_all
 from lmagent.providers.urls import api_root, server_root
@@ -115,10 +115,7 @@ async def model_names(
         raise failures.from_response(status, fields, body, url=url, model="")
     entries = _entries(_json(body), "data")
     if entries is None:
-        raise BadReply(
-            f"{url} answered with something that is no list of models",
-            fix="check LLM_URL: it should be the server's base URL, for example http://localhost:1234/v1",
-        )
+        raise failures.wrong_address(f"{url} answered with something that is no list of models")
     return _names(entries)
 
 

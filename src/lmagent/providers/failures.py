@@ -48,7 +48,12 @@ _LOADING = re.compile(
     r"\bloading\b.{0,40}\bmodel|\bmodel\b.{0,40}\b(is )?(still )?(being )?load(ing|ed)\b", re.IGNORECASE
 )
 _SECRET = re.compile(r"\b(sk-|Bearer\s+)[A-Za-z0-9_\-.*]{6,}")
-_LOOK_AT_URL = "check LLM_URL: it should be the server's base URL, for example http://localhost:1234/v1"
+
+
+def wrong_address(message: str) -> BadReply:
+    """Return the error of an address at which no OpenAI-compatible server answers."""
+    url = "it should be the server's base URL, for example http://localhost:1234/v1"
+    return BadReply(message, fix=f"check the address: {url}", terminal=f"check LLM_URL: {url}")
 
 
 def from_response(status: int, headers: Mapping[str, str], body: bytes, *, url: str, model: str) -> ProviderError:
@@ -67,9 +72,8 @@ def from_response(status: int, headers: Mapping[str, str], body: bytes, *, url: 
         return _no_model(model, text, url)
     if status in (404, 405) or (html and status < 500):
         page = "with a web page" if html else f"HTTP {status}"
-        return BadReply(
-            f"{shown(url)} answered {page}: this is not an OpenAI-compatible server, or the path is wrong{_said(text)}",
-            fix=_LOOK_AT_URL,
+        return wrong_address(
+            f"{shown(url)} answered {page}: this is not an OpenAI-compatible server, or the path is wrong{_said(text)}"
         )
     return _by_code(status, text, url, wait)
 
@@ -97,24 +101,32 @@ def from_transport(error: TransportError, *, url: str, timeouts: Timeouts) -> Pr
     match error.kind:
         case "refused":
             message = f"nothing listens at {where} (connection refused)"
-            fix = "start the model server, or set LLM_URL to one that runs"
+            fix = "start the model server, or choose another"
+            typed = "start the model server, or set LLM_URL to one that runs"
             if is_loopback(url):
-                fix = f"start LM Studio, Ollama or llama-server so that it listens at {where}, or set LLM_URL"
-            return Unreachable(message, fix=fix, retryable=True)
+                fix = f"start LM Studio, Ollama or llama-server so that it listens at {where}"
+                typed = f"{fix}, or set LLM_URL"
+            return Unreachable(message, fix=fix, terminal=typed, retryable=True)
         case "dns":
-            return Unreachable(f"the host of {where} is not known ({detail})", fix="check the host in LLM_URL")
+            message = f"the host of {where} is not known ({detail})"
+            return Unreachable(message, fix="check the server's address", terminal="check the host in LLM_URL")
         case "tls":
-            fix = "check the certificate, or SSL_CERT_FILE for an own authority; use http:// if the server has no TLS"
-            return Unreachable(f"no secure connection to {where}: {detail}", fix=fix)
+            plain = "use http:// if the server has no TLS"
+            fix = f"check the certificate; {plain}"
+            typed = f"check the certificate, or SSL_CERT_FILE for an own authority; {plain}"
+            return Unreachable(f"no secure connection to {where}: {detail}", fix=fix, terminal=typed)
         case "connect" | "connect_timeout":
             why = detail or f"no answer within {timeouts.connect:g} s"
-            fix = "check that the server runs and that LLM_URL is right"
-            return Unreachable(f"no connection to {where}: {why}", fix=fix, retryable=True)
+            fix = "check that the server runs and that its address is right"
+            typed = "check that the server runs and that LLM_URL is right"
+            return Unreachable(f"no connection to {where}: {why}", fix=fix, terminal=typed, retryable=True)
         case "first_byte" | "idle":
             limit = timeouts.first_byte if error.kind == "first_byte" else timeouts.idle
             when = "began no answer" if error.kind == "first_byte" else "stopped in the middle of its answer"
-            fix = "raise LLM_TIMEOUT if the model is slow, or look at the server's log"
-            return Unreachable(f"the model server {when}: no sign of life for {limit:g} s ({where})", fix=fix)
+            fix = "look at the server's log"
+            typed = f"raise LLM_TIMEOUT if the model is slow, or {fix}"
+            reason = f"the model server {when}: no sign of life for {limit:g} s ({where})"
+            return Unreachable(reason, fix=fix, terminal=typed)
         case "lost":
             return ConnectionLost(
                 f"the model server broke off the connection ({where})",
@@ -122,7 +134,7 @@ def from_transport(error: TransportError, *, url: str, timeouts: Timeouts) -> Pr
                 retryable=True,
             )
         case "protocol":
-            return BadReply(f"{where} does not speak HTTP as expected: {detail}", fix=_LOOK_AT_URL)
+            return wrong_address(f"{where} does not speak HTTP as expected: {detail}")
 
 
 def not_a_reply(body: bytes, content_type: str, *, url: str) -> BadReply:
@@ -130,14 +142,11 @@ def not_a_reply(body: bytes, content_type: str, *, url: str) -> BadReply:
     if not body.strip():
         return BadReply(f"{shown(url)} answered 200 with an empty body", fix="look at the server's log")
     if is_html(body):
-        return BadReply(
-            f"{shown(url)} answered with a web page: this is not an OpenAI-compatible server, or the path is wrong",
-            fix=_LOOK_AT_URL,
+        return wrong_address(
+            f"{shown(url)} answered with a web page: this is not an OpenAI-compatible server, or the path is wrong"
         )
     kind = content_type or "no content type"
-    return BadReply(
-        f"{shown(url)} answered with something that is no completion ({kind}){_said(_plain(body))}", fix=_LOOK_AT_URL
-    )
+    return wrong_address(f"{shown(url)} answered with something that is no completion ({kind}){_said(_plain(body))}")
 
 
 def is_html(body: bytes) -> bool:
@@ -194,28 +203,34 @@ def _overflow(text: str, payload: Any) -> ContextOverflow:
     return ContextOverflow(
         f"the prompt does not fit the context window{served}: {text}",
         window=window,
-        fix="load the model with a larger context length, or /compact",
+        fix="load the model with a larger context length, or shorten the conversation",
+        terminal="load the model with a larger context length, or /compact",
     )
 
 
 def _auth(status: int, text: str, url: str) -> AuthError:
     host = urlsplit(url).hostname or shown(url)
     variable = "OPENROUTER_API_KEY" if host.endswith("openrouter.ai") else "LLM_API_KEY"
-    return AuthError(f"{host} refused the API key (HTTP {status}): {text}", fix=f"set {variable} to a valid key")
+    message = f"{host} refused the API key (HTTP {status}): {text}"
+    return AuthError(message, fix="set a valid key for it", terminal=f"set {variable} to a valid key")
 
 
 def _no_model(model: str, text: str, url: str) -> ModelNotFound:
+    fix = "load or download it there, or choose another"
     named = f"the model {model!r}" if model else "a request without a model name"
     return ModelNotFound(
         f"{authority(url)} does not serve {named}: {text}",
-        fix="load or download it there, or choose another with --model NAME (`lmagent doctor` lists what is served)",
+        fix=fix,
+        terminal=f"{fix} with --model NAME (`lmagent doctor` lists what is served)",
     )
 
 
 def _moved(location: str, url: str) -> BadReply:
     """A redirect; a path alone is one of the same server."""
     where = shown(urljoin(url, location)) if location else "another address"
-    return BadReply(f"{shown(url)} redirects to {where}", fix=f"set LLM_URL to the address it redirects to: {where}")
+    fix = f"use the address that it redirects to: {where}"
+    typed = f"set LLM_URL to the address it redirects to: {where}"
+    return BadReply(f"{shown(url)} redirects to {where}", fix=fix, terminal=typed)
 
 
 def _by_code(code: int, text: str, url: str, wait: float | None) -> ProviderError:
@@ -241,7 +256,9 @@ def _by_code(code: int, text: str, url: str, wait: float | None) -> ProviderErro
             retry_after=wait,
         )
     return ProviderError(
-        f"{host} refused the request (HTTP {code}): {text}", fix="check LLM_MODEL and the LLM_* settings"
+        f"{host} refused the request (HTTP {code}): {text}",
+        fix="check the model and its settings",
+        terminal="check LLM_MODEL and the LLM_* settings",
     )
 
 

@@ -29,7 +29,7 @@ def proxy_for(url: str, env: Mapping[str, str]) -> str | None:
     if scheme not in ("http", "https"):
         raise ConfigError(
             f"the proxy for {parts.hostname} is a {scheme} proxy; only HTTP proxies are supported",
-            fix=f"set {parts.scheme.upper()}_PROXY to an http:// proxy, or NO_PROXY={parts.hostname}",
+            terminal=f"set {parts.scheme.upper()}_PROXY to an http:// proxy, or NO_PROXY={parts.hostname}",
         )
     return proxy
 

@@ -88,6 +88,7 @@ def _split(url: str) -> SplitResult:
     if not usable or any(char.isspace() for char in text):
         raise ConfigError(
             f"{url!r} is not the URL of a model server",
-            fix="set LLM_URL to something like http://localhost:1234/v1",
+            fix="give one like http://localhost:1234/v1",
+            terminal="set LLM_URL to something like http://localhost:1234/v1",
         )
     return parts

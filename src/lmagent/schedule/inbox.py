@@ -82,7 +82,7 @@ class Inbox:
             StoreError: there is no task, or it could not be written; nothing is left behind.
         """
         if not task.strip():
-            raise StoreError("there is no task to submit", fix='lmagent submit "what to do"')
+            raise StoreError("there is no task to submit", terminal='lmagent submit "what to do"')
         content = written(task, rights).encode("utf-8", "replace")
         if len(content) > LARGEST:
             raise StoreError(

@@ -118,12 +118,14 @@ def add_job(workspace: Path, fields: Mapping[str, object]) -> CronJob:
     try:
         job = _job(dict(fields), file, 0)
     except ValueError as error:
-        raise ConfigError(f"the job was not added: {error}", fix="lmagent cron add --help") from None
+        raise ConfigError(f"the job was not added: {error}", terminal="lmagent cron add --help") from None
 
     def append(rows: list[Any]) -> None:
         if job.id in read_jobs(workspace).jobs:
             raise ConfigError(
-                f"there is a job {job.id!r} already", fix=f"take another id, or: lmagent cron rm {job.id}"
+                f"there is a job {job.id!r} already",
+                fix="take another id",
+                terminal=f"take another id, or: lmagent cron rm {job.id}",
             )
         rows.append(dict(fields))
 
@@ -162,7 +164,7 @@ def find_job(workspace: Path, id: str) -> CronJob:
     if id not in found.jobs:
         known = ", ".join(found.jobs) or "there are none"
         wrong = "".join(f"\n{problem}" for problem in found.problems)
-        raise ConfigError(f"there is no job {id!r} ({known}){wrong}", fix="lmagent cron list")
+        raise ConfigError(f"there is no job {id!r} ({known}){wrong}", terminal="lmagent cron list")
     return found.jobs[id]
 
 
@@ -306,5 +308,5 @@ def _row_of(rows: list[Any], id: str) -> dict[str, Any]:
     found = (cast("dict[str, Any]", row) for row in rows if isinstance(row, dict))
     row = next((row for row in found if str(row.get("id")).strip() == id), None)
     if row is None:
-        raise ConfigError(f"there is no job {id!r} any more", fix="lmagent cron list")
+        raise ConfigError(f"there is no job {id!r} any more", terminal="lmagent cron list")
     return row

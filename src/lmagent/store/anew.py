@@ -59,7 +59,7 @@ def begin_anew(folder: Path, aside: Path, opening: SessionCreated, clock: Clock)
             lock.release()
             raise
     except FileNotFoundError:
-        raise SessionNotFound(f"there is no session {folder.name}", fix="lmagent sessions list") from None
+        raise SessionNotFound(f"there is no session {folder.name}", terminal="lmagent sessions list") from None
     except OSError as error:
         raise store_error(error, f"session {folder.name} could not be begun anew", folder) from error
 

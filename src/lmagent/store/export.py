@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from html import escape
 
 from lmagent.core.events import DurableEvent, encode
+from lmagent.core.plurals import plural
 from lmagent.store.transcript import Entry, Transcript, transcript_of
 
 _TICKS = re.compile(r"`+")
@@ -165,12 +166,8 @@ def _facts(transcript: Transcript) -> list[str]:
     if transcript.workspace:
         facts.append(f"Workspace {transcript.workspace}")
     tokens = f"{transcript.prompt_tokens:,} prompt and {transcript.completion_tokens:,} reply tokens"
-    facts.append(f"{_count(transcript.turns, 'turn')}, {_count(transcript.steps, 'model call')}, {tokens}")
+    facts.append(f"{plural(transcript.turns, 'turn')}, {plural(transcript.steps, 'model call')}, {tokens}")
     return facts
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _time(ts: float) -> str:

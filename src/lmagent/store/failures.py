@@ -20,25 +20,28 @@ def store_error(error: OSError, what: str, path: Path) -> StoreError:
         what: what could not be done, as in "the log could not be written".
         path: the file or folder that it was about.
     """
+    typed = ""
     if error.errno in _FULL:
         why = f"the disk is full ({_free_space(path)} free)"
         fix = f"free some space on the disk that holds {path.parent}, then resume the session"
     elif error.errno == errno.EROFS:
         why = "the file system is read-only"
-        fix = "use a workspace that can be written to: --workspace FOLDER"
+        fix = "use a workspace that can be written to"
+        typed = f"{fix}: --workspace FOLDER"
     elif error.errno == errno.EFBIG:
         why = "a limit on the size of files is reached"
         fix = "raise the limit (`ulimit -f unlimited`), then resume the session"
     elif error.errno in _FORBIDDEN:
         why = "permission denied"
-        fix = f"make {path.parent} readable and writable for you, or use another workspace: --workspace FOLDER"
+        fix = f"make {path.parent} readable and writable for you, or use another workspace"
+        typed = f"{fix}: --workspace FOLDER"
     elif error.errno == errno.EIO:
         why = "the disk reported an error"
         fix = f"check the disk that holds {path.parent}, then resume the session"
     else:
         why = error.strerror or str(error)
         fix = f"check {path.parent}, then try again"
-    return StoreError(f"{what}: {why}: {path}", fix=fix)
+    return StoreError(f"{what}: {why}: {path}", fix=fix, terminal=typed)
 
 
 def _free_space(path: Path) -> str:

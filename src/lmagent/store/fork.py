@@ -57,7 +57,7 @@ def fork_log(
             finally:
                 lock.release()
     except FileNotFoundError:
-        raise SessionNotFound(f"there is no session {source.name}", fix="lmagent sessions list") from None
+        raise SessionNotFound(f"there is no session {source.name}", terminal="lmagent sessions list") from None
     except OSError as error:
         raise store_error(error, f"session {source.name} could not be copied", target / EVENTS) from error
     return forked

@@ -54,7 +54,7 @@ class JsonlStore:
         """
         folder = self._folder(session)
         if (folder / EVENTS).exists():
-            raise StoreError(f"there is a session {session} already: {folder}", fix=f"lmagent --resume {session}")
+            raise StoreError(f"there is a session {session} already: {folder}", terminal=f"lmagent --resume {session}")
         last = 0
         if os.path.lexists(self.root.parent / GONE):
             from lmagent.store.gone import last_gone  # few people delete sessions
@@ -126,7 +126,7 @@ class JsonlStore:
                 lock.release()
             shutil.rmtree(folder)
         except FileNotFoundError:
-            raise SessionNotFound(f"there is no session {session}", fix="lmagent sessions list") from None
+            raise SessionNotFound(f"there is no session {session}", terminal="lmagent sessions list") from None
         except OSError as error:
             raise store_error(error, f"session {session} could not be deleted", folder) from error
 
@@ -197,7 +197,7 @@ class JsonlStore:
         if not known:
             raise SessionNotFound(f"there is no session {prefix}: there are none in {self.root}")
         raise SessionNotFound(
-            f"there is no session {prefix}; the newest are {_some(known)}", fix="lmagent sessions list"
+            f"there is no session {prefix}; the newest are {_some(known)}", terminal="lmagent sessions list"
         )
 
     def _entries(self) -> Iterator[os.DirEntry[str]]:
@@ -227,7 +227,7 @@ class JsonlStore:
     def _known(self, session: str) -> Path:
         folder = self.root / session
         if not is_session_id(session) or folder.is_symlink() or log_facts(folder) is None:
-            raise SessionNotFound(f"there is no session {session}", fix="lmagent sessions list")
+            raise SessionNotFound(f"there is no session {session}", terminal="lmagent sessions list")
         return folder
 
 

@@ -143,12 +143,16 @@ def _sign(fd: int, owner: Owner) -> None:
 
 
 def _busy(session: str, owner: Owner | None) -> SessionBusy:
-    copy = f"work on a copy: lmagent sessions fork {session}"
+    copy = f"work on a copy: lmagent sessions fork {session}"  # another surface has its own button for that
     if owner is not None and owner.pid == os.getpid() and owner.host == _host():
-        return SessionBusy(f"session {session} is already open in this process", fix=copy)
+        return SessionBusy(f"session {session} is already open in this process", terminal=copy)
     who = f"process {owner.pid}" if owner is not None else "another process"
     where = f" on {owner.host}" if owner is not None and owner.host not in ("", _host()) else ""
-    return SessionBusy(f"session {session} is in use by {who}{where}", fix=f"stop that process, or {copy}")
+    return SessionBusy(
+        f"session {session} is in use by {who}{where}",
+        fix="stop that process, or work on a copy",
+        terminal=f"stop that process, or {copy}",
+    )
 
 
 def read_owner(path: Path) -> Owner | None:

@@ -86,7 +86,7 @@ class JsonlLog:
         _require_real_folders(folder)
         log = cls(folder, clock)
         if not log.path.is_file():
-            raise SessionNotFound(f"there is no session {folder.name}", fix="lmagent sessions list")
+            raise SessionNotFound(f"there is no session {folder.name}", terminal="lmagent sessions list")
         try:
             log._lock = lock or hold(folder / LOCK, log.session)
             try:
@@ -96,7 +96,7 @@ class JsonlLog:
                 log.close()
                 raise
         except FileNotFoundError:
-            raise SessionNotFound(f"there is no session {folder.name}", fix="lmagent sessions list") from None
+            raise SessionNotFound(f"there is no session {folder.name}", terminal="lmagent sessions list") from None
         except OSError as error:
             raise store_error(error, "the session could not be opened for writing", log.path) from error
         return log
@@ -180,7 +180,11 @@ class JsonlLog:
                 is opened again.
         """
         if self._refusal is not None:
-            raise StoreError(f"nothing more is recorded: {self._refusal.message}", fix=self._refusal.fix)
+            raise StoreError(
+                f"nothing more is recorded: {self._refusal.message}",
+                fix=self._refusal.fix,
+                terminal=self._refusal.terminal,
+            )
         if self._fd < 0:
             self._begin()
             if self._seq and isinstance(event, SessionCreated):

@@ -21,6 +21,7 @@ from lmagent.core.events import DurableEvent, SessionCreated
 from lmagent.core.ids import is_session_id
 from lmagent.core.messages import Image, Part, Text, Thinking, ToolCall
 from lmagent.core.model import Usage
+from lmagent.core.plurals import plural
 from lmagent.store.failures import store_error
 from lmagent.store.rebuild import Said, rebuild
 
@@ -109,7 +110,7 @@ def _parse(text: str, left: list[str]) -> tuple[dict[str, Any], list[dict[str, A
         try:
             entry: Any = json.loads(line)
         except (ValueError, RecursionError):
-            left.append(f"line {number}: damaged, not JSON ({len(line)} characters)")
+            left.append(f"line {number}: damaged, not JSON ({plural(len(line), 'character')})")
             continue
         if isinstance(entry, dict) and "role" in entry:
             found.append(_unwrapped(cast("dict[str, Any]", entry)))

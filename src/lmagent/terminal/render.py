@@ -8,6 +8,7 @@ from lmagent.app.nested import NestedLines
 from lmagent.app.planwords import PlanWords
 from lmagent.core import events as ev
 from lmagent.core.messages import NO_WORDS, Thinking
+from lmagent.core.plurals import plural
 from lmagent.core.view import command_end, is_filler, proof_line
 from lmagent.terminal.blocks import BlockStream
 from lmagent.terminal.output import SHOWN, CommandOutput
@@ -86,7 +87,7 @@ class Renderer:
             case ev.CompactionDone():
                 self._say(f"conversation shortened: {event.before_tokens:,} → {event.after_tokens:,} tokens", "quiet")
             case ev.Notice():
-                self._say(event.text + (f"\n  → {event.fix}" if event.fix else ""), "warning")
+                self._say(event.text + ev.advice_line(event), "warning")
             case ev.TurnFinished():
                 self._ending(event)
                 if self._terminal and (line := self._tally.line(event)):
@@ -189,7 +190,7 @@ class Renderer:
         if not self._terminal:
             return
         if (more := len(lines) - SHOWN) > 0:
-            self._say(f"  … +{more:,} {'line' if more == 1 else 'lines'}{self._more_hint}", "quiet")
+            self._say(f"  … +{plural(more, 'line')}{self._more_hint}", "quiet")
         for line in lines[-SHOWN:]:
             self._print_line(f"  {line}", "output")
 
@@ -214,7 +215,7 @@ class Renderer:
         lines = diff.splitlines()
         self.diff("\n".join(lines[:MAX_DIFF_LINES]), indent="  ")
         if len(lines) > MAX_DIFF_LINES:
-            self._say(f"  … {len(lines) - MAX_DIFF_LINES} more lines", "quiet")
+            self._say(f"  … {plural(len(lines) - MAX_DIFF_LINES, 'more line')}", "quiet")
 
     def _ending(self, event: ev.TurnFinished) -> None:
         self._print_blocks(self._blocks.finish())
@@ -229,8 +230,7 @@ class Renderer:
         words = f"{event.outcome}: {event.reason}" if event.reason and not said else event.outcome
         if event.cause == "permission":
             words = f"{words} — a call was denied because nobody could be asked"
-        fix = f"\n  → {event.fix}" if event.fix else ""
-        self._say(f"{words}{fix}", "fault" if event.outcome == "error" else "warning")
+        self._say(words + ev.advice_line(event), "fault" if event.outcome == "error" else "warning")
 
     def _print_blocks(self, blocks: list[str]) -> None:
         for block in blocks:

@@ -8,6 +8,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from lmagent.core.errors import StoreError, ToolError
+from lmagent.core.plurals import plural
 from lmagent.core.tool import Tool, ToolContext, ToolOutput
 from lmagent.tools.page import LINES, paged
 
@@ -58,7 +59,7 @@ def page(text: str, offset: int, room: int) -> str:
         lines.append(last_line)
     first = max(offset, 1) - 1
     if first >= len(lines):
-        raise ToolError(f"offset {offset} is after the end: there are {len(lines)} lines")
+        raise ToolError(f"offset {offset} is after the end: it has {plural(len(lines), 'line')}")
     room, size = room - _HEAD, 0
     taken: list[str] = []
     for line in lines[first : first + LINES]:

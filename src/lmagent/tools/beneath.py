@@ -68,7 +68,7 @@ class Beneath:
         if os.open not in os.supports_dir_fd:
             raise WorkspaceError(
                 "this system has no directory descriptors, so paths cannot be confined to the workspace",
-                fix="run lmagent on Linux, macOS or in WSL2",
+                fix="use Linux, macOS or WSL2",
             )
         self.root = root
         self.own = tuple(place.parts for place in own_places(root, os.environ))
@@ -77,7 +77,9 @@ class Beneath:
             self._root = os.open(root, _LIST | os.O_CLOEXEC)
         except OSError as error:
             raise WorkspaceError(
-                f"the workspace {root} cannot be opened: {error.strerror}", fix="give another folder with --workspace"
+                f"the workspace {root} cannot be opened: {error.strerror}",
+                fix="use another folder",
+                terminal="give another folder with --workspace",
             ) from error
 
     def __enter__(self) -> Self:

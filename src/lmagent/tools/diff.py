@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lmagent.core.plurals import plural
 from lmagent.tools.sanitize import one_line, visible
 
 LIMIT = 20_000
@@ -103,5 +104,5 @@ def _capped(lines: list[str]) -> str:
     for at, line in enumerate(lines):
         size += len(line.encode("utf-8")) + 1
         if size > LIMIT:
-            return "\n".join([*lines[:at], f"… {len(lines) - at} more lines of diff …"])
+            return "\n".join([*lines[:at], f"… {plural(len(lines) - at, 'more line')} of diff …"])
     return "\n".join(lines)

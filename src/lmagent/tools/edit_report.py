@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from lmagent.core.errors import ToolError
+from lmagent.core.plurals import plural
 from lmagent.tools.edit_match import Target
 from lmagent.tools.edit_text import block_lines, to_lf
 
@@ -94,7 +95,7 @@ def missing(target: Target, search: str, replace: str) -> EditRefused:
     row = _closest(target, lines)
     if row is None:
         size = len(target.document.lines)
-        about = "the file is empty" if not size else f"nothing in the file's {size} lines is like it"
+        about = "the file is empty" if not size else f"nothing in the file ({plural(size, 'line')}) is like it"
         return EditRefused(f"The search was not found: {about}. Read the file again.", reason="missing")
     last = min(row + max(len(lines), 1), len(target.rows)) - 1
     first_line, last_line = target.rows[row], target.rows[last]

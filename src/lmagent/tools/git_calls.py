@@ -13,6 +13,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from lmagent.core.errors import ToolError
+from lmagent.core.plurals import plural
 from lmagent.core.tool import ToolContext, ToolOutput
 from lmagent.tools.git import GitAdd, GitBranch, GitCommit, GitDiff, GitStatus
 from lmagent.tools.git_output import Change, Status, describe, diff_text, listed, lists, name
@@ -174,7 +175,7 @@ async def _switch(git: Git, wanted: str, *, create: bool) -> ToolOutput:
         raise _unswitched(done, (await git.status()).conflicts)
     did = "Created and switched" if create else "Switched"
     kept = len(done.out.splitlines())
-    carried = f" Uncommitted changes of {kept} {'path' if kept == 1 else 'paths'} came along." if kept else ""
+    carried = f" Uncommitted changes of {plural(kept, 'path')} came along." if kept else ""
     return ToolOutput(f"{did} to branch {name(wanted)}.{carried}", {"branch": wanted})
 
 

@@ -9,6 +9,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from lmagent.core.errors import ToolError
+from lmagent.core.plurals import plural
 from lmagent.core.tool import Tool, ToolContext, ToolOutput
 from lmagent.tools import paths
 from lmagent.tools.beneath import Beneath
@@ -96,9 +97,10 @@ class _Search:
         if self.late:
             notes.append(f"(Stopped after {BUDGET:.0f} s: there may be more. Name a directory.)")
         if self._ignored:
-            notes.append(f"{self._ignored} entries are left out by .gitignore; name their directory to look into it.")
+            left = plural(self._ignored, "entry", "entries")
+            notes.append(f"{left} left out by .gitignore; name the directory to look into it.")
         if self._unreadable:
-            notes.append(f"{self._unreadable} directories could not be read.")
+            notes.append(f"{plural(self._unreadable, 'directory', 'directories')} could not be read.")
         return notes
 
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from lmagent.core.errors import ToolError
+from lmagent.core.plurals import plural
 from lmagent.core.tool import Tool, ToolContext, ToolOutput
 from lmagent.tools import suggest
 from lmagent.tools.beneath import Beneath
@@ -146,7 +147,7 @@ class _Search:
         notes = self._notes()
         if not report.total:
             facts = {"count": 0, "files": 0, "truncated": bool(self._late)}
-            head = f"No match for {one_line(wanted.pattern)} in {self._searched} files."
+            head = f"No match for {one_line(wanted.pattern)} in {plural(self._searched, 'file')}."
             if not wanted.regex and any(char in _META for char in wanted.pattern):
                 notes.insert(0, "The pattern was taken literally; set regex=true for a regular expression.")
             return ToolOutput(" ".join([head, *notes]), facts)
@@ -155,8 +156,7 @@ class _Search:
     def _page(self, room: int, notes: list[str]) -> ToolOutput:
         report = self._report
         text, shown = report.page(room - _HEAD - sum(len(note) + 1 for note in notes))
-        lines = "1 line" if report.total == 1 else f"{report.total} lines"
-        head = f"[{lines} in {report.files} of {self._searched} files"
+        head = f"[{plural(report.total, 'line')} in {report.files} of {plural(self._searched, 'file')}"
         if shown < report.total:
             head += f"; the first {shown} are shown: narrow pattern, paths or glob for the rest"
         if self._withheld:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from lmagent.core.errors import ToolError
+from lmagent.core.plurals import plural
 from lmagent.tools.textfile import Encoding, decode, sniff
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ def _first(offset: int, total: int) -> int:
         return max(1, total + offset + 1)
     if offset > total:
         raise ToolError(
-            f"offset {offset} is after the end: the file has {total} lines. Use an offset from 1 to {total}.",
+            f"offset {offset} is after the end: the file has {plural(total, 'line')}. Use an offset from 1 to {total}.",
             data={"code": "offset"},
         )
     return max(1, offset)

@@ -8,6 +8,7 @@ from itertools import islice
 from msgspec import Struct
 
 from lmagent.core.errors import ToolError
+from lmagent.core.plurals import plural
 from lmagent.core.tool import Tool, ToolContext, ToolOutput
 from lmagent.tools import paths, suggest
 from lmagent.tools.beneath import Beneath, Entry
@@ -130,7 +131,7 @@ def _notes(walk: Walk) -> list[str]:
 
 
 def _directories(count: int) -> str:
-    return f"{count} {'directory' if count == 1 else 'directories'}"
+    return plural(count, "directory", "directories")
 
 
 def _page(tree: _Tree, depth: int, room: int) -> ToolOutput:

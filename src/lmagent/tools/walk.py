@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from lmagent.core.errors import ToolError
+from lmagent.core.plurals import plural
 from lmagent.tools.beneath import Beneath, Entry
 from lmagent.tools.paths import is_below, is_internal
 
@@ -142,7 +143,7 @@ class Walk:
 
 def withheld(count: int) -> str:
     """What the model is told of entries that permission rules leave out; empty where there are none."""
-    return f"{count} {'path' if count == 1 else 'paths'} left out by permission rules." if count else ""
+    return f"{plural(count, 'path')} left out by permission rules." if count else ""
 
 
 def _parse(lines: list[str]) -> GitIgnoreSpec:

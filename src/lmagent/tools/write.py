@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from lmagent.core.errors import ToolError
+from lmagent.core.plurals import plural
 from lmagent.core.tool import Tool, ToolContext, ToolOutput
 from lmagent.tools.beneath import Beneath, Loaded
 from lmagent.tools.change import difference_of, load_if_there, require_no_mask, store, tally
@@ -166,7 +167,7 @@ def _summary(arguments: Write) -> str:
 
 def _lines(text: str) -> str:
     count = text.count("\n") + (not text.endswith("\n") and bool(text))
-    return "1 line" if count == 1 else f"{count} lines"
+    return plural(count, "line")
 
 
 _ANYWAY: dict[str, tuple[Any, ...]] = {

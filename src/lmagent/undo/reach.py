@@ -41,7 +41,8 @@ class Reach:
         except OSError as error:
             raise WorkspaceError(
                 f"the workspace {workspace} cannot be opened: {error.strerror}",
-                fix="give another folder with --workspace",
+                fix="use another folder",
+                terminal="give another folder with --workspace",
             ) from error
         self._path, self._descriptor = "", self._root
 

@@ -112,7 +112,8 @@ class Scan:
         except OSError as error:
             raise WorkspaceError(
                 f"the workspace {workspace} cannot be opened: {error.strerror}",
-                fix="give another folder with --workspace",
+                fix="use another folder",
+                terminal="give another folder with --workspace",
             ) from error
         self._device = os.fstat(self._root).st_dev
 

@@ -67,7 +67,7 @@ class WorkspaceSnapshots:
         if os.open not in os.supports_dir_fd:
             raise WorkspaceError(
                 "this system has no directory descriptors, so undo cannot be confined to the workspace",
-                fix="run lmagent on Linux, macOS or in WSL2",
+                fix="use Linux, macOS or WSL2",
             )
         self._workspace = os.path.abspath(workspace)
         self._limits = limits

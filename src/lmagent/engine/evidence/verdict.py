@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from lmagent.core.errors import StoreError
 from lmagent.core.events import FilesChanged
+from lmagent.core.plurals import plural
 from lmagent.core.work import Proof
 from lmagent.engine.evidence import disk
 from lmagent.engine.evidence.places import NAMED, is_guard, is_leaving, named
@@ -118,8 +119,8 @@ def _weigh(seen: Seen, results: Sequence[Result]) -> Verdict:
     early = [result for result in latest.values() if not result.failed and not result.fault]
     if early:
         return Verdict("unverified", f"{early[-1].name} passed, but {_later(seen, early[-1])} after it")
-    plural = len(seen.changed) != 1 or seen.unnamed
-    return Verdict("unverified", f"{_changes(seen)}, nothing checked {'them' if plural else 'it'}")
+    several = len(seen.changed) != 1 or seen.unnamed
+    return Verdict("unverified", f"{_changes(seen)}, nothing checked {'them' if several else 'it'}")
 
 
 def _is_after(result: Result, seen: Seen) -> bool:
@@ -156,7 +157,7 @@ def _changes(seen: Seen) -> str:
         return "many files changed"
     if not changed:
         return "commands ran whose changes are not recorded"
-    return f"{next(iter(changed))} changed" if len(changed) == 1 else f"{len(changed)} files changed"
+    return f"{next(iter(changed)) if len(changed) == 1 else plural(len(changed), 'file')} changed"
 
 
 def _joined(names: Sequence[str]) -> str:

@@ -206,8 +206,8 @@ class Telling:
     def _budget(self, session: Session | None) -> Told:
         if session is None or self.mode != "deep_work":
             return {}
-        work, spent = session.state.work, used(session.state)
-        told = {"max_iterations": limits(session).steps, "tokens_used": spent.tokens}
+        work, spent, turn = session.state.work, used(session.state), limits(session).steps
+        told = {"max_iterations": min(turn, work.budget.steps or turn), "tokens_used": spent.tokens}
         return {**told, "token_budget": work.budget.tokens, "task_summary": counted(list(self._tasks.values()))}
 
     # --- calls ------------------------------------------------------------------------------------------------------
