@@ -10,8 +10,8 @@ import httpcore
 import pytest
 
 from lmagent.core.errors import ungrouped
-from lmagent.providers.transport import PAUSE, HttpTransport, Timeouts, TransportError
-from lmagent.providers.wire import Chunks
+from lmagent.providers.transport import HttpTransport, Timeouts, TransportError
+from lmagent.providers.wire import SETTLED, Chunks
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 NONE: dict[str, str] = {}
@@ -127,11 +127,11 @@ def test_a_stream_that_falls_silent_is_given_up() -> None:
     anyio.run(go)
 
 
-def test_small_pieces_that_come_fast_are_read_together() -> None:
+def test_a_long_stream_is_read_in_pauses_and_whole() -> None:
     async def go() -> None:
-        raw = Raw(HEAD, *[b"1\r\n%d\r\n" % (number % 10) for number in range(50)], b"0\r\n\r\n", between=PAUSE / 20)
-        [body] = await read(raw)
-        assert b"".join(body) == b"0123456789" * 5
-        assert len(body) < 25, "one piece a pause, not one a chunk"
+        pieces = [b"1\r\n%d\r\n" % (number % 10) for number in range(400)]
+        [body] = await read(Raw(HEAD, *pieces, b"0\r\n\r\n", between=SETTLED / 100))
+        assert b"".join(body) == b"0123456789" * 40
+        assert len(body) < 300, "one piece a pause, not one a chunk"
 
     anyio.run(go)

@@ -26,8 +26,8 @@ KEPT = 32
 """Connections above which none is kept for the next request: for each that is idle the library looks at all, so that
 five hundred that end together would take it longer than what they carried."""
 
-PAUSE = 0.04
-"""Seconds between two reads of one stream: text that comes faster is shown 25 times a second, which looks the same."""
+PAUSE = 0.05
+"""Seconds between two reads of one stream: text that comes faster is shown 20 times a second, which looks the same."""
 
 READS = 2500
 """Reads a second, of all streams together, above which the pause grows: a read costs a tenth of a millisecond."""

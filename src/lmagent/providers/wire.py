@@ -11,6 +11,7 @@ import asyncio
 import re
 import socket
 import ssl
+import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from typing import Any, cast
 
@@ -20,14 +21,19 @@ import httpcore
 HELD = 1024 * 1024
 """Bytes that may wait for a slow reader before the other side is asked to wait too."""
 
+TURN = 0.025
+"""Seconds at whose multiples pauses end, so that streams which pause are read in the same turns of the loop."""
+
+SETTLED = 1.0
+"""Seconds from which on a stream is read with pauses; one that is shorter is never held up."""
+
 LONGEST_LINE = 65_536
 """Bytes of a line between two chunks."""
 
 _HEAD_END = re.compile(rb"\n\r?\n")
 _INTERIM = re.compile(rb"HTTP/\d\.\d 1(?!01)\d\d")
 _SIZE = re.compile(rb"[0-9A-Fa-f]{1,16}")
-_ENDS = (b"0\r\n\r\n", b"data: [DONE]")
-"""What tells a reader that paces itself that nothing is left to wait for."""
+_LAST_CHUNK = b"0\r\n\r\n"
 
 
 class Wire(asyncio.Protocol, httpcore.AsyncNetworkStream):
@@ -42,8 +48,6 @@ class Wire(asyncio.Protocol, httpcore.AsyncNetworkStream):
         self._is_over = False
         self._error: Exception | None = None
         self._waiter: asyncio.Future[None] | None = None
-        self._not_before = 0.0
-        self._due: asyncio.TimerHandle | None = None
         self._limit = 0.0
         self._since = 0.0
         self._watch: asyncio.TimerHandle | None = None
@@ -64,8 +68,7 @@ class Wire(asyncio.Protocol, httpcore.AsyncNetworkStream):
         if self._size > HELD and not self._is_paused and self._transport is not None:
             self._is_paused = True
             self._transport.pause_reading()
-        if self._waiter is not None:
-            self._rouse()
+        self._wake()
 
     def eof_received(self) -> bool:
         """The other side has said all."""
@@ -95,19 +98,17 @@ class Wire(asyncio.Protocol, httpcore.AsyncNetworkStream):
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
-    async def take(self, limit: float | None = None, not_before: float = 0.0) -> bytes:
+    async def take(self, limit: float | None = None) -> bytes:
         """All that has arrived; waits for some, and is empty at the end.
 
         Args:
             limit: seconds of silence after which it is given up.
-            not_before: the loop's time before which only the end of a body is worth waking up for.
 
         Raises:
             httpcore.ReadTimeout: nothing came for so long.
             httpcore.ReadError: the connection broke.
         """
-        self._not_before = not_before
-        if not self._is_over and (not self._held or not self._is_due()):
+        if not (self._held or self._is_over):
             await self._wait(limit)
         if self._held:
             return self._all()
@@ -121,25 +122,21 @@ class Wire(asyncio.Protocol, httpcore.AsyncNetworkStream):
             self._limit, self._since = limit, self._loop.time()
             if self._watch is None or self._watch.when() > self._since + limit:
                 self._look_out(limit)
-        if self._held:
-            self._rouse()
         try:
             await waiter
         finally:
             self._waiter = None
-            if self._due is not None:
-                self._due.cancel()
-                self._due = None
 
-    def _is_due(self) -> bool:
-        return not self._not_before or self._loop.time() >= self._not_before or self._held[-1].endswith(_ENDS[0])
-
-    def _rouse(self) -> None:
-        """Wake the reader, at the time from which it wants to be woken."""
-        if self._is_due() or _ENDS[1] in self._held[-1]:
-            self._wake()
-        elif self._due is None:
-            self._due = self._loop.call_at(self._not_before, self._wake)
+    async def rest(self, seconds: float) -> None:
+        """Leave to the system what arrives in the meantime: to look at each arrival costs more than to read them."""
+        if self._transport is None or self._held:
+            return
+        self._transport.pause_reading()
+        try:
+            now = self._loop.time()
+            await asyncio.sleep(round((now + seconds) / TURN) * TURN - now)
+        finally:
+            self._transport.resume_reading()
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
@@ -341,21 +338,22 @@ async def body_of(
         answer: the answer, of which httpcore has read the head.
         wire: see `wire_of`.
         limits: seconds of silence after which it is given up: before the first piece, and between two.
-        pause: seconds that are to lie between two pieces.
+        pause: seconds that are to lie between two pieces of a stream that has settled.
 
     Raises:
         httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError: it ended before its end.
     """
-    chunks, limit, not_before = Chunks(), limits[0], 0.0
+    chunks, limit, begun = Chunks(), limits[0], 0.0
     while not chunks.ended:
-        data = await wire.take(limit, not_before)
+        data = await wire.take(limit)
         if not data:
             raise httpcore.RemoteProtocolError("the connection was closed in the middle of the answer")
         if piece := chunks.feed(data):
-            wait = pause()
-            not_before = asyncio.get_running_loop().time() + wait if wait else 0.0
-            limit = limits[1]
             yield piece
-    wire.give_back(_ENDS[0])
+            now = time.monotonic()
+            begun, limit = begun or now, limits[1]
+            if now - begun > SETTLED and not chunks.ended and (seconds := pause()):
+                await wire.rest(seconds)
+    wire.give_back(_LAST_CHUNK)
     async for _ in answer.aiter_stream():
         pass
