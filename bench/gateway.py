@@ -1,6 +1,6 @@
 """What a gateway takes to stream many sessions at once, and what an idle one keeps of memory.
 
-    python bench/gateway.py [--quick] [--socket]
+    python bench/gateway.py [--quick] [--socket] [--steady SESSIONS [SESSIONS ...]]
 
 Three processes: the model (an event stream to every session, DELTAS a second each), the gateway (`lmagent web`), and
 those who watch, one a session, over HTTP or (`--socket`) over a WebSocket each. All sessions are asked before the
@@ -9,6 +9,11 @@ text than the model's; `cpu_us` is the processor time of the gateway a delta of 
 (reading the model's stream, recording, handing on); `handed_on` how many pieces those deltas were handed on as, since
 what waits together goes out together. `idle_kb` is the growth of its memory a session that is open and watched,
 `released_kb` of one that was used, has been released, and is not watched.
+
+The first round sends more than one core can take, so pieces wait and go out together. `--steady` measures numbers of
+sessions that need not wait: the processor time a delta in the middle of their answers, where no turn begins or ends,
+and then how long `GET /api/status` takes. `kept_pace` is the share of the model's pace that the model itself
+kept: on a machine that is too busy for the model, the figures are those of a slower one.
 """
 
 from __future__ import annotations
@@ -16,23 +21,28 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import re
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import anyio
 import anyio.abc
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 SESSIONS, RATE, SECONDS = 500, 50, 2
-CPU_BAR, IDLE_BAR = 100.0, 200.0
+STEADY, BEFORE, DURING = (20, 100, 300), 3.0, 4.0
+"""Numbers of sessions; seconds from the first delta until it is measured, and for each of the two measurements."""
+
+CPU_BAR, IDLE_BAR, STATUS_BAR = 100.0, 200.0, 100.0
 TICKS = os.sysconf("SC_CLK_TCK")
 TOKEN = "bench-token"
 LISTED = b'{"object": "list", "data": [{"id": "m", "owned_by": "vllm", "max_model_len": 32768}]}'
@@ -45,7 +55,7 @@ LISTED = b'{"object": "list", "data": [{"id": "m", "owned_by": "vllm", "max_mode
 async def model(sessions: int, deltas: int) -> None:
     """Streams to all once all have asked: DELTAS pieces of text, each with its number."""
     waiting = anyio.Event()
-    asked = 0
+    asked = sent = 0
     chunks = [_chunk({"choices": [{"index": 0, "delta": {"content": piece}}]}) for piece in _pieces(deltas)]
     usage = {"prompt_tokens": 100, "completion_tokens": deltas}
     end = _chunk({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}], "usage": usage})
@@ -53,6 +63,11 @@ async def model(sessions: int, deltas: int) -> None:
 
     async def serve(stream: anyio.abc.SocketStream) -> None:
         nonlocal asked
+
+        def count() -> None:
+            nonlocal sent
+            sent += 1
+
         async with stream:
             reader = BufferedByteReceiveStream(stream)
             try:
@@ -61,8 +76,8 @@ async def model(sessions: int, deltas: int) -> None:
                     length = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
                     body = await reader.receive_exactly(int(length[1])) if length else b""
                     if not head.startswith(b"POST"):
-                        body = LISTED if b"/models " in head else b"{}"
-                        status = b"200 OK" if b"/models " in head else b"404 Not Found"
+                        body = LISTED if b"/models " in head else b'{"sent": %d}' % sent
+                        status = b"200 OK" if b"/models " in head or b"/sent " in head else b"404 Not Found"
                         told = b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
                         await stream.send(b"HTTP/1.1 " + status + b"\r\n" + told + body)
                         continue
@@ -75,7 +90,7 @@ async def model(sessions: int, deltas: int) -> None:
                     await stream.send(head)
                     if not is_first:
                         await waiting.wait()
-                    await _stream(stream, chunks[:5] if is_first else chunks, end)
+                    await _stream(stream, chunks[:5] if is_first else chunks, end, count)
             except (anyio.EndOfStream, anyio.IncompleteRead, anyio.BrokenResourceError):
                 return
 
@@ -84,11 +99,12 @@ async def model(sessions: int, deltas: int) -> None:
     await listener.serve(serve)
 
 
-async def _stream(stream: anyio.abc.SocketStream, chunks: list[bytes], end: bytes) -> None:
-    began = time.monotonic()
+async def _stream(stream: anyio.abc.SocketStream, chunks: list[bytes], end: bytes, count: Callable[[], None]) -> None:
+    began = time.monotonic() + random.random() / RATE  # servers do not answer all in the same moment
     for number, chunk in enumerate(chunks):
         await anyio.sleep(max(0.0, began + number / RATE - time.monotonic()))
         await stream.send(chunk)
+        count()
     await stream.send(end)
 
 
@@ -249,6 +265,25 @@ class Gateway:
         return float(found[1])
 
 
+class Asked(NamedTuple):
+    """A gateway whose sessions have all asked the model; kilobytes before there were sessions, and when idle."""
+
+    gateway: Gateway
+    watchers: subprocess.Popen[str]
+    model_port: int
+    empty: float
+    idle: float
+
+    @property
+    def sent(self) -> int:
+        """Deltas that the model has sent."""
+        connection = HTTPConnection("127.0.0.1", self.model_port, timeout=60)
+        connection.request("GET", "/sent")
+        count = json.loads(connection.getresponse().read())["sent"]
+        connection.close()
+        return count
+
+
 def spawn(*arguments: str) -> subprocess.Popen[str]:
     """This program in another part."""
     command = [sys.executable, __file__, *arguments]
@@ -260,10 +295,12 @@ def line_of(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline().strip()
 
 
-def measure(sessions: int, deltas: int, folder: Path, *, socket: bool) -> dict[str, Any]:
-    """One round."""
+@contextmanager
+def asked(sessions: int, deltas: int, folder: Path, *, socket: bool) -> Iterator[Asked]:
+    """Have all sessions asked and watched, the model about to begin."""
     server = spawn("--model", str(sessions), str(deltas))
-    gateway = Gateway(folder, int(line_of(server)))
+    model_port = int(line_of(server))
+    gateway = Gateway(folder, model_port)
     watchers: subprocess.Popen[str] | None = None
     try:
         gateway.warm_up()
@@ -278,8 +315,20 @@ def measure(sessions: int, deltas: int, folder: Path, *, socket: bool) -> dict[s
         for name in names:
             gateway.say(name, "go")
         assert line_of(server) == "all asked"
+        yield Asked(gateway, watchers, model_port, empty, idle)
+    finally:
+        for process in (gateway.process, server, watchers):
+            if process is not None:
+                process.terminate()
+                process.wait(30)
+
+
+def measure(sessions: int, deltas: int, folder: Path, *, socket: bool) -> dict[str, Any]:
+    """One round."""
+    with asked(sessions, deltas, folder, socket=socket) as it:
+        gateway = it.gateway
         before, began = gateway.cpu, time.monotonic()
-        figures = json.loads(line_of(watchers))
+        figures = json.loads(line_of(it.watchers))
         cpu, seconds = gateway.cpu - before, time.monotonic() - began
         time.sleep(14)  # they are released 10 s after those who watched have gone
         return {
@@ -288,14 +337,34 @@ def measure(sessions: int, deltas: int, folder: Path, *, socket: bool) -> dict[s
             "seconds": round(seconds, 1),
             **figures,
             "cpu_us": round(cpu / (sessions * deltas) * 1e6, 1),
-            "idle_kb": round((idle - empty) / sessions, 1),
-            "released_kb": round((gateway.memory_kb - empty) / sessions, 1),
+            "idle_kb": round((it.idle - it.empty) / sessions, 1),
+            "released_kb": round((gateway.memory_kb - it.empty) / sessions, 1),
         }
-    finally:
-        for process in (gateway.process, server, watchers):
-            if process is not None:
-                process.terminate()
-                process.wait(30)
+
+
+def steady(sessions: int, folder: Path, *, socket: bool) -> dict[str, Any]:
+    """One round in which nothing has to wait, measured where no turn begins or ends."""
+    deltas = int(RATE * (BEFORE + 2 * DURING + 2))
+    with asked(sessions, deltas, folder, socket=socket) as it:
+        time.sleep(BEFORE)
+        before, sent, began = it.gateway.cpu, it.sent, time.monotonic()
+        time.sleep(DURING)
+        cpu, sent, seconds = it.gateway.cpu - before, it.sent - sent, time.monotonic() - began
+        waits: list[float] = []
+        while time.monotonic() - began < 2 * DURING:
+            asks = time.monotonic()
+            it.gateway.ask("GET", "/api/status")
+            waits.append(time.monotonic() - asks)
+            time.sleep(0.05)
+        figures = json.loads(line_of(it.watchers))
+        return {
+            "sessions": sessions,
+            **figures,
+            "cpu_us": round(cpu / sent * 1e6, 1),
+            "busy": round(cpu / seconds, 2),
+            "kept_pace": round(sent / seconds / (sessions * RATE), 2),
+            "status_p95_ms": round(sorted(waits)[int(len(waits) * 0.95)] * 1000, 1),
+        }
 
 
 def main() -> int:
@@ -303,6 +372,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--socket", action="store_true", help="watch over WebSockets")
+    parser.add_argument("--steady", nargs="*", type=int, metavar="SESSIONS", help="sessions that need not wait")
     parser.add_argument("--model", nargs=2, type=int)
     parser.add_argument("--watch", nargs=2, type=int)
     given = parser.parse_args()
@@ -312,6 +382,15 @@ def main() -> int:
         names = json.loads(sys.stdin.readline())
         watching = partial(watch, given.watch[0], names, given.watch[1], socket=given.socket)
         print(json.dumps(anyio.run(watching)), flush=True)
+    elif given.steady is not None:
+        rounds: list[dict[str, Any]] = []
+        for sessions in given.steady or STEADY:
+            with tempfile.TemporaryDirectory() as folder:
+                rounds.append(steady(sessions, Path(folder), socket=given.socket))
+        bars = {"lost": 0, "cpu_us": CPU_BAR, "status_p95_ms": STATUS_BAR}
+        holds = all(figures[name] <= bar for figures in rounds for name, bar in bars.items())
+        print(json.dumps({"ok": holds, "rounds": rounds, "bars": bars}))
+        return 0 if holds else 1
     else:
         sessions = 100 if given.quick else SESSIONS
         with tempfile.TemporaryDirectory() as folder:

@@ -18,7 +18,6 @@ from lmagent.modelserver import relay
 from lmagent.modelserver.errors import BadRequest
 from lmagent.modelserver.metrics import MOST_UNKNOWN
 from lmagent.modelserver.spec import ModelServerError
-from lmagent.modelserver.upstream import BrokenOff, dechunk
 from lmagent.testing import ScriptedServer
 from lmagent.testing.script import call_raw, cut, error_in_stream, say, slow, status
 
@@ -287,20 +286,6 @@ def test_no_name_that_a_client_makes_up_fills_or_breaks_the_metrics():
     assert len(text) < 100_000
     assert 'lmagent_requests_total{model="m",route="chat",status="200"} 1' in text
     assert f'lmagent_requests_total{{model="",route="chat",status="404"}} {2 * MOST_UNKNOWN + 1}' in text
-
-
-@pytest.mark.parametrize("size", [1, 2, 5, 1000])
-def test_chunks_are_joined_however_they_arrive(size):
-    body = b"5\r\nhello\r\n1;x=y\r\n \r\n5\r\nworld\r\n0\r\n\r\n"
-    rest, found, ended = b"", b"", False
-    for at in range(0, len(body), size):
-        piece, rest, ended = dechunk(rest + body[at : at + size])
-        found += piece
-        if ended:
-            break
-    assert (found, ended) == (b"hello world", True)
-    with pytest.raises(BrokenOff):
-        dechunk(b"no chunk\r\n")
 
 
 def test_an_error_has_the_field_that_it_is_about():

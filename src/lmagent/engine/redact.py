@@ -102,7 +102,7 @@ class Redactor:
 
 def _overlap(text: str, needle: str) -> int:
     """How many characters at the end of the text are the beginning of the needle."""
-    for length in range(min(len(needle) - 1, len(text)), 0, -1):
-        if text.endswith(needle[:length]):
-            return length
-    return 0
+    at = text.find(needle[0], max(0, len(text) - len(needle) + 1))
+    while at >= 0 and not needle.startswith(text[at:]):
+        at = text.find(needle[0], at + 1)
+    return len(text) - at if at >= 0 else 0

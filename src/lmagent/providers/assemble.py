@@ -87,9 +87,12 @@ class Assembler:
         self.chunks = 0
         self.spoke = False
         self._closed = False
+        self._failure: ErrorChunk | BadReply | None = None
         self._model = ""
         self._content: list[str] = []
         self._thought: list[str] = []
+        self._said: list[str] = []
+        self._mused: list[str] = []
         self._meter = EndlessMeter(min(longest or MAX_REPLY, MAX_REPLY))
         self._deltas = False
         self._odd = False
@@ -115,21 +118,37 @@ class Assembler:
         """Whether the reply does not end and is to be cut off here."""
         return (self._meter.endless or self._calls.size > MAX_REPLY) and not self.ended
 
-    def feed(self, payload: bytes) -> list[ModelEvent]:
-        """Take one payload and return what it lets show.
+    def feed(self, *payloads: bytes) -> list[ModelEvent]:
+        """Take payloads that came together and return what they let show: text of one kind in one event.
 
         Raises:
-            ErrorChunk: it is an error report.
-            BadReply: it is not JSON.
+            ErrorChunk: the first is an error report; a later one is kept for `check`.
+            BadReply: the first is not JSON; likewise.
         """
         events: list[ModelEvent] = []
         try:
+            for payload in payloads:
+                self._read(payload, events)
+        except (ErrorChunk, BadReply) as failure:
+            self._show_news(events)
+            if not events:
+                raise
+            self._failure = failure
+        self._show_news(events)
+        return events
+
+    def check(self) -> None:
+        """Raise what `feed` came upon after something that could be shown."""
+        if self._failure is not None:
+            raise self._failure
+
+    def _read(self, payload: bytes, events: list[ModelEvent]) -> None:
+        try:
             chunk = _decode(payload)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            self._feed_odd(payload, events)
+            self._read_odd(payload, events)
         else:
             self._take(chunk, events)
-        return events
 
     def flush(self) -> list[ModelEvent]:
         """What was held back in case it became a tag."""
@@ -219,7 +238,7 @@ class Assembler:
             truncated, form = truncated | found.truncated, found.format
         return both, truncated, form, found
 
-    def _feed_odd(self, payload: bytes, events: list[ModelEvent]) -> None:
+    def _read_odd(self, payload: bytes, events: list[ModelEvent]) -> None:
         """`[DONE]`, several chunks in one event, or JSON with flaws in its strings."""
         if not payload.strip():
             return
@@ -237,7 +256,7 @@ class Assembler:
                     fix="look at the server's log, and whether a proxy stands in between",
                 ) from None
             for line in lines:
-                events += self.feed(line.removeprefix(b"data:").strip())
+                self._read(line.removeprefix(b"data:").strip(), events)
             return
         self._odd = True
         self._take(chunk, events)
@@ -260,6 +279,7 @@ class Assembler:
             self.usage = read_usage(known) or self.usage
             self._closed = self._closed or (self.started and not choices)
         if "prompt_progress" in known:
+            self._show_news(events)
             events.append(self._eta.read(known["prompt_progress"], self._elapsed()))
         if choices and isinstance(choices, list) and isinstance(choices[0], dict):
             self._choice(cast("dict[str, Any]", choices[0]), events)
@@ -323,13 +343,25 @@ class Assembler:
     def _say(self, text: str, events: list[ModelEvent]) -> None:
         self._meter.add(text)
         self._content.append(text)
-        self._emit(self._splitter.feed(text), events)
+        if self._mused:
+            self._show_news(events)
+        self._said.append(text)
 
     def _think(self, text: str, events: list[ModelEvent]) -> None:
         if text:
             self._meter.add(text)
             self._thought.append(text)
-            self._emit([("thinking", text)], events)
+            if self._said:
+                self._show_news(events)
+            self._mused.append(text)
+
+    def _show_news(self, events: list[ModelEvent]) -> None:
+        """Show what was said or thought last: only one of the two has something."""
+        said, mused = "".join(self._said), "".join(self._mused)
+        self._said.clear()
+        self._mused.clear()
+        if said or mused:
+            self._emit([("thinking", mused)] if mused else self._splitter.feed(said), events)
 
     def _emit(self, pieces: list[Any], events: list[ModelEvent]) -> None:
         for kind, text in pieces:

@@ -178,13 +178,13 @@ class OpenAIChat:
         payloads = self._batches(response, assembler)
         async with aclosing(payloads):
             async for batch in payloads:
-                for payload in batch:
-                    events = assembler.feed(payload)
-                    if first is None and assembler.started:
-                        first = self._clock.monotonic() - begun
-                    for event in events:
-                        if not (request.constrain and isinstance(event, TextChunk)):  # nobody wants to read JSON
-                            yield event
+                events = assembler.feed(*batch)
+                if first is None and assembler.started:
+                    first = self._clock.monotonic() - begun
+                for event in events:
+                    if not (request.constrain and isinstance(event, TextChunk)):  # nobody wants to read JSON
+                        yield event
+                assembler.check()
                 if assembler.endless:
                     break  # the connection is closed, which stops the server
         if not (assembler.ended or assembler.endless) or assembler.chunks == 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
@@ -24,6 +25,12 @@ MOST = 1024
 KEPT = 32
 """Connections above which none is kept for the next request: for each that is idle the library looks at all, so that
 five hundred that end together would take it longer than what they carried."""
+
+PAUSE = 0.05
+"""Seconds between two reads of one stream: text that comes faster is shown 20 times a second, which looks the same."""
+
+READS = 2500
+"""Reads a second, of all streams together, above which the pause grows: a read costs a tenth of a millisecond."""
 
 SLOWEST = 0.1
 """Seconds a token of the prompt: what a processor without a graphics card takes for a model of 30B."""
@@ -149,6 +156,7 @@ class HttpTransport:
     def __init__(self, env: Mapping[str, str] | None = None) -> None:
         self._env = os.environ if env is None else env
         self._pools: dict[str | None, httpcore.AsyncConnectionPool] = {}
+        self._streams = 0
 
     async def send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts
@@ -174,7 +182,33 @@ class HttpTransport:
                 answer = await pool.handle_async_request(request)
         patience["read"] = max(timeouts.first_byte, timeouts.idle)  # the library looks again when the body begins
         fields_in = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in answer.headers}
-        return Response(answer.status, fields_in, _chunks(answer, timeouts), answer.aclose)
+        return Response(answer.status, fields_in, self._chunks(answer, timeouts), answer.aclose)
+
+    async def _chunks(self, answer: httpcore.Response, timeouts: Timeouts) -> AsyncGenerator[bytes]:
+        """The body. Streams of many sessions are read in turns: a read costs the same, however much it brings."""
+        from lmagent.providers.wire import body_of, wire_of
+
+        wire = wire_of(answer)
+        if wire is None:
+            pieces = _plain(answer, timeouts)
+        else:
+            pieces = body_of(answer, wire, (timeouts.first_byte, timeouts.idle), self._pause)
+        phase: Literal["first_byte", "idle"] = "first_byte"
+        self._streams += 1
+        try:
+            while True:
+                with _translated(phase):
+                    try:
+                        chunk = await anext(pieces)
+                    except StopAsyncIteration:
+                        return
+                yield chunk
+                phase = "idle"
+        finally:
+            self._streams -= 1
+
+    def _pause(self) -> float:
+        return max(PAUSE, self._streams / READS)
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -192,33 +226,34 @@ class HttpTransport:
 def _new_pool(proxy: str | None) -> httpcore.AsyncConnectionPool:
     import httpcore
 
+    from lmagent.providers.wire import Wires
+
+    kept: dict[str, Any] = {"max_connections": MOST, "max_keepalive_connections": KEPT, "network_backend": Wires()}
     if proxy is None:
-        return httpcore.AsyncConnectionPool(max_connections=MOST, max_keepalive_connections=KEPT)
+        return httpcore.AsyncConnectionPool(**kept)
     parts = urlsplit(proxy)
     auth = (unquote(parts.username), unquote(parts.password or "")) if parts.username else None
     bare = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], "/", "", ""))
-    return httpcore.AsyncHTTPProxy(bare, proxy_auth=auth, max_connections=MOST, max_keepalive_connections=KEPT)
+    return httpcore.AsyncHTTPProxy(bare, proxy_auth=auth, **kept)
 
 
-async def _chunks(answer: httpcore.Response, timeouts: Timeouts) -> AsyncGenerator[bytes]:
-    """The body. A scope around each read costs more than the read, so there is one only where the library's own
-    read timeout (the longer of the two) is not the one that holds."""
-    body: AsyncIterator[bytes] = aiter(answer.stream)  # type: ignore[arg-type]  # the pool's streams are async ones
-    phase: Literal["first_byte", "idle"] = "first_byte"
+async def _plain(answer: httpcore.Response, timeouts: Timeouts) -> AsyncGenerator[bytes]:
+    """The body, as the library reads it. A scope around each read costs more than the read, so there is one only where
+    the library's own read timeout (the longer of the two) is not the one that holds."""
+    body: AsyncIterator[bytes] = answer.aiter_stream()
     longest = max(timeouts.first_byte, timeouts.idle)
     limit = timeouts.first_byte
     while True:
-        with _translated(phase):
-            try:
-                if limit < longest:
-                    with anyio.fail_after(limit):
-                        chunk = await anext(body)
-                else:
+        try:
+            if limit < longest:
+                with anyio.fail_after(limit):
                     chunk = await anext(body)
-            except StopAsyncIteration:
-                return
+            else:
+                chunk = await anext(body)
+        except StopAsyncIteration:
+            return
         yield chunk
-        phase, limit = "idle", timeouts.idle
+        limit = timeouts.idle
 
 
 class _translated:
@@ -262,6 +297,10 @@ def _classify(error: Exception, phase: Literal["first_byte", "idle"]) -> Transpo
     return None
 
 
+_REFUSED = f"[Errno {errno.ECONNREFUSED}]"
+"""How the event loop says it of a name that has several addresses: in one error for all."""
+
+
 def _connect_failure(error: BaseException) -> TransportError:
     """The library says "all attempts failed"; the cause is further down."""
     cause: BaseException | None = error
@@ -269,7 +308,7 @@ def _connect_failure(error: BaseException) -> TransportError:
     while cause is not None:
         if isinstance(cause, ExceptionGroup):
             cause = cast("ExceptionGroup[Exception]", cause).exceptions[0]
-        if isinstance(cause, ConnectionRefusedError):
+        if isinstance(cause, ConnectionRefusedError) or _REFUSED in str(cause):
             return TransportError("refused", str(cause))
         if isinstance(cause, OSError) and type(cause).__name__ == "gaierror":
             return TransportError("dns", cause.strerror or str(cause))

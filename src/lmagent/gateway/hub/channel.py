@@ -6,6 +6,7 @@ to it. Pieces of text that arrive within one beat are handed on as one.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -51,6 +52,7 @@ class Pulse:
     def __init__(self) -> None:
         self._ready: list[Channel] = []
         self._news = anyio.Event()
+        self._beaten = 0.0
 
     def wants(self, channel: Channel) -> None:
         """Let a channel hand on what it has with the next beat."""
@@ -58,10 +60,11 @@ class Pulse:
         self._news.set()
 
     async def run(self) -> None:
-        """Beat until cancelled."""
+        """Beat until cancelled: at once after a silence, then with a pause between two beats."""
         while True:
             await self._news.wait()
-            await anyio.sleep(BEAT)
+            await anyio.sleep(max(0.0, self._beaten + BEAT - time.monotonic()))
+            self._beaten = time.monotonic()
             self._news, ready, self._ready = anyio.Event(), self._ready, []
             for channel in ready:
                 channel.flush()
