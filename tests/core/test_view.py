@@ -3,7 +3,7 @@
 from functools import reduce as fold
 
 from lmagent.core import events as ev
-from lmagent.core.messages import Message, Text, Thinking, ToolCall, user
+from lmagent.core.messages import STOPPED, Message, Text, Thinking, ToolCall, assistant, user
 from lmagent.core.model import Usage
 from lmagent.core.view import NoticeBlock, TextBlock, ThinkingBlock, ToolBlock, UserBlock, View, reduce
 
@@ -97,7 +97,23 @@ def test_a_message_whose_arrival_is_not_in_the_log_is_shown_all_the_same():
 
 def test_an_end_that_is_not_done_is_said():
     view = see(ev.TurnFinished(outcome="limit", cause="iterations", reason="the limit of 5 steps is reached"))
-    assert view.blocks == (NoticeBlock("warning", "limit: the limit of 5 steps is reached"),)
+    assert view.blocks == (NoticeBlock("warning", "Limit: the limit of 5 steps is reached"),)
+
+
+def test_a_reply_that_the_user_stopped_keeps_its_words_and_the_stop_is_a_notice():
+    partial = ev.MessageAdded(message=assistant(f"```\nhalf a line{STOPPED}"), origin="recovery", turn=1)
+    view = see(partial, ev.TurnFinished(outcome="interrupted", cause="interrupt", reason=ev.BY_USER))
+    assert view.blocks == (TextBlock("```\nhalf a line"), NoticeBlock("info", "Stopped"))
+
+
+def test_a_turn_that_ended_with_the_program_says_why_it_stopped():
+    view = see(ev.TurnFinished(outcome="interrupted", cause="crash", reason="the program ended"))
+    assert view.blocks == (NoticeBlock("warning", "Stopped: the program ended"),)
+
+
+def test_a_model_that_writes_the_mark_itself_is_shown_as_it_wrote_it():
+    view = see(ev.MessageAdded(message=assistant(f"Text{STOPPED}"), origin="model", turn=1))
+    assert view.blocks == (TextBlock(f"Text{STOPPED}"),)
 
 
 def test_usage_adds_up_and_knows_its_speed():

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from lmagent.core import events as ev
 from lmagent.core.live import AWAY, BACK
-from lmagent.core.messages import Image, Text, Thinking, ToolStatus
+from lmagent.core.messages import STOPPED, Image, Message, Part, Text, Thinking, ToolStatus
 from lmagent.core.model import Usage
 from lmagent.core.pace import Pace
 from lmagent.core.titles import title_of
@@ -161,12 +161,20 @@ def is_filler(event: ev.MessageAdded) -> bool:
     return event.message.role == "assistant" and event.origin == "recovery" and not event.turn
 
 
+def spoken(event: ev.MessageAdded) -> Message:
+    """Return the message without the mark that tells only the model that its reply was stopped."""
+    if event.origin != "recovery":
+        return event.message
+    parts = [Text(part.text.removesuffix(STOPPED)) if isinstance(part, Text) else part for part in event.message.parts]
+    return Message(event.message.role, tuple[Part, ...](parts))
+
+
 def _message(view: View, event: ev.MessageAdded) -> View:
     if is_filler(event):
         return view
     if event.message.role == "assistant":
         added: list[Block] = []
-        for part in event.message.parts:
+        for part in spoken(event).parts:
             if isinstance(part, Thinking) and part.text.strip():
                 added.append(ThinkingBlock(part.text))
             elif isinstance(part, Text) and part.text.strip():
@@ -239,10 +247,24 @@ def _turn(view: View, event: ev.StepStarted | ev.StepFinished | ev.TurnStarted |
             ended = _with(ended, until=event.until, approvals=())
             if proof := proof_line(event):
                 ended = _add(ended, NoticeBlock("info" if event.proof == "verified" else "warning", proof))
-            if event.outcome == "done" or not event.reason:
-                return ended
-            level = "error" if event.outcome == "error" else "warning"
-            return _add(ended, NoticeBlock(level, f"{event.outcome}: {event.reason}\n{event.fix}".strip()))
+            notice = _ending(event)
+            return ended if notice is None else _add(ended, notice)
+
+
+def stop_line(event: ev.TurnFinished) -> str:
+    """Return what is shown of a turn that was stopped: the user knows why, so only another reason is given."""
+    return "Stopped" if event.reason in ("", ev.BY_USER) else f"Stopped: {event.reason}"
+
+
+def _ending(event: ev.TurnFinished) -> NoticeBlock | None:
+    """Return the notice of a turn that did not end well; a plan that waits has a card of its own."""
+    if event.outcome == "done" or event.cause == "plan" or not event.reason:
+        return None
+    if event.outcome == "interrupted":
+        return NoticeBlock("info" if event.reason == ev.BY_USER else "warning", stop_line(event))
+    if event.outcome == "error":  # its level says so
+        return NoticeBlock("error", f"{event.reason}\n{event.fix}".strip())
+    return NoticeBlock("warning", f"{event.outcome.capitalize()}: {event.reason}\n{event.fix}".strip())
 
 
 def _work(view: View, event: ev.TasksChanged | ev.PlanProposed | ev.PlanDecided | ev.WorkChanged) -> View:

@@ -90,5 +90,5 @@ function Thought({ text, growing }) {
 /** @param {{level: import("./wire.js").Level, text: string}} props */
 export function NoticeLine({ level, text }) {
   return html`<div class=${`notice ${level}`}>
-    <${Icon} name=${level === "info" ? "info" : "warning"} /><div><span class="unseen">${level}: </span>${text}</div></div>`;
+    <${Icon} name=${level === "info" ? "info" : "warning"} /><div>${level !== "info" && html`<span class="unseen">${level}: </span>`}${text}</div></div>`;
 }

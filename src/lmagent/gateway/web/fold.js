@@ -36,6 +36,10 @@ const SPACE = "\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\
 const WORDS = new RegExp(`[^${SPACE}]+`, "g");
 const EDGES = new RegExp(`^[${SPACE}]+|[${SPACE}]+$`, "g");
 
+// Ends a reply that was stopped, for the model alone: see core/messages.py.
+const STOPPED = "\n[interrupted here]";
+const BY_USER = "interrupted by the user";
+
 const TITLE_WORDS = 12;
 const LONGEST_TITLE = 100;
 const LONGEST_GIVEN = 200;
@@ -142,9 +146,10 @@ function messageAdded(view, event) {
     /** @type {Block[]} */
     const added = [];
     for (const part of message.parts) {
-      if ((part.type === "thinking" || part.type === "text") && strip(part.text)) {
-        added.push({ kind: part.type, text: part.text });
-      }
+      if (part.type === "thinking" && strip(part.text)) added.push({ kind: "thinking", text: part.text });
+      if (part.type !== "text") continue;
+      const text = origin === "recovery" && part.text.endsWith(STOPPED) ? part.text.slice(0, -STOPPED.length) : part.text;
+      if (strip(text)) added.push({ kind: "text", text });
     }
     for (const part of message.parts) {
       if (part.type === "tool_call") added.push(call(part.id, part.name, part.name, "pending"));
@@ -236,8 +241,11 @@ function turnFinished(view, event) {
   if (event.proof) {
     said.push(note(event.proof === "verified" ? "info" : "warning", `${event.proof}: ${event.proof_reason ?? ""}`));
   }
-  if (outcome !== "done" && reason) {
-    said.push(note(outcome === "error" ? "error" : "warning", strip(`${outcome}: ${reason}\n${fix}`)));
+  if (outcome === "interrupted" && reason && event.cause !== "plan") {
+    said.push(reason === BY_USER ? note("info", "Stopped") : note("warning", `Stopped: ${reason}`));
+  } else if (outcome !== "done" && reason && event.cause !== "plan") {
+    const text = outcome === "error" ? reason : `${outcome[0].toUpperCase()}${outcome.slice(1)}: ${reason}`;
+    said.push(note(outcome === "error" ? "error" : "warning", strip(`${text}\n${fix}`)));
   }
   return said.length ? add(ended, ...said) : ended;
 }
