@@ -23,18 +23,20 @@ State = Literal["idle", "queued", "thinking", "running", "waiting", "retrying"]
 
 
 class UserBlock(Struct, frozen=True, tag_field="kind", tag="user"):
-    """A message of the user, with the number of its images."""
+    """A message of the user, with the number of its images and the turn in which the model got it."""
 
     id: str
     text: str
     delivery: str
     images: int = 0
+    turn: int = 0
 
 
 class TextBlock(Struct, frozen=True, tag_field="kind", tag="text"):
-    """What the model said."""
+    """A text of the model, and the turn to which it belongs."""
 
     text: str
+    turn: int = 0
 
 
 class ThinkingBlock(Struct, frozen=True, tag_field="kind", tag="thinking"):
@@ -62,7 +64,13 @@ class NoticeBlock(Struct, frozen=True, tag_field="kind", tag="notice"):
     text: str
 
 
-Block = UserBlock | TextBlock | ThinkingBlock | ToolBlock | NoticeBlock
+class BranchBlock(Struct, frozen=True, tag_field="kind", tag="branch"):
+    """The place where the session left the one that it is a copy of."""
+
+    parent: str
+
+
+Block = UserBlock | TextBlock | ThinkingBlock | ToolBlock | NoticeBlock | BranchBlock
 
 
 class Pending(Struct, frozen=True):
@@ -178,7 +186,7 @@ def _message(view: View, event: ev.MessageAdded) -> View:
             if isinstance(part, Thinking) and part.text.strip():
                 added.append(ThinkingBlock(part.text))
             elif isinstance(part, Text) and part.text.strip():
-                added.append(TextBlock(part.text))
+                added.append(TextBlock(part.text, event.turn))
         calls = [ToolBlock(call.id, call.name, call.name, "pending") for call in event.message.tool_calls]
         return _add(view, *added, *calls, draft="", thinking="")
     if event.origin not in ("input", "steer"):
@@ -186,8 +194,8 @@ def _message(view: View, event: ev.MessageAdded) -> View:
     sent = next((item for item in view.waiting if item.id == event.input), None)
     if sent is None:  # it was imported, or the line of its arrival is damaged
         title = view.title or title_of(event.message.text)
-        return _add(view, UserBlock(event.input or event.id, event.message.text, "submit"), title=title)
-    return _add(view, sent, waiting=_without(view, event.input))
+        return _add(view, UserBlock(event.input or event.id, event.message.text, "submit", 0, event.turn), title=title)
+    return _add(view, msgspec.structs.replace(sent, turn=event.turn), waiting=_without(view, event.input))
 
 
 def _without(view: View, input: str | None) -> tuple[UserBlock, ...]:
@@ -296,7 +304,7 @@ def _session(view: View, event: ev.Event) -> View:
             view = View() if event.replaces else view
             return _with(view, session=event.session, model=event.model, mode=event.mode)
         case ev.SessionForked():
-            forked = _add(view, NoticeBlock("info", f"forked from {event.parent}"), session=event.session)
+            forked = _add(view, BranchBlock(event.parent), session=event.session)
             return _with(forked, waiting=())  # the other one answers them
         case ev.SessionRenamed():
             return _with(view, title=title_of(event.title, None))
