@@ -3,9 +3,9 @@
 from functools import reduce as fold
 
 from lmagent.core import events as ev
-from lmagent.core.messages import Message, Text, Thinking, ToolCall, user
+from lmagent.core.messages import STOPPED, Message, Text, Thinking, ToolCall, assistant, user
 from lmagent.core.model import Usage
-from lmagent.core.view import NoticeBlock, TextBlock, ThinkingBlock, ToolBlock, UserBlock, View, reduce
+from lmagent.core.view import BranchBlock, NoticeBlock, TextBlock, ThinkingBlock, ToolBlock, UserBlock, View, reduce
 
 ASKED = ev.InputReceived(id="i1", message=user("read a.py please"), delivery="submit")
 DELIVERED = ev.MessageAdded(message=user("read a.py please"), origin="input", input="i1")
@@ -90,6 +90,17 @@ def test_what_waited_in_the_session_that_was_copied_does_not_wait_in_the_copy():
     assert see(ASKED, ev.SessionForked(session="s2", parent="s1", at_seq=1)).waiting == ()
 
 
+def test_messages_and_answers_know_their_turn_and_a_copy_where_it_left_its_origin():
+    delivered = ev.MessageAdded(message=user("read a.py please"), origin="input", input="i1", turn=3)
+    answer = ev.MessageAdded(message=assistant("Read."), origin="model", turn=3)
+    view = see(ASKED, delivered, answer, ev.SessionForked(session="s2", parent="s1", at_seq=4))
+    assert view.blocks == (
+        UserBlock("i1", "read a.py please", "submit", turn=3),
+        TextBlock("Read.", 3),
+        BranchBlock("s1"),
+    )
+
+
 def test_a_message_whose_arrival_is_not_in_the_log_is_shown_all_the_same():
     assert see(DELIVERED).blocks == (UserBlock("i1", "read a.py please", "submit"),)
     assert see(DELIVERED).title == "read a.py please"
@@ -97,7 +108,23 @@ def test_a_message_whose_arrival_is_not_in_the_log_is_shown_all_the_same():
 
 def test_an_end_that_is_not_done_is_said():
     view = see(ev.TurnFinished(outcome="limit", cause="iterations", reason="the limit of 5 steps is reached"))
-    assert view.blocks == (NoticeBlock("warning", "limit: the limit of 5 steps is reached"),)
+    assert view.blocks == (NoticeBlock("warning", "Limit: the limit of 5 steps is reached"),)
+
+
+def test_a_reply_that_the_user_stopped_keeps_its_words_and_the_stop_is_a_notice():
+    partial = ev.MessageAdded(message=assistant(f"```\nhalf a line{STOPPED}"), origin="recovery", turn=1)
+    view = see(partial, ev.TurnFinished(outcome="interrupted", cause="interrupt", reason=ev.BY_USER))
+    assert view.blocks == (TextBlock("```\nhalf a line", 1), NoticeBlock("info", "Stopped"))
+
+
+def test_a_turn_that_ended_with_the_program_says_why_it_stopped():
+    view = see(ev.TurnFinished(outcome="interrupted", cause="crash", reason="the program ended"))
+    assert view.blocks == (NoticeBlock("warning", "Stopped: the program ended"),)
+
+
+def test_a_model_that_writes_the_mark_itself_is_shown_as_it_wrote_it():
+    view = see(ev.MessageAdded(message=assistant(f"Text{STOPPED}"), origin="model", turn=1))
+    assert view.blocks == (TextBlock(f"Text{STOPPED}", 1),)
 
 
 def test_usage_adds_up_and_knows_its_speed():

@@ -97,12 +97,12 @@ def test_what_the_user_stopped_does_not_go_on_by_itself(workspace):
             while not server.chats:
                 terminal.sees(lambda _: True)
             terminal.type("\x03")
-            terminal.wait_for("interrupted")
+            terminal.wait_for("Stopped")
             terminal.enter("/quit")
             terminal.ended()
         with Bare(workspace, server, "-c") as terminal:
             terminal.wait_for("> do not do this")
-            terminal.wait_for("interrupted")
+            terminal.wait_for("Stopped")
             terminal.enter("something else")
             terminal.wait_for("As you like.")
         assert len(server.chats) == 2

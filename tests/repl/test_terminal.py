@@ -93,7 +93,7 @@ def test_escape_interrupts_and_the_session_goes_on(workspace):
         terminal.enter("talk")
         terminal.wait_for("endless")
         terminal.type("\x1b")
-        terminal.wait_for("interrupted by the user")
+        terminal.wait_for("Stopped")
         terminal.enter("stop that")
         terminal.wait_for("Fine.")
         terminal.enter("quit")
@@ -110,7 +110,7 @@ def test_escape_gives_back_to_the_prompt_what_waited_for_the_turn(workspace):
         terminal.type("and then this\x1b\r")
         terminal.wait_for("queued: and then this")
         terminal.type("\x1b")
-        terminal.wait_for("interrupted by the user")
+        terminal.wait_for("Stopped")
         terminal.sees(lambda rows: "> use tabs" in rows and "  and then this" in rows)
         terminal.type("\r")
         terminal.wait_for("Fine.")
@@ -126,7 +126,7 @@ def test_ctrl_c_shows_what_was_not_sent(workspace):
         terminal.wait_for("steering: use tabs")
         terminal.type("\x03")
         terminal.wait_for("not sent:")
-        terminal.wait_for("interrupted by the user")
+        terminal.wait_for("Stopped")
         terminal.enter("quit")
         assert terminal.ended() == 0
         assert len(server.chats) == 1
@@ -143,7 +143,7 @@ def test_ctrl_c_twice_leaves_a_running_turn_and_a_valid_log(workspace, how):
         terminal.wait_for("endless")
         press()
         terminal.wait_for("Ctrl+C again leaves")
-        terminal.wait_for("interrupted by the user")
+        terminal.wait_for("Stopped")
         press()
         assert terminal.ended() == 0
     last = events_of(workspace)[-1]
@@ -283,6 +283,6 @@ def test_ctrl_c_in_plain_mode_stops_the_turn_first_and_leaves_when_nothing_runs(
                 terminal.wait_for("> ")
             terminal.type("\x03")
             terminal.wait_for("stopping; Ctrl+C again leaves")
-            terminal.wait_for("interrupted by the user")
+            terminal.wait_for("Stopped")
             terminal.type("\x03")
             assert terminal.ended() == 130

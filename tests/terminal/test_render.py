@@ -1,5 +1,5 @@
 from lmagent.core import events as ev
-from lmagent.core.messages import Message, Text, Thinking, assistant
+from lmagent.core.messages import STOPPED, Message, Text, Thinking, assistant
 from lmagent.core.model import Usage
 from lmagent.core.pace import Pace
 from lmagent.core.view import Pending, Totals, View
@@ -23,6 +23,12 @@ def test_streamed_text_is_printed_once_although_the_whole_message_follows():
 
 def test_a_message_that_was_not_streamed_is_printed_whole():
     assert shown(ev.MessageAdded(message=assistant("One.\n\nTwo."), origin="model")) == "One.\n\nTwo.\n"
+
+
+def test_a_stopped_reply_is_printed_as_far_as_it_came_and_the_stop_is_a_line_of_its_own():
+    partial = ev.MessageAdded(message=assistant(f"Half of it{STOPPED}"), origin="recovery", turn=1)
+    stopped = ev.TurnFinished(outcome="interrupted", cause="interrupt", reason=ev.BY_USER)
+    assert shown(ev.TextDelta(text="Half of it"), partial, stopped) == "Half of it\nStopped\n"
 
 
 def test_a_retry_takes_back_the_unfinished_tail():

@@ -81,7 +81,7 @@ def test_a_picture_is_chosen_or_pasted_shown_taken_away_and_sent(tmp_path, scree
         page.get_by_role("img", name="pasted.png").wait_for()
         ask(page, "what is it?")
         finished(page)
-        picture = page.get_by_role("img", name="Picture 1 of your message")
+        picture = page.get_by_role("img", name="Image 1 of your message")
         picture.evaluate("(image) => image.complete || new Promise((done) => (image.onload = done))")
         assert picture.evaluate("(image) => image.naturalWidth") == 1
         assert page.locator(".box img").count() == 0
@@ -97,7 +97,7 @@ def test_what_is_no_picture_is_refused_with_the_reason(tmp_path, screen):
         page.locator(".box .failed").wait_for()
         assert page.get_by_role("button", name="Send").is_disabled()
         chooser.set_input_files({"name": "a.pdf", "mimeType": "application/pdf", "buffer": b"%PDF-1.4"})
-        page.get_by_text("only pictures can go with a message").wait_for()
+        page.get_by_text("Only images can be attached.").wait_for()
 
 
 def test_what_is_being_written_survives_a_reload_and_belongs_to_its_session(tmp_path, screen):

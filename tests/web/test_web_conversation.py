@@ -210,7 +210,27 @@ def test_what_goes_wrong_is_said_with_what_to_do(tmp_path, screen):
         shot(page, tmp_path, "no-model")
         ask(page, "hello")
         page.locator(".notice.error").first.wait_for()
-        assert "error:" in talk(page)
+        assert talk(page).count("error:") == 1
+
+
+def test_a_stopped_answer_keeps_its_words_and_a_notice_says_stopped_once(tmp_path, screen):
+    with gateway(tmp_path, [slow(say("```\n" + "line of code\n" * 4000), each=0.02), say("Next.")]) as running:
+        page = screen(running)
+        ask(page, "write code")
+        page.get_by_text("line of code").first.wait_for()
+        page.get_by_role("button", name="Stop").click()
+        page.get_by_text("Stopped", exact=True).wait_for()
+        assert "interrupted" not in talk(page)
+        session = session_of(page)
+        history = running.ask("GET", f"/api/sessions/{session}/history").json["messages"]
+        assert "line of code" in history[-1]["content"]
+        assert "interrupted" not in history[-1]["content"]
+        exported = running.ask("GET", f"/api/sessions/{session}/export").body.decode()
+        assert "Stopped" in exported
+        assert "interrupted" not in exported
+        ask(page, "and now?")
+        page.get_by_text("Next.", exact=True).wait_for()
+        assert "line of code\\n[interrupted here]" in told(running)[-1]  # the model learns why its reply is short
 
 
 def test_what_is_asked_goes_with_the_turn_that_is_stopped(tmp_path, screen):
@@ -219,7 +239,7 @@ def test_what_is_asked_goes_with_the_turn_that_is_stopped(tmp_path, screen):
         ask(page, "make a")
         page.get_by_role("button", name="Approve").wait_for()
         page.get_by_role("button", name="Stop").click()
-        page.get_by_text("interrupted by the user").wait_for()
+        page.get_by_text("Stopped", exact=True).wait_for()
         page.get_by_role("button", name="Approve").wait_for(state="detached")
         ask(page, "and now?")
         page.get_by_text("Next.", exact=True).wait_for()

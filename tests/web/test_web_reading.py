@@ -54,7 +54,7 @@ def test_what_is_told_in_passing_covers_nothing_that_one_presses(tmp_path, scree
             page = screen(running, **options)
             text = {"name": "z.txt", "mimeType": "text/plain", "buffer": b"text"}
             page.locator("input[type=file]").set_input_files([text])
-            page.get_by_text("only pictures can go with a message").wait_for()
+            page.get_by_text("Only images can be attached.").wait_for()
             ask(page, "all the same")  # fails where something lies over the button
             finished(page)
 

@@ -88,8 +88,8 @@ def test_a_session_deleted_elsewhere_is_said_and_another_can_be_begun(tmp_path, 
         finished(page)
         running.ask("DELETE", f"/api/sessions/{session_of(page)}")
         page.get_by_text("This session is not there.").wait_for()
-        assert page.get_by_role("heading", name="Not here").count() == 1
-        holds(page, "document.title === 'Not here · lmagent'")
+        assert page.get_by_role("heading", name="Session not found").count() == 1
+        holds(page, "document.title === 'Session not found · lmagent'")
         assert page.get_by_role("main").get_by_role("button", name="Permissions").count() == 0
         shot(page, tmp_path, "gone")
         page.get_by_role("link", name="Begin a new one").click()

@@ -157,6 +157,10 @@ class TurnStarted(Envelope, frozen=True, tag="turn.started"):
     """A turn began."""
 
 
+BY_USER = "interrupted by the user"
+"""The reason of a turn that the user stopped."""
+
+
 class TurnFinished(Envelope, frozen=True, tag="turn.finished"):
     """A turn ended.
 

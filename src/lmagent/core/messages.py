@@ -18,6 +18,9 @@ NO_WORDS = "(no reply)"
 CUT_OFF = "[cut off: this reply did not end]"
 """Follows the beginning of a reply that was cut off because it did not end."""
 
+STOPPED = "\n[interrupted here]"
+"""Follows the beginning of a reply whose turn was stopped. The model reads it; people see a notice instead."""
+
 
 class Text(Struct, frozen=True, tag_field="type", tag="text"):
     """Text that a person or the model wrote."""

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from lmagent.core import events as ev
 from lmagent.core.live import AWAY, BACK
-from lmagent.core.messages import Image, Text, Thinking, ToolStatus
+from lmagent.core.messages import STOPPED, Image, Message, Part, Text, Thinking, ToolStatus
 from lmagent.core.model import Usage
 from lmagent.core.pace import Pace
 from lmagent.core.titles import title_of
@@ -23,18 +23,20 @@ State = Literal["idle", "queued", "thinking", "running", "waiting", "retrying"]
 
 
 class UserBlock(Struct, frozen=True, tag_field="kind", tag="user"):
-    """A message of the user, with the number of its images."""
+    """A message of the user, with the number of its images and the turn in which the model got it."""
 
     id: str
     text: str
     delivery: str
     images: int = 0
+    turn: int = 0
 
 
 class TextBlock(Struct, frozen=True, tag_field="kind", tag="text"):
-    """What the model said."""
+    """A text of the model, and the turn to which it belongs."""
 
     text: str
+    turn: int = 0
 
 
 class ThinkingBlock(Struct, frozen=True, tag_field="kind", tag="thinking"):
@@ -62,7 +64,13 @@ class NoticeBlock(Struct, frozen=True, tag_field="kind", tag="notice"):
     text: str
 
 
-Block = UserBlock | TextBlock | ThinkingBlock | ToolBlock | NoticeBlock
+class BranchBlock(Struct, frozen=True, tag_field="kind", tag="branch"):
+    """The place where the session left the one that it is a copy of."""
+
+    parent: str
+
+
+Block = UserBlock | TextBlock | ThinkingBlock | ToolBlock | NoticeBlock | BranchBlock
 
 
 class Pending(Struct, frozen=True):
@@ -161,16 +169,24 @@ def is_filler(event: ev.MessageAdded) -> bool:
     return event.message.role == "assistant" and event.origin == "recovery" and not event.turn
 
 
+def spoken(event: ev.MessageAdded) -> Message:
+    """Return the message without the mark that tells only the model that its reply was stopped."""
+    if event.origin != "recovery":
+        return event.message
+    parts = [Text(part.text.removesuffix(STOPPED)) if isinstance(part, Text) else part for part in event.message.parts]
+    return Message(event.message.role, tuple[Part, ...](parts))
+
+
 def _message(view: View, event: ev.MessageAdded) -> View:
     if is_filler(event):
         return view
     if event.message.role == "assistant":
         added: list[Block] = []
-        for part in event.message.parts:
+        for part in spoken(event).parts:
             if isinstance(part, Thinking) and part.text.strip():
                 added.append(ThinkingBlock(part.text))
             elif isinstance(part, Text) and part.text.strip():
-                added.append(TextBlock(part.text))
+                added.append(TextBlock(part.text, event.turn))
         calls = [ToolBlock(call.id, call.name, call.name, "pending") for call in event.message.tool_calls]
         return _add(view, *added, *calls, draft="", thinking="")
     if event.origin not in ("input", "steer"):
@@ -178,8 +194,8 @@ def _message(view: View, event: ev.MessageAdded) -> View:
     sent = next((item for item in view.waiting if item.id == event.input), None)
     if sent is None:  # it was imported, or the line of its arrival is damaged
         title = view.title or title_of(event.message.text)
-        return _add(view, UserBlock(event.input or event.id, event.message.text, "submit"), title=title)
-    return _add(view, sent, waiting=_without(view, event.input))
+        return _add(view, UserBlock(event.input or event.id, event.message.text, "submit", 0, event.turn), title=title)
+    return _add(view, msgspec.structs.replace(sent, turn=event.turn), waiting=_without(view, event.input))
 
 
 def _without(view: View, input: str | None) -> tuple[UserBlock, ...]:
@@ -239,10 +255,24 @@ def _turn(view: View, event: ev.StepStarted | ev.StepFinished | ev.TurnStarted |
             ended = _with(ended, until=event.until, approvals=())
             if proof := proof_line(event):
                 ended = _add(ended, NoticeBlock("info" if event.proof == "verified" else "warning", proof))
-            if event.outcome == "done" or not event.reason:
-                return ended
-            level = "error" if event.outcome == "error" else "warning"
-            return _add(ended, NoticeBlock(level, f"{event.outcome}: {event.reason}\n{event.fix}".strip()))
+            notice = _ending(event)
+            return ended if notice is None else _add(ended, notice)
+
+
+def stop_line(event: ev.TurnFinished) -> str:
+    """Return what is shown of a turn that was stopped: the user knows why, so only another reason is given."""
+    return "Stopped" if event.reason in ("", ev.BY_USER) else f"Stopped: {event.reason}"
+
+
+def _ending(event: ev.TurnFinished) -> NoticeBlock | None:
+    """Return the notice of a turn that did not end well; a plan that waits has a card of its own."""
+    if event.outcome == "done" or event.cause == "plan" or not event.reason:
+        return None
+    if event.outcome == "interrupted":
+        return NoticeBlock("info" if event.reason == ev.BY_USER else "warning", stop_line(event))
+    if event.outcome == "error":  # its level says so
+        return NoticeBlock("error", f"{event.reason}\n{event.fix}".strip())
+    return NoticeBlock("warning", f"{event.outcome.capitalize()}: {event.reason}\n{event.fix}".strip())
 
 
 def _work(view: View, event: ev.TasksChanged | ev.PlanProposed | ev.PlanDecided | ev.WorkChanged) -> View:
@@ -274,7 +304,7 @@ def _session(view: View, event: ev.Event) -> View:
             view = View() if event.replaces else view
             return _with(view, session=event.session, model=event.model, mode=event.mode)
         case ev.SessionForked():
-            forked = _add(view, NoticeBlock("info", f"forked from {event.parent}"), session=event.session)
+            forked = _add(view, BranchBlock(event.parent), session=event.session)
             return _with(forked, waiting=())  # the other one answers them
         case ev.SessionRenamed():
             return _with(view, title=title_of(event.title, None))

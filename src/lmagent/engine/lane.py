@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 
 import anyio
 
-from lmagent.core.events import TurnFinished
+from lmagent.core.events import BY_USER, TurnFinished
 from lmagent.engine import recovery, turn
 from lmagent.engine.session import Session
 
@@ -63,7 +63,7 @@ async def _guarded(
         except anyio.get_cancelled_exc_class():
             if session.state.turn_open and (scope.cancel_called or not resumable):
                 with anyio.CancelScope(shield=True):
-                    outcome = await recovery.close_turn(session, "interrupt", "interrupted by the user")
+                    outcome = await recovery.close_turn(session, "interrupt", BY_USER)
             raise
         finally:
             session.scope = None

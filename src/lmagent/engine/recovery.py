@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Literal
 
 from lmagent.core.events import ApprovalResolved, MessageAdded, ToolFinished, TurnFinished
-from lmagent.core.messages import ToolCall, assistant
+from lmagent.core.messages import STOPPED, ToolCall, assistant
 from lmagent.engine import undo
 from lmagent.engine.session import Session
 
@@ -96,4 +96,4 @@ async def _keep_partial(session: Session) -> None:
     text = "".join(session.partial).strip()
     session.partial = []
     if text and session.state.owes_reply:
-        await session.record(MessageAdded(message=assistant(f"{text}\n[interrupted here]"), origin="recovery"))
+        await session.record(MessageAdded(message=assistant(text + STOPPED), origin="recovery"))

@@ -20,55 +20,20 @@ from lmagent.core.errors import StoreError
 from lmagent.core.events import SessionCreated, SessionForked
 from lmagent.core.ids import is_session_id
 from lmagent.store.activity import Activity, activity, activity_of, store_activity
+from lmagent.store.branches import Branch, branches
 from lmagent.store.database import is_damage, move_aside, open_database
 from lmagent.store.lock import is_held
 from lmagent.store.log import EVENTS, LOCK, log_facts
 from lmagent.store.numbered import Numbered, Place, number, numbered, numbering, place_of
 from lmagent.store.scan import Line, ends_with, in_order, lines
 from lmagent.store.spent import Account, Spending, spending
-from lmagent.store.tally import Tally, passage_of
+from lmagent.store.tally import SessionRow, Tally, passage_of
 
 T = TypeVar("T")
 
 _WORD = re.compile(r"\w+")
 _COLUMNS = Tally.__struct_fields__
 _ROW = f"SELECT {', '.join(_COLUMNS)} FROM session WHERE id = ?"
-
-
-class SessionRow(Struct, frozen=True):
-    """A session in a list.
-
-    Attributes:
-        id: its id.
-        title: the first words of its first input, or the title that a person gave it.
-        created: Unix seconds of its first event.
-        updated: Unix seconds of its last one.
-        model: the model that answered last.
-        status: running, interrupted, idle, or how its last turn ended (done, blocked, question …).
-        turns: turns that ended.
-        steps: model calls.
-        prompt_tokens: tokens of all prompts.
-        completion_tokens: tokens of all replies.
-        cached_tokens: prompt tokens that came from the server's cache.
-        parent: the session that it was forked from, or works for as a sub-agent; empty for none.
-        child: it is a sub-agent's.
-        waiting_for: approval, plan, question or time; empty where it waits for nothing.
-    """
-
-    id: str
-    title: str
-    created: float
-    updated: float
-    model: str
-    status: str
-    turns: int
-    steps: int
-    prompt_tokens: int
-    completion_tokens: int
-    cached_tokens: int
-    parent: str
-    child: bool = False
-    waiting_for: str = ""
 
 
 class Hit(Struct, frozen=True):
@@ -175,6 +140,14 @@ class SessionIndex:
             StoreError: the database cannot be read.
         """
         return self._run(lambda: self._one(session))
+
+    def branches(self) -> dict[str, Branch]:
+        """Copies of sessions and the sessions that were copied, by id. Refresh before.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        return self._run(lambda: branches(self._db))
 
     def search(self, query: str, limit: int = 20) -> list[Hit]:
         """Texts of people and models with all words of the query; with any of them, where none has all. Best first."""

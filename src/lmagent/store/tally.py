@@ -32,6 +32,44 @@ SETTINGS = "settings"
 """Who approves plans unread: no surface, so what follows is for the one that asked for the plan."""
 
 
+class SessionRow(Struct, frozen=True):
+    """A session in a list.
+
+    Attributes:
+        id: its id.
+        title: the first words of its first input, or the title that a person gave it.
+        created: Unix seconds of its first event; of a copy, of the moment in which it was made.
+        updated: Unix seconds of its last one.
+        model: the model that answered last.
+        status: running, interrupted, idle, or how its last turn ended (done, blocked, question …).
+        turns: turns that ended.
+        steps: model calls.
+        prompt_tokens: tokens of all prompts.
+        completion_tokens: tokens of all replies.
+        cached_tokens: prompt tokens that came from the server's cache.
+        parent: the session that it was forked from, or works for as a sub-agent; empty for none.
+        branch_turn: of a fork, the first turn that it does not share with its parent; else 0.
+        child: it is a sub-agent's.
+        waiting_for: approval, plan, question or time; empty where it waits for nothing.
+    """
+
+    id: str
+    title: str
+    created: float
+    updated: float
+    model: str
+    status: str
+    turns: int
+    steps: int
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int
+    parent: str
+    child: bool = False
+    waiting_for: str = ""
+    branch_turn: int = 0
+
+
 class Tally(Struct):
     """A session in figures. The fields are columns of the table `session`.
 
@@ -74,6 +112,8 @@ class Tally(Struct):
     queued: str = ""
     asks: int = 0
     planned: bool = False
+    turn: int = 0
+    branch_turn: int = 0
     seq: int = 0
     read_to: int = 0
     size: int = 0
@@ -107,7 +147,7 @@ class Tally(Struct):
             case CompactionDone(usage=Usage() as usage):
                 self._count(usage)
             case TurnStarted():
-                self.turn_open, self.until = True, 0.0
+                self.turn_open, self.until, self.turn = True, 0.0, event.turn
             case TurnFinished():
                 self.turn_open, self.outcome, self.asks = False, event.ending, 0
                 self.until, self.ended = event.until, event.id
@@ -169,6 +209,8 @@ class Tally(Struct):
             case SessionForked():
                 self.parent, self.waiting, self.child = event.parent, 0, False
                 self.until, self.job, self.queued = 0.0, "", ""  # it is the other one that goes on by itself
+                if event.at_seq:
+                    self.branch_turn, self.created = self.turn + 1, event.ts
             case SessionRenamed():
                 self.title, self.renamed = title_of(event.title, None), True
             case ModelChanged():

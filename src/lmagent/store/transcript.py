@@ -13,7 +13,7 @@ from lmagent.core import events as ev
 from lmagent.core.messages import Image, Message, Text, Thinking, ToolCall
 from lmagent.core.model import Usage
 from lmagent.core.titles import title_of
-from lmagent.core.view import is_filler, proof_line
+from lmagent.core.view import is_filler, proof_line, spoken, stop_line
 
 _CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """Terminal escapes (ECMA-48 control sequences, operating system commands) and what is left of control characters."""
@@ -133,7 +133,7 @@ class _Writer:
                 pass
 
     def _message(self, event: ev.MessageAdded) -> None:
-        message = event.message
+        message = spoken(event)
         if event.input is not None:
             self._inputs.pop(event.input, None)
         if is_filler(event):
@@ -188,7 +188,9 @@ class _Writer:
         self.transcript.turns += 1
         if proof := proof_line(event):
             self.note(proof)
-        if event.outcome != "done":
+        if event.outcome == "interrupted":
+            self.note(stop_line(event), event.fix)
+        elif event.outcome != "done":
             reason = f": {event.reason}" if event.reason else ""
             status = "error" if event.outcome == "error" else "ok"
             self.note(f"The turn ended: {event.outcome}{reason}", event.fix, status)

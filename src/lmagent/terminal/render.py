@@ -9,7 +9,7 @@ from lmagent.app.planwords import PlanWords
 from lmagent.core import events as ev
 from lmagent.core.messages import NO_WORDS, Thinking
 from lmagent.core.plurals import plural
-from lmagent.core.view import command_end, is_filler, proof_line
+from lmagent.core.view import command_end, is_filler, proof_line, spoken, stop_line
 from lmagent.terminal.blocks import BlockStream
 from lmagent.terminal.output import SHOWN, CommandOutput
 from lmagent.terminal.style import Style
@@ -152,7 +152,7 @@ class Renderer:
         thought = "".join(part.text for part in event.message.parts if isinstance(part, Thinking))
         if thought.strip():
             self._say(f"… thought: {one_line(printable(thought), 80)}", "quiet")
-        rest, whole = self.words.finish(event.message.text)
+        rest, whole = self.words.finish(spoken(event).text)
         if self._streamed:
             self._print_blocks([*self._blocks.feed(rest), *self._blocks.finish()])
         elif whole.strip() and event.message.text != NO_WORDS:
@@ -228,6 +228,8 @@ class Renderer:
             return
         said = event.reason in event.answer  # it stands above
         words = f"{event.outcome}: {event.reason}" if event.reason and not said else event.outcome
+        if event.outcome == "interrupted":
+            words = stop_line(event)
         if event.cause == "permission":
             words = f"{words} — a call was denied because nobody could be asked"
         self._say(words + ev.advice_line(event), "fault" if event.outcome == "error" else "warning")

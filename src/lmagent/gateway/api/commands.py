@@ -18,6 +18,7 @@ from lmagent.gateway.http.errors import Refusal
 from lmagent.gateway.http.route import Call, Route
 from lmagent.gateway.hub.hub import Hub
 from lmagent.gateway.hub.sent import BY, job_of
+from lmagent.store.branches import end_before
 
 Id = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._:-]{0,64}\Z")]
 """The sender's own name for an input: what is sent again under the same one is taken in once."""
@@ -46,9 +47,15 @@ class AnswerBody(Struct, frozen=True, tag_field="type", tag="answer"):
 
 
 class ForkBody(Struct, frozen=True, tag_field="type", tag="fork"):
-    """Copy the session up to and including an event; all of it without one."""
+    """Copy the session: all of it, up to and including an event, or up to a turn. The workspace stays as it is.
+
+    Attributes:
+        through_seq: the last event to copy.
+        before_turn: the first turn that is not copied; one more than the last turn for all that is finished.
+    """
 
     through_seq: Annotated[int, Meta(ge=1)] | None = None
+    before_turn: Annotated[int, Meta(ge=1)] | None = None
 
 
 Plain = (
@@ -96,7 +103,7 @@ async def command(call: Call) -> Accepted:
         case AnswerBody():
             return await _answer(hub, session, body)
         case ForkBody():
-            return await _fork(hub, session, body.through_seq)
+            return await _fork(hub, session, body)
         case _:
             return await _plain(hub, session, body)
 
@@ -124,11 +131,13 @@ async def _answer(hub: Hub, session: str, body: AnswerBody) -> Accepted:
     return Accepted(event.seq, session)
 
 
-async def _fork(hub: Hub, session: str, through: int | None) -> Accepted:
+async def _fork(hub: Hub, session: str, body: ForkBody) -> Accepted:
     from lmagent.app.records import WorkspaceRecords  # rare, and not light
 
     hub.must_be_there(session)
-    last = await hub.last_seq(session)
+    last, through = await hub.last_seq(session), body.through_seq
+    if through is not None and body.before_turn is not None:
+        raise Refusal(400, "invalid", "a copy ends at an event or before a turn, not both", fix="leave one of them out")
     if through is not None and through > last:
         raise Refusal(400, "beyond", f"the session has no event {through}: its last is {last}", fix="leave it out")
     if not last:
@@ -136,6 +145,11 @@ async def _fork(hub: Hub, session: str, through: int | None) -> Accepted:
     first = await to_thread.run_sync(lambda: next(iter(hub.host.store.read(session))).seq)
     if through is not None and through < first:  # the log has taken another one's place
         raise Refusal(400, "beyond", f"the session has no event {through}: its first is {first}", fix="leave it out")
+    if body.before_turn is not None:
+        through = await to_thread.run_sync(lambda: end_before(hub.host.store.read(session), body.before_turn or 1))
+        if not through:
+            fix = "stop it, or wait for its end"
+            raise Refusal(409, "conflict", "the turn before the place of the copy is still running", fix=fix)
     records = WorkspaceRecords(hub.host.workspace, hub.host.store, hub.host.settings.agent_data_dir)
     copy = await to_thread.run_sync(partial(records.fork, session, through))
     return Accepted(await hub.last_seq(copy), copy)

@@ -17,6 +17,7 @@ from lmagent.core.titles import title_of
 from lmagent.gateway.http.errors import Refusal
 from lmagent.gateway.http.route import Call, Route
 from lmagent.gateway.hub.hub import Hub
+from lmagent.store.branches import Fork, forks_of
 from lmagent.store.index import SessionIndex, SessionRow
 
 MEDIA = {"md": "text/markdown", "html": "text/html", "jsonl": "application/x-ndjson"}
@@ -81,6 +82,12 @@ class Nodes(Struct, frozen=True):
     """A session and its sub-agents, each behind the one that it works for."""
 
     nodes: tuple[Node, ...]
+
+
+class Branches(Struct, frozen=True):
+    """The turns in which a session parts from copies of it, and from those that it is a copy of."""
+
+    forks: tuple[Fork, ...]
 
 
 class ExportQuery(Struct, frozen=True):
@@ -150,6 +157,13 @@ async def show_tree(call: Call) -> Nodes:
     return Nodes(await to_thread.run_sync(lambda: tuple(Tree(call.hub.host.store, session).nodes())))
 
 
+async def show_branches(call: Call) -> Branches:
+    """Where a session and its copies part."""
+    session = call.path["session"]
+    call.hub.must_be_there(session)
+    return Branches(await to_thread.run_sync(_branches, call.hub, session))
+
+
 async def export(call: Call) -> Response:
     """A session as a file."""
     from lmagent.app.records import export_session  # rare, and not light
@@ -162,6 +176,12 @@ async def export(call: Call) -> Response:
         "Content-Security-Policy": "default-src 'none'; sandbox",
     }
     return Response(text, media_type=MEDIA[form], headers=headers)
+
+
+def _branches(hub: Hub, session: str) -> tuple[Fork, ...]:
+    with SessionIndex(hub.host.store.root) as index:
+        index.refresh()
+        return tuple(forks_of(session, index.branches()))
 
 
 def _one(hub: Hub, session: str) -> SessionRow | None:
@@ -185,6 +205,14 @@ ROUTES = (
     Route("GET", "/api/sessions/{session}", show_session, "One session", answer=Row, errors=(404,)),
     Route("DELETE", "/api/sessions/{session}", delete_session, "Delete a session", answer=Deleted, errors=(404, 409)),
     Route("GET", "/api/sessions/{session}/tree", show_tree, "Who works for a session", answer=Nodes, errors=(404,)),
+    Route(
+        "GET",
+        "/api/sessions/{session}/branches",
+        show_branches,
+        "Where a session and its copies part",
+        answer=Branches,
+        errors=(404,),
+    ),
     Route(
         "GET",
         "/api/sessions/{session}/export",

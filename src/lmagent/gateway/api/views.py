@@ -15,7 +15,17 @@ from starlette.responses import Response
 from lmagent.core import events as ev
 from lmagent.core.errors import SessionNotFound, StoreError
 from lmagent.core.messages import Image
-from lmagent.core.view import Block, NoticeBlock, Pending, TextBlock, ThinkingBlock, ToolBlock, UserBlock, View
+from lmagent.core.view import (
+    Block,
+    BranchBlock,
+    NoticeBlock,
+    Pending,
+    TextBlock,
+    ThinkingBlock,
+    ToolBlock,
+    UserBlock,
+    View,
+)
 from lmagent.engine.session import Session
 from lmagent.engine.state import SessionState
 from lmagent.engine.undo import changes_in, difference
@@ -60,7 +70,7 @@ class ShownTool(ToolBlock, frozen=True, tag_field="kind", tag="tool"):
     cut: bool = False
 
 
-ShownBlock = UserBlock | TextBlock | ThinkingBlock | ShownTool | NoticeBlock
+ShownBlock = UserBlock | TextBlock | ThinkingBlock | ShownTool | NoticeBlock | BranchBlock
 
 
 class ShownView(View, frozen=True):

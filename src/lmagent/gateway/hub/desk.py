@@ -12,7 +12,7 @@ from lmagent.app.logs import unexpected
 from lmagent.app.waking import wake_in_time
 from lmagent.core.commands import Interrupt
 from lmagent.core.errors import LmagentError
-from lmagent.core.events import Event, InputReceived, InputWithdrawn, TurnFinished
+from lmagent.core.events import BY_USER, Event, InputReceived, InputWithdrawn, TurnFinished
 from lmagent.core.ports import UNATTENDED, WAKING
 from lmagent.engine.lane import run_until_idle
 from lmagent.engine.outage import PATIENCE, be_patient
@@ -172,7 +172,7 @@ class Desk:
         """End a turn that is open in the log and at which nobody works; how it ended. None where there is none."""
         if self._is_working or not self.session.state.turn_open:
             return None
-        return await close_turn(self.session, "interrupt", "interrupted by the user")
+        return await close_turn(self.session, "interrupt", BY_USER)
 
     async def stop(self) -> None:
         """Leave what runs as it is in the log, for somebody to go on with."""

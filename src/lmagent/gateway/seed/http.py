@@ -10,8 +10,8 @@ from msgspec import Meta, Struct
 from starlette.responses import Response
 
 from lmagent.core import events as ev
-from lmagent.core.messages import Text, user
-from lmagent.core.view import is_filler
+from lmagent.core.messages import user
+from lmagent.core.view import is_filler, spoken
 from lmagent.core.work import Plan
 from lmagent.engine.state import SessionState
 from lmagent.engine.worktext import counted
@@ -241,9 +241,8 @@ def _message(event: ev.MessageAdded, input: ev.InputReceived | None) -> HistoryM
     """A message as it was said: what a person sent, and when, without the words that come with it for the model."""
     calls = [(call.id, *input_of(call)) for call in event.message.tool_calls]
     told = tuple({"id": id, "tool": tool, "input": arguments} for id, tool, arguments in calls)
-    said = event if input is None else input
-    text = "".join(part.text for part in said.message.parts if isinstance(part, Text))
-    return HistoryMessage(event.message.role, text, said.ts, tool_calls=told)
+    said, message = (event, spoken(event)) if input is None else (input, input.message)
+    return HistoryMessage(event.message.role, message.text, said.ts, tool_calls=told)
 
 
 async def show_tasks(call: Call) -> TaskList:

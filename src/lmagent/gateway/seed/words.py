@@ -10,7 +10,7 @@ import msgspec
 from lmagent.core import events as ev
 from lmagent.core.commands import SetWork
 from lmagent.core.messages import ToolCall
-from lmagent.core.view import is_filler
+from lmagent.core.view import is_filler, spoken
 from lmagent.core.work import Task, Way
 from lmagent.engine.budget import limits, over_total, used
 from lmagent.engine.session import Session
@@ -173,7 +173,8 @@ class Telling:
                 return [{"type": "thinking", "iteration": event.step, **self._budget(session)}]
             case ev.MessageAdded() if event.message.role == "assistant" and not is_filler(event):
                 self._note(event.message.tool_calls)
-                text = [{"type": "text", "text": event.message.text}] if event.message.text.strip() else []
+                said = spoken(event).text
+                text = [{"type": "text", "text": said}] if said.strip() else []
                 return text + [self._call(call.id) for call in event.message.tool_calls]
             case ev.ToolFinished():
                 return [self._result(event)]

@@ -2,14 +2,15 @@
 // A turn that failed or was stopped: the button that has the agent take it up again.
 import { Icon } from "./icons.js";
 import { html } from "./lib.js";
+import { chat } from "./words.js";
 
 /** @type {Record<string, string>} */
 const WAYS = {
-  error: "Try again",
-  blocked: "Try again",
-  denied: "Try again",
-  interrupted: "Continue",
-  limit: "Continue",
+  error: chat.tryAgain,
+  blocked: chat.tryAgain,
+  denied: chat.tryAgain,
+  interrupted: chat.goOn,
+  limit: chat.goOn,
 };
 
 /** @param {{session: import("./session.js").Session}} props */

@@ -4,6 +4,7 @@ import { randomId, request, sessionPath } from "./api.js";
 import { Icon } from "./icons.js";
 import { html, useEffect, useRef, useState } from "./lib.js";
 import { complain, toast } from "./state.js";
+import { chat as words } from "./words.js";
 
 /** @typedef {{key: string, url: string, name: string, id: string, media_type: string, error: string}} Picture */
 
@@ -23,7 +24,7 @@ export function useAttachments() {
   const add = async (/** @type {File} */ file) => {
     const key = randomId();
     const url = URL.createObjectURL(file);
-    const made = { key, url, name: file.name || "picture", id: "", media_type: "", error: "" };
+    const made = { key, url, name: file.name || words.picture, id: "", media_type: "", error: "" };
     setPictures((all) => [...all, made]);
     try {
       const { id, media_type } = await (await request("POST", "/api/uploads", { body: file })).json();
@@ -36,10 +37,11 @@ export function useAttachments() {
   const take = (/** @type {Iterable<File> | null | undefined} */ files) => {
     const all = [...(files ?? [])];
     const images = all.filter((file) => file.type.startsWith("image/"));
-    if (images.length < all.length) toast("only pictures can go with a message", "error", "name a file of the workspace with @ instead");
+    if (images.length < all.length) toast(words.onlyPictures, "error", words.useMention);
     images.forEach(add);
     return images.length > 0;
   };
+  const over = useDrop(take);
   const drop = (/** @type {Picture[]} */ gone) => {
     for (const { url } of gone) URL.revokeObjectURL(url);
     const keys = new Set(gone.map(({ key }) => key));
@@ -51,7 +53,7 @@ export function useAttachments() {
       for (let number = 0; number < images; number++) {
         const answer = await request("GET", sessionPath(session, `/images/${encodeURIComponent(id)}/${number}`));
         const data = await answer.blob();
-        add(new File([data], "picture", { type: data.type }));
+        add(new File([data], words.picture, { type: data.type }));
       }
     } catch (error) {
       complain(error);
@@ -67,25 +69,54 @@ export function useAttachments() {
       const files = [...(event.clipboardData?.files ?? [])];
       if (files.length && take(files)) event.preventDefault();
     },
-    dragged: (/** @type {DragEvent} */ event) => event.dataTransfer?.types.includes("Files") && event.preventDefault(),
-    dropped: (/** @type {DragEvent} */ event) => {
-      if (!event.dataTransfer?.files.length) return;
-      event.preventDefault();
-      take(event.dataTransfer.files);
-    },
-    button: html`<input type="file" accept=${TYPES} multiple hidden ref=${chooser} aria-label="Pictures"
+    over,
+    button: html`<input type="file" accept=${TYPES} multiple hidden ref=${chooser} aria-label=${words.pictures}
         onChange=${(/** @type {any} */ event) => (take(event.target.files), (event.target.value = ""))} />
-      <button class="button plain square" aria-label="Add a picture" title="Add a picture"
+      <button class="button plain square" aria-label=${words.addPicture} title=${words.addPicture}
         onClick=${() => chooser.current?.click()}><${Icon} name="image" /></button>`,
   };
 }
 
+/**
+ * What is dropped anywhere on the page, unless a part of it takes it itself. Returns whether files are held over it.
+ * @param {(files: FileList) => void} take
+ */
+function useDrop(take) {
+  const [over, setOver] = useState(false);
+  const latest = useRef(take);
+  latest.current = take;
+  useEffect(() => {
+    const dragged = (/** @type {DragEvent} */ event) => {
+      if (event.defaultPrevented || !event.dataTransfer?.types.includes("Files")) return setOver(false);
+      event.preventDefault();
+      setOver(true);
+    };
+    const left = (/** @type {DragEvent} */ event) => event.relatedTarget || setOver(false);
+    const dropped = (/** @type {DragEvent} */ event) => {
+      setOver(false);
+      if (event.defaultPrevented || !event.dataTransfer?.files.length) return;
+      event.preventDefault();
+      latest.current(event.dataTransfer.files);
+    };
+    addEventListener("dragover", dragged);
+    addEventListener("dragleave", left);
+    addEventListener("drop", dropped);
+    return () => {
+      removeEventListener("dragover", dragged);
+      removeEventListener("dragleave", left);
+      removeEventListener("drop", dropped);
+    };
+  }, []);
+  return over;
+}
+
 /** @param {{given: ReturnType<typeof useAttachments>}} props */
 export function Attachments({ given }) {
-  if (!given.pictures.length) return null;
-  return html`<ul class="bare pictures">${given.pictures.map((picture) => html`<li key=${picture.key} class=${picture.error ? "failed" : ""}>
+  const { over, pictures } = given;
+  return html`${over && html`<p class="drop-here" role="status">${words.dropHere}</p>`}
+  ${pictures.length > 0 && html`<ul class="bare pictures">${pictures.map((picture) => html`<li key=${picture.key} class=${picture.error ? "failed" : ""}>
     <img src=${picture.url} alt=${picture.name} />
-    <span class="small" role="status">${picture.error || (picture.id ? "" : "sending …")}</span>
-    <button class="button square" aria-label=${`Remove ${picture.name}`} onClick=${() => given.drop([picture])}><${Icon} name="close" /></button>
-  </li>`)}</ul>`;
+    <span class="small" role="status">${picture.error || (picture.id ? "" : words.uploading)}</span>
+    <button class="button square" aria-label=${words.remove(picture.name)} onClick=${() => given.drop([picture])}><${Icon} name="close" /></button>
+  </li>`)}</ul>`}`;
 }

@@ -4,22 +4,59 @@ import { sessionPath } from "./api.js";
 import { Code } from "./code.js";
 import { Icon } from "./icons.js";
 import { html, useState } from "./lib.js";
+import { splitAttached } from "./attached.js";
+import { late, part } from "./late.js";
 import { Markdown } from "./markdown.js";
 import { beforePlan, splitPlan } from "./planwords.js";
 import { current } from "./session.js";
 import { ToolLine } from "./toolblock.js";
+import { messages as words } from "./words.js";
 
 /** @typedef {import("./wire.js").Block} Block */
 
 /** Nodes of blocks that have not changed: the same node again is work that nobody does twice. @type {WeakMap<Block, any>} */
 const made = new WeakMap();
 
-/** @param {Block} block @param {number | string} key its place in the conversation, or what else it is known by */
-export function blockNode(block, key) {
+/** @param {string} name */
+const action = (name) => late(() => part("./actions.js").then((module) => module[name]));
+const MessageActions = action("MessageActions");
+const AnswerActions = action("AnswerActions");
+const EditMessage = action("EditMessage");
+const BranchLine = action("BranchLine");
+
+/**
+ * @param {Block} block
+ * @param {number | string} key its place in the conversation, or what else it is known by
+ * @param {boolean} [opens] whether a turn begins with it
+ */
+export function blockNode(block, key, opens = false) {
   const known = made.get(block);
   if (known && known.key === key) return known;
-  const node = html`<${Shown} key=${key} block=${block} />`;
+  const node = html`<${Shown} key=${key} block=${block} opens=${opens} />`;
   made.set(block, node);
+  return node;
+}
+
+/** The answers of turns that have ended: with the last text of each one something can be done. @param {Block[]} blocks @param {number} running */
+export function answersOf(blocks, running) {
+  /** @type {Set<Block>} */
+  const answers = new Set();
+  let turn = running;
+  for (const block of blocks.toReversed()) {
+    if (block.kind !== "text" || block.turn === turn) continue;
+    turn = block.turn;
+    answers.add(block);
+  }
+  return answers;
+}
+
+/** @type {WeakMap<Block, any>} */
+const acts = new WeakMap();
+
+/** What can be done with an answer. @param {Block} block @param {number} key */
+export function answerActions(block, key) {
+  const node = acts.get(block) ?? html`<div class="block acts" key=${`acts ${key}`}><${AnswerActions} block=${block} /></div>`;
+  acts.set(block, node);
   return node;
 }
 
@@ -31,17 +68,19 @@ export function draftNodes(thinking, draft, key) {
   return nodes;
 }
 
-/** @param {{block: Block, growing?: boolean}} props */
-function Shown({ block, growing = false }) {
+/** @param {{block: Block, growing?: boolean, opens?: boolean}} props */
+function Shown({ block, growing = false, opens = false }) {
   switch (block.kind) {
     case "user":
-      return html`<${Said} block=${block} />`;
+      return html`<${Said} block=${block} opens=${opens} />`;
     case "text":
       return html`<${Answer} text=${block.text} growing=${growing} />`;
     case "thinking":
       return html`<${Thought} text=${block.text} growing=${growing} />`;
     case "tool":
       return html`<div class="block"><${ToolLine} block=${block} /></div>`;
+    case "branch":
+      return html`<div class="block"><${BranchLine} parent=${block.parent} /></div>`;
     case "notice":
       return html`<div class="block"><${NoticeLine} level=${block.level} text=${block.text} /></div>`;
   }
@@ -51,26 +90,40 @@ function Shown({ block, growing = false }) {
 function Answer({ text, growing }) {
   const [open, setOpen] = useState(false);
   const planning = growing && current.value?.view.value.work === "plan";
-  const { words, writing } = planning ? beforePlan(text) : { words: text, writing: false };
-  const { words: shown, plan } = growing ? { words, plan: "" } : splitPlan(text);
-  return html`<article class="block said" aria-label="Agent"><${Markdown} text=${shown} growing=${growing} />
-    ${writing && html`<p class="quiet">Writing a plan …</p>`}
+  const { words: before, writing } = planning ? beforePlan(text) : { words: text, writing: false };
+  const { words: shown, plan } = growing ? { words: before, plan: "" } : splitPlan(text);
+  return html`<article class="block said" aria-label=${words.agent}><${Markdown} text=${shown} growing=${growing} />
+    ${writing && html`<p class="quiet">${words.writingPlan}</p>`}
     ${plan && html`<button class="tool-line" aria-expanded=${open} onClick=${() => setOpen(!open)}>
-      <span class="quiet grow">The plan, as the model wrote it</span><${Icon} name=${open ? "down" : "right"} /></button>`}
+      <span class="quiet grow">${words.planAsWritten}</span><${Icon} name=${open ? "down" : "right"} /></button>`}
     ${plan && open && html`<${Code} code=${plan} language="json" />`}
   </article>`;
 }
 
-/** @param {{block: import("./wire.js").UserBlock}} props */
-function Said({ block }) {
+/** @param {{block: import("./wire.js").UserBlock, opens: boolean}} props `opens`: its turn begins with it */
+function Said({ block, opens }) {
+  const [editing, setEditing] = useState(false);
   const session = current.value;
-  return html`<article class="block user" aria-label="You">
-    <div class="bubble">${block.text}
+  const { text, files } = splitAttached(block.text);
+  return html`<article class="block user" aria-label=${words.you}>
+    ${editing ? html`<${EditMessage} block=${block} close=${() => setEditing(false)} />` : html`<div class="bubble">${text}
       ${block.images > 0 && html`<div class="pictures">${Array.from({ length: block.images }, (_, number) => html`
-        <img loading="lazy" alt=${`Picture ${number + 1} of your message`}
+        <img loading="lazy" alt=${words.imageOf(number + 1)}
           src=${sessionPath(session?.id ?? "", `/images/${encodeURIComponent(block.id)}/${number}`)} />`)}</div>`}
+      ${files.map((file, number) => html`<${Attachment} key=${number} file=${file} />`)}
     </div>
+    ${block.turn > 0 && html`<div class="acts"><${MessageActions} block=${block} opens=${opens} edit=${() => setEditing(true)} /></div>`}`}
   </article>`;
+}
+
+/** A file whose text went along with a message. @param {{file: import("./attached.js").Attached}} props */
+function Attachment({ file }) {
+  const [open, setOpen] = useState(false);
+  return html`<div class="attached">
+    <button class="tool-line" aria-expanded=${open} aria-label=${words.attached(file.name)} onClick=${() => setOpen(!open)}>
+      <${Icon} name="file" /><span class="cut grow">${file.name}</span><${Icon} name=${open ? "down" : "right"} /></button>
+    ${open && html`<pre class="output" tabindex="0" role="region" aria-label=${file.name}>${file.text}</pre>`}
+  </div>`;
 }
 
 /** @param {{text: string, growing: boolean}} props */
@@ -79,7 +132,7 @@ function Thought({ text, growing }) {
   const last = text.trimEnd().split("\n").at(-1) ?? "";
   return html`<div class="block thought">
     <button class="tool-line" aria-expanded=${open} onClick=${() => setOpen(!open)}>
-      <span class="quiet">${growing ? "Thinking" : "Thought"}</span>
+      <span class="quiet">${growing ? words.thinking : words.thought}</span>
       ${!open && html`<span class="cut grow quiet small" aria-hidden="true">${growing ? last.slice(-160) : text.trim().slice(0, 160)}</span>`}
       ${open && html`<span class="grow"></span>`}<${Icon} name=${open ? "down" : "right"} />
     </button>
@@ -90,5 +143,5 @@ function Thought({ text, growing }) {
 /** @param {{level: import("./wire.js").Level, text: string}} props */
 export function NoticeLine({ level, text }) {
   return html`<div class=${`notice ${level}`}>
-    <${Icon} name=${level === "info" ? "info" : "warning"} /><div><span class="unseen">${level}: </span>${text}</div></div>`;
+    <${Icon} name=${level === "info" ? "info" : "warning"} /><div><span class="unseen">${words.level[level]}</span>${text}</div></div>`;
 }

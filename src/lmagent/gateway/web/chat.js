@@ -10,6 +10,7 @@ import { current, Session } from "./session.js";
 import { statusOf } from "./status.js";
 import { Transcript } from "./transcript.js";
 import { Welcome } from "./welcome.js";
+import { chat as words } from "./words.js";
 
 const Approvals = late(() => part("./approval.js").then((module) => module.Approvals));
 const Again = late(() => part("./again.js").then((module) => module.Again));
@@ -40,7 +41,7 @@ export function Chat({ id }) {
 
 /** Above a session that is not there: nothing can be done in it. */
 function Nowhere() {
-  return html`<header class="bar"><${DrawerButton} /><h1>Not here</h1></header>`;
+  return html`<header class="bar"><${DrawerButton} /><h1>${words.notFound}</h1></header>`;
 }
 
 /** @param {{session: Session | null, gone: boolean}} props */
@@ -48,7 +49,7 @@ function PageTitle({ session, gone }) {
   const view = session?.view.value;
   const kind = view && !gone ? statusOf(view, 0, null).kind : "idle";
   const mark = { idle: "", busy: "… ", waiting: "(!) ", done: "", failed: "" }[kind];
-  const title = `${mark}${gone ? "Not here" : view?.title || (session ? "Untitled" : "New session")} · lmagent`;
+  const title = `${mark}${gone ? words.notFound : view?.title || (session ? words.untitled : words.newSession)} · lmagent`;
   useEffect(() => {
     document.title = title;
   }, [title]);
@@ -58,12 +59,12 @@ function PageTitle({ session, gone }) {
 /** @param {{session: Session}} props */
 function Conversation({ session }) {
   const phase = session.phase.value;
-  if (phase === "loading") return html`<div class="transcript"><p class="empty" role="status">Loading …</p></div>`;
+  if (phase === "loading") return html`<div class="transcript"><p class="empty" role="status">${words.loading}</p></div>`;
   if (phase === "gone") return html`<${Gone} session=${session} />`;
   if (phase === "failed") {
     return html`<div class="transcript"><div class="column"><div class="notice error" role="alert"><${Icon} name="warning" /><div>
-      The session cannot be shown: ${session.problem.value}
-      <p><button class="button" onClick=${() => location.reload()}>Load the page again</button></p></div></div></div></div>`;
+      ${words.notShown(session.problem.value)}
+      <p><button class="button" onClick=${() => location.reload()}>${words.reload}</button></p></div></div></div></div>`;
   }
   const { approvals, outcome, plan } = session.view.value;
   return html`<${Transcript} session=${session}>

@@ -5,16 +5,17 @@ import { Attachments, useAttachments } from "./attachments.js";
 import { wanted } from "./header.js";
 import { Icon } from "./icons.js";
 import { ATTACHED } from "./fold.js";
-import { html, signal, useLayoutEffect, useRef, useState } from "./lib.js";
+import { html, signal, useEffect, useLayoutEffect, useRef, useState } from "./lib.js";
 import { Markdown } from "./markdown.js";
 import { isCommand, Menu, useMenu } from "./menus.js";
 import { Queued } from "./outbox.js";
 import { wordsOf } from "./outgoing.js";
-import { go, sessionHref } from "./router.js";
+import { go, route, sessionHref } from "./router.js";
 import { Session } from "./session.js";
-import { complain } from "./state.js";
+import { complain, drawer } from "./state.js";
 import { busy } from "./status.js";
 import { store, stored } from "./theme.js";
+import { chat as words } from "./words.js";
 
 /** @typedef {import("./session.js").Part} Part */
 /** @typedef {import("./api.js").ApiError} ApiError */
@@ -55,9 +56,12 @@ export function Composer({ session, example }) {
   const past = useHistory(session, text, write);
   useGrowing(field, text);
   useLayoutEffect(() => {
-    if (handOver) field.current?.focus();
+    // A page that has just been loaded is written in; on a touch screen the focus would open the keyboard.
+    const fresh = document.activeElement === document.body && matchMedia("(hover: hover) and (pointer: fine)").matches;
+    if (handOver || fresh) field.current?.focus();
     handOver = false;
   }, []);
+  useStopKey(session);
   useLayoutEffect(() => {
     if (!example.count) return;
     write(example.text);
@@ -104,15 +108,15 @@ export function Composer({ session, example }) {
     submit(running ? "steer" : "submit");
   };
   const empty = !text.trim() && !attachments.ready.length;
-  return html`<section class="composer" aria-label="Write" onDragOver=${attachments.dragged} onDrop=${attachments.dropped}>
+  return html`<section class="composer" aria-label=${words.write}>
     <div class="column">
       <${Answer} session=${id} />
       <${Queued} session=${session} />
       <${Menu} menu=${menu} />
       <div class="box">
         <${Attachments} given=${attachments} />
-        <textarea id="message" ref=${field} aria-label="Message" rows="1" value=${text}
-          placeholder=${running ? "Add a message (delivered after the current step)" : "Ask for something, / for commands, @ for files"}
+        <textarea id="message" ref=${field} aria-label=${words.message} rows="1" value=${text}
+          placeholder=${running ? words.add : words.ask}
           aria-autocomplete="list" aria-controls=${menu.open ? "menu" : undefined}
           aria-activedescendant=${menu.open ? `menu-${menu.at}` : undefined}
           onInput=${(/** @type {any} */ event) => (write(event.target.value), menu.look())}
@@ -120,11 +124,12 @@ export function Composer({ session, example }) {
         <div class="row tools">
           ${attachments.button}
           <span class="grow"></span>
-          ${running && html`<button class="button" onClick=${() => session.interrupt()}><${Icon} name="stop" />Stop</button>`}
-          ${running && html`<button class="button" disabled=${empty || sending} title="Sent when this turn ends"
-            onClick=${() => submit("submit")}>Queue</button>`}
+          ${running && html`<button class="button" title=${words.stopKey} onClick=${() => session.interrupt()}>
+            <${Icon} name="stop" />${words.stop}</button>`}
+          ${running && html`<button class="button" disabled=${empty || sending} title=${words.afterTurn}
+            onClick=${() => submit("submit")}>${words.queue}</button>`}
           <button class="button main" disabled=${empty || sending || attachments.busy} onClick=${() => submit(running ? "steer" : "submit")}
-            title=${running ? "Delivered after the current step" : "Enter"}><${Icon} name="send" /><span class="roomy">Send</span></button>
+            title=${running ? words.afterStep : "Enter"}><${Icon} name="send" /><span class="roomy">${words.send}</span></button>
         </div>
       </div>
     </div>
@@ -181,8 +186,29 @@ function Answer({ session }) {
   if (!(text || fault) || answered.value.session !== session) return null;
   return html`<div class=${fault ? "answer card fault" : "answer card"} role=${fault ? "alert" : "status"}>
     <div class="grow">${fault || (inColumns(text) ? html`<pre tabindex="0">${text}</pre>` : html`<${Markdown} text=${text} />`)}</div>
-    <button class="button plain square" aria-label="Close the answer" onClick=${() => (answered.value = NOTHING)}>
+    <button class="button plain square" aria-label=${words.closeAnswer} onClick=${() => (answered.value = NOTHING)}>
       <${Icon} name="close" /></button></div>`;
+}
+
+/** Whether Escape belongs to something that it closes or empties. @param {KeyboardEvent} event */
+function escapeIsTaken(event) {
+  if (event.defaultPrevented || event.isComposing || event.repeat) return true;
+  const field = /** @type {Element} */ (event.target).closest?.("input, select, textarea, [role=tree]");
+  return Boolean((field && field.id !== "message") || document.querySelector("dialog[open], .popup") || drawer.peek() || route.peek().panel);
+}
+
+/** Escape stops the running turn where nothing else is closed by it, as in the terminal. @param {Session | null} session */
+function useStopKey(session) {
+  useEffect(() => {
+    if (!session) return;
+    const pressed = (/** @type {KeyboardEvent} */ event) => {
+      if (event.key !== "Escape" || escapeIsTaken(event) || !busy(session.view.peek())) return;
+      event.preventDefault();
+      session.interrupt();
+    };
+    addEventListener("keydown", pressed);
+    return () => removeEventListener("keydown", pressed);
+  }, [session]);
 }
 
 /** As tall as its text, up to what the styles allow. @param {{current: HTMLTextAreaElement | null}} field @param {string} text */

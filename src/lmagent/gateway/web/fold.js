@@ -36,6 +36,10 @@ const SPACE = "\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\
 const WORDS = new RegExp(`[^${SPACE}]+`, "g");
 const EDGES = new RegExp(`^[${SPACE}]+|[${SPACE}]+$`, "g");
 
+// Ends a reply that was stopped, for the model alone: see core/messages.py.
+const STOPPED = "\n[interrupted here]";
+const BY_USER = "interrupted by the user";
+
 const TITLE_WORDS = 12;
 const LONGEST_TITLE = 100;
 const LONGEST_GIVEN = 200;
@@ -84,7 +88,7 @@ const FOLDS = {
     return { ...(event.replaces ? EMPTY : view), session: event.session, model: event.model ?? "", mode: event.mode ?? "normal" };
   },
   "session.forked": (view, event) => {
-    return { ...add(view, note("info", `forked from ${event.parent}`)), session: event.session, waiting: [] };
+    return { ...add(view, { kind: "branch", parent: event.parent }), session: event.session, waiting: [] };
   },
   "session.renamed": (view, { title }) => ({ ...view, title: titleOf(title) }),
   "mode.changed": (view, { mode }) => ({ ...view, mode }),
@@ -142,9 +146,10 @@ function messageAdded(view, event) {
     /** @type {Block[]} */
     const added = [];
     for (const part of message.parts) {
-      if ((part.type === "thinking" || part.type === "text") && strip(part.text)) {
-        added.push({ kind: part.type, text: part.text });
-      }
+      if (part.type === "thinking" && strip(part.text)) added.push({ kind: "thinking", text: part.text });
+      if (part.type !== "text") continue;
+      const text = origin === "recovery" && part.text.endsWith(STOPPED) ? part.text.slice(0, -STOPPED.length) : part.text;
+      if (strip(text)) added.push({ kind: "text", text, turn: event.turn ?? 0 });
     }
     for (const part of message.parts) {
       if (part.type === "tool_call") added.push(call(part.id, part.name, part.name, "pending"));
@@ -153,10 +158,11 @@ function messageAdded(view, event) {
   }
   if (origin !== "input" && origin !== "steer") return view;
   const sent = view.waiting.find(({ id }) => id === input);
-  if (sent) return { ...add(view, sent), waiting: without(view, input) };
+  const turn = event.turn ?? 0;
+  if (sent) return { ...add(view, { ...sent, turn }), waiting: without(view, input) };
   const text = textOf(message); // it was imported, or the line of its arrival is damaged
   const title = view.title || titleOf(text, TITLE_WORDS);
-  return { ...add(view, { kind: "user", id: input || event.id, text, delivery: "submit", images: 0 }), title };
+  return { ...add(view, { kind: "user", id: input || event.id, text, delivery: "submit", images: 0, turn }), title };
 }
 
 /** @param {View} view @param {string | null} input */
@@ -236,8 +242,11 @@ function turnFinished(view, event) {
   if (event.proof) {
     said.push(note(event.proof === "verified" ? "info" : "warning", `${event.proof}: ${event.proof_reason ?? ""}`));
   }
-  if (outcome !== "done" && reason) {
-    said.push(note(outcome === "error" ? "error" : "warning", strip(`${outcome}: ${reason}\n${fix}`)));
+  if (outcome === "interrupted" && reason && event.cause !== "plan") {
+    said.push(reason === BY_USER ? note("info", "Stopped") : note("warning", `Stopped: ${reason}`));
+  } else if (outcome !== "done" && reason && event.cause !== "plan") {
+    const text = outcome === "error" ? reason : `${outcome[0].toUpperCase()}${outcome.slice(1)}: ${reason}`;
+    said.push(note(outcome === "error" ? "error" : "warning", strip(`${text}\n${fix}`)));
   }
   return said.length ? add(ended, ...said) : ended;
 }
@@ -267,7 +276,7 @@ function inputReceived(view, { id, message, delivery }) {
   const text = textOf(message);
   const title = view.title || titleOf(text, TITLE_WORDS);
   const images = message.parts.filter((/** @type {any} */ part) => part.type === "image").length;
-  return { ...view, waiting: [...view.waiting, { kind: "user", id, text, delivery, images }], title };
+  return { ...view, waiting: [...view.waiting, { kind: "user", id, text, delivery, images, turn: 0 }], title };
 }
 
 /** @param {View} view @param {Event} event @returns {View} */

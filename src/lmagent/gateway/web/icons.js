@@ -21,6 +21,8 @@ const PATHS = {
   moon: "M20 14.5A8.5 8.5 0 0 1 9.5 4 8.5 8.5 0 1 0 20 14.5z",
   system: "M4 5h16v11H4zM9 20h6M12 16v4",
   folder: "M3 6h6l2 2h10v11H3z",
+  copy: "M9 9h11v11H9zM5 15H4V4h11v1",
+  left: "M15 6l-6 6 6 6",
   file: "M6 3h8l4 4v14H6zM14 3v4h4",
   list: "M8 6h12M8 12h12M8 18h12M4 6h.01M4 12h.01M4 18h.01",
   tasks: "M4 6l1.5 1.5L8 5M4 13l1.5 1.5L8 12M11 6.5h9M11 13.5h9M4 19h16",

@@ -2,6 +2,7 @@
 // The lists that open while one writes: commands after a slash, files after an @.
 import { get } from "./api.js";
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./lib.js";
+import { chat as words } from "./words.js";
 
 /** @typedef {{value: string, label: string, help: string}} Choice */
 /** @typedef {{name: string, usage: string, help: string}} Command */
@@ -112,7 +113,7 @@ export function useMenu(text, field, write) {
 export function Menu({ menu }) {
   useLayoutEffect(() => document.getElementById(`menu-${menu.at}`)?.scrollIntoView({ block: "nearest" }), [menu.at]);
   if (!menu.open) return null;
-  return html`<ul class="bare suggestions card" id="menu" role="listbox" aria-label="Suggestions">
+  return html`<ul class="bare suggestions card" id="menu" role="listbox" aria-label=${words.suggestions}>
     ${menu.choices.map((choice, index) => html`<li key=${choice.value} id=${`menu-${index}`} role="option" class="entry"
       aria-selected=${index === menu.at} onPointerDown=${(/** @type {Event} */ event) => (event.preventDefault(), menu.take(choice))}>
       <span class="cut">${choice.label}</span><span class="cut small quiet grow">${choice.help}</span></li>`)}

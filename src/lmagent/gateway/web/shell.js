@@ -62,6 +62,8 @@ function useEscape() {
       if (event.key !== "Escape" || event.defaultPrevented) return;
       if (drawer.peek() === "side") drawer.value = "";
       else if (route.peek().panel) go(sessionHref(route.peek().session));
+      else return;
+      event.preventDefault(); // else it would stop the turn, too
     };
     addEventListener("keydown", pressed);
     return () => removeEventListener("keydown", pressed);

@@ -1,6 +1,6 @@
 // @ts-check
 // The conversation: its end is kept in view only while a person is there; older blocks come when one scrolls up.
-import { blockNode, draftNodes } from "./blocks.js";
+import { answerActions, answersOf, blockNode, draftNodes } from "./blocks.js";
 import { Icon } from "./icons.js";
 import { html, useEffect, useLayoutEffect, useRef, useSignal } from "./lib.js";
 import { Outbox } from "./outbox.js";
@@ -51,10 +51,17 @@ export function Transcript({ session, children }) {
 
 /** @param {{session: Session}} props */
 function Blocks({ session }) {
-  const { blocks, draft, thinking, waiting } = session.live.value;
+  const { blocks, draft, thinking, waiting, turn, state } = session.live.value;
   const first = session.first.value;
   // One list: what is being said keeps its place in the page, and what is selected in it, when it has been said.
-  const nodes = blocks.map((block, index) => blockNode(block, first + index));
+  const answers = answersOf(blocks, state === "idle" ? -1 : turn);
+  let opened = 0;
+  const nodes = blocks.flatMap((block, index) => {
+    const opens = block.kind === "user" && block.turn > opened;
+    if (block.kind === "user") opened = block.turn;
+    const node = blockNode(block, first + index, opens);
+    return answers.has(block) ? [node, answerActions(block, first + index)] : [node];
+  });
   nodes.push(...draftNodes(thinking, draft, first + blocks.length));
   nodes.push(...waiting.filter(({ delivery }) => delivery === "submit").map((item) => blockNode(item, item.id)));
   return html`<div class="column">

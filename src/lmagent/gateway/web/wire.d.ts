@@ -7,8 +7,9 @@ export type UserBlock = {
   text: string;
   delivery: string;
   images: number;
+  turn: number;
 };
-export type TextBlock = { kind: "text"; text: string };
+export type TextBlock = { kind: "text"; text: string; turn: number };
 export type ThinkingBlock = { kind: "thinking"; text: string };
 export type ToolStatus = "pending" | "running" | "ok" | "error" | "denied" | "interrupted";
 export type ToolBlock = {
@@ -24,7 +25,8 @@ export type ToolBlock = {
 };
 export type Level = "info" | "warning" | "error";
 export type NoticeBlock = { kind: "notice"; level: Level; text: string };
-export type Block = UserBlock | TextBlock | ThinkingBlock | ToolBlock | NoticeBlock;
+export type BranchBlock = { kind: "branch"; parent: string };
+export type Block = UserBlock | TextBlock | ThinkingBlock | ToolBlock | NoticeBlock | BranchBlock;
 
 /** core/view.py: Pending */
 export type Approval = {
