@@ -33,7 +33,11 @@ def test_where_no_server_answers_the_places_that_were_looked_at_are_listed(tmp_p
         page = screen(running)
         page.get_by_text("No model server answers.").wait_for()
         missing = region(page, "Before you start")
-        for place in ("LM Studio http://127.0.0.1:1234/v1", "Ollama http://127.0.0.1:11434/v1", "vLLM http://127.0.0.1:8000/v1"):
+        for place in (
+            "LM Studio http://127.0.0.1:1234/v1",
+            "Ollama http://127.0.0.1:11434/v1",
+            "vLLM http://127.0.0.1:8000/v1",
+        ):
             missing.get_by_text(place).wait_for()
         shot(page, tmp_path, "first-no-server")
         with ScriptedServer([], port=running.model.port):

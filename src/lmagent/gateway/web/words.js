@@ -141,7 +141,7 @@ export const downloads = {
   heading: "Download a model",
   name: "Model to download",
   hintServer: (/** @type {string} */ server) => `A name from ${server}'s library, for example qwen3:8b`,
-  hintLibrary: "OWNER/REPO or OWNER/REPO:QUANT from Hugging Face, an address, or a short name such as qwen3-8b",
+  hintLibrary: "Goes to lmagent's own library. OWNER/REPO or OWNER/REPO:QUANT from Hugging Face, an address, or a short name such as qwen3-8b",
   into: "Download to",
   library: "lmagent's own library",
   begin: "Download",
