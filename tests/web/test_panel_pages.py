@@ -148,7 +148,7 @@ def test_nothing_spent_is_said_so(tmp_path, screen):
     with gateway(tmp_path) as running:
         page = screen(running)
         go(page, "#/p/usage/today")
-        page.get_by_text("Nothing was spent").wait_for()
+        page.get_by_text("No usage yet").wait_for()
 
 
 # --- models ---------------------------------------------------------------------------------------------------------
@@ -159,12 +159,12 @@ def test_a_model_is_chosen_after_its_cost_is_told_and_kept(tmp_path, screen):
         [name] = [row["id"] for row in running.ask("GET", "/api/models").json["models"]]
         page = screen(running)
         go(page, "#/p/models")
-        page.get_by_text("does not list scripted any more").wait_for()
+        page.get_by_text("no longer lists scripted").wait_for()
         card = page.get_by_role("listitem", name=name)
-        card.get_by_role("button", name="Use for new sessions").click()
-        card.get_by_text("the first prompt is read whole").wait_for()
-        card.get_by_role("button", name="Use it").click()
-        card.get_by_text("new sessions begin with it").wait_for()
+        card.get_by_role("button", name="Set as default").click()
+        card.get_by_text("The first prompt is read in full").wait_for()
+        card.get_by_role("button", name="Set as default").click()
+        card.get_by_text("Default", exact=True).wait_for()
         assert running.ask("GET", "/api/models").json["current"] == name
 
 
@@ -175,9 +175,9 @@ def test_a_model_server_that_is_gone_is_a_readable_state_and_comes_back(tmp_path
     try:
         page = screen(running)
         go(page, "#/p/models")
-        page.get_by_text("The model server cannot be asked.").wait_for()
+        page.get_by_text("The model server does not answer.").wait_for()
         with ScriptedServer([], port=gone.port):
-            page.get_by_role("button", name="Ask again").click()
+            page.get_by_role("button", name="Refresh").click()
             page.get_by_role("listitem", name="test-model").wait_for()
     finally:
         running.stop()

@@ -110,7 +110,7 @@ def test_deleting_asks_first_and_leaves_a_readable_page_in_other_windows(tmp_pat
         page.get_by_role("button", name="Delete for good").click()
         region(page, "Sessions").get_by_text("Away with this").wait_for(state="detached")
         page.get_by_role("heading", name="What shall we work on?").wait_for()
-        other.get_by_text("This session is not there.").wait_for()
+        other.get_by_text("Session not found.").wait_for()
         assert running.ask("GET", f"/api/sessions/{session}").status == 404
         assert region(page, "Sessions").get_by_text("This stays").count() == 1
 

@@ -71,9 +71,9 @@ def test_what_was_being_written_in_a_session_that_is_deleted_elsewhere_goes_alon
         finished(page)
         box(page).fill("half a thought")
         running.ask("DELETE", f"/api/sessions/{session_of(page)}")
-        page.get_by_text("This session is not there.").wait_for()
+        page.get_by_text("Session not found.").wait_for()
         page.get_by_text("half a thought").wait_for()
-        page.get_by_role("link", name="Begin a new one").click()
+        page.get_by_role("link", name="New session").click()
         page.get_by_role("heading", name="What shall we work on?").wait_for()
         assert box(page).input_value() == "half a thought"
         assert page.evaluate("Object.keys(localStorage).filter((key) => key.includes('draft'))") == [

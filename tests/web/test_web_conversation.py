@@ -206,7 +206,7 @@ def test_a_plan_is_edited_and_approved(tmp_path, screen):
 def test_what_goes_wrong_is_said_with_what_to_do(tmp_path, screen):
     with gateway(tmp_path, [], options=["--base-url", "http://127.0.0.1:9"]) as running:
         page = screen(running)
-        page.get_by_text("The model server does not answer").wait_for()
+        page.get_by_text("No model server answers.").wait_for()
         shot(page, tmp_path, "no-model")
         ask(page, "hello")
         page.locator(".notice.error").first.wait_for()

@@ -67,7 +67,7 @@ def test_a_first_screen_with_long_titles_fits_a_phone(tmp_path, screen):
         ask(page, "a-name-that-has-no-place-to-break-" * 8)
         finished(page)
         page.goto(f"{running.url}/#/")
-        page.get_by_text("Go on with").wait_for()
+        page.get_by_text("Recent sessions").wait_for()
         page.locator(".recent .entry").wait_for()
         shot(page, tmp_path, "phone-first-screen")
         wide = "[...document.querySelectorAll('.welcome *')].map((one) => one.getBoundingClientRect().right)"

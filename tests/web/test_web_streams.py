@@ -87,12 +87,12 @@ def test_a_session_deleted_elsewhere_is_said_and_another_can_be_begun(tmp_path, 
         ask(page, "hello")
         finished(page)
         running.ask("DELETE", f"/api/sessions/{session_of(page)}")
-        page.get_by_text("This session is not there.").wait_for()
+        page.get_by_text("Session not found.").wait_for()
         assert page.get_by_role("heading", name="Session not found").count() == 1
         holds(page, "document.title === 'Session not found · lmagent'")
         assert page.get_by_role("main").get_by_role("button", name="Permissions").count() == 0
         shot(page, tmp_path, "gone")
-        page.get_by_role("link", name="Begin a new one").click()
+        page.get_by_role("link", name="New session").click()
         box(page).wait_for()
 
 
@@ -100,7 +100,7 @@ def test_an_address_of_no_session_and_of_no_page_is_readable(tmp_path, screen):
     with gateway(tmp_path, []) as running:
         page = screen(running)
         page.goto(f"{running.url}/#/s/not-there")
-        page.get_by_text("This session is not there.").wait_for()
+        page.get_by_text("Session not found.").wait_for()
         page.goto(f"{running.url}/#/p/not-there")
         page.get_by_text("There is no page").wait_for()
 

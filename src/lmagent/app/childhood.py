@@ -99,7 +99,7 @@ def _agent(parent: Session, depth: int, bounds: Bounds) -> Agent:
         errors=min(own.errors, 3),
         no_progress=min(own.no_progress, max(5, 9 - depth)),
     )
-    return replace(parent.agent, limits=tighter)
+    return replace(parent.agent.with_options(parent.state.work.options), limits=tighter)
 
 
 def _above(parent: Session) -> Fence:

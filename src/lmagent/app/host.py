@@ -241,6 +241,7 @@ class Host(Struct):
             model=self.agent.model,
             mode=self.settings.permission_mode,
             app_version=__version__,
+            options=self.agent.options,
         )
 
     async def open_session(self, name: str, log: JsonlLog | None = None) -> Session:

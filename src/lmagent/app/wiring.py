@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from lmagent.app import children, planning, proof
+from lmagent.app import children, options, planning, proof
 from lmagent.app.clock import SystemClock
 from lmagent.app.confined import Confined
 from lmagent.app.environment import ENVIRONMENT_NOTE
@@ -141,6 +141,7 @@ def features(registry: Registry, say: Say = lambda _: None) -> None:
     registry.note(date_note(registry.clock))
     registry.note(workspace_note(registry.workspace, say, lambda: registry.profile.instructions))
     registry.command_modules += ["lmagent.app.commands", "lmagent.app.commands_settings", "lmagent.app.crontab"]
+    options.register(registry)
     registry.hides.append(lambda _: set(registry.profile.hidden))
     planning.register(registry)
     proof.register(registry)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from lmagent.core.model import Sampling
+from lmagent.core.model import Sampling, SessionOptions
 
 
 class Limits(Struct, frozen=True):
@@ -86,6 +87,7 @@ class Agent(Struct, frozen=True):
         window: how the context is kept.
         checks: commands that a person calls checks of the work (`CHECK_COMMANDS`).
         proven: whatever is changed has to be checked (`REQUIRE_PROOF`).
+        options: what new sessions begin with in place of the values above.
     """
 
     name: str
@@ -99,3 +101,17 @@ class Agent(Struct, frozen=True):
     window: Window = Window()
     checks: tuple[str, ...] = ()
     proven: bool = False
+    options: SessionOptions = SessionOptions()
+
+    def with_options(self, options: SessionOptions) -> Agent:
+        """Return the agent as it works in a session with these options."""
+        if options == SessionOptions():
+            return self
+        names = Sampling.__struct_fields__
+        given = {name: value for name in names if (value := getattr(options, name)) is not None}
+        return replace(
+            self,
+            temperature=self.temperature if options.temperature is None else options.temperature,
+            max_tokens=self.max_tokens if options.max_tokens is None else options.max_tokens,
+            sampling=replace(self.sampling, **given),
+        )

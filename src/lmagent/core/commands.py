@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from lmagent.core.events import PermissionMode
 from lmagent.core.messages import Message
+from lmagent.core.model import SessionOptions
 from lmagent.core.work import Budget, Plan, Task, TaskState, Way, WorkMode
 from lmagent.core.workevents import PlanDecision
 
@@ -81,6 +82,12 @@ class SetModel(_Command, frozen=True, tag="set_model"):
     """Let another model answer from the next step on."""
 
     model: str
+
+
+class SetOptions(_Command, frozen=True, tag="set_options"):
+    """Give the session other options, from the next model call on; see `OptionsChanged`."""
+
+    options: SessionOptions
 
 
 class SetWork(_Command, frozen=True, tag="set_work"):
@@ -162,6 +169,7 @@ Command: TypeAlias = (
     | Approve
     | SetMode
     | SetModel
+    | SetOptions
     | SetWork
     | DecidePlan
     | ChangeTasks

@@ -28,7 +28,7 @@ from lmagent.core.live import ThinkingDelta as ThinkingDelta
 from lmagent.core.live import ToolOutput as ToolOutput
 from lmagent.core.live import innermost as innermost
 from lmagent.core.messages import Message
-from lmagent.core.model import FinishReason, ToolSpec, Usage
+from lmagent.core.model import FinishReason, SessionOptions, ToolSpec, Usage
 from lmagent.core.toolevents import ApprovalRequested as ApprovalRequested
 from lmagent.core.toolevents import ApprovalResolved as ApprovalResolved
 from lmagent.core.toolevents import FilesChanged as FilesChanged
@@ -69,6 +69,7 @@ class SessionCreated(Envelope, frozen=True, tag="session.created"):
         app_version: version of lmagent that wrote it.
         imported_from: file that the session was imported from.
         parent: of which call of which session it is the sub-agent; None for a person's session.
+        options: what the session has of its own in place of the settings.
         replaces: id that the conversation from before has now, its own if deleted; `seq` goes on behind its last one.
     """
 
@@ -83,6 +84,7 @@ class SessionCreated(Envelope, frozen=True, tag="session.created"):
     imported_from: str | None = None
     parent: Parent | None = None
     replaces: str = ""
+    options: SessionOptions = SessionOptions()
 
 
 class SessionForked(Envelope, frozen=True, tag="session.forked"):
@@ -121,6 +123,18 @@ class ModelChanged(Envelope, frozen=True, tag="model.changed"):
     model: str
     by: str = ""
     tokens: int = 0
+
+
+class OptionsChanged(Envelope, frozen=True, tag="options.changed"):
+    """The session has other options from the next model call on: all of them, in place of those before.
+
+    Attributes:
+        options: what holds from here on.
+        by: who changed it.
+    """
+
+    options: SessionOptions
+    by: str = ""
 
 
 # --- input ----------------------------------------------------------------------------------------------------
@@ -312,6 +326,7 @@ DurableEvent: TypeAlias = (
     | SessionRenamed
     | ModeChanged
     | ModelChanged
+    | OptionsChanged
     | InputReceived
     | InputWithdrawn
     | TurnStarted

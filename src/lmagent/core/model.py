@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from lmagent.core.messages import Message
 
@@ -32,6 +32,29 @@ class Sampling(Struct, frozen=True):
     def given(self) -> dict[str, Any]:
         """Return what is set."""
         return {name: value for name in self.__struct_fields__ if (value := getattr(self, name)) is not None}
+
+
+LONGEST_INSTRUCTIONS = 8000
+"""Characters of a session's own instructions: every prompt holds them."""
+
+
+class SessionOptions(Struct, frozen=True, omit_defaults=True):
+    """What a session has of its own, in place of the settings; None leaves a value to them.
+
+    Attributes:
+        temperature: see `ModelRequest`.
+        max_tokens: see `ModelRequest`.
+        top_p: see `Sampling`, as the others below.
+        instructions: text for the model that holds in this session alone.
+    """
+
+    temperature: Annotated[float, Meta(ge=0, le=5)] | None = None
+    max_tokens: Annotated[int, Meta(ge=1)] | None = None
+    top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
+    frequency_penalty: Annotated[float, Meta(ge=-2, le=2)] | None = None
+    presence_penalty: Annotated[float, Meta(ge=-2, le=2)] | None = None
+    seed: Annotated[int, Meta(ge=0)] | None = None
+    instructions: Annotated[str, Meta(max_length=LONGEST_INSTRUCTIONS)] = ""
 
 
 class ModelRequest(Struct, frozen=True):

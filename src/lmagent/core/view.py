@@ -14,7 +14,7 @@ from msgspec import Struct
 from lmagent.core import events as ev
 from lmagent.core.live import AWAY, BACK
 from lmagent.core.messages import STOPPED, Image, Message, Part, Text, Thinking, ToolStatus
-from lmagent.core.model import Usage
+from lmagent.core.model import SessionOptions, Usage
 from lmagent.core.pace import Pace
 from lmagent.core.titles import title_of
 from lmagent.core.work import Task
@@ -124,6 +124,7 @@ class View(Struct, frozen=True):
     work: str = "normal"
     tasks: tuple[Task, ...] = ()
     plan: ev.PlanProposed | None = None
+    options: SessionOptions = SessionOptions()
 
 
 def reduce(view: View, event: ev.Event) -> View:
@@ -302,7 +303,7 @@ def _session(view: View, event: ev.Event) -> View:
     match event:
         case ev.SessionCreated():
             view = View() if event.replaces else view
-            return _with(view, session=event.session, model=event.model, mode=event.mode)
+            return _with(view, session=event.session, model=event.model, mode=event.mode, options=event.options)
         case ev.SessionForked():
             forked = _add(view, BranchBlock(event.parent), session=event.session)
             return _with(forked, waiting=())  # the other one answers them
@@ -314,6 +315,8 @@ def _session(view: View, event: ev.Event) -> View:
             text = f"the model is now {event.model}; it reads the conversation once: about {event.tokens:,} tokens"
             said = _add(view, NoticeBlock("info", text)) if event.tokens else view
             return _with(said, model=event.model)
+        case ev.OptionsChanged():
+            return _with(view, options=event.options)
         case ev.InputReceived():
             title = view.title or title_of(event.message.text)
             images = sum(isinstance(part, Image) for part in event.message.parts)

@@ -29,7 +29,7 @@ _NOTES = (
     r"<environment>.*\bCommands:",
     r"<approvals>.* approvals[.:]",
     r"<date>Today is ",
-    rf"<(?:tools|workspace|work|plan|budget|tasks|jobs)>{_BLANK}\n{_NUMBERED}[^<\s]",
+    rf"<(?:tools|workspace|work|plan|budget|tasks|jobs|instructions)>{_BLANK}\n{_NUMBERED}[^<\s]",
 )
 """Notes whose tags other files have too: only a tag with text after it is an imitation, and XML stays as it is."""
 _FRAME = re.compile(

@@ -360,7 +360,7 @@ class Session:
 
     def request(self) -> ModelRequest:
         """The next model call: the fixed block, then the conversation as it stands."""
-        state, agent = self.state, self.agent
+        state, agent = self.state, self.agent.with_options(self.state.work.options)
         # Some servers (vLLM) refuse a request whose prompt and cap together exceed the window; estimates err.
         room = max(SMALLEST_REPLY, self.window.tokens - int(state.estimate_tokens() * 1.1))
         model, schema = state.model or agent.model, self.answer_schemas.get(state.turn)

@@ -209,7 +209,7 @@ class SessionState(Struct):
                 self.session, self.workspace, self.agent = event.session, event.workspace, event.agent
                 self.system, self.tools, self.nonce = event.system, event.tools, event.id[:8]
                 self.model, self.mode = event.model, event.mode
-                self.work.parent = event.parent
+                self.work.parent, self.work.options = event.parent, event.options
                 self.fixed_bytes = len(self.system.encode()) + sum(map(_spec_bytes, self.tools))
             case SessionForked():
                 self.session = event.session

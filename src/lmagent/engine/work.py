@@ -9,8 +9,8 @@ from msgspec import Struct, ValidationError, field
 from msgspec.structs import replace
 
 from lmagent.core.decoding import convert
-from lmagent.core.events import CallsConstrained, ToolFinished
-from lmagent.core.model import Usage
+from lmagent.core.events import CallsConstrained, OptionsChanged, ToolFinished
+from lmagent.core.model import SessionOptions, Usage
 from lmagent.core.work import Budget, ChildResult, Parent, Plan, Task, TaskState, WorkMode
 from lmagent.core.workevents import (
     PlanDecided,
@@ -23,7 +23,14 @@ from lmagent.core.workevents import (
 )
 
 WorkEvent = (
-    TasksChanged | PlanProposed | PlanDecided | WorkChanged | SubagentStarted | SubagentFinished | ResultReported
+    TasksChanged
+    | PlanProposed
+    | PlanDecided
+    | WorkChanged
+    | OptionsChanged
+    | SubagentStarted
+    | SubagentFinished
+    | ResultReported
 )
 
 
@@ -42,7 +49,7 @@ class TurnTasks(Struct):
 
 
 class WorkState(Struct):
-    """What the session has set itself to do. Read it freely; change it only by `apply`.
+    """What the session has set itself to do, and with which options. Read it freely; change it only by `apply`.
 
     Attributes:
         parent: set in a sub-agent's session.
@@ -64,6 +71,7 @@ class WorkState(Struct):
         others: what others than the model changed in it, in order.
         decided: the decision on a plan that was made last.
         turns: what the model did to its tasks, by the turn.
+        options: what the session has of its own in place of the settings.
     """
 
     parent: Parent | None = None
@@ -87,6 +95,7 @@ class WorkState(Struct):
     others: list[TasksChanged] = field(default_factory=list[TasksChanged])
     decided: PlanDecided | None = None
     turns: dict[int, TurnTasks] = field(default_factory=dict[int, "TurnTasks"])
+    options: SessionOptions = SessionOptions()
 
     def apply(self, event: WorkEvent, spent: int, steps: int) -> None:
         """Fold one event in.
@@ -105,6 +114,8 @@ class WorkState(Struct):
                 self._decide(event)
             case WorkChanged():
                 self._work(event, spent, steps)
+            case OptionsChanged():
+                self.options = event.options
             case SubagentStarted():
                 self.children[event.call_id, event.task] = event
             case SubagentFinished():

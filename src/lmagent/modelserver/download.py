@@ -80,7 +80,7 @@ class Ports(Struct, frozen=True):
     write: Callable[[int, bytes], None] = write_whole
 
 
-class _Note(Struct):
+class PartNote(Struct):
     """Of what a part is a part."""
 
     size: int
@@ -157,7 +157,7 @@ class Download:
 
     async def _resume(self) -> None:
         """Go on with what is there, if it is of the same file; its bytes are hashed as if they came now."""
-        note = _read_note(self._about)
+        note = read_note(self._about)
         size = os.fstat(self._fd).st_size
         same = note is not None and (note.size, note.sha256, note.git) == self._identity()
         if note is None or not same or size > self._file.size:
@@ -252,7 +252,7 @@ class Download:
         self._etag = etag
         size, sha256, git = self._identity()
         try:
-            self._about.write_bytes(msgspec.json.encode(_Note(size, sha256, git, etag)))
+            self._about.write_bytes(msgspec.json.encode(PartNote(size, sha256, git, etag)))
         except OSError as error:
             raise unwritable(self._about, error) from error
         return True
@@ -320,9 +320,10 @@ class Download:
         return hashlib.sha1(b"blob %d\0" % self._file.size, usedforsecurity=False)
 
 
-def _read_note(path: Path) -> _Note | None:
+def read_note(path: Path) -> PartNote | None:
+    """Return what a part is a part of; None if that is not known."""
     try:
-        return decode_json(path.read_bytes(), _Note)
+        return decode_json(path.read_bytes(), PartNote)
     except (OSError, ValueError, RecursionError):
         return None
 

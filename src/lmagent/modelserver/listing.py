@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from lmagent.modelserver.quant import quant_in
 from lmagent.modelserver.spec import DEFAULT_CONTEXT, ModelStatus
 
 _STATES = {"ready": "loaded", "sleeping": "loaded", "loading": "loading"}
@@ -18,8 +19,8 @@ def model_fields(status: ModelStatus) -> dict[str, Any]:
     """An item of `GET /v1/models`.
 
     OpenAI's are `id`, `object`, `created` and `owned_by`; `context_length`, `max_context_length`,
-    `loaded_context_length`, `type` and `state` are LM Studio's (`/api/v0/models`); the rest is ours. There is no path
-    in it.
+    `loaded_context_length`, `type`, `quantization` and `state` are LM Studio's (`/api/v0/models`); the rest is ours.
+    There is no path in it.
     """
     entry = status.entry
     context = entry.settings.context or DEFAULT_CONTEXT
@@ -36,6 +37,7 @@ def model_fields(status: ModelStatus) -> dict[str, Any]:
         "source": entry.source,
         "size": entry.size,
         "needed": entry.needed,
+        "quantization": quant_in(entry.path.stem),
         "capabilities": capabilities(status),
     }
     if entry.engine != "upstream":

@@ -65,6 +65,7 @@ Plain = (
     | wishes.Approve
     | wishes.SetMode
     | wishes.SetModel
+    | wishes.SetOptions
     | wishes.SetWork
     | wishes.DecidePlan
     | wishes.ChangeTasks

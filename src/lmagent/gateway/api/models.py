@@ -16,6 +16,7 @@ from lmagent.gateway.chosen import choose, move
 from lmagent.gateway.http.errors import Refusal
 from lmagent.gateway.http.route import Call, Route
 from lmagent.providers.concealed import shown
+from lmagent.providers.loading import Action, actions
 
 USUAL = "usual"
 """The server that was set up, where a provider is asked for."""
@@ -56,6 +57,11 @@ class ModelRow(Struct, frozen=True):
         context: tokens of its window.
         vision: it takes images.
         embeddings: it makes embeddings and cannot chat.
+        tools: it knows tool calls.
+        thinking: it can think before it answers.
+        quant: its quantisation, in the server's words.
+        size: number of its parameters, in the server's words.
+        bytes: size of its file or its memory.
     """
 
     id: str
@@ -63,6 +69,11 @@ class ModelRow(Struct, frozen=True):
     context: int | None = None
     vision: bool | None = None
     embeddings: bool = False
+    tools: bool | None = None
+    thinking: bool | None = None
+    quant: str = ""
+    size: str = ""
+    bytes: int | None = None
 
 
 class ProviderRow(Struct, frozen=True):
@@ -83,6 +94,7 @@ class Models(Struct, frozen=True):
         vanished: the server does not list `current` any more.
         listed: the provider that `models` are of; `usual` for the server that was set up.
         providers: those that can be asked for, that server first.
+        actions: what the server can be asked to do with its models.
     """
 
     models: tuple[ModelRow, ...]
@@ -92,6 +104,7 @@ class Models(Struct, frozen=True):
     vanished: bool
     listed: str
     providers: tuple[ProviderRow, ...]
+    actions: tuple[Action, ...]
 
 
 class FoundModels(Struct, frozen=True):
@@ -112,19 +125,20 @@ class Selected(Struct, frozen=True):
 async def list_models(call: Call) -> Models:
     """The models that a server has now."""
     host, current = call.hub.host, call.hub.host.agent.model
-    listed = _provider(call.query.provider) if call.query.provider else split_name(current)[0]
+    listed = provider_of(call.query.provider) if call.query.provider else split_name(current)[0]
     rows, dialect = await _listed(host, listed)
     vanished = bool(current and rows) and split_name(current)[0] == listed and not _has(rows, current)
     endpoint, _ = host.served.at(f"{listed}:" if listed else "")
     others = tuple(ProviderRow(name, TITLES[name]) for name in usable(host.settings))
     providers = (ProviderRow(USUAL, shown(host.settings.endpoint)), *others)
-    return Models(rows, current, dialect, shown(endpoint.url), vanished, listed or USUAL, providers)
+    can = tuple(sorted(actions(dialect)))
+    return Models(rows, current, dialect, shown(endpoint.url), vanished, listed or USUAL, providers, can)
 
 
 async def search_models(call: Call) -> FoundModels:
     """Models by words of their names."""
     host, wanted = call.hub.host, call.query.provider
-    rows, _ = await _listed(host, _provider(wanted) if wanted else split_name(host.agent.model)[0])
+    rows, _ = await _listed(host, provider_of(wanted) if wanted else split_name(host.agent.model)[0])
     words = call.query.q.lower().split()
     return FoundModels(tuple(row for row in rows if all(word in row.id.lower() for word in words)), call.query.q)
 
@@ -153,10 +167,10 @@ async def select_model(call: Call) -> Selected:
     return Selected(True, model, dialect)
 
 
-def _provider(name: str) -> str:
+def provider_of(name: str) -> str:
     """The provider of a query; empty for the usual server."""
     try:
-        return "" if name == USUAL else provider_named(name)
+        return "" if name in ("", USUAL) else provider_named(name)
     except ConfigError as error:
         raise Refusal(404, "no_such_provider", error.message, fix=error.fix) from None
 
@@ -180,7 +194,9 @@ async def _listed(host: Host, provider: str) -> tuple[tuple[ModelRow, ...], str]
         sees = known.vision if known is not None and known.vision is not None else traits.sees(name)
         if known is None:
             return ModelRow(name, vision=sees)
-        return ModelRow(name, known.loaded, known.window or known.maximum, sees, known.embeddings)
+        window = known.window or known.maximum
+        facts_of_it = (known.tools, known.thinking, known.quant, known.size, known.bytes)
+        return ModelRow(name, known.loaded, window, sees, known.embeddings, *facts_of_it)
 
     return tuple(map(row, names)), facts.dialect
 

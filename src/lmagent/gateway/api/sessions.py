@@ -10,9 +10,10 @@ from msgspec import Meta, Struct
 from starlette.responses import Response
 
 from lmagent.app.watching import Node, Tree
-from lmagent.core.commands import Rename, SetMode, SetModel
+from lmagent.core.commands import Rename, SetMode, SetModel, SetOptions
 from lmagent.core.errors import SessionNotFound
 from lmagent.core.events import PermissionMode
+from lmagent.core.model import SessionOptions
 from lmagent.core.titles import title_of
 from lmagent.gateway.http.errors import Refusal
 from lmagent.gateway.http.route import Call, Route
@@ -64,6 +65,7 @@ class NewSession(Struct, frozen=True):
     title: Annotated[str, Meta(max_length=200)] = ""
     model: Annotated[str, Meta(max_length=200)] = ""
     mode: PermissionMode | None = None
+    options: SessionOptions | None = None
 
 
 class Begun(Struct, frozen=True):
@@ -129,6 +131,8 @@ async def begin_session(call: Call) -> Begun:
         await call.hub.send(desk.id, SetMode(mode=body.mode))
     if body.model and body.model != desk.session.state.model:
         await call.hub.send(desk.id, SetModel(model=body.model))
+    if body.options is not None and body.options != desk.session.state.work.options:
+        await call.hub.send(desk.id, SetOptions(options=body.options))
     if title := title_of(body.title, None):
         await call.hub.send(desk.id, Rename(title=title))
     return Begun(desk.id)

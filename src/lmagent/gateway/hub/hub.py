@@ -16,6 +16,7 @@ import anyio.abc
 import anyio.to_thread
 import msgspec
 
+from lmagent.app.downloads import Downloads
 from lmagent.app.host import Host
 from lmagent.core.commands import Approve, Close, Command, Continue, DecidePlan, Interrupt, Steer, Submit
 from lmagent.core.errors import SessionBusy
@@ -59,6 +60,7 @@ class Hub:
         self.channels: dict[str, Channel] = {}
         self.feed = Feed(host.store.root)
         self.views = Views(host.store.root)
+        self.downloads = Downloads(host)
         host.attended = True
         host.opened = self._opened_in_host
         host.released = self._released_in_host
@@ -84,6 +86,7 @@ class Hub:
                 self._tasks = tasks
                 tasks.start_soon(self._pulse.run)
                 tasks.start_soon(self.feed.run)
+                tasks.start_soon(self.downloads.run)
                 tasks.start_soon(self._keeper.run)
                 self._runs.set()
                 await anyio.sleep_forever()

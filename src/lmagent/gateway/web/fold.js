@@ -29,6 +29,7 @@ export const EMPTY = Object.freeze({
   work: "normal",
   tasks: [],
   plan: null,
+  options: {},
 });
 
 // What Python's str.split and str.strip take for space, which is not what JavaScript does.
@@ -85,7 +86,8 @@ const FOLDS = {
   "plan.decided": (view, { decision }) => ({ ...add(view, note("info", `the plan: ${decision}`)), plan: null }),
   "work.changed": (view, { mode }) => ({ ...view, work: mode }),
   "session.created": (view, event) => {
-    return { ...(event.replaces ? EMPTY : view), session: event.session, model: event.model ?? "", mode: event.mode ?? "normal" };
+    const options = event.options ?? {};
+    return { ...(event.replaces ? EMPTY : view), session: event.session, model: event.model ?? "", mode: event.mode ?? "normal", options };
   },
   "session.forked": (view, event) => {
     return { ...add(view, { kind: "branch", parent: event.parent }), session: event.session, waiting: [] };
@@ -96,6 +98,7 @@ const FOLDS = {
     const text = `the model is now ${model}; it reads the conversation once: about ${thousands(tokens)} tokens`;
     return { ...(tokens ? add(view, note("info", text)) : view), model };
   },
+  "options.changed": (view, { options }) => ({ ...view, options }),
   "input.received": inputReceived,
   "input.withdrawn": (view, { input }) => ({ ...view, waiting: without(view, input) }),
   "compaction.done": compactionDone,

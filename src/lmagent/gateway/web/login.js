@@ -3,6 +3,7 @@
 import { get, post } from "./api.js";
 import { html, useState } from "./lib.js";
 import { complain, login, lost, me } from "./state.js";
+import { login as words } from "./words.js";
 
 /** Ask the gateway who we are; sets `me` and `login`. */
 export async function whoAmI() {
@@ -11,7 +12,7 @@ export async function whoAmI() {
     login.value = "in";
   } catch (error) {
     const { status, message } = /** @type {import("./api.js").ApiError} */ (error);
-    if (status !== 401) lost.value = `${message}; trying again`;
+    if (status !== 401) lost.value = words.retrying(message);
   }
 }
 
@@ -25,7 +26,7 @@ export async function logOut() {
   }
 }
 
-/** The screen of somebody who is not logged in. */
+/** The screen before the login. */
 export function Login() {
   const [pin, setPin] = useState("");
   const [wrong, setWrong] = useState("");
@@ -45,14 +46,14 @@ export function Login() {
   return html`<main class="whole">
     <form class="card" onSubmit=${enter}>
       <div class="brand"><img src="/static/icon.svg" alt="" />lmagent</div>
-      <h1>Log in</h1>
-      <p class="quiet">The PIN is printed in the terminal where <code>lmagent web</code> was started.</p>
-      <label>PIN
+      <h1>${words.heading}</h1>
+      <p class="quiet">${words.where(html`<code>lmagent web</code>`)}</p>
+      <label>${words.pin}
         <input class="field" name="pin" value=${pin} onInput=${(/** @type {any} */ event) => setPin(event.target.value)}
           inputmode="numeric" autocomplete="one-time-code" autofocus required aria-describedby="wrong" />
       </label>
       <div id="wrong" role="alert">${wrong && html`<span class="notice error">${wrong}</span>`}</div>
-      <button class="button main" disabled=${busy || !pin.trim()}>Log in</button>
+      <button class="button main" disabled=${busy || !pin.trim()}>${words.submit}</button>
     </form>
   </main>`;
 }

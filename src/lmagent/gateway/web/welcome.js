@@ -1,51 +1,34 @@
 // @ts-check
-// The first screen: what this is, how it stands with the workspace and the model, and what one might ask.
+// The first screen: what this is, the workspace and the model, what is missing, and what one might ask.
 import { get } from "./api.js";
-import { loadModels, models, modelsProblem } from "./header.js";
+import { models } from "./header.js";
 import { Icon } from "./icons.js";
+import { late, part } from "./late.js";
 import { html, useEffect, useState } from "./lib.js";
 import { sessionHref } from "./router.js";
 import { me } from "./state.js";
+import { welcome as words } from "./words.js";
 
-const EXAMPLES = [
-  "Look around this folder and tell me what it is, and how its parts belong together.",
-  "Find TODO comments and other loose ends here, and list them by how much they matter.",
-  "Write a test for the part of this project that most needs one, and run it.",
-];
+const Setup = late(() => part("./setup.js").then((module) => module.Setup));
 
 /** @param {{choose: (text: string) => void}} props `choose` puts a task into the message box */
 export function Welcome({ choose }) {
   return html`<div class="transcript"><div class="column welcome">
-    <h1>What shall we work on?</h1>
-    <p class="quiet">The agent reads, writes and runs things in this folder, with a model on your own hardware. It asks before
-      what could do harm, everything it does stays on record, and what it changed can be taken back.</p>
-    <${Standing} />
-    <h2 class="small quiet">For example</h2>
-    <ul class="bare examples">${EXAMPLES.map((text) => html`<li key=${text}><button class="card example" onClick=${() => choose(text)}>${text}</button></li>`)}</ul>
+    <h1>${words.heading}</h1>
+    <p class="quiet">${words.about}</p>
+    <${Facts} /><${Setup} />
+    <h2 class="small quiet">${words.examplesHeading}</h2>
+    <ul class="bare examples">${words.examples.map((text) => html`<li key=${text}><button class="card example" onClick=${() => choose(text)}>${text}</button></li>`)}</ul>
     <${Recent} />
   </div></div>`;
 }
 
-function Standing() {
-  useEffect(() => {
-    const timer = setInterval(() => modelsProblem.peek() && !document.hidden && loadModels(), 5000);
-    return () => clearInterval(timer);
-  }, []);
+function Facts() {
   const here = me.value;
-  const name = models.value?.current || here?.model || models.value?.models[0]?.id || "the server's choice";
+  const name = models.value?.current || here?.model || models.value?.models[0]?.id || words.serversChoice;
   const endpoint = models.value?.endpoint || here?.endpoint || "";
-  return html`<dl class="facts card standing"><dt>Workspace</dt><dd><code>${here?.workspace}</code></dd>
-    <dt>Model</dt><dd>${modelsProblem.value ? html`<${NoModel} endpoint=${endpoint} />` : html`${name} <span class="quiet">${endpoint && `at ${endpoint}`}</span>`}</dd></dl>`;
-}
-
-/** @param {{endpoint: string}} props */
-function NoModel({ endpoint }) {
-  return html`<div class="notice warning" role="status"><${Icon} name="warning" /><div>
-    <strong>The model server does not answer</strong>${endpoint && html` at <code>${endpoint}</code>`}.
-    <div class="small">${modelsProblem.value}</div>
-    <ul class="small"><li>Start LM Studio, Ollama or llama.cpp there, or <code>lmagent server start</code>.</li>
-      <li><code>lmagent doctor</code> in a terminal says what is wrong.</li></ul>
-    <button class="button" onClick=${loadModels}><${Icon} name="refresh" />Try again</button></div></div>`;
+  return html`<dl class="facts card standing"><dt>${words.workspace}</dt><dd><code>${here?.workspace}</code></dd>
+    <dt>${words.model}</dt><dd>${name} <span class="quiet">${endpoint && words.at(endpoint)}</span></dd></dl>`;
 }
 
 /** @typedef {import("./wire.js").Row} Row */
@@ -59,7 +42,7 @@ function Recent() {
     return () => stop.abort();
   }, []);
   if (!rows.length) return null;
-  return html`<h2 class="small quiet">Go on with</h2>
+  return html`<h2 class="small quiet">${words.recent}</h2>
     <ul class="bare recent">${rows.map((row) => html`<li key=${row.id}><a class="entry" href=${sessionHref(row.id)}>
       <${Icon} name="right" /><span class="cut">${row.title || row.id}</span></a></li>`)}</ul>`;
 }

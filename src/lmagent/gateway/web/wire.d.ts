@@ -79,6 +79,17 @@ export type Plan = { title: string; goal: string; steps: PlanStep[]; risk_areas?
 export type Mode = "auto" | "normal" | "manual";
 export type State = "idle" | "queued" | "thinking" | "running" | "waiting" | "retrying";
 
+/** core/model.py: SessionOptions; what is left to the settings is left out */
+export type SessionOptions = {
+  temperature?: number;
+  max_tokens?: number;
+  top_p?: number;
+  frequency_penalty?: number;
+  presence_penalty?: number;
+  seed?: number;
+  instructions?: string;
+};
+
 /** core/view.py: View */
 export type View = {
   session: string;
@@ -101,6 +112,7 @@ export type View = {
   work: "normal" | "bounded" | "plan" | "deep";
   tasks: Task[];
   plan: Event | null;
+  options: SessionOptions;
 };
 
 /** An event of core/events.py or core/live.py as JSON; which fields it has is told by its `type`. */

@@ -45,6 +45,8 @@ class LMStudioServer(DialectServer):
         self.loaded = loaded
         if "v1" in versions:
             self.get("/api/v1/models", self._new)
+            self.post("/api/v1/models/load", self._load_model)
+            self.post("/api/v1/models/unload", self._unload_model)
         if "v0" in versions:
             self.get("/api/v0/models", self._old)
 
@@ -78,6 +80,18 @@ class LMStudioServer(DialectServer):
             "max_context_length": 2048,
         }
         return {"models": [model, embedding]}
+
+    def _load_model(self, received: Received) -> Any:
+        if received.fields.get("model") != self.model:
+            return status(404, {"error": {"message": "Model not found", "type": "model_not_found"}})
+        self.loaded = True
+        return {"type": "llm", "instance_id": self.model, "load_time_seconds": 1.5, "status": "loaded"}
+
+    def _unload_model(self, received: Received) -> Any:
+        if received.fields.get("instance_id") != self.model or not self.loaded:
+            return status(404, {"error": {"message": "No loaded instance has this identifier", "type": "not_found"}})
+        self.loaded = False
+        return {"instance_id": self.model}
 
     def _old(self, received: Received) -> Any:
         model: dict[str, Any] = {

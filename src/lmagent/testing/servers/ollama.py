@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from lmagent.testing import wire
-from lmagent.testing.loopback import Received, Response, json_object
+from lmagent.testing.loopback import Received, Response, Step, json_object
 from lmagent.testing.prefix import PrefixRow, canonical
 from lmagent.testing.script import Behaviour, Plain, Script, status
 from lmagent.testing.servers import ndjson
@@ -33,9 +33,11 @@ class OllamaServer(DialectServer):
         loaded: it is in memory from the start.
         refuses: it knows `truncate`; older versions do not, and cut.
         keeps: share of the window that a prompt has left after the cut (newer versions leave about half).
+        pulls: what `POST /api/pull` sends of a download: lines, and the ways of ending badly.
         settings: see `DialectServer`.
 
     Attributes:
+        pulled: names of the models that were asked for with `POST /api/pull`.
         default: the server's default window.
         loaded_window: the window with which the model is loaded; None while it is not.
         reloads: how often a request with another window threw the model out of memory and loaded it again.
@@ -54,9 +56,12 @@ class OllamaServer(DialectServer):
         loaded: bool = False,
         refuses: bool = True,
         keeps: float = 1.0,
+        pulls: Sequence[Step] = (b'{"status":"success"}\n',),
         **settings: Any,
     ) -> None:
         self.default = default
+        self.pulled: list[str] = []
+        self._pulls = pulls
         self.reloads = 0
         self._modelfile = modelfile
         self._capabilities = list(capabilities)
@@ -71,6 +76,7 @@ class OllamaServer(DialectServer):
         self.get("/api/tags", lambda _: {"models": [self._tag()]})
         self.get("/api/ps", lambda _: {"models": self._running()})
         self.post("/api/show", self._show)
+        self.post("/api/generate", self._generate)
         self.post("/api/chat", lambda _: status(500))  # answered in `_answer`, which may stream
 
     def unload(self) -> None:
@@ -105,7 +111,18 @@ class OllamaServer(DialectServer):
         allowed = self._api_key is None or received.headers.get("authorization") == f"Bearer {self._api_key}"
         if received.method == "POST" and received.path == "/api/chat" and allowed:
             return self._native(received)
+        if received.method == "POST" and received.path == "/api/pull" and allowed:
+            self.pulled.append(str(received.fields.get("model")))
+            return Response(self._pulls, 200, {"Content-Type": "application/x-ndjson"}, framing="chunked")
         return await super()._answer(received)
+
+    def _generate(self, received: Received) -> Any:
+        """Without a prompt, load the model, or unload it where it is to be kept for no time."""
+        if received.fields.get("model") != self.model:
+            return status(404, {"error": f"model '{received.fields.get('model')}' not found"})
+        unloads = received.fields.get("keep_alive") == 0
+        self.unload() if unloads else self._load(received)
+        return {"model": self.model, "done": True, "done_reason": "unload" if unloads else "load"}
 
     def _load(self, received: Received) -> None:
         wanted = json_object(received.fields.get("options")).get("num_ctx") if received.path == "/api/chat" else None

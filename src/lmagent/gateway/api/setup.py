@@ -1,0 +1,166 @@
+"""Setup: what is still missing before the agent can work, and what the page can do about it."""
+
+from __future__ import annotations
+
+import os
+from typing import Literal
+
+from anyio import to_thread
+from msgspec import Struct
+
+from lmagent.app.builtin import best_here, is_installed, running_server
+from lmagent.app.host import Host
+from lmagent.config.installed import install_command
+from lmagent.core.errors import ProviderError
+from lmagent.core.model import split_name
+from lmagent.gateway.http.route import Call, Route
+from lmagent.providers.concealed import shown
+
+
+class LookedAt(Struct, frozen=True):
+    """A server of this machine that was looked for.
+
+    Attributes:
+        provider: its name in `PROVIDER:NAME`.
+        title: its usual name.
+        url: its address.
+        answers: it runs.
+        models: the models that it lists.
+    """
+
+    provider: str
+    title: str
+    url: str
+    answers: bool = False
+    models: tuple[str, ...] = ()
+
+
+class ServerState(Struct, frozen=True):
+    """The model server of new sessions.
+
+    Attributes:
+        state: it answers and has models; answers and has none; is silent.
+        endpoint: its address.
+        problem: why it is silent.
+        fix: what to do about that.
+        looked_at: where else a server was looked for; empty if all is well.
+    """
+
+    state: Literal["ready", "empty", "silent"]
+    endpoint: str
+    problem: str = ""
+    fix: str = ""
+    looked_at: tuple[LookedAt, ...] = ()
+
+
+class Suggested(Struct, frozen=True):
+    """A model that fits this machine; `gb` is the size of the download."""
+
+    name: str
+    gb: float
+    text: str
+
+
+class OwnEngine(Struct, frozen=True):
+    """lmagent's own model server.
+
+    Attributes:
+        installed: its engine is.
+        install: the command that installs the engine.
+        running: it runs in the background.
+        model: the best model of its library for this machine; empty for none.
+        suggested: the model to download.
+    """
+
+    installed: bool
+    install: str
+    running: bool
+    model: str = ""
+    suggested: Suggested | None = None
+
+
+class SandboxState(Struct, frozen=True):
+    """The sandbox that commands get; `fix` says what to do where the name is empty: then no command runs."""
+
+    name: str
+    fix: str = ""
+
+
+class Setup(Struct, frozen=True):
+    """What new sessions find.
+
+    Attributes:
+        server: the model server.
+        own: lmagent's own one; None where the server is ready.
+        model: the model of new sessions; empty for the server's choice.
+        models: how many the server lists.
+        sandbox: where commands run.
+        workspace: the folder of the agent.
+        writable: files can be made and changed in it.
+    """
+
+    server: ServerState
+    own: OwnEngine | None
+    model: str
+    models: int
+    sandbox: SandboxState
+    workspace: str
+    writable: bool
+
+
+async def show_setup(call: Call) -> Setup:
+    """What is there and what is missing. Loads no model and runs no command of anybody."""
+    host = call.hub.host
+    server, count = await _server(host)
+    own = None if server.state == "ready" else await to_thread.run_sync(_own, host)
+    name, fix = await host.registry.confined.outlook()
+    writable = await to_thread.run_sync(os.access, host.workspace, os.R_OK | os.W_OK | os.X_OK)
+    return Setup(server, own, host.agent.model, count, SandboxState(name, fix), str(host.workspace), writable)
+
+
+async def _server(host: Host) -> tuple[ServerState, int]:
+    provider = split_name(host.agent.model)[0]
+    endpoint = shown(host.settings.endpoint)
+    try:
+        endpoint = shown(host.served.at(f"{provider}:" if provider else "")[0].url)
+        listed = await host.models(provider)
+    except ProviderError as error:
+        return ServerState("silent", endpoint, error.message, error.fix, await _looked_at(host)), 0
+    if listed or host.replay is not None:
+        return ServerState("ready", endpoint), len(listed)
+    return ServerState("empty", endpoint, looked_at=await _looked_at(host)), 0
+
+
+async def _looked_at(host: Host) -> tuple[LookedAt, ...]:
+    from lmagent.app.servers import TITLES
+    from lmagent.providers.discovery import discover, usual
+
+    candidates = usual(os.environ)
+    providers = {title: provider for provider, title in TITLES.items()}
+    found = {server.base_url: server for server in await discover(host.transport, candidates)}
+    return tuple(
+        LookedAt(
+            providers[candidate.name],
+            found[candidate.base_url].name if candidate.base_url in found else candidate.name,
+            candidate.base_url,
+            candidate.base_url in found,
+            found[candidate.base_url].models[:50] if candidate.base_url in found else (),
+        )
+        for candidate in candidates
+    )
+
+
+def _own(host: Host) -> OwnEngine:
+    settings = host.settings
+    running = running_server(settings) is not None
+    if not is_installed():
+        return OwnEngine(False, install_command("local"), running)
+    from lmagent.modelserver.machine import machine_memory
+    from lmagent.modelserver.suggestions import recommended
+
+    best, fitting = best_here(settings), recommended(machine_memory().total)
+    suggested = Suggested(fitting[0].name, fitting[0].download, fitting[0].text) if fitting else None
+    return OwnEngine(True, "", running, best.name if best is not None else "", suggested)
+
+
+ROUTES = (Route("GET", "/api/setup", show_setup, "What is missing before the agent can work", answer=Setup),)

@@ -1,0 +1,164 @@
+"""Loading: have a model server load, unload or download a model, by the routes of its dialect."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, Literal, cast
+
+import anyio
+from msgspec import Struct
+
+from lmagent.core.errors import BadReply, ProviderError, ServerFailure
+from lmagent.providers import jsontext
+from lmagent.providers.concealed import shown
+from lmagent.providers.failures import describe, from_transport
+from lmagent.providers.served import Endpoint
+from lmagent.providers.transport import Response, Timeouts, Transport, TransportError, read_all
+from lmagent.providers.urls import authority, server_root
+
+Action = Literal["load", "unload", "download"]
+
+PATIENCE = Timeouts(connect=5.0, first_byte=1800.0, idle=600.0)
+"""Loading a large model from a slow disk takes minutes, during which a server says nothing."""
+
+ANSWER = 1 << 20
+LONGEST_LINE = 1 << 20
+
+Ask = tuple[str, Callable[[str], dict[str, Any]]]
+"""A path under the server's root, and the body for a model's name."""
+
+ROUTES: dict[str, dict[Action, Ask]] = {
+    "lmagent": {
+        "load": ("/api/load", lambda name: {"model": name}),
+        "unload": ("/api/unload", lambda name: {"model": name}),
+    },
+    "lmstudio": {
+        "load": ("/api/v1/models/load", lambda name: {"model": name}),
+        "unload": ("/api/v1/models/unload", lambda name: {"instance_id": name}),
+    },
+    "ollama": {
+        # A request without a prompt loads the model; https://docs.ollama.com/api/generate
+        "load": ("/api/generate", lambda name: {"model": name, "stream": False}),
+        "unload": ("/api/generate", lambda name: {"model": name, "stream": False, "keep_alive": 0}),
+        "download": ("/api/pull", lambda name: {"model": name, "stream": True}),
+    },
+}
+"""What each dialect can be asked for. Servers that are not listed load models by themselves, or at their start."""
+
+
+class Pulled(Struct, frozen=True):
+    """How far a download of the server is.
+
+    Attributes:
+        have: bytes of the files that are known so far.
+        total: their sizes.
+        text: what the server does now, in its words.
+    """
+
+    have: int
+    total: int
+    text: str
+
+
+def actions(dialect: str) -> frozenset[Action]:
+    """Return what a server of this dialect can be asked to do with its models."""
+    return frozenset(ROUTES.get(dialect, {}))
+
+
+async def change(transport: Transport, endpoint: Endpoint, dialect: str, action: Action, model: str) -> None:
+    """Have the server load or unload a model, and wait until it has.
+
+    Raises:
+        ProviderError: it cannot, or does not answer.
+    """
+    async with _asked(transport, endpoint, dialect, action, model) as response:
+        body = await read_all(response, ANSWER)
+    try:
+        answer = jsontext.loads(body)
+    except ValueError:
+        raise BadReply(f"{authority(endpoint.url)} answered with something that is no JSON", fix=_LOG) from None
+    if isinstance(answer, dict) and "error" in answer:  # LM Studio answers what it does not know with 200
+        raise _refused(endpoint, action, model, answer)
+
+
+async def pull(transport: Transport, endpoint: Endpoint, dialect: str, model: str) -> AsyncGenerator[Pulled]:
+    """Have the server download a model; ends when the server has it. Whoever closes this stops the download.
+
+    Raises:
+        ProviderError: the server cannot download it, or breaks off; what it has is kept there.
+    """
+    layers: dict[str, tuple[int, int]] = {}
+    async with _asked(transport, endpoint, dialect, "download", model) as response:
+        async for line in _lines(response):
+            if "error" in line:
+                raise _refused(endpoint, "download", model, line)
+            if (digest := line.get("digest")) and isinstance(line.get("total"), int):
+                layers[str(digest)] = (_number(line.get("completed")), _number(line["total"]))
+            have, total = (sum(column) for column in zip(*layers.values(), strict=True)) if layers else (0, 0)
+            text = str(line.get("status", ""))
+            yield Pulled(have, total, text[:200])
+            if text == "success":
+                return
+    raise ServerFailure(
+        f"{authority(endpoint.url)} ended the download of {model} before it was complete",
+        fix="begin it again: what is there is kept",
+    )
+
+
+_LOG = "look at the server's log, or do it in the server's own window"
+
+
+@asynccontextmanager
+async def _asked(
+    transport: Transport, endpoint: Endpoint, dialect: str, action: Action, model: str
+) -> AsyncGenerator[Response]:
+    """The answer to a request, if it is a success."""
+    path, body = ROUTES[dialect][action]
+    url = f"{server_root(endpoint.url)}{path}"
+    headers = {"Accept": "application/json", "Content-Type": "application/json", "User-Agent": "lmagent"}
+    if endpoint.key:
+        headers["Authorization"] = f"Bearer {endpoint.key}"
+    try:
+        response = await transport.send("POST", url, headers, jsontext.dumps(body(model)), PATIENCE)
+        try:
+            if response.status != 200:
+                raise _refused(endpoint, action, model, _json(await read_all(response, ANSWER)), response.status)
+            yield response
+        finally:
+            with anyio.CancelScope(shield=True):
+                await response.aclose()
+    except TransportError as error:
+        raise from_transport(error, url=url, timeouts=PATIENCE) from error
+
+
+def _refused(endpoint: Endpoint, action: Action, model: str, answer: Any, status: int = 200) -> ProviderError:
+    said = describe(answer) if answer else f"HTTP {status}"
+    if status in (404, 405) and not answer:
+        return BadReply(f"{shown(endpoint.url)} cannot {action} models: it is too old for that", fix=_LOG)
+    return ServerFailure(f"{authority(endpoint.url)} could not {action} {model}: {said}", fix=_LOG)
+
+
+async def _lines(response: Response) -> AsyncGenerator[dict[str, Any]]:
+    """The objects of a stream with one of them a line."""
+    rest = b""
+    async for chunk in response.chunks:
+        *whole, rest = (rest + chunk).split(b"\n")
+        if len(rest) > LONGEST_LINE:
+            return
+        for line in whole:
+            if isinstance(found := _json(line), dict):
+                yield cast("dict[str, Any]", found)
+    if isinstance(found := _json(rest), dict):
+        yield cast("dict[str, Any]", found)
+
+
+def _json(body: bytes) -> Any:
+    try:
+        return jsontext.loads(body)
+    except ValueError:
+        return None
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) and value > 0 else 0
