@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import subprocess
@@ -22,6 +23,7 @@ from lmagent.core.messages import user
 from lmagent.core.view import View
 from lmagent.engine.lane import run_until_idle
 from lmagent.engine.session import Session
+from lmagent.engine.undo import change_for_user, user_change
 from lmagent.testing import ScriptedServer
 from lmagent.testing.script import call, say
 
@@ -88,6 +90,31 @@ def kill_during(workspace: Path, command: str) -> None:
         agent.kill()
         agent.wait()
     assert (workspace / "made").exists()
+
+
+async def save_and_die(workspace: Path) -> None:
+    """The user's own change, by a process that dies when the file is written, and before that is recorded."""
+    host = await open_host(HostOptions(workspace, {"llm_url": "http://127.0.0.1:9"}), say=lambda _: None)
+    session = await host.new_session()
+
+    async def write() -> None:
+        (workspace / "notes.txt").write_text("the user's\n")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    await change_for_user(session, user_change(session, "edit", "notes.txt", "web"), "edit notes.txt", write)
+
+
+def test_what_the_user_saved_before_a_kill_is_taken_back_after_a_restart(workspace: Path) -> None:
+    first = files(workspace)
+    script = "import sys, anyio, pathlib; sys.path.insert(0, sys.argv[1]); import test_undo_after_a_kill as it\n"
+    script += "anyio.run(it.save_and_die, pathlib.Path(sys.argv[2]))"
+    places = [str(Path(__file__).parent), str(workspace)]
+    assert subprocess.run([sys.executable, "-c", script, *places], check=False).returncode == -signal.SIGKILL
+    assert files(workspace) != first
+    (text,), opening = anyio.run(after_a_restart, workspace, "/undo")
+    assert "notes.txt" in text
+    assert files(workspace) == first
+    assert any(isinstance(event, ev.Notice) and "edit notes.txt was cut off" in event.text for event in opening)
 
 
 @needs_bubblewrap

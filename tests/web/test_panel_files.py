@@ -63,7 +63,7 @@ def test_a_long_file_is_shown_piece_by_piece_to_its_last_line(tmp_path, screen):
         page = screen(running)
         go(page, "#/s/-/files/long.txt")
         files = region(page, "Files")
-        files.get_by_text("are shown").wait_for()
+        files.get_by_text(" shown").wait_for()
         files.get_by_role("button", name="Show more").click()
         files.get_by_role("button", name="Show more").wait_for(state="detached")
         assert files.locator(".code").text_content() == "\n".join(lines) + "\n"
@@ -79,9 +79,9 @@ def test_a_picture_is_shown_and_what_is_no_text_is_offered_to_be_saved(tmp_path,
         picture.wait_for()
         holds(page, "document.querySelector('.picture').naturalWidth === 20")
         go(page, "#/s/-/files/data.bin")
-        region(page, "Files").get_by_text("This is no text").wait_for()
+        region(page, "Files").get_by_text("This is not a text file").wait_for()
         with page.expect_download() as saved:
-            region(page, "Files").get_by_role("link", name="Save it").click()
+            region(page, "Files").get_by_role("link", name="Download").last.click()
         assert saved.value.path().read_bytes() == (running.workspace / "data.bin").read_bytes()
 
 
@@ -137,4 +137,4 @@ def test_an_empty_workspace_says_what_to_do(tmp_path, screen):
     with gateway(tmp_path) as running:
         page = screen(running)
         page.get_by_role("button", name="Files").click()
-        region(page, "Files").get_by_text("The folder is empty").wait_for()
+        region(page, "Files").get_by_text("No files yet").wait_for()

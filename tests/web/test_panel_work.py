@@ -32,16 +32,16 @@ def test_changes_stand_file_by_file_and_the_last_turn_is_undone_and_redone(tmp_p
         assert changes.get_by_role("region", name="Changes of").count() == 2
         assert "+2" in region(page, "sub/b.txt").get_by_role("button").first.inner_text()
         assert changes.get_by_role("button", name="Redo").count() == 0  # nothing was undone
-        changes.get_by_role("button", name="Undo the last turn").click()
-        changes.get_by_role("button", name="Keep it as it is").click()
+        changes.get_by_role("button", name="Undo last turn").click()
+        changes.get_by_role("button", name="Cancel").click()
         assert (running.workspace / "a.txt").exists()
-        changes.get_by_role("button", name="Undo the last turn").click()
-        changes.get_by_role("button", name="Undo it").click()
-        changes.get_by_text("Nothing is changed").wait_for()
+        changes.get_by_role("button", name="Undo last turn").click()
+        changes.get_by_role("button", name="Undo", exact=True).click()
+        changes.get_by_text("No changes yet").wait_for()
         assert not (running.workspace / "a.txt").exists()
         for name in ("a.txt", "sub/b.txt"):
             changes.get_by_role("button", name="Redo").click()
-            changes.get_by_role("button", name="Redo it").click()
+            changes.get_by_role("button", name="Redo", exact=True).click()
             region(page, name).wait_for()
         changes.get_by_role("button", name="Redo").wait_for(state="detached")
         assert (running.workspace / "a.txt").read_text() == "one\ntwo\n"
@@ -52,8 +52,8 @@ def test_a_session_that_changed_nothing_says_so(tmp_path, screen):
         session = begun(running, "hello")
         page = screen(running)
         go(page, f"#/s/{session}/changes")
-        region(page, "Changes").get_by_text("Nothing is changed").wait_for()
-        assert region(page, "Changes").get_by_role("button", name="Undo the last turn").is_disabled()
+        region(page, "Changes").get_by_text("No changes yet").wait_for()
+        assert region(page, "Changes").get_by_role("button", name="Undo last turn").is_disabled()
 
 
 def test_tasks_and_the_task_state_are_shown_while_they_change(tmp_path, screen):
@@ -120,8 +120,8 @@ def test_undo_waits_for_the_end_of_the_turn(tmp_path, screen):
         page = screen(running)
         go(page, f"#/s/{session}/changes")
         region(page, "Changes").get_by_text("Undo and redo wait").wait_for()
-        assert region(page, "Changes").get_by_role("button", name="Undo the last turn").is_disabled()
+        assert region(page, "Changes").get_by_role("button", name="Undo last turn").is_disabled()
         page.get_by_role("button", name="Stop", exact=True).click()
         region(page, "Changes").get_by_text("Undo and redo wait").wait_for(state="detached")
-        undo = region(page, "Changes").get_by_role("button", name="Undo the last turn")
+        undo = region(page, "Changes").get_by_role("button", name="Undo last turn")
         until(undo.is_enabled, "it cannot be undone")

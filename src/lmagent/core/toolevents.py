@@ -93,10 +93,10 @@ class ToolFinished(Envelope, frozen=True, tag="tool.finished"):
 
 
 class FilesChanged(Envelope, frozen=True, tag="files.changed"):
-    """What a call changed in the workspace, so that it can be taken back.
+    """What a call, or the user, changed in the workspace, so that it can be taken back.
 
     Attributes:
-        call_id: the call.
+        call_id: the call; of the user's own change, a name that no call has.
         tool: its tool.
         count: number of paths.
         changes: the changes, in path order; empty where they are in `blob`.
@@ -104,6 +104,7 @@ class FilesChanged(Envelope, frozen=True, tag="files.changed"):
         unkept: paths whose earlier content could not be kept.
         seconds: for how long anybody's changes in the whole workspace counted as the call's.
         interrupted: the call's process died; what anybody changed until this was recorded is in it.
+        by: the surface through which the user made the change; empty for a call.
     """
 
     call_id: str
@@ -114,6 +115,7 @@ class FilesChanged(Envelope, frozen=True, tag="files.changed"):
     unkept: tuple[str, ...] = ()
     seconds: float = 0.0
     interrupted: bool = False
+    by: str = ""
 
 
 class FilesRestored(Envelope, frozen=True, tag="files.restored"):

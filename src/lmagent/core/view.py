@@ -222,8 +222,8 @@ def _tool(view: View, event: ev.ToolStarted | ev.ToolFinished) -> View:
                 diff if isinstance(diff, str) else "",
                 event.duration,
             )
-        break
-    return _with(view, blocks=tuple(blocks), state="running")
+        return _with(view, blocks=tuple(blocks), state="running")
+    return view  # the user's own change of a file is no call
 
 
 def _approval(view: View, event: ev.Event) -> View:

@@ -201,7 +201,7 @@ class Session:
         session.state.grants.clear()
         if _STRICTNESS[session.state.mode] < _STRICTNESS[opening.mode]:
             session.opening.append(await session.record(ModeChanged(mode=opening.mode, by="settings")))
-        session.opening += await undo.record_interrupted(session)
+        session.opening += await undo.record_interrupted(session, anew=True)
         for damage in log.damage:
             what = "cut off" if damage.torn else "skipped"
             text = f"line {damage.line} of the log was damaged and {what} ({damage.size} bytes): {damage.reason}"

@@ -176,6 +176,7 @@ class SessionState(Struct):
             case FilesChanged():
                 self.changes.append(event)
                 self.undone.clear()
+                self.started.pop(event.call_id if event.by else "", None)  # no result ends the user's own change
             case FilesRestored():
                 self._restore(event)
             case StepStarted():
@@ -222,8 +223,7 @@ class SessionState(Struct):
                 self.mode = event.mode
             case ModelChanged():
                 self.model = event.model
-                # Another model counts in other tokens: measure anew.
-                self.prompt_tokens, self.bytes_per_token = 0, BYTES_PER_TOKEN
+                self.prompt_tokens, self.bytes_per_token = 0, BYTES_PER_TOKEN  # another model counts other tokens
                 self.served_model, self.calling = "", Calling()
 
     def _wait(self, event: DurableEvent) -> None:

@@ -8,8 +8,8 @@ whose process died: `is_shared` says so.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import anyio
 import msgspec
@@ -20,11 +20,14 @@ from lmagent.core.commands import Redo, Undo
 from lmagent.core.decoding import decode_json
 from lmagent.core.errors import LmagentError, StoreError, ToolError
 from lmagent.core.events import DurableEvent, FilesChanged, FilesRestored, MessageAdded, Notice, ToolStarted
+from lmagent.core.ids import new_id
 from lmagent.core.messages import user
 
 if TYPE_CHECKING:
     from lmagent.engine.session import Session
     from lmagent.engine.toolbox import Invocation
+
+T = TypeVar("T")
 
 EFFECTS = ("write", "exec")
 """Effects of calls whose changes are kept."""
@@ -38,6 +41,9 @@ INLINE = 100
 SHOWN = 12
 """Paths that the model is told by name."""
 
+USER = "user"
+"""Begins the name of the user's own change, where a call has its id."""
+
 LARGEST_DIFF = 200_000
 """Bytes of a file up to which /diff shows its lines."""
 
@@ -50,12 +56,14 @@ class Watch(Struct, frozen=True):
         tool: its tool.
         paths: what it may change; None for everything.
         began: when keeping its state before began: from then on others may change something beside it.
+        by: the surface, of the user's own change.
     """
 
     call_id: str
     tool: str
     paths: tuple[str, ...] | None
     began: float
+    by: str = ""
 
 
 async def keep_before(session: Session, invocation: Invocation) -> Watch | None:
@@ -68,11 +76,57 @@ async def keep_before(session: Session, invocation: Invocation) -> Watch | None:
     if snapshots is None or tool.effect not in EFFECTS:
         return None
     paths = invocation.targets if tool.effect == "write" and invocation.targets else None
-    began = session.wiring.clock.monotonic()
+    return await _keep(session, snapshots, Watch(call.id, tool.name, paths, session.wiring.clock.monotonic()))
+
+
+def user_change(session: Session, what: str, path: str, by: str) -> Watch:
+    """The user's own change of a file.
+
+    Args:
+        session: in whose log it is recorded.
+        what: the change in a word, such as `upload`.
+        path: the file, relative to the workspace.
+        by: the surface.
+    """
+    return Watch(f"{USER}-{new_id()}", what, (path,), session.wiring.clock.monotonic(), by)
+
+
+async def change_for_user(session: Session, watch: Watch, summary: str, write: Callable[[], Awaitable[T]]) -> T:
+    """Carry out the user's own change of a file, kept and recorded like that of a call.
+
+    Args:
+        session: in whose log it is recorded.
+        watch: what is changed, see `user_change`.
+        summary: the change in a line.
+        write: writes the file; whatever it raises is raised here, and what it changed until then is recorded.
+
+    Raises:
+        ToolError: the state before the change cannot be kept; nothing was written.
+        StoreError: the log cannot be written.
+    """
+    snapshots = session.wiring.snapshots
+    if snapshots is None:
+        return await write()
+    await _keep(session, snapshots, watch)
+    started = ToolStarted(call_id=watch.call_id, tool=watch.tool, effect="write", summary=summary)
+    await session.record(started, sync=True)  # a process that dies from here on leaves it for `record_interrupted`
     try:
-        refusals = await snapshots.before(paths, _name(session, call.id))
+        return await write()
+    finally:
+        with anyio.CancelScope(shield=True):
+            await record_changes(session, watch)
+
+
+async def _keep(session: Session, snapshots: Snapshots, watch: Watch) -> Watch:
+    """Keep the state before a change.
+
+    Raises:
+        ToolError: it cannot be kept.
+    """
+    try:
+        refusals = await snapshots.before(watch.paths, _name(session, watch.call_id))
     except StoreError as trouble:
-        text = f"{tool.name} was not run: {trouble.message}"
+        text = f"{watch.tool} was not run: {trouble.message}"
         await _warn(
             session, Notice(level="warning", code="undo_failed", text=text, fix=trouble.fix, terminal=trouble.terminal)
         )
@@ -81,7 +135,7 @@ async def keep_before(session: Session, invocation: Invocation) -> Watch | None:
     for refusal in refusals:
         text = f"{refusal.path} cannot be brought back by /undo: {refusal.reason}"
         await _warn(session, Notice(level="info", code="not_kept", text=text))
-    return Watch(call.id, tool.name, paths, began)
+    return watch
 
 
 async def record_changes(session: Session, watch: Watch | None) -> None:
@@ -92,19 +146,27 @@ async def record_changes(session: Session, watch: Watch | None) -> None:
     name = _name(session, watch.call_id)
     changes = await snapshots.after(watch.paths, name)
     seconds = session.wiring.clock.monotonic() - watch.began
-    event = FilesChanged(call_id=watch.call_id, tool=watch.tool, count=len(changes))
+    event = FilesChanged(call_id=watch.call_id, tool=watch.tool, count=len(changes), by=watch.by)
     if watch.paths is None:
         event = msgspec.structs.replace(event, seconds=math.ceil(seconds * 10) / 10)
     await _record(session, event, changes)
     await snapshots.forget(name)
 
 
-async def record_interrupted(session: Session) -> list[DurableEvent]:
-    """Record what calls have changed whose process died before it could record that; returns what is to be told."""
+async def record_interrupted(session: Session, *, anew: bool = False) -> list[DurableEvent]:
+    """Record what calls have changed whose process died before it could record that; returns what is to be told.
+
+    Args:
+        session: the session.
+        anew: it was just opened, so the user's own changes are no longer being made in this process either.
+    """
     snapshots, told = session.wiring.snapshots, list[DurableEvent]()
     if snapshots is None:
         return told
     for started in [one for one in session.state.started.values() if one.effect in EFFECTS]:
+        own = started.call_id.startswith(f"{USER}-")
+        if own and not anew:
+            continue
         name = _name(session, started.call_id)
         try:
             changes = () if _is_recorded(session, started) else await snapshots.interrupted(name)
@@ -116,7 +178,10 @@ async def record_interrupted(session: Session) -> list[DurableEvent]:
             )
             continue
         if changes:
-            event = FilesChanged(call_id=started.call_id, tool=started.tool, count=len(changes), interrupted=True)
+            by = USER if own else ""
+            event = FilesChanged(
+                call_id=started.call_id, tool=started.tool, count=len(changes), interrupted=True, by=by
+            )
             await _record(session, event, changes)
             text = (
                 f"{_title(started)} was cut off; {len(changes)} paths changed since it began, "
@@ -220,9 +285,9 @@ def _whole_turns(
     state = session.state
     ids = {event.id for event in events}
     others = state.changes if to == "before" else state.undone
-    partly = {event.turn for event in others if event.id not in ids}
+    partly = {event.turn for event in others if event.id not in ids and not event.by}
     partly |= {event.turn for event in events if any(change.path in refused for change in changes_of(session, event))}
-    return tuple(sorted({event.turn for event in events} - partly))
+    return tuple(sorted({event.turn for event in events if not event.by} - partly))
 
 
 def chosen(session: Session, command: Undo | Redo) -> list[FilesChanged]:
@@ -230,8 +295,8 @@ def chosen(session: Session, command: Undo | Redo) -> list[FilesChanged]:
     state = session.state
     stack = state.changes if isinstance(command, Undo) else state.undone
     if isinstance(command, Undo):
-        if command.turn and stack:
-            return [event for event in stack if event.turn == stack[-1].turn]
+        if command.turn and stack and not stack[-1].by:
+            return [event for event in stack if event.turn == stack[-1].turn and not event.by]
         return stack[-command.count :] if command.count else list(stack)
     return stack[: command.count] if command.count else list(stack)
 
@@ -302,7 +367,8 @@ def _difference(snapshots: Snapshots, path: str, before: PathState | None, after
                 f"b/{path}" if after else "/dev/null",
             )
             return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
-    return f"{_word(before, after)} {path} ({_brief(before)} → {_brief(after)})\n"
+    texts = [f"{'binary ' if _is_binary(snapshots, state) else ''}{_brief(state)}" for state in (before, after)]
+    return f"{_word(before, after)} {path} ({texts[0]} → {texts[1]})\n"
 
 
 def _is_text_change(before: PathState | None, after: PathState | None) -> bool:
@@ -317,9 +383,12 @@ def _text(snapshots: Snapshots, state: PathState | None) -> str | None:
     if state is None:
         return ""
     content = snapshots.content(state.sha256)
-    if content is None or b"\0" in content[:8000]:
-        return None
-    return content.decode("utf-8", "replace")
+    return None if content is None or b"\0" in content[:8000] else content.decode("utf-8", "replace")
+
+
+def _is_binary(snapshots: Snapshots, state: PathState | None) -> bool:
+    content = snapshots.content(state.sha256) if state is not None and state.kind == "file" else None
+    return content is not None and b"\0" in content[:8000]
 
 
 def _word(before: PathState | None, after: PathState | None) -> str:

@@ -89,7 +89,7 @@ class Tried(Struct):
                 self.changed = self.answered = False
             case ToolFinished():
                 (self.worked if event.status in ("ok", "interrupted") else self.failed).add(event.tool)
-            case FilesChanged():
+            case FilesChanged(by=""):
                 self.changed = self.changed or _matters(event)
             case SubagentFinished():
                 self.changed = True
@@ -147,7 +147,7 @@ class Evidence(Struct):
                 self.started[event.call_id] = event
             case ToolFinished():
                 self._finish(event)
-            case FilesChanged():
+            case FilesChanged(by=""):  # what the user changes is not the model's to prove
                 self.standing[event.id] = event
                 self.undone.clear()
                 self._touch(event)

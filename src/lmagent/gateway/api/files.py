@@ -18,11 +18,13 @@ from starlette.types import Receive, Scope, Send
 from lmagent.core.errors import ToolError
 from lmagent.gateway.api.paths import beneath, meant, read_at, shown
 from lmagent.gateway.api.pictures import SANDBOX, image_of
+from lmagent.gateway.http.errors import Refusal
 from lmagent.gateway.http.route import Call, Route
 from lmagent.tools.beneath import Beneath, Entry
 from lmagent.tools.paths import is_below, is_internal
 from lmagent.tools.textfile import SNIFF, Encoding, kind_of_binary, sniff
 from lmagent.tools.walk import Walk
+from lmagent.tools.write import LIMIT
 
 MOST = 2000
 """Entries of a folder that are listed."""
@@ -38,6 +40,11 @@ HEAD = 262_144
 
 BLOCK = 262_144
 """Bytes that are read at a time while a file is sent."""
+
+PREVIEW = "; ".join(
+    ("sandbox", "default-src 'none'", "style-src 'unsafe-inline'", "img-src data:", "frame-ancestors 'self'")
+)
+"""What an HTML file of the workspace may do where it is shown."""
 
 LOOKED = 1.0
 """Seconds of looking for names."""
@@ -82,11 +89,15 @@ class FileEntry(Struct, frozen=True):
 
 
 class Listing(Struct, frozen=True):
-    """A folder: folders first, then files; `more` for entries that are left out because there are too many."""
+    """A folder: folders first, then files; `more` for entries that are left out because there are too many.
+
+    `largest` is how many bytes a file may have that is sent into the workspace.
+    """
 
     path: str
     entries: tuple[FileEntry, ...]
     more: bool
+    largest: int = LIMIT
 
 
 class TextPiece(Struct, frozen=True):
@@ -201,6 +212,14 @@ async def show_raw(call: Call) -> Response:
     return _Sent(descriptor, kind, {**SANDBOX, "Content-Disposition": told})
 
 
+async def show_page(call: Call) -> Response:
+    """An HTML file as the page that it is, in a sandbox: no script of it runs, and it loads nothing."""
+    piece = await beneath(call.hub.host.workspace, call.query.path, partial(_text, 0, PIECE))
+    if piece.binary:
+        raise Refusal(415, "no_text", f"{piece.path} is no text", fix="download it")
+    return Response(piece.text, media_type="text/html", headers={**SANDBOX, "Content-Security-Policy": PREVIEW})
+
+
 def _opened(files: Beneath, path: str) -> tuple[int, bytes, str]:
     descriptor = files.open_read(path)
     try:
@@ -282,5 +301,14 @@ ROUTES = (
     Route("GET", "/api/files", list_files, "A folder of the workspace", FilesQuery, answer=Listing, errors=(404,)),
     Route("GET", "/api/files/text", show_text, "A part of a file as text", TextQuery, answer=TextPiece, errors=(404,)),
     Route("GET", "/api/files/raw", show_raw, "A file as it is", RawQuery, media="*/*", errors=(404,)),
+    Route(
+        "GET",
+        "/api/files/page",
+        show_page,
+        "An HTML file as a page, in a sandbox",
+        RawQuery,
+        media="text/html",
+        errors=(404, 415),
+    ),
     Route("GET", "/api/find", find_files, "Files by a part of their name", FindQuery, answer=Found),
 )

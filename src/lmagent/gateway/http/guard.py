@@ -39,6 +39,7 @@ POLICY = "; ".join(
         "default-src 'none'",
         *(f"{kind}-src 'self'" for kind in ("script", "style", "connect", "font", "manifest")),
         "img-src 'self' blob: data:",
+        "frame-src 'self'",
         *(f"{what} 'none'" for what in ("base-uri", "form-action", "frame-ancestors")),
         "require-trusted-types-for 'script'",
         "trusted-types worker",

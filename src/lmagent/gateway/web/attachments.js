@@ -2,16 +2,21 @@
 // Pictures for a message: pasted, dropped or chosen; sent up at once, shown with a way to take them away.
 import { randomId, request, sessionPath } from "./api.js";
 import { Icon } from "./icons.js";
+import { part } from "./late.js";
 import { html, useEffect, useRef, useState } from "./lib.js";
-import { complain, toast } from "./state.js";
-import { chat as words } from "./words.js";
+import { complain } from "./state.js";
+import { chat as words, files as texts } from "./words.js";
+
+/** What models take; other files are named, not sent along. */
+const IMAGES = /^image\/(png|jpeg|gif|webp)$/;
 
 /** @typedef {{key: string, url: string, name: string, id: string, media_type: string, error: string}} Picture */
 
-const TYPES = "image/png,image/jpeg,image/gif,image/webp";
-
-/** The pictures of a message that is being written. */
-export function useAttachments() {
+/**
+ * The pictures of a message that is being written, and the other files that it names.
+ * @param {string} session empty for the one of the first screen @param {(text: string) => void} named adds to the message
+ */
+export function useAttachments(session, named) {
   const [pictures, setPictures] = useState(/** @type {Picture[]} */ ([]));
   const chooser = useRef(/** @type {HTMLInputElement | null} */ (null));
   const shown = useRef(pictures);
@@ -36,10 +41,19 @@ export function useAttachments() {
   };
   const take = (/** @type {Iterable<File> | null | undefined} */ files) => {
     const all = [...(files ?? [])];
-    const images = all.filter((file) => file.type.startsWith("image/"));
-    if (images.length < all.length) toast(words.onlyPictures, "error", words.useMention);
+    const images = all.filter((file) => IMAGES.test(file.type));
     images.forEach(add);
-    return images.length > 0;
+    mention(all.filter((file) => !images.includes(file)));
+    return all.length > 0;
+  };
+  /** Other files go into the workspace, and the message names them. */
+  const mention = async (/** @type {File[]} */ others) => {
+    if (!others.length) return;
+    const { mentioned, sendForMessage } = await part("./panels/sending.js");
+    for (const file of others) {
+      const path = await sendForMessage(session, file);
+      if (path) named(`${mentioned(path)} `);
+    }
   };
   const over = useDrop(take);
   const drop = (/** @type {Picture[]} */ gone) => {
@@ -70,10 +84,10 @@ export function useAttachments() {
       if (files.length && take(files)) event.preventDefault();
     },
     over,
-    button: html`<input type="file" accept=${TYPES} multiple hidden ref=${chooser} aria-label=${words.pictures}
+    button: html`<input type="file" multiple hidden ref=${chooser} aria-label=${texts.attachments}
         onChange=${(/** @type {any} */ event) => (take(event.target.files), (event.target.value = ""))} />
-      <button class="button plain square" aria-label=${words.addPicture} title=${words.addPicture}
-        onClick=${() => chooser.current?.click()}><${Icon} name="image" /></button>`,
+      <button class="button plain square" aria-label=${texts.attach} title=${texts.attach}
+        onClick=${() => chooser.current?.click()}><${Icon} name="clip" /></button>`,
   };
 }
 

@@ -4,6 +4,7 @@ import { post, randomId, sessionPath } from "./api.js";
 import { Attachments, useAttachments } from "./attachments.js";
 import { wanted } from "./header.js";
 import { Icon } from "./icons.js";
+import { beginSession, leaveFirst } from "./first.js";
 import { ATTACHED } from "./fold.js";
 import { html, signal, useEffect, useLayoutEffect, useRef, useState } from "./lib.js";
 import { Markdown } from "./markdown.js";
@@ -46,12 +47,15 @@ export function Composer({ session, example }) {
   const field = useRef(/** @type {HTMLTextAreaElement | null} */ (null));
   const [text, setText] = useState(() => stored(draftKey(id), ""));
   const [sending, setSending] = useState(false);
-  const attachments = useAttachments();
   const running = session !== null && busy(session.view.value);
   const write = (/** @type {string} */ next) => {
     setText(next);
     store(draftKey(id), next);
   };
+  const attachments = useAttachments(id, (name) => {
+    const before = field.current?.value ?? "";
+    write(`${before}${before && !/\s$/.test(before) ? " " : ""}${name}`);
+  });
   const menu = useMenu(text, field, write);
   const past = useHistory(session, text, write);
   useGrowing(field, text);
@@ -149,8 +153,8 @@ async function say(session, said, type) {
     session.say(said, type);
     return;
   }
-  const { mode, model } = wanted.value;
-  const { session: id } = await post("/api/sessions", { ...(mode && { mode }), ...(model && { model }) });
+  const id = await beginSession(wanted.value);
+  leaveFirst();
   new Session(id).keep([{ id: randomId(), parts: said, type, error: "" }]);
   wanted.value = { mode: "", model: "" };
   move(id);

@@ -197,9 +197,9 @@ function tool(view, event) {
         kind: "tool", call_id: block.call_id, tool: name, summary: block.summary, status, content, diff, duration,
       };
     }
-    break;
+    return { ...view, blocks, state: "running" };
   }
-  return { ...view, blocks, state: "running" };
+  return view; // the user's own change of a file is no call
 }
 
 /** @param {View} view @param {Event} event of the session or of a sub-agent of it @returns {View} */

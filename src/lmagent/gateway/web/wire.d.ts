@@ -145,3 +145,6 @@ export type Models = {
   provider: string;
   endpoint: string;
 };
+
+/** gateway/api/saving.py: Saved */
+export type Saved = { path: string; sha256: string; size: number; changed: boolean };

@@ -8,8 +8,10 @@ import { html, useEffect, useState } from "../lib.js";
 import { current } from "../session.js";
 import { toast } from "../state.js";
 import { busy } from "../status.js";
+import { store, stored } from "../theme.js";
+import { changes as words } from "../words.js";
 import { Pending, useData } from "./data.js";
-import { Nothing, Sure } from "./kit.js";
+import { Choice, Nothing, Sure } from "./kit.js";
 
 const OPEN_AT_ONCE = 4;
 
@@ -36,7 +38,8 @@ export function byFile(text) {
       if (kind === "added") last.added++;
       else if (kind === "removed") last.removed++;
     } else if (line) {
-      files.push({ path: /^\w+ (.+) \([^()]*→[^()]*\)$/.exec(line)?.[1] ?? line, lines: [line], added: 0, removed: 0, isDiff: false });
+      const [, what = "", path = line, how = ""] = /^(\w+) (.+) \(([^()]*→[^()]*)\)$/.exec(line) ?? [];
+      files.push({ path, lines: how ? [`${what}: ${how}`] : [], added: 0, removed: 0, isDiff: false });
     }
   });
   return files;
@@ -48,49 +51,82 @@ function pathOf(before, after) {
   return names.find((name) => name !== "/dev/null") ?? "";
 }
 
+const KEY = "lmagent.diff";
+/** Where two columns have room. */
+const WIDE = "(min-width: 1100px)";
+const ROOMY = "(min-width: 1400px)";
+
+/** How changes are shown: as the user chose, else by the room there is; one below the other on a narrow screen. */
+function useLayout() {
+  const [chosen, setChosen] = useState(() => stored(KEY, ""));
+  const [wide, setWide] = useState(() => matchMedia(WIDE).matches);
+  useEffect(() => {
+    const query = matchMedia(WIDE);
+    const changed = () => setWide(query.matches);
+    query.addEventListener("change", changed);
+    return () => query.removeEventListener("change", changed);
+  }, []);
+  const choose = (/** @type {string} */ next) => {
+    setChosen(next);
+    store(KEY, next);
+  };
+  return { wide, choose, layout: wide && (chosen ? chosen === "split" : matchMedia(ROOMY).matches) ? "split" : "unified" };
+}
+
 /** @param {import("../panels.js").PanelProps} props */
 export function Panel({ session }) {
   const diff = useData(session ? sessionPath(session, "/diff") : "");
+  const { wide, layout, choose } = useLayout();
   const here = current.value?.id === session ? current.value : null;
   const view = here?.view.value;
   const news = view ? `${view.turn} ${view.state === "idle"} ${view.blocks.filter((block) => block.kind === "tool" && block.status === "ok").length}
     ${view.blocks.filter((block) => block.kind === "notice").length}` : "";
   useEffect(diff.reload, [news]);
   const files = diff.data ? byFile(diff.data.text) : [];
-  return html`<div class="changes">
+  const layouts = [{ value: "unified", label: words.unified }, { value: "split", label: words.split }];
+  return html`<div class=${layout === "split" ? "changes split" : "changes"}>
     <${Ways} running=${!view || busy(view)} any=${files.length > 0} undone=${diff.data?.redo} done=${diff.reload} />
-    <${Pending} given=${diff} what="the changes" />
-    ${diff.data && !files.length && html`<${Nothing} icon="edit" title="Nothing is changed">What the agent writes in this session is shown here, line by line.</>`}
-    ${files.map((file, index) => html`<${File} key=${file.path} file=${file} first=${index < OPEN_AT_ONCE} />`)}
+    <${Pending} given=${diff} what=${words.what} />
+    ${wide && files.length > 0 && html`<${Choice} label=${words.layout} options=${layouts} value=${layout} choose=${choose} />`}
+    ${diff.data && !files.length && html`<${Nothing} icon="edit" title=${words.nothing}>${words.nothingHint}</>`}
+    ${files.map((file, index) => html`<${File} key=${file.path} file=${file} first=${index < OPEN_AT_ONCE} split=${layout === "split"} />`)}
   </div>`;
 }
 
 /** @param {{running: boolean, any: boolean, undone: boolean, done: () => void}} props */
 function Ways({ running, any, undone, done }) {
-  const act = async (/** @type {{type: string, [field: string]: unknown}} */ command, /** @type {string} */ words) => {
-    if (await current.peek()?.command(command)) toast(words);
+  const act = async (/** @type {{type: string, [field: string]: unknown}} */ command, /** @type {string} */ told) => {
+    if (await current.peek()?.command(command)) toast(told);
     done();
   };
-  const undo = () => act({ type: "undo", turn: true }, "what the last turn changed is taken back");
-  const why = running ? "not while it works" : "";
+  const undo = () => act({ type: "undo", turn: true }, words.undone);
+  const why = running ? words.whileRunning : "";
   return html`<div class="row ways">
-    <${Sure} label="Undo the last turn" icon="undo" disabled=${running || !any} title=${why || (any ? "" : "there is nothing to take back")}
-      question="Take back what the last turn changed in the files?" yes="Undo it" act=${undo} />
-    ${undone && html`<${Sure} label="Redo" kind="button plain" disabled=${running} title=${why} question="Redo the last undo?" yes="Redo it"
-      act=${() => act({ type: "redo" }, "done again")} />`}
-    ${running && html`<span class="small quiet">Undo and redo wait for the end of the turn.</span>`}
+    <${Sure} label=${words.undo} icon="undo" disabled=${running || !any} title=${why || (any ? "" : words.nothingToUndo)}
+      question=${words.undoQuestion} yes=${words.undoYes} act=${undo} />
+    ${undone && html`<${Sure} label=${words.redo} kind="button plain" disabled=${running} title=${why} question=${words.redoQuestion} yes=${words.redoYes}
+      act=${() => act({ type: "redo" }, words.redone)} />`}
+    ${running && html`<span class="small quiet">${words.whileRunning}</span>`}
   </div>`;
 }
 
-/** @param {{file: Changed, first: boolean}} props */
-function File({ file, first }) {
+/** @param {{file: Changed, first: boolean, split: boolean}} props */
+function File({ file, first, split }) {
   const [open, setOpen] = useState(first);
   const text = file.lines.join("\n");
-  if (!file.isDiff) return html`<p class="changed notice"><${Icon} name="file" /><span>${text}</span></p>`;
+  if (!file.isDiff) return html`<p class="changed notice"><${Icon} name="file" /><span><strong class="wrap">${file.path}</strong>${" "}
+    ${file.lines.length > 0 && html`<span class="small quiet">${words.noLines(text)}</span>`}</span></p>`;
   return html`<section class="changed" aria-label=${file.path}>
     <button class="entry" aria-expanded=${open} onClick=${() => setOpen(!open)}><${Icon} name=${open ? "down" : "right"} />
       <span class="wrap grow">${file.path}</span>
-      <span class="counts small"><ins>+${file.added}</ins> <del>−${file.removed}</del><span class="unseen"> lines added and removed</span></span></button>
-    ${open && html`<${Diff} text=${text} label=${`Changes of ${file.path}`} />`}
+      ${stateOf(file) && html`<span class="chip">${stateOf(file)}</span>`}
+      <span class="counts small"><ins>+${file.added}</ins> <del>−${file.removed}</del><span class="unseen"> ${words.counted}</span></span></button>
+    ${open && html`<${Diff} text=${text} label=${words.of(file.path)} split=${split} />`}
   </section>`;
+}
+
+/** Whether the file is new or gone. @param {Changed} file */
+function stateOf({ lines }) {
+  if (lines[0]?.startsWith("--- /dev/null")) return words.created;
+  return lines[1]?.startsWith("+++ /dev/null") ? words.deleted : "";
 }

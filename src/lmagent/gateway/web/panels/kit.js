@@ -2,6 +2,7 @@
 // Pieces that several panels show: nothing, a question before harm, one of several.
 import { Icon } from "../icons.js";
 import { html, useLayoutEffect, useRef, useState } from "../lib.js";
+import { common } from "../words.js";
 
 /** Nothing is there: what to do about it. @param {{icon: import("../icons.js").IconName, title: string, children?: any}} props */
 export function Nothing({ icon, title, children }) {
@@ -34,7 +35,7 @@ export function Sure({ label, question, yes, act, icon, kind = "button", disable
   return html`<span class="sure asking" role="group" aria-label=${label} ref=${place} onKeyDown=${pressed}>
     <span>${question}</span>
     <button class="button fault" onClick=${() => (setAsking(false), act())}>${yes}</button>
-    <button class="button plain" onClick=${() => setAsking(false)}>Keep it as it is</button></span>`;
+    <button class="button plain" onClick=${() => setAsking(false)}>${common.cancel}</button></span>`;
 }
 
 /**

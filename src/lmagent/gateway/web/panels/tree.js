@@ -2,8 +2,9 @@
 // The folders of the workspace as a tree, each read when it is opened.
 import { get } from "../api.js";
 import { Icon } from "../icons.js";
-import { html, signal, useEffect, useRef } from "../lib.js";
+import { computed, html, signal, useEffect, useRef } from "../lib.js";
 import { visible } from "../visible.js";
+import { files as words } from "../words.js";
 import { size } from "./kit.js";
 
 /** @typedef {{name: string, kind: "file" | "folder" | "link" | "other", size: number, modified: number}} Entry */
@@ -15,14 +16,24 @@ export const folders = signal(/** @type {ReadonlyMap<string, Folder>} */ (new Ma
 const opened = signal(/** @type {ReadonlySet<string>} */ (new Set()));
 /** The line that the keyboard is at. */
 const at = signal("");
+/** Bytes that a file may have to be sent into the workspace, as the gateway says. */
+export const largest = signal(Infinity);
+
+/** The folder that the keyboard is in: of a folder's line the folder itself. */
+export const here = computed(() => {
+  const line = linesOf().find(({ path }) => path === at.value);
+  if (!line) return "";
+  return line.entry.kind === "folder" ? line.path : line.path.split("/").slice(0, -1).join("/");
+});
 
 /** @param {string} path */
 async function read(path) {
   /** @type {Folder} */
   let folder;
   try {
-    const { entries, more } = await get(`/api/files?path=${encodeURIComponent(path)}`);
+    const { entries, more, ...rest } = await get(`/api/files?path=${encodeURIComponent(path)}`);
     folder = { entries, more, error: "" };
+    largest.value = rest.largest;
   } catch (error) {
     folder = { entries: [], more: false, error: /** @type {Error} */ (error).message };
   }
@@ -115,7 +126,7 @@ export function Tree({ choose }) {
     const from = typed.current.text.length > 1 ? index : index + 1;
     return [...all.slice(from), ...all.slice(0, from)].find((line) => line.entry.name.toLowerCase().startsWith(typed.current.text));
   };
-  return html`<ul class="bare tree" role="tree" aria-label="Files of the workspace" ref=${place} onKeyDown=${pressed}>
+  return html`<ul class="bare tree" role="tree" aria-label=${words.tree} ref=${place} onKeyDown=${pressed}>
     ${shown.map((line) => html`<${Row} key=${line.path} line=${line} isCurrent=${line === currentOf(shown)} take=${take} />`)}
   </ul>`;
 }
@@ -125,10 +136,10 @@ function Row({ line, isCurrent, take }) {
   const { entry, level, open, path } = line;
   const isFolder = entry.kind === "folder";
   const folder = open ? folders.value.get(path) : undefined;
-  const words = folder?.error || (open && !folder ? "…" : folder?.more ? "the first ones" : folder && !folder.entries.length ? "empty" : "");
+  const note = folder?.error || (open && !folder ? "…" : folder?.more ? words.firstOnes : folder && !folder.entries.length ? words.emptyFolder : "");
   return html`<li class=${`entry level-${Math.min(level, 12)}`} role="treeitem" data-path=${path}
     aria-level=${level} aria-posinset=${line.place} aria-setsize=${line.of}
     aria-expanded=${isFolder ? open : undefined} aria-selected=${isCurrent} tabindex=${isCurrent ? 0 : -1} onClick=${() => take(line)}>
     <${Icon} name=${isFolder ? (open ? "down" : "right") : "file"} /><span class="cut grow">${visible(entry.name)}</span>
-    <span class="small quiet">${words || (entry.kind === "file" ? size(entry.size) : entry.kind === "folder" ? "" : entry.kind)}</span></li>`;
+    <span class="small quiet">${note || (entry.kind === "file" ? size(entry.size) : entry.kind === "folder" ? "" : words.kinds[entry.kind])}</span></li>`;
 }

@@ -1,0 +1,276 @@
+"""Saving: what the user writes into the workspace, a file that is sent or a text that was edited.
+
+The same guards hold as for the agent's `write`: nothing outside the workspace, nothing of git's or of lmagent's, no
+denied path, nothing over a file that is not the one the user has seen. A change is recorded in the session that the
+user is in, so `/undo` and the changes know it.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Literal
+
+from anyio import to_thread
+from msgspec import Meta, Struct
+
+from lmagent.core.errors import ToolError
+from lmagent.engine.gate import Request, judge
+from lmagent.engine.session import Session
+from lmagent.engine.targets import located
+from lmagent.engine.undo import change_for_user, user_change
+from lmagent.gateway.api.paths import beneath, meant, shown
+from lmagent.gateway.http.errors import Refusal
+from lmagent.gateway.http.route import Call, Route
+from lmagent.gateway.hub.sent import BY
+from lmagent.tools.beneath import Beneath, Loaded
+from lmagent.tools.change import load_if_there
+from lmagent.tools.sanitize import one_line
+from lmagent.tools.seen import sha256
+from lmagent.tools.textfile import Encoding, decode, encode
+from lmagent.tools.write import LIMIT
+
+EDITED = 1_000_000
+"""Bytes of a text that can be edited on the page."""
+
+BODY = 8_000_000
+"""Bytes of a request that carries an edited text: JSON may need six bytes for one."""
+
+Path_ = Annotated[str, Meta(min_length=1, max_length=4096)]
+Over = Annotated[str, Meta(pattern=r"^(|any|[0-9a-f]{64})\Z")]
+"""What may be replaced: nothing (empty), whatever is there (`any`), or the content of this SHA-256."""
+
+
+class SendQuery(Struct, frozen=True):
+    """Where a file goes.
+
+    Attributes:
+        path: relative to the workspace.
+        over: what may be replaced: nothing, `any`, or the content of this SHA-256.
+        sure: the user has been asked where a rule asks.
+    """
+
+    path: Path_
+    over: Over = ""
+    sure: bool = False
+
+
+class Edited(Struct, frozen=True):
+    """A text as the user has edited it; the rest as in `SendQuery`."""
+
+    path: Path_
+    text: str
+    over: Over = ""
+    sure: bool = False
+
+
+class EditQuery(Struct, frozen=True):
+    """Which file."""
+
+    path: Path_
+
+
+class Editable(Struct, frozen=True):
+    """A whole text, to be edited.
+
+    Attributes:
+        path: of the file.
+        text: with line feeds alone.
+        sha256: of the file as it is on the disk: `over` when it is saved.
+    """
+
+    path: str
+    text: str
+    sha256: str
+
+
+class Saved(Struct, frozen=True):
+    """The file is on the disk; `changed` is False if it had this content already."""
+
+    path: str
+    sha256: str
+    size: int
+    changed: bool
+
+
+class _Wanted(Struct, frozen=True):
+    """A file that is to be written."""
+
+    path: str
+    over: str
+    sure: bool
+    what: Literal["upload", "edit"]
+
+
+async def send_file(call: Call) -> Saved:
+    """Write the body into a file."""
+    query: SendQuery = call.query
+    data = await call.request.body()
+    return await _save(call, _Wanted(query.path, query.over, query.sure, "upload"), data)
+
+
+async def save_text(call: Call) -> Saved:
+    """Write an edited text, in the encoding and with the line ends of its file."""
+    body: Edited = call.body
+    return await _save(call, _Wanted(body.path, body.over, body.sure, "edit"), body.text)
+
+
+async def load_text(call: Call) -> Editable:
+    """A whole text, to be edited."""
+    return await beneath(call.hub.host.workspace, call.query.path, _editable)
+
+
+def _editable(files: Beneath, path: str) -> Editable:
+    data = files.load(path, EDITED + 1).data
+    if len(data) > EDITED:
+        raise _not_here(f"it is larger than {EDITED:,} bytes")
+    text, _, _ = _text_of(data)
+    return Editable(shown(files.locate(path)), text, sha256(data))
+
+
+def _text_of(data: bytes) -> tuple[str, Encoding, bool]:
+    """The text of a file with line feeds alone, its encoding, and whether its lines end in CRLF.
+
+    Raises:
+        Refusal: saving that text unchanged would not give the same bytes.
+    """
+    decoded = decode(data)
+    if decoded is None:
+        raise _not_here("it is no text")
+    text, encoding = decoded
+    plain, crlf = text.replace("\r\n", "\n"), "\r\n" in text
+    if _bytes_of(plain, encoding, crlf=crlf) != data or "\r" in plain:
+        raise _not_here("its lines end in different ways, which a browser would make alike")
+    return plain, encoding, crlf
+
+
+def _bytes_of(text: str, encoding: Encoding, *, crlf: bool) -> bytes:
+    return encode(text.replace("\n", "\r\n") if crlf else text, encoding)
+
+
+def _not_here(why: str) -> Refusal:
+    fix = "use an editor, or ask the agent to change it"
+    return Refusal(415, "not_editable", f"the file cannot be edited here: {why}", fix=fix)
+
+
+# --- writing ----------------------------------------------------------------------------------------------------
+
+
+async def _save(call: Call, wanted: _Wanted, content: bytes | str) -> Saved:
+    hub = call.hub
+    workspace = hub.host.workspace
+    desk = await hub.desk(call.path["session"])
+    path = await to_thread.run_sync(_allowed, workspace, desk.session, wanted)
+    change = user_change(desk.session, wanted.what, path, BY)
+    write = partial(beneath, workspace, path, partial(_write, wanted, content))
+    try:
+        return await change_for_user(desk.session, change, f"{wanted.what} {one_line(shown(path), 300)}", write)
+    except ToolError as trouble:  # what is there cannot be kept
+        raise Refusal(507, "no_room", trouble.message, fix="free some space") from None
+
+
+def _allowed(workspace: Path, session: Session, wanted: _Wanted) -> str:
+    """The path on the disk, if the rules let the user write there.
+
+    Raises:
+        Refusal: it is no path of a file, leads through a link, is denied, or a rule asks first.
+    """
+    if wanted.path.endswith("/"):
+        raise Refusal(400, "a_folder", "the path names a folder", fix="give the path of a file")
+    path = wanted.path
+    try:
+        targets = located(str(workspace), (f"./{path}",))
+        if not os.path.lexists(workspace / path) and os.path.lexists(workspace / meant(path)):
+            path = meant(path)
+            targets = located(str(workspace), (f"./{path}",))
+    except ToolError as error:
+        raise Refusal(400, "invalid", error.message) from None
+    name, *elsewhere = targets
+    if elsewhere:
+        text = f"{shown(name)} leads through a symbolic link to {shown(elsewhere[0])}"
+        raise Refusal(403, "link", text, fix="name the file that the link leads to")
+    for effect in ("write", "read"):  # the shipped rules on secrets are about reading
+        verdict = judge(Request(effect, effect, targets), "auto", session.wiring.rules)
+        if verdict.decision == "deny":
+            raise Refusal(403, "denied", f"{shown(name)} is not written: {verdict.reason}", fix="change the rule")
+        if verdict.decision == "ask" and not wanted.sure:
+            text = f"{shown(name)} needs your consent: {verdict.reason}"
+            raise Refusal(409, "confirm", text, fix="save it again with sure=true")
+    return path
+
+
+def _write(wanted: _Wanted, content: bytes | str, files: Beneath, path: str) -> Saved:
+    """Write a file that is as the user has seen it.
+
+    Raises:
+        Refusal: it is not.
+        ToolError: it is refused, or failed.
+    """
+    old = load_if_there(files, path, LIMIT)
+    name, now = shown(files.locate(path)), "" if old is None else sha256(old.data)
+    data = content if isinstance(content, bytes) else _encoded(content, old)
+    mark = sha256(data)
+    if now == mark:
+        return Saved(name, mark, len(data), False)
+    if wanted.over != "any" and wanted.over != now:
+        raise _clash(name, wanted.over, old)
+    try:
+        files.write_atomic(path, data, over=None if old is None else old.stamp)
+    except ToolError as error:
+        if error.data.get("code") == "stale":
+            raise _clash(name, wanted.over, old) from None
+        if error.data.get("code") == "disk":
+            raise Refusal(507, "no_room", error.message.removeprefix("./")) from None
+        raise
+    return Saved(name, mark, len(data), True)
+
+
+def _encoded(text: str, old: Loaded | None) -> bytes:
+    text = text.replace("\r\n", "\n")
+    try:
+        if old is None:
+            return text.encode()
+        _, encoding, crlf = _text_of(old.data)
+        return _bytes_of(text, encoding, crlf=crlf)
+    except UnicodeEncodeError:
+        raise Refusal(400, "invalid", "the text holds half a character") from None
+    except ToolError as error:
+        raise Refusal(400, "encoding", error.message) from None
+
+
+def _clash(name: str, over: str, old: Loaded | None) -> Refusal:
+    if old is None:
+        return Refusal(409, "gone", f"{name} was deleted meanwhile", fix="save it as a new file with over=any")
+    if not over:
+        return Refusal(409, "exists", f"there is a file {name} already", fix="choose another name, or replace it")
+    text = f"{name} was changed on the disk since you opened it"
+    return Refusal(409, "changed", text, fix="read it again, or overwrite it with over=any")
+
+
+ROUTES = (
+    Route(
+        "POST",
+        "/api/sessions/{session}/files",
+        send_file,
+        "Put a file into the workspace: the body is the file",
+        query=SendQuery,
+        answer=Saved,
+        status=201,
+        errors=(404, 409, 507),
+        raw=True,
+        limit=LIMIT,
+    ),
+    Route(
+        "POST",
+        "/api/sessions/{session}/files/text",
+        save_text,
+        "Save an edited text",
+        body=Edited,
+        answer=Saved,
+        status=201,
+        errors=(404, 409, 415, 507),
+        limit=BODY,
+    ),
+    Route("GET", "/api/files/edit", load_text, "A whole text, to edit", EditQuery, answer=Editable, errors=(404, 415)),
+)
