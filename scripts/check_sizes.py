@@ -1,4 +1,4 @@
-"""Files of at most 400 lines, functions of at most 50: what a person can hold in the head.
+"""Files of at most 600 lines, functions of at most 50: what a person can hold in the head.
 
 A function's length is counted without its docstring. `scripts/sizes_allowed.txt` lists what may be longer, one
 `path` or `path:function` with its size a line; an entry that is no longer needed, or larger than it has to be, is an
@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("src", "tests", "scripts", "bench", "examples")
 ALLOWED = ROOT / "scripts" / "sizes_allowed.txt"
-FILE_LIMIT = 400
+FILE_LIMIT = 600
 FUNCTION_LIMIT = 50
 
 

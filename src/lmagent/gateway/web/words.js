@@ -85,7 +85,7 @@ export const chat = {
   stopKey: "Stop (Esc)",
   closeAnswer: "Close the answer",
   suggestions: "Suggestions",
-  dropHere: "Drop images to attach them",
+  dropHere: "Drop files to attach them",
   picture: "image",
   remove: (/** @type {string} */ name) => `Remove ${name}`,
   uploading: "Uploading …",
