@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from config_machine import Machine, write
 
-from lmagent.config.own import own_places
+from lmagent.config.paths import own_places
 from lmagent.config.seeds import KEYS
 from lmagent.config.show import rows
 from lmagent.config.trust import trust

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lmagent.core.thoughts import keeps_thoughts
+from lmagent.core.model import keeps_thoughts
 
 
 @pytest.mark.parametrize(

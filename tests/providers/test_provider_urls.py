@@ -1,8 +1,7 @@
 import pytest
 
 from lmagent.core.errors import ConfigError
-from lmagent.providers.proxy import proxy_for
-from lmagent.providers.urls import api_root, chat_url, is_loopback, server_root
+from lmagent.providers.urls import api_root, chat_url, is_loopback, proxy_for, server_root
 
 
 @pytest.mark.parametrize(

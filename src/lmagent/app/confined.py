@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from lmagent.config.own import own_places
+from lmagent.config.paths import own_places
 from lmagent.config.settings import Settings
 from lmagent.core.sandbox import Limits, Report, Sandbox
 

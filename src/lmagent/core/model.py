@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
@@ -11,6 +13,18 @@ from lmagent.core.messages import Message
 
 FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "endless", "other"]
 """`endless`: the reply was cut off here, since it repeated itself or grew beyond `ModelRequest.longest`."""
+
+_KEEPING = re.compile(
+    r"gpt-?oss|minimax-?m[2-9]|kimi-?k2[^/]*think|glm-?(?:4\.[5-9]|[5-9])|deepseek-?(?:v3\.[2-9]|v[4-9])", re.IGNORECASE
+)
+"""Models that were trained to call tools in the midst of thinking, by their makers' notes: gpt-oss, MiniMax from M2,
+Kimi K2 Thinking, GLM from 4.5, DeepSeek from V3.2. The templates of most others drop earlier thoughts."""
+
+
+@lru_cache(maxsize=32)
+def keeps_thoughts(model: str) -> bool:
+    """Return whether a model of this name works better with its own earlier thoughts in the conversation."""
+    return _KEEPING.search(model.replace("_", "-")) is not None
 
 
 class ToolSpec(Struct, frozen=True):

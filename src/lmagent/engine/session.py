@@ -53,9 +53,8 @@ from lmagent.core.events import (
     ToolFinished,
     ToolOutput,
 )
-from lmagent.core.model import ModelRequest
+from lmagent.core.model import ModelRequest, keeps_thoughts
 from lmagent.core.ports import Clock, ModelTraits, NoTraits, Provider, SessionLog, Snapshots
-from lmagent.core.thoughts import keeps_thoughts
 from lmagent.engine import approvals, undo
 from lmagent.engine.gate import Rules
 from lmagent.engine.redact import Redactor

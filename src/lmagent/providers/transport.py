@@ -13,8 +13,7 @@ import anyio
 from msgspec import Struct
 from msgspec.structs import replace
 
-from lmagent.providers.proxy import proxy_for
-from lmagent.providers.urls import authority, is_near, server_root
+from lmagent.providers.urls import authority, is_near, proxy_for, server_root
 
 if TYPE_CHECKING:
     import httpcore

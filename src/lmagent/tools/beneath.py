@@ -20,7 +20,7 @@ from typing import Literal, Self, TypeVar
 
 from msgspec import Struct
 
-from lmagent.config.own import own_places
+from lmagent.config.paths import own_places
 from lmagent.core.errors import ToolError, WorkspaceError
 from lmagent.tools import paths
 from lmagent.tools.paths import Parts
