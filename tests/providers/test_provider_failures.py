@@ -202,7 +202,9 @@ def test_user_password_and_parameters_of_a_url_are_not_shown(status: int) -> Non
 
 def test_a_redirect_by_its_path_alone_names_the_whole_address() -> None:
     failure = answered(308, b"", {"location": "/llm/v1/chat/completions"})
-    assert "set LLM_URL to the address it redirects to: http://127.0.0.1:1234/llm/v1/chat/completions" in failure.terminal
+    assert (
+        "set LLM_URL to the address it redirects to: http://127.0.0.1:1234/llm/v1/chat/completions" in failure.terminal
+    )
 
 
 def test_a_long_wait_that_the_server_asks_for_is_told() -> None:
