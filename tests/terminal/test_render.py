@@ -95,6 +95,23 @@ def test_the_reason_that_the_answer_gives_itself_is_not_repeated():
     assert text.endswith("blocked\n")
 
 
+def test_an_interruption_is_said_once():
+    ended = ev.TurnFinished(outcome="interrupted", cause="interrupt", reason="interrupted by the user")
+    assert shown(ended) == "interrupted by the user\n"
+
+
+def test_a_denied_call_is_named_with_what_denied_it_and_without_words_for_the_model():
+    for_model = 'The user denied this call. It was not run. They say: "no"'
+    data = {"code": "denied", "summary": "shell rm x", "why": "by the user"}
+    by_user = ev.ToolFinished(call_id="c", tool="shell", status="denied", content=for_model, data=data)
+    assert shown(by_user) == "✗ shell rm x: denied\n"
+    data |= {"why": "mode normal asks before running, and nobody was there to allow it"}
+    unasked = ev.ToolFinished(call_id="c", tool="shell", status="denied", content="Denied: …", data=data)
+    assert shown(unasked) == f"✗ shell rm x: denied: {data['why']}\n"
+    ended = ev.TurnFinished(outcome="done", cause="permission", answer="Done.", terminal="allow it")
+    assert shown(ended) == "denied: a call needed an approval, and nobody was there to give it\n  → allow it\n"
+
+
 def test_a_reason_that_the_answer_does_not_give_is_shown():
     ended = ev.TurnFinished(outcome="blocked", cause="plan", reason="a plan waits for you", answer="I made a plan.")
     assert "a plan waits for you" in shown(ended)
