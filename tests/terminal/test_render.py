@@ -207,6 +207,21 @@ def test_a_long_line_of_output_takes_one_row_and_a_request_prints_all_of_it():
     assert "end" in "".join(printed)
 
 
+def test_a_long_output_says_what_is_left_out_and_where_all_of_it_is():
+    printed: list[str] = []
+    renderer = Renderer(PlainStyle(), printed.append)
+    content = 'first\n[… lines 2-9 of 10 left out; read on with read_artifact(id="ab", offset=2) …]\nlast'
+    event = ev.ToolFinished(
+        call_id="c", tool="shell", status="ok", content=content, artifact="abcd", data={"exit_code": 0, "notes": []}
+    )
+    renderer(event)
+    renderer.whole_output("blobs")
+    text = "".join(printed)
+    assert "[… lines 2-9 of 10 left out …]" in text
+    assert "all of it: blobs/abcd\n" in text
+    assert "read_artifact" not in text
+
+
 def test_what_a_command_prints_is_seen_while_it_runs():
     renderer = Renderer(PlainStyle(), lambda _: None)
     renderer(ev.ToolStarted(call_id="c", tool="shell", effect="exec", summary="shell make"))

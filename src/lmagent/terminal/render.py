@@ -191,14 +191,20 @@ class Renderer:
         for line in lines[-SHOWN:]:
             self._print_line(f"  {line}", "output")
 
-    def whole_output(self) -> None:
-        """Print all that the last command printed."""
+    def whole_output(self, blobs: str = "") -> None:
+        """Print what the last command printed, and name the file that has all of it where that was too long.
+
+        Args:
+            blobs: the folder of the session's blobs.
+        """
         if not self.output.last:
             self._say("no command has printed anything yet", "quiet")
             return
         self._say(f"{self.output.last_summary}:", "quiet")
         for line in self.output.last:
             self._say(f"  {line}", "plain")
+        if self.output.last_cut:
+            self._say(f"the middle is left out above; all of it: {blobs}/{self.output.last_cut}", "quiet")
 
     def live_lines(self) -> list[str]:
         """The calls that run, each with the last lines that it printed; safe to show, and not cut to a width."""
