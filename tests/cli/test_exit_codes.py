@@ -77,7 +77,11 @@ def test_a_call_that_nobody_could_allow_is_4_and_was_not_made(program):
     with ScriptedServer([call("write", path="b.txt", content="x"), say("I could not write it.")]) as server:
         run = program.task(server, "write b.txt")
     assert run.returncode == 4
-    assert "nobody" in run.stderr
+    assert run.stderr == (
+        "✗ write b.txt (1 line): denied: mode normal asks before writing, and nobody was there to allow it\n"
+        "denied: a call needed an approval, and nobody was there to give it\n"
+        "  → allow it with --permission auto, or with a rule\n"
+    )
     assert not (program.workspace / "b.txt").exists()
 
 

@@ -298,3 +298,12 @@ def test_a_line_that_failed_is_not_called_a_failed_check_where_something_else_ma
 )
 def test_a_file_that_a_target_runs_is_known(path, recipe, runs):
     assert is_run_by(path, recipe) is runs
+
+
+def test_changes_whose_names_are_lost_are_not_judged_where_nothing_could_have_checked_them():
+    log = Log()
+    log.write("shopping.md", blob="b" * 64)
+    unasked = Setting("/w", demanded=lambda: False)
+    assert judge(log.evidence, unasked).proof == ""
+    log.shell("pytest -q", code=1, content="1 failed")
+    assert judge(log.evidence, unasked).proof == "unverified"

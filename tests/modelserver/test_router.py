@@ -81,7 +81,8 @@ def test_openais_client_understands_our_errors(client):
     assert wrong.value.param == "temperature"
     with pytest.raises(openai.APIStatusError) as refused:
         client.embeddings.create(model="tiny", input="a")
-    assert "embeddings" in str(refused.value)
+    assert "embedding = true" in str(refused.value)
+    assert "--embeddings" not in str(refused.value)
 
 
 @pytest.mark.engine

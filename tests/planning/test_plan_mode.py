@@ -211,35 +211,6 @@ def test_a_plan_is_approved_unread_where_a_person_has_set_that(folder):
     anyio.run(go)
 
 
-def test_deep_work_in_permission_mode_auto_begins_unread_and_a_plan_that_was_asked_for_waits(folder):
-    async def go() -> None:
-        script = [say(TWO), done("a"), done("b"), say("Done.")]
-        async with running(folder, *script) as run:
-            await run.session.send(SetWork(mode="plan", then="deep"))
-            assert (await run.submit("tidy up")).answer == "Done."
-            (decided,) = run.of(ev.PlanDecided)
-            assert (decided.decision, decided.by) == ("approved", "settings")
-        async with running(folder, say(TWO)) as run:
-            assert (await proposed(run)).outcome == "question"
-            assert run.work.proposal is not None
-
-    anyio.run(go)
-
-
-def test_a_plan_that_waits_still_waits_after_the_mode_became_auto(folder):
-    async def go() -> None:
-        async with running(folder, say(TWO), permission_mode="normal") as run:
-            await run.session.send(SetWork(mode="plan", then="deep"))
-            assert (await run.submit("tidy up")).outcome == "question"
-            name = run.session.state.session
-        async with running(folder, say("Because."), name=name) as run:
-            await run.submit("why?")
-            assert run.work.proposal is not None
-            assert run.of(ev.PlanDecided) == []
-
-    anyio.run(go)
-
-
 def test_a_kill_behind_an_approval_that_nobody_was_asked_for_loses_nothing(folder):
     async def go() -> None:
         async with running(folder, say(TWO), done("a"), done("b"), say("Done."), approve_plans=True) as run:

@@ -118,16 +118,21 @@ def test_running_servers_are_found_and_everything_else_is_passed_over() -> None:
             loopback(Answer([b"<html>hello</html>"], content_type="text/html")) as page,
             loopback(Answer(before_head=2.0)) as silent,
             loopback(listed()) as empty,
+            loopback(answer({"object": "list", "owned_by": "lmagent", "data": []})) as own,
         ):
             async with loopback(NOT_FOUND) as gone:
                 closed = gone.url
-            urls = [one.url, page.url, silent.url, empty.url, closed]
+            urls = [one.url, page.url, silent.url, empty.url, own.url, closed]
             found = await discover(transport, [Candidate(f"c{n}", url) for n, url in enumerate(urls)], QUICK)
             await transport.aclose()
         return found, urls
 
     found, urls = anyio.run(go)
-    assert found == [FoundServer("llama.cpp", urls[0], ("a",)), FoundServer("c3", urls[3], ())]
+    assert found == [
+        FoundServer("llama.cpp", urls[0], ("a",)),
+        FoundServer("c3", urls[3], ()),
+        FoundServer("lmagent's model server", urls[4], ()),
+    ]
 
 
 def test_the_models_are_listed_or_the_reason_is_given() -> None:

@@ -7,6 +7,7 @@ import re
 import socket
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from lmagent.providers.discovery import DEFAULT
 from lmagent.providers.transport import listens
 from lmagent.testing import ScriptedServer
 from lmagent.testing.script import say
+from lmagent.testing.servers.ollama import OllamaServer
 
 pytestmark = pytest.mark.skipif(
     any(listens(server.base_url, 0.2) for server in DEFAULT), reason="a model server of this machine would be found"
@@ -98,6 +100,29 @@ def test_an_address_where_nothing_answers_is_used_now_and_not_saved(workspace, s
         terminal.wait_for("it is used now, and not saved.")
         terminal.wait_for("Type a task.")
         assert "Save LLM_URL" not in terminal.screen
+    assert not saved.exists()
+
+
+def test_a_user_who_wants_nothing_saved_is_not_asked_again_while_a_server_is_found(workspace, saved, monkeypatch):
+    with OllamaServer([say("Hi.")]) as server:
+        monkeypatch.setenv("OLLAMA_HOST", server.base_url)
+        with Terminal(workspace) as terminal:
+            terminal.wait_for("Model server [")
+            terminal.enter("")
+            terminal.wait_for("Folder to work in")
+            terminal.enter("")
+            terminal.wait_for("Save LLM_URL")
+            terminal.enter("n")
+            screen = terminal.wait_for("Not saved, and not asked again while a model is found.")
+            assert "To be asked again: rm " in screen
+            terminal.wait_for("Type a task.")
+        with ExitStack() as stack:
+            terminal = Terminal(workspace)  # it is not entered: that waits for the first question
+            stack.push(terminal)
+            assert "Nothing is configured yet" not in terminal.wait_for("Type a task.")
+        (workspace.parent / ".local/share/lmagent/first-run-declined").unlink()
+        with Terminal(workspace) as terminal:
+            terminal.wait_for("Nothing is configured yet")
     assert not saved.exists()
 
 

@@ -101,6 +101,23 @@ def test_the_reason_that_the_answer_gives_itself_is_not_repeated():
     assert text.endswith("blocked\n")
 
 
+def test_an_interruption_is_said_once():
+    ended = ev.TurnFinished(outcome="interrupted", cause="interrupt", reason="interrupted by the user")
+    assert shown(ended) == "interrupted by the user\n"
+
+
+def test_a_denied_call_is_named_with_what_denied_it_and_without_words_for_the_model():
+    for_model = 'The user denied this call. It was not run. They say: "no"'
+    data = {"code": "denied", "summary": "shell rm x", "why": "by the user"}
+    by_user = ev.ToolFinished(call_id="c", tool="shell", status="denied", content=for_model, data=data)
+    assert shown(by_user) == "✗ shell rm x: denied\n"
+    data |= {"why": "mode normal asks before running, and nobody was there to allow it"}
+    unasked = ev.ToolFinished(call_id="c", tool="shell", status="denied", content="Denied: …", data=data)
+    assert shown(unasked) == f"✗ shell rm x: denied: {data['why']}\n"
+    ended = ev.TurnFinished(outcome="done", cause="permission", answer="Done.", terminal="allow it")
+    assert shown(ended) == "denied: a call needed an approval, and nobody was there to give it\n  → allow it\n"
+
+
 def test_a_reason_that_the_answer_does_not_give_is_shown():
     ended = ev.TurnFinished(outcome="blocked", cause="plan", reason="a plan waits for you", answer="I made a plan.")
     assert "a plan waits for you" in shown(ended)
@@ -194,6 +211,21 @@ def test_a_long_line_of_output_takes_one_row_and_a_request_prints_all_of_it():
     assert "end" not in "".join(printed)
     renderer.whole_output()
     assert "end" in "".join(printed)
+
+
+def test_a_long_output_says_what_is_left_out_and_where_all_of_it_is():
+    printed: list[str] = []
+    renderer = Renderer(PlainStyle(), printed.append)
+    content = 'first\n[… lines 2-9 of 10 left out; read on with read_artifact(id="ab", offset=2) …]\nlast'
+    event = ev.ToolFinished(
+        call_id="c", tool="shell", status="ok", content=content, artifact="abcd", data={"exit_code": 0, "notes": []}
+    )
+    renderer(event)
+    renderer.whole_output("blobs")
+    text = "".join(printed)
+    assert "[… lines 2-9 of 10 left out …]" in text
+    assert "all of it: blobs/abcd\n" in text
+    assert "read_artifact" not in text
 
 
 def test_what_a_command_prints_is_seen_while_it_runs():

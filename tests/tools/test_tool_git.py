@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from git_kit import Repo
 
+from lmagent.core.events import ToolFinished
+from lmagent.terminal.output import command_output
 from lmagent.tools.git_output import MOST, name, parse_status
 
 
@@ -235,6 +237,12 @@ def test_commit_tells_hash_subject_and_counts(repo: Repo) -> None:
         f"Committed {output.data['commit']} Fix $5 in ../b: “é”\n1 file changed, 1 insertion(+), 1 deletion(-)"
     )
     assert repo.git("log", "-1", "--format=%B").strip() == "Fix $5 in ../b: “é”\n\n# no comment\nbody"
+
+
+def test_what_git_says_is_output_that_a_terminal_shows(repo: Repo) -> None:
+    output = repo.output("status")
+    event = ToolFinished(call_id="c", tool="git_status", status="ok", content=output.content, data=output.data)
+    assert command_output(event) == ["branch main, clean"]
 
 
 def test_the_first_commit_works(empty: Repo) -> None:

@@ -13,6 +13,7 @@ from lmagent.app.builtin import best_here, is_installed, running_server
 from lmagent.app.reach import answering
 from lmagent.app.wiring import HostOptions, load_settings
 from lmagent.config.dotenv import save_env
+from lmagent.config.files import write_private
 from lmagent.config.installed import install_command
 from lmagent.config.loader import Loaded
 from lmagent.config.settings import DEFAULT_URL
@@ -52,13 +53,27 @@ Offer = tuple[str, Callable[[], dict[str, str] | None]]
 def is_first_run(options: HostOptions) -> bool:
     """Return whether nothing is configured: no file of the user or of the folder, no address, no model as a flag.
 
+    A user who declined to save the answers is asked again only where no model is found without them.
+
     A `.env` of the folder may be any program's, and is none of ours unless it names a model server.
     """
     loaded = load_settings(options)
     if loaded.settings.given_endpoint or options.replay or "llm_model" in options.flags:
         return False
     ours = [path for path in loaded.files if path == loaded.env_file or path.suffix == ".toml"]
-    return not ours and running_server(loaded.settings) is None
+    if ours or running_server(loaded.settings) is not None:
+        return False
+    return not _declined(loaded).exists() or not _finds_a_model(loaded)
+
+
+def _declined(loaded: Loaded) -> Path:
+    """Return the file that remembers that the user wanted nothing saved."""
+    return loaded.settings.agent_data_dir / "first-run-declined"
+
+
+def _finds_a_model(loaded: Loaded) -> bool:
+    """Return whether the conversation can begin without a question: a server answers, or a model is here to be run."""
+    return bool(anyio.run(answering)) or (is_installed() and best_here(loaded.settings) is not None)
 
 
 def first_run(options: HostOptions, person: Person) -> HostOptions:
@@ -169,9 +184,14 @@ def _offer_to_save(person: Person, loaded: Loaded, values: dict[str, str], works
     ):
         # Only a folder that was named: else every later start, wherever it is, would work in this one.
         values = {**values, "WORKSPACE": str(workspace)}
-    if not values or not person.confirm(f"Save {' and '.join(values)} in {loaded.env_file}?"):
+    if not values:
         return
+    declined = _declined(loaded)
     try:
-        save_env(loaded.env_file, values)
+        if person.confirm(f"Save {' and '.join(values)} in {loaded.env_file}?"):
+            save_env(loaded.env_file, values)
+        else:
+            write_private(declined, "")
+            person.say(f"Not saved, and not asked again while a model is found. To be asked again: rm {declined}")
     except LmagentError as failure:
         person.say(f"It was not saved: {failure}")

@@ -22,6 +22,12 @@ if TYPE_CHECKING:
     from lmagent.app.host import Host
     from lmagent.app.reach import StandIn
     from lmagent.app.wiring import HostOptions
+    from lmagent.config.settings import Settings
+
+NO_SERVER = """\
+lmagent: no model server is configured, and none was found on this machine
+  → start LM Studio, Ollama or another server, or name one with --base-url URL;
+    lmagent models recommend: models that lmagent runs itself; lmagent demo: see it work without any"""
 
 
 @click.command()
@@ -101,6 +107,7 @@ def _one_shot(
     import anyio
 
     from lmagent.app.wiring import HostOptions, open_host
+    from lmagent.core.model import split_name
     from lmagent.headless.exitcode import ERROR
     from lmagent.headless.oneshot import TaskRequest, run_task
 
@@ -111,7 +118,7 @@ def _one_shot(
     if attended:
         host_options = _with_answering_server(host_options)
 
-    async def do() -> int:
+    async def do() -> tuple[int, Settings]:
         host = await open_host(host_options, say=_say)
         try:
             color = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
@@ -125,13 +132,16 @@ def _one_shot(
                 typed=typed,
             )
             with _defects_explained(host):
-                return await run_task(host, request)
+                return await run_task(host, request), host.settings
         finally:
             await host.aclose()
 
-    code = anyio.run(do)
-    if code == ERROR and not attended and (found := _stand_in(host_options)) is not None:
-        _say(f"lmagent: {found}\n  → {found.fix}")
+    code, settings = anyio.run(do)
+    if code == ERROR and options["replay"] is None:
+        if not settings.given_endpoint and not split_name(settings.llm_model)[0]:
+            _say(NO_SERVER)
+        elif not attended and (found := _stand_in(host_options)) is not None:
+            _say(f"lmagent: {found}\n  → {found.fix}")
     return code
 
 

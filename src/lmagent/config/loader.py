@@ -209,8 +209,22 @@ def _as_workspace_env(current: Layer) -> Layer:
 
 
 def _data_dir(layers: Sequence[Layer], env: Mapping[str, str]) -> Path:
-    named = [layer.entries["agent_data_dir"].value for layer in layers if "agent_data_dir" in layer.entries]
-    return Path(os.path.abspath(named[-1])) if named else paths.data_dir(env)
+    named = [layer.entries["agent_data_dir"] for layer in layers if "agent_data_dir" in layer.entries]
+    if not named:
+        return _usable(paths.data_dir(env), "", "move it away, or name another folder: AGENT_DATA_DIR=FOLDER")
+    fix = "name a folder that you can write to, or leave the setting out"
+    return _usable(Path(os.path.abspath(named[-1].value)), f" ({named[-1].origin})", fix)
+
+
+def _usable(data: Path, named: str, fix: str) -> Path:
+    """Return the data folder, or refuse it before a command has begun anything."""
+    there = next((place for place in (data, *data.parents) if place.exists()), data)
+    if not there.is_dir():
+        raise ConfigError(f"the data folder {data}{named} cannot be used: {there} is a file, not a folder", fix=fix)
+    is_made = there == data or bool(named)  # a home folder that nothing can be written to is no reason to refuse work
+    if is_made and not os.access(there, os.R_OK | os.W_OK | os.X_OK):
+        raise ConfigError(f"the data folder {data}{named} cannot be used: {there} is not writable for you", fix=fix)
+    return data
 
 
 def _is_vouched_for(layer: Layer, data: Path) -> bool:

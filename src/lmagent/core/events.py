@@ -320,6 +320,34 @@ def advice_line(event: TurnFinished | Notice) -> str:
     return f"\n  → {event.terminal or event.fix}" if event.terminal or event.fix else ""
 
 
+def stop_line(event: TurnFinished) -> str:
+    """Return what is shown of a turn that was stopped: the user knows why, so only another reason is given."""
+    return "Stopped" if event.reason in ("", BY_USER) else f"Stopped: {event.reason}"
+
+
+def ending_line(event: TurnFinished) -> str:
+    """Return how a turn ended, as a terminal says it; empty where it is simply done."""
+    if event.cause == "permission" and event.outcome == "done":
+        return "denied: a call needed an approval, and nobody was there to give it" + advice_line(event)
+    if event.outcome == "done":
+        return ""
+    if event.outcome == "interrupted":
+        return stop_line(event) + advice_line(event)
+    words = event.reason if event.reason.startswith(event.outcome) else f"{event.outcome}: {event.reason}"
+    if not event.reason or event.reason in event.answer:  # the answer is above this line
+        words = event.outcome
+    if event.cause == "permission":
+        words += "; a call was denied because nobody was there to approve it"
+    return words + advice_line(event)
+
+
+def failure_line(event: ToolFinished) -> str:
+    """Return why a call did not work, for a user: a denial in a few words, else the result."""
+    if event.status == "denied" and isinstance(why := event.data.get("why"), str):
+        return f"denied: {why}" if why != "by the user" else "denied"
+    return event.content
+
+
 DurableEvent: TypeAlias = (
     SessionCreated
     | SessionForked

@@ -260,17 +260,12 @@ def _turn(view: View, event: ev.StepStarted | ev.StepFinished | ev.TurnStarted |
             return ended if notice is None else _add(ended, notice)
 
 
-def stop_line(event: ev.TurnFinished) -> str:
-    """Return what is shown of a turn that was stopped: the user knows why, so only another reason is given."""
-    return "Stopped" if event.reason in ("", ev.BY_USER) else f"Stopped: {event.reason}"
-
-
 def _ending(event: ev.TurnFinished) -> NoticeBlock | None:
     """Return the notice of a turn that did not end well; a plan that waits has a card of its own."""
     if event.outcome == "done" or event.cause == "plan" or not event.reason:
         return None
     if event.outcome == "interrupted":
-        return NoticeBlock("info" if event.reason == ev.BY_USER else "warning", stop_line(event))
+        return NoticeBlock("info" if event.reason == ev.BY_USER else "warning", ev.stop_line(event))
     if event.outcome == "error":  # its level says so
         return NoticeBlock("error", f"{event.reason}\n{event.fix}".strip())
     return NoticeBlock("warning", f"{event.outcome.capitalize()}: {event.reason}\n{event.fix}".strip())

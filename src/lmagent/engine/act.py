@@ -156,12 +156,12 @@ async def _permit(session: Session, invocation: Invocation, asked: Asked) -> Too
     tool = invocation.tool
     for fence in session.wiring.fences:
         if reason := fence(session.state, tool):
-            return ToolOutput(f"Denied: {reason} It was not run.", {"code": "denied"})
+            return _denied(asked, f"Denied: {reason} It was not run.", reason)
     verdict = gate.judge(asked.request, session.state.mode, session.wiring.rules, session.state.grants)
     if verdict.decision == "allow":
         return None
     if verdict.decision == "deny":
-        return ToolOutput(f"Denied: {verdict.reason}. It was not run.", {"code": "denied"})
+        return _denied(asked, f"Denied: {verdict.reason}. It was not run.", verdict.reason)
     answer = await session.ask(
         ApprovalRequested(
             call_id=invocation.call.id,
@@ -176,9 +176,14 @@ async def _permit(session: Session, invocation: Invocation, asked: Asked) -> Too
         return None
     if answer.by == "unattended":
         text = f"Denied: {verdict.reason}, and nobody is there to answer. It was not run. Do what you can without it."
-        return ToolOutput(text, {"code": "denied", "unattended": True, "summary": asked.summary})
+        return _denied(asked, text, f"{verdict.reason}, and nobody was there to allow it", unattended=True)
     words = f' They say: "{answer.feedback}"' if answer.feedback else ""
-    return ToolOutput(f"The user denied this call. It was not run.{words}", {"code": "denied"})
+    return _denied(asked, f"The user denied this call. It was not run.{words}", "by the user")
+
+
+def _denied(asked: Asked, text: str, why: str, **more: object) -> ToolOutput:
+    """A denial: `text` is for the model, the summary of the call and `why` for users."""
+    return ToolOutput(text, {"code": "denied", "summary": asked.summary, "why": why, **more})
 
 
 def _preview(session: Session, invocation: Invocation, asked: Asked) -> str:

@@ -134,9 +134,9 @@ async def _run(session: Session, *, acted: bool) -> TurnFinished:
 
 async def finish(session: Session, end: End, steps: int) -> TurnFinished:
     """Record the end of the turn, on disk."""
-    cause = end.cause
+    cause, typed = end.cause, end.terminal
     if session.state.unattended_denials and end.outcome in ("done", "blocked"):
-        cause = "permission"
+        cause, typed = "permission", end.terminal or "allow it with --permission auto, or with a rule"
     event = TurnFinished(
         outcome=end.outcome,
         cause=cause,
@@ -144,7 +144,7 @@ async def finish(session: Session, end: End, steps: int) -> TurnFinished:
         answer=end.answer,
         steps=steps,
         fix=end.fix,
-        terminal=end.terminal,
+        terminal=typed,
         until=end.until,
     )
     evidence = session.state.evidence

@@ -164,8 +164,6 @@ class TextPrinter:
                 self._say("dim", f"conversation shortened: {event.before_tokens:,} → {event.after_tokens:,} tokens")
             case ev.Notice():
                 self._say("yellow" if event.level != "error" else "red", event.text + ev.advice_line(event))
-            case ev.ApprovalResolved() if not event.approved and event.by == "unattended":
-                self._say("yellow", "denied: nobody is there to approve it (use --permission auto, or an allow rule)")
             case ev.TurnFinished():
                 self._ending(event)
             case _:
@@ -230,14 +228,14 @@ class TextPrinter:
     def _tool(self, event: ev.ToolFinished) -> None:
         from lmagent.core.view import command_end  # the view is for surfaces that show more
 
-        summary = self._summaries.pop(event.call_id, event.tool)
+        summary = self._summaries.pop(event.call_id, "") or str(event.data.get("summary") or event.tool)
         took = f" ({event.duration:.1f} s)" if event.duration >= 0.1 else ""
         if event.status == "ok" and (end := command_end(event)):
             self._say("yellow", f"✗ {summary}: {end}{took}")
         elif event.status == "ok":
             self._say("dim", f"✓ {summary}{took}")
         else:
-            first = event.content.split("\n", 1)[0][:200]
+            first = ev.failure_line(event).partition("\n")[0][:200]
             self._say("red", f"✗ {summary}: {first}")
 
     def _ending(self, event: ev.TurnFinished) -> None:
@@ -245,13 +243,8 @@ class TextPrinter:
             from lmagent.core.view import proof_line
 
             self._say("dim" if event.proof == "verified" else "yellow", proof_line(event))
-        if event.outcome == "done" and not event.cause:
-            return
-        color = "red" if event.outcome == "error" else "yellow"
-        words = f"{event.outcome}: {event.reason}" if event.reason else event.outcome
-        if event.cause == "permission":
-            words = f"{words} — a call was denied because nobody could be asked"
-        self._say(color, words + ev.advice_line(event))
+        if line := ev.ending_line(event):
+            self._say("red" if event.outcome == "error" else "yellow", line)
 
     def _say(self, color: str, text: str) -> None:
         codes = {"dim": "2", "red": "31", "yellow": "33"}

@@ -7,6 +7,9 @@ from typing import Any
 from lmagent.modelserver.quant import quant_in
 from lmagent.modelserver.spec import DEFAULT_CONTEXT, ModelStatus
 
+OWNER = "lmagent"
+"""Whose models these are: clients know the server by it."""
+
 _STATES = {"ready": "loaded", "sleeping": "loaded", "loading": "loading"}
 
 
@@ -29,7 +32,7 @@ def model_fields(status: ModelStatus) -> dict[str, Any]:
         "id": entry.name,
         "object": "model",
         "created": 0,
-        "owned_by": "lmagent",
+        "owned_by": OWNER,
         "type": kind,
         "state": _STATES.get(status.state, "not-loaded"),
         "status": status.state,

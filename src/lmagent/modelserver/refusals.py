@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from lmagent.modelserver.cause import SMALLER, Cause
-from lmagent.modelserver.errors import Lost
+from lmagent.modelserver.errors import BadRequest, Lost
 from lmagent.modelserver.health import CRASHES, WINDOW, Health
 from lmagent.modelserver.spec import ModelEntry, ModelServerError
 
@@ -31,6 +31,13 @@ def not_loaded(entry: ModelEntry, cause: Cause, log: Path, wait: float = 0.0) ->
     status = 507 if cause.code == "out_of_memory" else 500
     text = f"{entry.name} could not be loaded: {cause.text}{again}"
     return ModelServerError(text, status=status, code=cause.code, fix=cause.fix or f"look into its log: {log}")
+
+
+def no_embeddings(entry: ModelEntry) -> BadRequest:
+    """It is run to write text, and the engine would name an option that this server does not have."""
+    text = f"{entry.name} is not loaded for embeddings"
+    fix = f"name a model that is made for them, or write `embedding = true` into {entry.name}.toml beside the model"
+    return BadRequest(text, param="model", code="no_embeddings", fix=fix)
 
 
 def crashed(entry: ModelEntry, cause: Cause, log: Path) -> ModelServerError:

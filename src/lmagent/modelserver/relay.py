@@ -20,6 +20,7 @@ from lmagent.modelserver.errors import BadRequest, Lost, log_tail, refused
 from lmagent.modelserver.jobs import Job, job_for
 from lmagent.modelserver.metrics import Metrics
 from lmagent.modelserver.recover import UNPARSED, Recovered, written_again
+from lmagent.modelserver.refusals import no_embeddings
 from lmagent.modelserver.reply import Reply
 from lmagent.modelserver.spec import ModelServerError, Pool, Running
 from lmagent.modelserver.upstream import Answer, BrokenOff, Upstream
@@ -142,6 +143,8 @@ class Relay:
             await reply.fail(error)
 
     async def _ask(self, asked: Asked, reply: Reply, running: Running, signs: anyio.CancelScope) -> None:
+        if asked.route == "embeddings" and running.entry.engine == "llama" and not running.entry.settings.embedding:
+            raise no_embeddings(running.entry)
         job = job_for(asked, running)
         if job.choice is not None:
             self._metrics.enforced += 1

@@ -22,7 +22,7 @@ from lmagent.modelserver.bodies import Asked, Receive, Scope, Send, fields_of, r
 from lmagent.modelserver.errors import BadRequest, body_of, log_unexpected, status_of
 from lmagent.modelserver.guard import Guard, Rules
 from lmagent.modelserver.journal import Journal, follow_file, last_lines
-from lmagent.modelserver.listing import model_fields, running_fields
+from lmagent.modelserver.listing import OWNER, model_fields, running_fields
 from lmagent.modelserver.relay import KEEP_ALIVE, Relay
 from lmagent.modelserver.reply import Reply
 from lmagent.modelserver.spec import Catalogue, ModelServerError, ModelStatus, Pool
@@ -162,7 +162,8 @@ class Router:
     async def _models(self, request: Request) -> Response:
         """All of them; the one that comes along for demonstrations only while somebody uses it."""
         offered = [one for one in self._pool.statuses() if one.entry.source != "demo" or one.state != "unloaded"]
-        return _json({"object": "list", "data": [model_fields(status) for status in offered]})
+        # An empty list names its owner too: else a client could only guess by the port what this server is.
+        return _json({"object": "list", "owned_by": OWNER, "data": [model_fields(status) for status in offered]})
 
     async def _model(self, request: Request) -> Response:
         return _json(model_fields(self._status(request.path_params["name"])))

@@ -78,7 +78,7 @@ async def discover(
         entries = _entries(answer, "data")
         if entries is None:
             return
-        owner = _OWNERS.get(str(entries[0].get("owned_by")), "") if entries else ""
+        owner = _OWNERS.get(str((entries[0] if entries else answer).get("owned_by")), "")
         found[at] = FoundServer(owner or candidate.name, candidate.base_url, _names(entries))
 
     async with anyio.create_task_group() as group:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 
 import anyio
@@ -12,6 +13,7 @@ from lmagent.app.host import Host
 from lmagent.core.errors import LmagentError
 from lmagent.providers.concealed import shown
 from lmagent.providers.urls import authority, server_root
+from lmagent.terminal.style import fitted
 from lmagent.tools.sanitize import one_line
 
 Say = Callable[[str, str], None]
@@ -19,7 +21,7 @@ Say = Callable[[str, str], None]
 
 def begin(host: Host, say: Say) -> None:
     """Print what is known at once."""
-    say(f"lmagent {__version__} · {_short(str(host.workspace))}", "user")
+    say(fitted(f"lmagent {__version__} · {{}}", _short(str(host.workspace)), _width()), "user")
     say("Type a task. /help lists the commands, Ctrl+C twice leaves.", "quiet")
 
 
@@ -50,7 +52,7 @@ async def _server(host: Host) -> tuple[str, str]:
     if not model:
         count = len(facts.models)
         model = f"none of {count} models loaded, /model picks one" if count else "no model loaded"
-    return f"{name} answers · {model} · {tokens}", "quiet"
+    return fitted(f"{name} answers · {{}} · {tokens}", model, _width()), "quiet"
 
 
 async def _sandbox(host: Host, say: Say) -> None:
@@ -63,6 +65,10 @@ async def _sandbox(host: Host, say: Say) -> None:
         say(f"{mode} · sandbox {expected}", "quiet")
     else:
         say(f"{mode} · no sandbox, so no command runs: {missing}", "warning")
+
+
+def _width() -> int:
+    return shutil.get_terminal_size().columns
 
 
 def _short(path: str) -> str:

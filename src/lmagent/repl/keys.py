@@ -63,7 +63,8 @@ def _editing(keys: KeyBindings, wishes: Wishes) -> None:
 
     @keys.add("c-o")
     def show_output(_: KeyPressEvent) -> None:
-        conversation.renderer.whole_output()
+        session = conversation.session.state.session if conversation.session is not None else ""
+        conversation.renderer.whole_output(f".lmagent/sessions/{session}/blobs")
 
     @keys.add("<sigint>")  # the terminal is not raw while text is printed above the prompt; Ctrl+C is a signal then
     @keys.add("c-c")

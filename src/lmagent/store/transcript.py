@@ -13,7 +13,7 @@ from lmagent.core import events as ev
 from lmagent.core.messages import Image, Message, Text, Thinking, ToolCall
 from lmagent.core.model import Usage
 from lmagent.core.titles import title_of
-from lmagent.core.view import is_filler, proof_line, spoken, stop_line
+from lmagent.core.view import is_filler, proof_line, spoken
 
 _CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """Terminal escapes (ECMA-48 control sequences, operating system commands) and what is left of control characters."""
@@ -189,7 +189,7 @@ class _Writer:
         if proof := proof_line(event):
             self.note(proof)
         if event.outcome == "interrupted":
-            self.note(stop_line(event), event.fix)
+            self.note(ev.stop_line(event), event.fix)
         elif event.outcome != "done":
             reason = f": {event.reason}" if event.reason else ""
             status = "error" if event.outcome == "error" else "ok"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TextIO
 
-from lmagent.terminal.style import clipped
+from lmagent.terminal.style import clipped, rows_of
 
 
 class LiveRows:
@@ -37,5 +37,6 @@ class LiveRows:
             self._drawn = []
 
     def _erasure(self) -> str:
-        above = len(self._drawn) - 1
+        # A terminal that was made narrower since has broken the rows, and each takes several now.
+        above = sum(rows_of(row, self._width()) for row in self._drawn) - 1
         return "\r" + (f"\x1b[{above}A" if above > 0 else "") + "\x1b[J" if self._drawn else ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from lmagent.core import events as ev
 from lmagent.tools.sanitize import printable
 
@@ -15,12 +17,23 @@ _KEPT = 8192
 """Characters of a running command's output that are kept."""
 
 
+_CUT = re.compile(r"^\[… (.* left out); read on with read_artifact\(.*\) …\]$", re.MULTILINE)
+"""Where the middle of a long output is missing, with what the model can do about it."""
+
+
 class CommandOutput:
-    """The output of the commands that run, and of the last one that printed something."""
+    """The output of the commands that run, and of the last one that printed something.
+
+    Attributes:
+        last: the lines of that one.
+        last_summary: its call.
+        last_cut: the blob that has all of it, where the middle of `last` is left out; else empty.
+    """
 
     def __init__(self) -> None:
         self.last: list[str] = []
         self.last_summary = ""
+        self.last_cut = ""
         self._live: dict[str, str] = {}
 
     def add(self, event: ev.ToolOutput) -> None:
@@ -36,7 +49,7 @@ class CommandOutput:
         self._live.pop(event.call_id, None)
         lines = command_output(event)
         if lines:
-            self.last, self.last_summary = lines, summary
+            self.last, self.last_summary, self.last_cut = lines, summary, event.artifact or ""
         return lines
 
     def forget_running(self) -> None:
@@ -50,7 +63,8 @@ def command_output(event: ev.ToolFinished) -> list[str]:
     if notes is None or event.content == "(no output)":
         return []
     to_model = {line for note in notes for line in note.split("\n")}
-    return _lines("\n".join(line for line in event.content.split("\n") if line not in to_model))
+    content = _CUT.sub(r"[… \1 …]", event.content) if event.artifact else event.content
+    return _lines("\n".join(line for line in content.split("\n") if line not in to_model))
 
 
 def _lines(text: str) -> list[str]:

@@ -9,7 +9,7 @@ from lmagent.app.planwords import PlanWords
 from lmagent.core import events as ev
 from lmagent.core.messages import NO_WORDS, Thinking
 from lmagent.core.plurals import plural
-from lmagent.core.view import command_end, is_filler, proof_line, spoken, stop_line
+from lmagent.core.view import command_end, is_filler, proof_line, spoken
 from lmagent.terminal.blocks import BlockStream
 from lmagent.terminal.output import SHOWN, CommandOutput
 from lmagent.terminal.style import Style
@@ -140,10 +140,7 @@ class Renderer:
         inner = ev.innermost(event)[1]
         if isinstance(inner, ev.ApprovalRequested):
             self.approval(inner)
-        elif isinstance(event, ev.ApprovalResolved):
-            if not event.approved and event.by == "unattended":
-                self._say("denied: nobody is there to approve it (use --permission auto, or an allow rule)", "warning")
-        elif (line := self._nested(event)) is not None:
+        elif not isinstance(event, ev.ApprovalResolved) and (line := self._nested(event)) is not None:
             self._say(visible(line[1]), line[0])
 
     def _message(self, event: ev.MessageAdded) -> None:
@@ -170,7 +167,7 @@ class Renderer:
                 self._tool(event)
 
     def _tool(self, event: ev.ToolFinished) -> None:
-        summary = self.running.pop(event.call_id, event.tool)
+        summary = self.running.pop(event.call_id, "") or one_line(str(event.data.get("summary") or event.tool))
         took = f" · {event.duration:.1f} s" if event.duration >= 0.1 else ""
         lines = self.output.finish(event, summary)
         if event.status == "ok" and (end := command_end(event)):
@@ -181,7 +178,7 @@ class Renderer:
             if isinstance(diff, str) and event.call_id not in self.previewed:
                 self._diff(diff)
         else:
-            self._say(f"✗ {summary}: {one_line(printable(event.content), 200)}", "fault")
+            self._say(f"✗ {summary}: {one_line(printable(ev.failure_line(event)), 200)}", "fault")
             return
         self._last_lines(lines)
 
@@ -194,14 +191,20 @@ class Renderer:
         for line in lines[-SHOWN:]:
             self._print_line(f"  {line}", "output")
 
-    def whole_output(self) -> None:
-        """Print all that the last command printed."""
+    def whole_output(self, blobs: str = "") -> None:
+        """Print what the last command printed, and name the file that has all of it where that was too long.
+
+        Args:
+            blobs: the folder of the session's blobs.
+        """
         if not self.output.last:
             self._say("no command has printed anything yet", "quiet")
             return
         self._say(f"{self.output.last_summary}:", "quiet")
         for line in self.output.last:
             self._say(f"  {line}", "plain")
+        if self.output.last_cut:
+            self._say(f"the middle is left out above; all of it: {blobs}/{self.output.last_cut}", "quiet")
 
     def live_lines(self) -> list[str]:
         """The calls that run, each with the last lines that it printed; safe to show, and not cut to a width."""
@@ -224,15 +227,8 @@ class Renderer:
         self.output.forget_running()
         if proof := proof_line(event):
             self._say(proof, "quiet" if event.proof == "verified" else "warning")
-        if event.outcome == "done" and event.cause != "permission":
-            return
-        said = event.reason in event.answer  # it stands above
-        words = f"{event.outcome}: {event.reason}" if event.reason and not said else event.outcome
-        if event.outcome == "interrupted":
-            words = stop_line(event)
-        if event.cause == "permission":
-            words = f"{words} — a call was denied because nobody could be asked"
-        self._say(words + ev.advice_line(event), "fault" if event.outcome == "error" else "warning")
+        if line := ev.ending_line(event):
+            self._say(line, "fault" if event.outcome == "error" else "warning")
 
     def _print_blocks(self, blocks: list[str]) -> None:
         for block in blocks:

@@ -81,6 +81,27 @@ def clipped(text: str, width: int) -> str:
     return text if cell_len(text) <= room else f"{set_cell_size(text, room - 1).rstrip()}…"
 
 
+def rows_of(text: str, width: int) -> int:
+    """Return how many rows of a terminal a line takes that the terminal breaks wherever it ends."""
+    from rich.cells import cell_len
+
+    return max(1, -(-cell_len(text) // max(1, width)))
+
+
+def fitted(row: str, name: str, width: int) -> str:
+    """Return a row with `name` in the place of `{}`, its middle left out where the row would not fit the terminal.
+
+    A name keeps its beginning and its end: that is where models of one family, and folders of one home, differ.
+    """
+    from rich.cells import cell_len, set_cell_size
+
+    room = max(12, width - 1 - cell_len(row.replace("{}", "")))
+    if cell_len(name) > room:
+        end = set_cell_size(name[::-1], room // 2).strip()[::-1]
+        name = f"{set_cell_size(name, room - 1 - room // 2).rstrip()}…{end}"
+    return row.replace("{}", name)
+
+
 def wrapped(text: str, width: int) -> list[str]:
     """A line as the rows of a terminal, broken between words; the rows that follow are indented as the first one is.
 

@@ -46,13 +46,14 @@ async def carry_out(call: GitCall, git: Git, arguments: Any, ctx: ToolContext) -
     try:
         output = await call(git, arguments, ctx)
     except ToolError as refusal:
-        raise ToolError(_noted(refusal.message, git), data=refusal.data) from None
-    return replace(output, content=_noted(output.content, git))
+        raise ToolError("\n".join([refusal.message, *_notes(git)]), data=refusal.data) from None
+    notes = _notes(git)
+    return replace(output, content="\n".join([output.content, *notes]), data={**output.data, "notes": notes})
 
 
-def _noted(text: str, git: Git) -> str:
-    """With what the sandbox had to say about the commands."""
-    return "\n".join([text, *(f"[{one_line(note, 500)}]" for note in git.notes)])
+def _notes(git: Git) -> list[str]:
+    """Return what the sandbox had to say about the commands."""
+    return [f"[{one_line(note, 500)}]" for note in git.notes]
 
 
 async def _status(git: Git, _: GitStatus, ctx: ToolContext) -> ToolOutput:

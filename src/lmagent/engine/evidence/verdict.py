@@ -71,7 +71,7 @@ def judge(evidence: Evidence, setting: Setting) -> Verdict:
         return Verdict()
     results = results_of(evidence, setting, seen)
     news = last > evidence.judged or any(result.run.seq > evidence.judged for result in results)
-    if not news or not (results or seen.unnamed or is_code(seen.changed) or setting.demanded()):
+    if not news or not (results or is_code(seen.changed) or setting.demanded()):
         return Verdict()
     verdict = _weigh(seen, results)
     plain = "".join(char if char.isprintable() else "�" for char in verdict.reason)  # a path may hold a line's end

@@ -158,11 +158,11 @@ class Seen(Struct, frozen=True, kw_only=True):
     answers: Mapping[str, Any]
 
     def owner(self) -> str:
-        """`owned_by` of the first model listed; empty where there is none."""
+        """Return `owned_by` of the first model listed, or of an empty list; empty where neither names one."""
         from lmagent.providers.dialects.fields import entries, text
 
         listed = entries(self.listing, "data")
-        return text(listed[0], "owned_by") if listed else ""
+        return text(listed[0] if listed else self.listing, "owned_by")
 
 
 class Dialect(Protocol):
