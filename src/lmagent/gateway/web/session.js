@@ -248,10 +248,14 @@ export class Session {
     this.returned.value = [...this.returned.peek(), ...items.filter((_, index) => withdrawn[index])];
   }
 
-  /** Stop the turn, and first what waits for its end: it would begin the next one. */
+  /** Stop the turn, and what waits for its end: that returns to the box. */
   async interrupt() {
-    await this.takeBack(this.live.peek().waiting);
-    await this.command({ type: "interrupt" });
+    try {
+      const { withdrawn = [] } = await send(this.id, { type: "interrupt" });
+      this.returned.value = [...this.returned.peek(), ...withdrawn];
+    } catch (error) {
+      complain(error);
+    }
   }
 
   /**
