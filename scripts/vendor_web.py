@@ -3,11 +3,12 @@
     python scripts/vendor_web.py              the versions of the lock files, checked by their integrity
     python scripts/vendor_web.py --newest     the newest ones; writes the lock files
 
-Whatever registry npm is set to is used, and none is named. What is taken is a package's own build for browsers; the
-only change is that the page's imports of other packages become relative ones, since a page has no package folder. Each
-library's licence is kept beside it. `lock.json` has name, version, integrity (of the package as npm gives it), licence,
-and sha256 of each file as it stands here; `tests/gateway/test_web_vendor.py` and `tests/web/test_accessibility.py`
-check them.
+Whatever registry npm is set to is used, and none is named. The highlighter is the package's own build for browsers,
+to the byte. The others are bundled by esbuild (of `tools/web`) into one file each of what the page uses: several small
+files would not share what compresses well, and of marked the page takes the lexer alone, from the sources that the
+package's source map holds. Each library's licence is kept beside it. `lock.json` has name, version, integrity (of the
+package as npm gives it), licence, and sha256 of each file as it stands here; `tests/gateway/test_web_vendor.py` and
+`tests/web/test_accessibility.py` check them.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ import base64
 import hashlib
 import io
 import json
-import re
 import subprocess
 import sys
 import tarfile
@@ -29,41 +29,40 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 VENDOR = ROOT / "src/lmagent/gateway/web/vendor"
 TESTS = ROOT / "tests/web/vendor"
+ESBUILD = ROOT / "tools/web/node_modules/.bin/esbuild"
 
-FILES: dict[str, dict[str, str]] = {
-    "preact": {"dist/preact.mjs": "preact.js", "hooks/dist/hooks.mjs": "preact-hooks.js"},
-    "htm": {"dist/htm.mjs": "htm.js"},
-    "@preact/signals": {"dist/signals.mjs": "signals.js"},
-    "@preact/signals-core": {"dist/signals-core.mjs": "signals-core.js"},
-    "marked": {"lib/marked.esm.js": "marked.js"},
-    "@highlightjs/cdn-assets": {"es/highlight.min.js": "highlight.js"},
+FILES: dict[str, dict[str, str]] = {"@highlightjs/cdn-assets": {"es/highlight.min.js": "highlight.js"}}
+"""What is taken of a package as it is, and its name here."""
+
+BUNDLES: dict[str, tuple[tuple[str, ...], str]] = {
+    "preact.js": (
+        ("preact", "htm", "@preact/signals", "@preact/signals-core"),
+        """
+        export { default as htm } from "htm";
+        export { Component, Fragment, h, render } from "preact";
+        export {
+          useCallback, useEffect, useErrorBoundary, useId, useLayoutEffect, useMemo, useRef, useState,
+        } from "preact/hooks";
+        export { batch, computed, effect, signal, useComputed, useSignal } from "@preact/signals";
+        """,
+    ),
+    "marked.js": (
+        ("marked",),
+        """
+        export { _Lexer as Lexer } from "./marked/Lexer.ts";
+        export { _Tokenizer as Tokenizer } from "./marked/Tokenizer.ts";
+        """,
+    ),
 }
-"""What is taken of each package, and its name here."""
+"""What is bundled: the name here, the packages that it holds, and what the page takes of them."""
+
+SOURCES = {"marked": "lib/marked.esm.js.map"}
+"""Packages of which the sources are needed, and the source map that holds them."""
 
 TEST_FILES: dict[str, dict[str, str]] = {
     "axe-core": {"axe.min.js": "axe.min.js", "LICENSE-3RD-PARTY.txt": "LICENSE.axe-core-parts.txt"},
 }
 """The same, for the tests of the page alone."""
-
-IMPORTS = {
-    "preact": "./preact.js",
-    "preact/hooks": "./preact-hooks.js",
-    "@preact/signals-core": "./signals-core.js",
-}
-"""What the libraries import of each other."""
-
-_IMPORT = re.compile(r"""((?:\bfrom|\bimport)\s*)(["'])(@?[a-z][\w@/.-]*)\2""")
-_SOURCE_MAP = re.compile(r"\n?//# sourceMappingURL=\S*\s*$")
-
-
-def relative(text: str) -> str:
-    """The module with imports of packages made relative, and without the pointer to a source map that is not here.
-
-    Raises:
-        KeyError: it imports a package that is not taken.
-    """
-    moved = _IMPORT.sub(lambda found: f"{found[1]}{found[2]}{IMPORTS[found[3]]}{found[2]}", text)
-    return _SOURCE_MAP.sub("\n", moved)
 
 
 def pack(name: str, version: str, folder: Path) -> tuple[dict[str, Any], bytes]:
@@ -83,49 +82,72 @@ def integrity(data: bytes) -> str:
     return "sha512-" + base64.b64encode(hashlib.sha512(data).digest()).decode()
 
 
-def take(name: str, data: bytes, folder: Path) -> tuple[str, dict[str, str]]:
-    """Write a package's files and its licence; returns the licence's name, and the sha256 of each file by its name."""
-    sums: dict[str, str] = {}
+def unpack(name: str, data: bytes, scratch: Path) -> Path:
+    """Put a package where imports of it are looked for; returns its folder."""
+    folder = scratch / "node_modules" / name
     with tarfile.open(fileobj=io.BytesIO(data)) as archive:
-
-        def read(path: str) -> bytes:
-            member = archive.extractfile(f"package/{path}")
-            if member is None:
-                raise FileNotFoundError(f"{name} has no {path}")
-            return member.read()
-
-        licence = str(json.loads(read("package.json"))["license"])
-        if folder == VENDOR:
-            kept = {ours: relative(read(theirs).decode()).encode() for theirs, ours in FILES[name].items()}
-        else:
-            kept = {ours: read(theirs) for theirs, ours in TEST_FILES[name].items()}
-        kept[f"LICENSE.{name.strip('@').replace('/', '-')}.txt"] = read("LICENSE")
-    for ours, content in kept.items():
-        (folder / ours).write_bytes(content)
-        sums[ours] = hashlib.sha256(content).hexdigest()
-    return licence, sums
+        archive.extractall(folder.parent / "packed", filter="data")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    (folder.parent / "packed/package").rename(folder)
+    if name in SOURCES:
+        sources = json.loads((folder / SOURCES[name]).read_text())
+        (scratch / name).mkdir()
+        for path, content in zip(sources["sources"], sources["sourcesContent"], strict=True):
+            (scratch / name / Path(path).name).write_text(content)
+    return folder
 
 
-def fill(folder: Path, names: Iterable[str], *, newest: bool) -> bool:
-    """Take the packages of a folder and write its lock file; returns whether that was possible."""
+def bundle(file: str, scratch: Path) -> None:
+    """Write a bundle into the page's vendor folder.
+
+    Raises:
+        subprocess.CalledProcessError: esbuild is not installed, or cannot read the packages.
+    """
+    (scratch / "entry.js").write_text(BUNDLES[file][1])
+    command = [str(ESBUILD), "entry.js", "--bundle", "--minify", "--format=esm", "--target=es2022"]
+    command += ["--legal-comments=none", "--charset=utf8", f"--outfile={VENDOR / file}"]
+    subprocess.run(command, cwd=scratch, capture_output=True, check=True)
+
+
+def fill(folder: Path, taken: dict[str, dict[str, str]], names: Iterable[str], *, newest: bool) -> bool:
+    """Take the packages of a folder and write its lock file; returns whether that was possible.
+
+    Args:
+        folder: where to.
+        taken: what is taken as it is, by package.
+        names: all packages.
+        newest: take the newest versions.
+    """
     lock = folder / "lock.json"
     locked = (
         {} if newest or not lock.exists() else {row["name"]: row for row in json.loads(lock.read_text())["packages"]}
     )
     folder.mkdir(parents=True, exist_ok=True)
     rows: list[dict[str, Any]] = []
-    with tempfile.TemporaryDirectory() as scratch:
+    with tempfile.TemporaryDirectory() as temporary:
+        scratch = Path(temporary)
         for name in names:
-            facts, data = pack(name, locked.get(name, {}).get("version", ""), Path(scratch))
+            facts, data = pack(name, locked.get(name, {}).get("version", ""), scratch)
             wanted = locked.get(name, {}).get("integrity", facts["integrity"])
             if integrity(data) != wanted:
                 print(f"{name}: the package is not what the lock file says ({wanted}); nothing of it was taken")
                 return False
-            licence, sums = take(name, data, folder)
-            row = {"name": name, "version": facts["version"], "integrity": wanted, "licence": licence, "files": sums}
-            rows.append(row)
-            print(f"{name} {facts['version']} ({licence}): {', '.join(sums)}")
-    lock.write_text(json.dumps({"packages": rows}, indent=2) + "\n")
+            package = unpack(name, data, scratch)
+            kept = {ours: (package / theirs).read_bytes() for theirs, ours in taken.get(name, {}).items()}
+            kept[f"LICENSE.{name.strip('@').replace('/', '-')}.txt"] = (package / "LICENSE").read_bytes()
+            for ours, content in kept.items():
+                (folder / ours).write_bytes(content)
+            licence = str(json.loads((package / "package.json").read_text())["license"])
+            row = {"name": name, "version": facts["version"], "integrity": wanted, "licence": licence}
+            rows.append({**row, "files": {ours: hashlib.sha256(content).hexdigest() for ours, content in kept.items()}})
+            print(f"{name} {facts['version']} ({licence}): {', '.join(kept)}")
+        written: dict[str, Any] = {"packages": rows}
+        if folder == VENDOR:
+            for file in BUNDLES:
+                bundle(file, scratch)
+            sums = {file: hashlib.sha256((VENDOR / file).read_bytes()).hexdigest() for file in BUNDLES}
+            written["bundles"] = {file: {"packages": BUNDLES[file][0], "sha256": sums[file]} for file in BUNDLES}
+    lock.write_text(json.dumps(written, indent=2) + "\n")
     return True
 
 
@@ -136,7 +158,11 @@ def main() -> int:
     )
     parser.add_argument("--newest", action="store_true", help="the newest versions, not those of the lock files")
     newest = parser.parse_args().newest
-    done = fill(VENDOR, FILES, newest=newest) and fill(TESTS, TEST_FILES, newest=newest)
+    if not ESBUILD.exists():
+        print("esbuild is not installed: run `npm ci` in tools/web first")
+        return 1
+    bundled = [name for names, _ in BUNDLES.values() for name in names]
+    done = fill(VENDOR, FILES, [*bundled, *FILES], newest=newest) and fill(TESTS, TEST_FILES, TEST_FILES, newest=newest)
     return 0 if done else 1
 
 

@@ -7,11 +7,13 @@ from pathlib import Path
 
 WEB = Path(__file__).parents[2] / "src/lmagent/gateway/web"
 VENDOR = WEB / "vendor"
-PACKAGES = json.loads((VENDOR / "lock.json").read_text())["packages"]
+LOCK = json.loads((VENDOR / "lock.json").read_text())
+PACKAGES = LOCK["packages"]
 
 
 def test_every_file_is_the_one_that_was_taken():
     sums = {name: sum for package in PACKAGES for name, sum in package["files"].items()}
+    sums |= {name: bundle["sha256"] for name, bundle in LOCK["bundles"].items()}
     there = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in VENDOR.iterdir() if path.is_file()}
     assert {name: sum for name, sum in there.items() if name != "lock.json" and not name.endswith(".d.ts")} == sums
 
@@ -23,6 +25,13 @@ def test_every_package_has_its_version_and_its_licence():
         assert package["licence"] in ("MIT", "Apache-2.0", "BSD-3-Clause")
         [licence] = [name for name in package["files"] if name.startswith("LICENSE.")]
         assert "copyright" in (VENDOR / licence).read_text().lower()
+
+
+def test_every_bundle_is_of_packages_that_were_taken_and_the_lexer_makes_no_html():
+    assert {name for bundle in LOCK["bundles"].values() for name in bundle["packages"]} <= {
+        package["name"] for package in PACKAGES
+    }
+    assert "<blockquote>" not in (VENDOR / "marked.js").read_text()
 
 
 def test_the_page_imports_its_own_files_alone():

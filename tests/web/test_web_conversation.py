@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from gateway_kit import gateway
 from web_kit import ask, box, finished, session_of, shot, talk
 
@@ -66,6 +67,7 @@ def test_always_in_this_session_is_asked_once_and_the_keys_answer(tmp_path, scre
         page = screen(running)
         ask(page, "write c")
         page.get_by_role("region", name="Approval").focus()
+        page.get_by_role("button", name="Approve").click(trial=True)
         page.keyboard.press("a")
         finished(page)
         assert (running.workspace / "c.txt").exists()
@@ -78,6 +80,7 @@ def test_a_key_that_is_held_down_answers_one_approval_and_not_the_next(tmp_path,
         ask(page, "write both")
         card = page.get_by_role("region", name="Approval")
         card.focus()
+        card.get_by_role("button", name="Approve").click(trial=True)
         page.keyboard.down("a")
         card.get_by_text("b.txt").first.wait_for()
         card.focus()
@@ -106,6 +109,36 @@ def test_the_keys_answer_the_only_approval_from_anywhere_but_where_one_writes(tm
         page.keyboard.press("a")
         finished(page)
         assert (running.workspace / "c.txt").exists()
+
+
+@pytest.mark.parametrize("answers", ["key", "click"])
+def test_the_second_press_of_a_double_one_does_not_answer_the_next_approval(tmp_path, screen, answers):
+    script = [call("write", path="a.txt", content="1\n"), call("write", path="b.txt", content="2\n"), say("Both.")]
+    with gateway(tmp_path, script) as running:
+        page = screen(running)
+        ask(page, "write both")
+        card = page.get_by_role("region", name="Approval")
+        approve = card.get_by_role("button", name="Approve")
+        card.focus()
+        approve.click(trial=True)
+        # The next card is answered in the very moment in which it appears.
+        page.evaluate(
+            """(answers) => new MutationObserver(() => {
+              const card = document.querySelector(".ask");
+              if (!card?.textContent.includes("b.txt")) return;
+              const key = new KeyboardEvent("keydown", { key: "a", bubbles: true });
+              if (answers === "key") document.body.dispatchEvent(key);
+              else [...card.querySelectorAll("button")].find((it) => it.textContent.includes("Approve")).click();
+            }).observe(document.body, { childList: true, subtree: true, characterData: true })""",
+            answers,
+        )
+        page.keyboard.press("a")
+        card.get_by_text("b.txt").first.wait_for()
+        approve.click(trial=True)  # it was not answered: it can be
+        assert not (running.workspace / "b.txt").exists()
+        approve.click()
+        finished(page)
+        assert (running.workspace / "b.txt").exists()
 
 
 def test_a_call_is_a_line_that_opens_to_its_arguments_result_and_changes(tmp_path, screen):

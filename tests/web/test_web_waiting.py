@@ -52,7 +52,7 @@ def test_what_waits_is_in_view_and_can_be_taken_back_into_the_box(tmp_path, scre
         shot(page, tmp_path, f"queued-{colour}-{'phone' if window else 'desktop'}")
         waiting.get_by_role("button", name="Cancel").click()
         waiting.wait_for(state="detached")
-        assert box(page).input_value() == "second question"
+        until(lambda: box(page).input_value() == "second question")
 
 
 def test_stop_stops_what_waits_too_and_gives_it_back_to_the_box(tmp_path, screen):

@@ -12,12 +12,14 @@ from msgspec.structs import replace
 from lmagent.core import commands as wishes
 from lmagent.core.errors import ConfigError, LmagentError, StoreError
 from lmagent.core.messages import Image, Message, Text, user
+from lmagent.core.view import UserBlock, View, reduce
 from lmagent.engine.approvals import holder
 from lmagent.gateway.api.uploads import taken
 from lmagent.gateway.http.errors import Refusal
 from lmagent.gateway.http.route import Call, Route
 from lmagent.gateway.hub.hub import Hub
 from lmagent.gateway.hub.sent import BY, job_of
+from lmagent.gateway.hub.stopping import stop
 from lmagent.store.branches import end_before
 
 Id = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._:-]{0,64}\Z")]
@@ -78,16 +80,18 @@ Plain = (
 Body = SubmitBody | SteerBody | AnswerBody | ForkBody | Plain
 
 
-class Accepted(Struct, frozen=True):
+class Accepted(Struct, frozen=True, omit_defaults=True):
     """It is on disk.
 
     Attributes:
         seq: the event that records it; of a command that none records, the last event.
         session: the session whose event that is: of a fork, the copy.
+        withdrawn: the messages that waited and that an `interrupt` has withdrawn.
     """
 
     seq: int
     session: str
+    withdrawn: tuple[UserBlock, ...] = ()
 
 
 async def command(call: Call) -> Accepted:
@@ -158,6 +162,8 @@ async def _fork(hub: Hub, session: str, body: ForkBody) -> Accepted:
 
 async def _plain(hub: Hub, session: str, command: Plain) -> Accepted:
     where = session
+    if isinstance(command, wishes.Interrupt) and not command.to:
+        return await _stop(hub, session)
     if isinstance(command, wishes.Approve):
         where = _asker(hub, session, command.approval)
     elif isinstance(command, wishes.DecidePlan) and (await hub.desk(session)).session.state.work.proposal is None:
@@ -172,6 +178,13 @@ async def _plain(hub: Hub, session: str, command: Plain) -> Accepted:
         what = "approval" if isinstance(command, wishes.Approve) else "input"
         raise Refusal(409, "resolved", f"that {what} does not wait any more", fix="look at the events of the session")
     return Accepted(event.seq if event is not None else await hub.last_seq(session), where)
+
+
+async def _stop(hub: Hub, session: str) -> Accepted:
+    stopped = await stop(hub, session, BY)
+    seq = stopped.ended.seq if stopped.ended is not None else await hub.last_seq(session)
+    waited = [reduce(View(), event).waiting for event in stopped.withdrawn]
+    return Accepted(seq, session, tuple(block for (block,) in waited))
 
 
 def _asker(hub: Hub, session: str, approval: str) -> str:

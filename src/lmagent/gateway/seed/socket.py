@@ -16,7 +16,7 @@ from anyio import to_thread
 from anyio.streams.memory import MemoryObjectSendStream
 from msgspec import Meta, Struct
 
-from lmagent.core.commands import Approve, DecidePlan, Interrupt
+from lmagent.core.commands import Approve, DecidePlan
 from lmagent.core.errors import ConfigError, LmagentError, SessionNotFound, ungrouped
 from lmagent.core.messages import user
 from lmagent.engine.session import Session
@@ -24,6 +24,7 @@ from lmagent.engine.state import SessionState
 from lmagent.gateway.http.route import Talk, decode
 from lmagent.gateway.http.sockets import read_message, until_gone
 from lmagent.gateway.hub.hub import Hub
+from lmagent.gateway.hub.stopping import stop
 from lmagent.gateway.seed.anew import begin_anew
 from lmagent.gateway.seed.http import state_of
 from lmagent.gateway.seed.words import Mode, Telling, Told, change_of, mode_of, way_of
@@ -239,7 +240,8 @@ class _Conversation:
             case SaidStop():
                 here = self._hub.host.sessions.get(self._session)
                 runs = here is not None and here.running
-                if await self._hub.send(self._session, Interrupt()) is None and not runs:
+                stopped = await stop(self._hub, self._session)
+                if not (runs or stopped.ended or stopped.withdrawn):
                     raise ConfigError("nothing is running")
             case SaidApproval():
                 await self._approve(said)

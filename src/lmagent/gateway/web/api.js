@@ -95,7 +95,7 @@ const PAUSES = [500, 1000, 2000, 4000, 8000];
  * than a gateway takes to end: it is taken once.
  * @param {string} session
  * @param {{type: string, id?: string, [field: string]: unknown}} command
- * @returns {Promise<{seq: number, session: string}>}
+ * @returns {Promise<{seq: number, session: string, withdrawn?: import("./wire.js").UserBlock[]}>}
  * @throws {ApiError}
  */
 export async function send(session, command) {

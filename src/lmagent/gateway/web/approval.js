@@ -10,6 +10,9 @@ import { visible } from "./visible.js";
 /** @typedef {import("./session.js").Session} Session */
 /** @typedef {import("./wire.js").Approval} Approval */
 
+/** Milliseconds that a card is shown before it can be answered: the second press of a double one is for the card before it. */
+const READ = 600;
+
 /** @param {{session: Session}} props */
 export function Approvals({ session }) {
   const { approvals: asked, plan } = session.view.value;
@@ -20,16 +23,16 @@ export function Approvals({ session }) {
 /** @param {{session: Session, asked: Approval, only: boolean}} props `only`: no other card is open */
 function Card({ session, asked, only }) {
   const [feedback, setFeedback] = useState("");
-  const [sent, setSent] = useState(false);
+  const [locked, setLocked] = useState(true);
   const place = useCardFocus();
   const rules = visible(asked.grant).split("\n").filter(Boolean);
   const answer = async (/** @type {boolean} */ approved, scope = "once") => {
-    if (sent) return;
+    if (locked) return;
     if (place.current?.contains(document.activeElement)) place.current.focus();
-    setSent(true);
+    setLocked(true);
     const words = feedback.trim();
     const taken = await session.command({ type: "approve", approval: asked.id, approved, scope, feedback: words });
-    if (!taken) setSent(false);
+    if (!taken) setLocked(false);
   };
   const lettered = only && lettersOn.value;
   const pressed = (/** @type {KeyboardEvent} */ event) => {
@@ -43,6 +46,10 @@ function Card({ session, asked, only }) {
     event.preventDefault();
   };
   useEffect(() => {
+    const timer = setTimeout(() => setLocked(false), READ);
+    return () => clearTimeout(timer);
+  }, []);
+  useEffect(() => {
     addEventListener("keydown", pressed);
     return () => removeEventListener("keydown", pressed);
   });
@@ -55,9 +62,9 @@ function Card({ session, asked, only }) {
       <input class="field" value=${feedback} maxlength="2000" placeholder="use the test database instead"
         onInput=${(/** @type {any} */ event) => setFeedback(event.target.value)} /></label>
     <div class="row answers">
-      <button class="button main" disabled=${sent} onClick=${() => answer(true)}><${Icon} name="check" />Approve</button>
-      <button class="button fault" disabled=${sent} onClick=${() => answer(false)}><${Icon} name="cross" />Deny</button>
-      ${rules.length > 0 && html`<button class="button plain always" disabled=${sent} onClick=${() => answer(true, "session")}>
+      <button class="button main" disabled=${locked} onClick=${() => answer(true)}><${Icon} name="check" />Approve</button>
+      <button class="button fault" disabled=${locked} onClick=${() => answer(false)}><${Icon} name="cross" />Deny</button>
+      ${rules.length > 0 && html`<button class="button plain always" disabled=${locked} onClick=${() => answer(true, "session")}>
         <span>Always allow <code>${rules.join(", ")}</code> in this session</span></button>`}
       <span class="keys small quiet"><kbd>a</kbd> approves, <kbd>d</kbd> denies</span>
     </div>

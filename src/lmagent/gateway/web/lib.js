@@ -1,13 +1,11 @@
 // @ts-check
 // The libraries under one name, and `html`, which makes nodes of templates.
-import htm from "./vendor/htm.js";
-import { h } from "./vendor/preact.js";
+import { h, htm } from "./vendor/preact.js";
 
-export { Component, Fragment, h, render } from "./vendor/preact.js";
 export {
-  useCallback, useEffect, useErrorBoundary, useId, useLayoutEffect, useMemo, useRef, useState,
-} from "./vendor/preact-hooks.js";
-export { batch, computed, effect, signal, useComputed, useSignal } from "./vendor/signals.js";
+  batch, Component, computed, effect, Fragment, h, render, signal, useCallback, useComputed, useEffect, useErrorBoundary,
+  useId, useLayoutEffect, useMemo, useRef, useSignal, useState,
+} from "./vendor/preact.js";
 
 /**
  * Do it when what was changed is drawn, and before the next key comes: a frame later, letters would be lost meanwhile.

@@ -18,7 +18,7 @@ export function Queued({ session }) {
   if (!items.length) return null;
   return html`<ul class="bare queued" aria-label=${words.waitingMessages}>${items.map((item) => html`<li class="row" key=${item.id}>
     <div class="grow"><div class="cut">${item.text || words.picturesOnly}</div><div class="small quiet">${WAITS[item.delivery]}</div></div>
-    <button class="button plain" onClick=${() => session?.takeBack([item])}>${common.cancel}</button></li>`)}</ul>`;
+    <button class="button plain" onClick=${() => session?.takeBack(item)}>${common.cancel}</button></li>`)}</ul>`;
 }
 
 /** @param {{session: Session}} props */

@@ -238,21 +238,24 @@ export class Session {
   }
 
   /**
-   * Take back messages that have not reached the model: they return to the box.
-   * @param {import("./wire.js").UserBlock[]} items
+   * Send a command that withdraws messages: they return to the box.
+   * @param {{type: string, [field: string]: unknown}} command
+   * @param {import("./wire.js").UserBlock[]} [items] the messages, where its answer does not list them
    */
-  async takeBack(items) {
-    const withdrawn = await Promise.all(items.map(({ id }) => send(this.id, { type: "withdraw", input: id }).catch((error) => {
-      if (error.status !== 409) complain(error); // else the model has got it by now
-    })));
-    this.returned.value = [...this.returned.peek(), ...items.filter((_, index) => withdrawn[index])];
+  async withdraw(command, items) {
+    try {
+      const { withdrawn = [] } = await send(this.id, command);
+      this.returned.value = [...this.returned.peek(), ...(items ?? withdrawn)];
+    } catch (error) {
+      if (/** @type {ApiError} */ (error).status !== 409) complain(error); // else the model has got it by now
+    }
   }
 
-  /** Stop the turn, and first what waits for its end: it would begin the next one. */
-  async interrupt() {
-    await this.takeBack(this.live.peek().waiting);
-    await this.command({ type: "interrupt" });
-  }
+  /** @param {import("./wire.js").UserBlock} item */
+  takeBack = (item) => this.withdraw({ type: "withdraw", input: item.id }, [item]);
+
+  /** Stop the turn, and what waits for its end. */
+  interrupt = () => this.withdraw({ type: "interrupt" });
 
   /**
    * Say something to the agent. It stands in the outbox until the log has it, and carries an id, so that it may be
