@@ -144,8 +144,8 @@ async function say(session, said, type) {
     session.say(said, type);
     return;
   }
-  const { mode, model } = wanted.value;
-  const { session: id } = await post("/api/sessions", { ...(mode && { mode }), ...(model && { model }) });
+  const { mode, model, options } = wanted.value;
+  const { session: id } = await post("/api/sessions", { ...(mode && { mode }), ...(model && { model }), ...(options && { options }) });
   new Session(id).keep([{ id: randomId(), parts: said, type, error: "" }]);
   wanted.value = { mode: "", model: "" };
   move(id);
