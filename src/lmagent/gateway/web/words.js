@@ -90,11 +90,125 @@ export const changes = {};
 
 export const work = {};
 
-export const activity = {};
+export const activity = {
+  kinds: /** @type {Record<string, string>} */ ({
+    message: "Message", tool_call: "Called", tool_result: "returned", approval_request: "Approval requested", approval_resolved: "Approved", done: "Finished",
+  }),
+  denied: "Denied",
+  returned: (/** @type {string} */ tool) => `${tool} returned`,
+  groups: { all: "Everything", messages: "Messages", tools: "Tools", approvals: "Approvals", turns: "Turns" },
+  kind: "Kind",
+  session: "Session",
+  allSessions: "All sessions",
+  what: "the activity",
+  none: "Nothing yet",
+  noneOfKind: "Nothing of this kind is among the latest entries.",
+  noneAbout: "What the agent does in any session appears here as it happens.",
+  older: "Show older",
+};
 
-export const schedule = {};
+export const schedule = {
+  lead: (/** @type {any} */ file, /** @type {any} */ command) => ["Jobs are defined in ", file, " and run while the gateway or ", command, " is running."],
+  refresh: "Reload file",
+  reloaded: "The file was reloaded",
+  reloadedWith: (/** @type {number} */ count) => `The file was reloaded and has ${count} problem${count === 1 ? "" : "s"}`,
+  problems: "Problems in the file",
+  none: "No jobs",
+  noneAbout: "Create one here, or ask the agent to schedule something.",
+  what: "the jobs",
+  whatWaiting: "the scheduled sessions",
+  add: "New job",
+  edit: "Edit",
+  editNamed: (/** @type {string} */ name) => `Edit ${name}`,
+  switchOf: (/** @type {string} */ name) => `${name}: enabled`,
+  switched: (/** @type {string} */ id, /** @type {boolean} */ on) => `${id} is ${on ? "on" : "off"}`,
+  on: "On",
+  off: "Off",
+  when: "Schedule",
+  next: "Next run",
+  nextOff: "None: the job is off",
+  nextNever: "Not at a set time",
+  last: "Last run",
+  never: "Never",
+  running: "Running",
+  runs: (/** @type {number} */ count) => `${count} runs on record`,
+  session: "Session",
+  place: (/** @type {string} */ file, /** @type {number} */ line) => `${file}, line ${line}`,
+  run: "Run now",
+  runQuestion: (/** @type {string} */ name) => `Run “${name}” now?`,
+  runYes: "Run",
+  started: (/** @type {string} */ id) => `${id} is running`,
+  waiting: "Sessions that continue by themselves",
+  form: {
+    newHeading: "New job",
+    editHeading: (/** @type {string} */ name) => `Edit ${name}`,
+    name: "Name",
+    prompt: "Task",
+    promptHint: "What the agent is told at each run",
+    schedule: "Schedule",
+    scheduleHint: "daily 09:00 · hourly :15 · every 30m · 0 3 * * MON-FRI · startup",
+    timezone: "Time zone",
+    timezoneHint: (/** @type {string} */ zone) => `Empty: this machine's (${zone})`,
+    permission: "Permissions",
+    permissions: {
+      "": "As in the settings", manual: "Manual: asks before everything", normal: "Normal: asks before changes and commands", auto: "Auto: asks nothing",
+    },
+    unattended: "Nobody answers while a job runs: what would ask is denied.",
+    auto: "This job runs and changes everything without asking.",
+    catchUp: "Missed runs",
+    catchUps: { once: "Run once afterwards", skip: "Skip", all: "Run each" },
+    sessionId: "Session",
+    sessionHint: "Empty: a new session for each run",
+    handsOver: "This job also runs a command or posts its result. That is edited in the file.",
+    nextRuns: (/** @type {string} */ zone) => `Next runs (${zone}):`,
+    atStartup: "Runs once when a scheduler starts.",
+    save: "Save",
+    create: "Create",
+    cancel: "Cancel",
+    remove: "Delete",
+    removeQuestion: "Delete this job? Its sessions and its history stay.",
+    saved: (/** @type {string} */ name) => `${name} is saved`,
+    removed: (/** @type {string} */ name) => `${name} is deleted`,
+    missing: "This field is required.",
+    restored: "Your unsaved changes are restored.",
+  },
+};
 
-export const usage = {};
+export const usage = {
+  range: "Range",
+  ranges: { today: "Today", "7d": "7 days", "30d": "30 days", all: "All" },
+  what: "the usage",
+  none: "No usage yet",
+  noneAll: "Tokens are counted from the first message on.",
+  noneRange: "Choose a longer range, or send a message.",
+  input: "Input tokens",
+  inputAbout: "sent to the model",
+  output: "Output tokens",
+  outputAbout: "written by the model",
+  cached: "Cached tokens",
+  cachedShare: (/** @type {number} */ percent) => `${percent} % of the input`,
+  cachedAbout: "read from the server's cache",
+  calls: "Model calls",
+  callsAbout: (/** @type {string} */ sessions, /** @type {boolean} */ one) => `in ${sessions} session${one ? "" : "s"}`,
+  byDay: "By day",
+  byModel: "By model",
+  bySession: "By session",
+  day: "Day",
+  model: "Model",
+  session: "Session",
+  callsShort: "Calls",
+  inputShort: "Input",
+  outputShort: "Output",
+  cachedShort: "Cached",
+  noName: "not named by the server",
+  table: (/** @type {string} */ title) => `${title}, table`,
+  most: (/** @type {number} */ shown, /** @type {number} */ all) => `The ${shown} sessions with the most tokens, of ${all}.`,
+  deleted: "Deleted sessions are not counted.",
+  chart: (/** @type {string} */ from, /** @type {string} */ to, /** @type {string} */ highest, /** @type {string} */ day) =>
+    `Tokens by day, from ${from} to ${to}. The highest is ${highest} on ${day}.`,
+  bar: (/** @type {string} */ day, /** @type {string} */ tokens) => `${day}: ${tokens} tokens`,
+  highest: (/** @type {string} */ tokens) => `Highest: ${tokens}`,
+};
 
 export const models = {
   asking: "Asking the model server …",
@@ -163,7 +277,28 @@ export const downloads = {
   what: "the downloads",
 };
 
-export const tools = {};
+export const tools = {
+  effects: { read: "Reads only", write: "Changes files", exec: "Runs programs", net: "Uses the network" },
+  lead: "The model chooses among these tools. Those that change files, run programs or use the network ask you first, depending on the session's permissions.",
+  search: "Search tools",
+  what: "the tools",
+  none: "No tools",
+  noneAbout: "This gateway was started without tools: the agent can only chat.",
+  noResults: (/** @type {string} */ text) => `No results for “${text}”`,
+  count: (/** @type {number} */ shown, /** @type {number} */ all) => `${shown} of ${all} tools`,
+  aliases: "Also called",
+  deferred: "Not in every prompt: the model finds it in a catalogue.",
+  noParameters: "No parameters",
+  parameters: "Parameters",
+  parameter: "Parameter",
+  type: "Type",
+  meaning: "Meaning",
+  required: "Required",
+  otherwise: (/** @type {string} */ value) => `Default: ${value}`,
+  anything: "anything",
+  listOf: (/** @type {string} */ type) => `list of ${type}`,
+  or: " or ",
+};
 
 export const settings = {
   colours: "Appearance",
@@ -254,4 +389,26 @@ export const keys = {
     ["While an approval is open", [["a", "Approve"], ["d", "Deny"]]],
     ["Lists", [["↑ ↓", "Move through sessions or files"], ["← →", "Close and open a folder"], ["Enter", "Open"]]],
   ]),
+};
+
+export const agents = {
+  heading: "Sub-agents",
+  told: "The sub-agent was told to stop",
+  delivered: "Will be delivered after the sub-agent's current step",
+  steps: (/** @type {number} */ count) => `${count} step${count === 1 ? "" : "s"}`,
+  tokens: (/** @type {string} */ count) => `${count} tokens`,
+  open: "Open",
+  openOf: (/** @type {string} */ name) => `Open the session of ${name}`,
+  message: "Send a message",
+  messageTo: (/** @type {string} */ name) => `Message to ${name}`,
+  send: "Send",
+  stop: "Stop",
+  stopQuestion: "Stop this sub-agent? It reports what it has.",
+  stopYes: "Stop now",
+};
+
+export const data = {
+  loading: (/** @type {string} */ what) => `Loading ${what} …`,
+  failed: (/** @type {string} */ what, /** @type {string} */ problem) => `Cannot show ${what}: ${problem}`,
+  again: "Try again",
 };

@@ -79,11 +79,11 @@ function Setting({ row, changed }) {
     }}>
       <div class="row"><${Field} row=${row} describedby=${id} wrong=${problem !== ""} />
         <button class="button main">${words.save}</button>
-        <button type="button" class="button plain" onClick=${close}>${words.cancel}</button>
-        ${row.yours && row.changeable === "any" && html`<${Sure} label=${words.reset} kind="button plain" question=${words.resetQuestion(said(row, row.default))}
-          yes=${words.reset} act=${() => save(null)} />`}</div>
+        <button type="button" class="button plain" onClick=${close}>${words.cancel}</button></div>
       <p class="small quiet">${words.allowed(row.allowed)}${row.changeable === "stricter" ? ` ${words.stricterOnly}` : ""}</p>
-      <div id=${id} role="alert">${problem && html`<p class="notice error">${problem}</p>`}</div></form>`}
+      <div id=${id} role="alert">${problem && html`<p class="notice error">${problem}</p>`}</div></form>
+      ${row.yours && row.changeable === "any" && html`<div><${Sure} label=${words.reset} kind="button plain" question=${words.resetQuestion(said(row, row.default))}
+        yes=${words.reset} act=${() => save(null)} /></div>`}`}
   </li>`;
 }
 

@@ -63,7 +63,7 @@ export function Panel({ session: id }) {
           <span class="small quiet" id=${`${field}-${name}`}>${wrong ? html`<span class="needed" role="alert">${problem.text}</span>`
             : row && words.setting(row.value === "none" ? words.server : row.value)}</span></label>`;
       })}</fieldset>
-    <label class="option whole"><span>${words.instructions}</span>
+    <label class="option wide"><span>${words.instructions}</span>
       <textarea class="field" rows="5" maxlength=${LONGEST} value=${typed["instructions"]} onInput=${change("instructions")} aria-describedby=${`${field}-about`}></textarea>
       <span class="small quiet" id=${`${field}-about`}>${words.instructionsHint}</span></label>
     <div class="row"><button class="button main">${words.save}</button>
