@@ -83,3 +83,69 @@ def test_a_job_that_is_not_there_is_told(tmp_path: Path) -> None:
                 answer = running.ask("POST", f"/api/cron/{id}/{what}")
                 assert (answer.status, answer.code) == (404, "not_found")
         assert running.anyone.ask("POST", "/api/cron/daily-check/run").status == 401
+
+
+def test_a_job_is_made_changed_and_removed_and_the_rest_of_the_file_stays(tmp_path: Path) -> None:
+    with gateway(tmp_path) as running:
+        other = {"id": "other", "schedule": "startup", "prompt": "x", "command": "true", "description": "mine"}
+        file = write(running, other)
+        job = {"id": "nightly", "schedule": "daily 02:30", "prompt": "Report.", "timezone": "Europe/Berlin"}
+        made = running.ask("POST", "/api/cron", job)
+        assert (made.status, made.json["file"]) == (201, "cron.json"), made.body
+        assert json.loads(file.read_text()) == [other, {**job, "enabled": True}]
+        change = {"schedule": "every 2h", "prompt": "Report briefly.", "permission": "manual", "enabled": False}
+        assert running.ask("POST", "/api/cron/nightly", change).status == 200
+        assert json.loads(file.read_text())[1] == {"id": "nightly", **change}
+        (_, row) = running.ask("GET", "/api/cron").json["jobs"]
+        assert (row["prompt"], row["permission"], row["enabled"]) == ("Report briefly.", "manual", False)
+        running.ask("POST", "/api/cron/other", {"schedule": "hourly :15", "prompt": "y"})
+        assert json.loads(file.read_text())[0] == {**other, "schedule": "hourly :15", "prompt": "y", "enabled": True}
+        assert running.ask("DELETE", "/api/cron/nightly").status == 200
+        assert [row["id"] for row in json.loads(file.read_text())] == ["other"]
+        assert running.ask("DELETE", "/api/cron/nightly").status == 404
+
+
+def test_what_is_wrong_with_a_job_is_told_with_its_field_and_nothing_is_written(tmp_path: Path) -> None:
+    with gateway(tmp_path) as running:
+        file = write(running, JOB)
+        before = file.read_text()
+        for field, value in (
+            ("schedule", "whenever"),
+            ("timezone", "Mars/Base"),
+            ("id", "daily-check"),
+            ("id", "a b"),
+            ("prompt", ""),
+            ("session_id", "../x"),
+        ):
+            job = {"id": "new", "schedule": "daily 09:00", "prompt": "x", field: value}
+            answer = running.ask("POST", "/api/cron", job)
+            assert (answer.status, answer.code) == (400, f"invalid_{field}"), answer.body
+        answer = running.ask("POST", "/api/cron/daily-check", {"schedule": "never", "prompt": "x"})
+        assert (answer.status, answer.code) == (400, "invalid_schedule")
+        answer = running.ask("POST", "/api/cron", {**JOB, "id": "new", "command": "rm -rf ."})
+        assert answer.status == 400
+        assert file.read_text() == before
+
+
+def test_a_damaged_file_is_not_written_over(tmp_path: Path) -> None:
+    with gateway(tmp_path) as running:
+        file = write(running, JOB)
+        file.write_text("[{")
+        answer = running.ask("POST", "/api/cron", {"id": "new", "schedule": "daily 09:00", "prompt": "x"})
+        assert (answer.status, answer.code) == (409, "not_written")
+        assert "no JSON" in answer.json["error"]["message"]
+        assert file.read_text() == "[{"
+
+
+def test_a_schedule_is_previewed_with_its_next_three_times(tmp_path: Path) -> None:
+    with gateway(tmp_path) as running:
+        asked = {"schedule": "daily 09:00", "timezone": "Europe/Berlin"}
+        due = running.ask("POST", "/api/cron/preview", asked).json
+        assert due["timezone"] == "Europe/Berlin"
+        first, second, third = due["times"]
+        assert first > time.time()
+        assert second - first in (82_800, 86_400, 90_000)
+        assert third > second
+        assert running.ask("POST", "/api/cron/preview", {"schedule": "startup"}).json["times"] == []
+        assert running.ask("POST", "/api/cron/preview", {"schedule": "soon"}).code == "invalid_schedule"
+        assert running.ask("POST", "/api/cron/preview", {**asked, "timezone": "X"}).code == "invalid_timezone"

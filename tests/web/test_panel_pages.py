@@ -28,9 +28,9 @@ def test_activity_shows_all_sessions_live_and_is_filtered_by_kind_and_session(tm
         go(page, "#/p/activity")
         lines = page.locator(".activity > li")
         page.locator(".activity").get_by_text("read a.txt").wait_for()
-        assert lines.first.inner_text().startswith("turn ended It says hello.")
+        assert lines.first.inner_text().startswith("Finished It says hello.")
         begun(running, "Something else")
-        page.locator(".activity").get_by_text("turn ended Second.").wait_for()
+        page.locator(".activity").get_by_text("Finished Second.").wait_for()
         page.get_by_role("button", name="Tools").click()
         until(lambda: lines.count() == 2, "other kinds are still shown")
         page.get_by_role("button", name="Everything").click()
@@ -60,7 +60,7 @@ def test_a_job_links_to_its_session_only_once_it_has_run(tmp_path, screen):
         page.get_by_text("sweeping").wait_for()
         assert page.get_by_role("main").get_by_role("link", name="sweeping").count() == 0
         page.get_by_role("button", name="Run now").click()
-        page.get_by_role("button", name="Run it").click()
+        page.get_by_role("button", name="Run", exact=True).click()
         page.get_by_role("main").get_by_role("link", name="sweeping").click()
         page.get_by_text("Swept.").wait_for()
 
@@ -73,17 +73,17 @@ def test_jobs_are_switched_run_and_read_again_and_problems_of_the_file_are_told(
         page = screen(running)
         go(page, "#/p/schedule")
         job = page.get_by_role("listitem", name="Sweep up")
-        switch = job.get_by_role("switch", name="Sweep up: switched on")
+        switch = job.get_by_role("switch", name="Sweep up: enabled")
         assert switch.is_checked()
         switch.click()
-        job.get_by_text("never: it is switched off").wait_for()
+        job.get_by_text("None: the job is off").wait_for()
         assert json.loads(file.read_text())[0]["enabled"] is False
         job.get_by_role("button", name="Run now").click()
-        job.get_by_role("button", name="Run it").click()
+        job.get_by_role("button", name="Run", exact=True).click()
         job.get_by_text("done").wait_for()
         region(page, "Sessions").get_by_text("Sweep the floor.").wait_for()
         file.write_text(json.dumps([*jobs, {"id": "odd", "schedule": "whenever", "prompt": "x"}]))
-        page.get_by_role("button", name="Read the file again").click()
+        page.get_by_role("button", name="Reload file").click()
         page.get_by_text("'whenever' is not a valid schedule").wait_for()
 
 
@@ -91,7 +91,8 @@ def test_without_jobs_the_page_says_how_to_make_one(tmp_path, screen):
     with gateway(tmp_path) as running:
         page = screen(running)
         go(page, "#/p/schedule")
-        page.get_by_text("lmagent cron add").wait_for()
+        page.get_by_text("Create one here").wait_for()
+        page.get_by_role("button", name="New job").wait_for()
 
 
 def test_a_session_that_waits_for_a_time_stands_with_when_it_goes_on(tmp_path, screen):
@@ -99,7 +100,7 @@ def test_a_session_that_waits_for_a_time_stands_with_when_it_goes_on(tmp_path, s
         begun(running, "Look again in an hour")
         page = screen(running)
         go(page, "#/p/schedule")
-        waiting = region(page, "Sessions that go on by themselves")
+        waiting = region(page, "Sessions that continue by themselves")
         waiting.get_by_text("Look again in an hour").wait_for()
         waiting.get_by_text(re.compile("in (59|60) min|in 1 h")).wait_for()
 
@@ -193,9 +194,9 @@ def test_tools_are_found_and_told_with_effect_and_parameters(tmp_path, screen):
         page.get_by_role("searchbox", name="Search tools").fill("write_file")
         tool = page.get_by_role("button", name="write")
         tool.click()
-        assert "changes files" in tool.inner_text()
+        assert "Changes files" in tool.inner_text()
         table = region(page, "Parameters")
-        assert table.get_by_role("rowheader", name="path required").count() == 1
+        assert table.get_by_role("rowheader", name="path Required").count() == 1
         page.get_by_role("searchbox", name="Search tools").fill("no such tool at all")
         page.get_by_text("No tool has").wait_for()
 

@@ -53,11 +53,11 @@ def test_colours_are_chosen_and_kept(tmp_path, screen):
         page = screen(running, color_scheme="light")
         go(page, "#/p/settings")
         light = page.evaluate(GROUND)
-        region(page, "Colours").get_by_role("button", name="Dark").click()
+        region(page, "Appearance").get_by_role("button", name="Dark").click()
         dark = page.evaluate(GROUND)
         assert light != dark
         page.reload()
-        region(page, "Colours").get_by_role("button", name="Dark").wait_for()
+        region(page, "Appearance").get_by_role("button", name="Dark").wait_for()
         assert page.evaluate("document.documentElement.dataset.theme") == "dark"
 
 
@@ -65,7 +65,7 @@ def test_letters_go_to_places_and_can_be_switched_off(tmp_path, screen):
     with gateway(tmp_path) as running:
         page = screen(running)
         go(page, "#/p/settings")
-        region(page, "Keys").get_by_role("switch").wait_for()
+        region(page, "Keyboard").get_by_role("switch").wait_for()
         region(page, "Sessions").get_by_role("searchbox").wait_for()
         page.keyboard.press("s")
         holds(page, "document.activeElement.type === 'search'")
@@ -87,7 +87,7 @@ def test_letters_go_to_places_and_can_be_switched_off(tmp_path, screen):
         page.evaluate(TYPED_BEHIND_ESCAPE)
         holds(page, "document.activeElement.id === 'message'")
         go(page, "#/p/settings")
-        region(page, "Keys").get_by_role("switch").click()
+        region(page, "Keyboard").get_by_role("switch").click()
         page.keyboard.press("?")
         page.keyboard.press("n")
         assert page.get_by_role("dialog").count() == 0
@@ -100,7 +100,7 @@ def test_notifications_are_asked_for_by_a_button_alone(tmp_path, screen):
         go(page, "#/p/settings")
         region(page, "Notifications").get_by_role("status").wait_for()
         words = region(page, "Notifications").inner_text()
-        assert "not looked at" in words or "Allow notifications" in words or "blocks them" in words
+        assert "in the background" in words or "Allow notifications" in words or "are blocked" in words
 
 
 def test_f_opens_and_closes_the_files_beside_the_conversation(tmp_path, screen):

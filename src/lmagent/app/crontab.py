@@ -36,6 +36,9 @@ class CronRow(Struct, frozen=True):
         runs: how often it ran, as far as that is remembered.
         file: where it stands.
         line: where in there.
+        prompt: what the agent is told.
+        permission: its permission mode; empty for that of the settings.
+        hands_over: it runs a command with its result, or posts that.
     """
 
     id: str
@@ -51,6 +54,9 @@ class CronRow(Struct, frozen=True):
     runs: int
     file: str
     line: int
+    prompt: str = ""
+    permission: str = ""
+    hands_over: bool = False
 
 
 class CronList(Struct, frozen=True):
@@ -110,9 +116,26 @@ def cron_list(workspace: Path) -> CronList:
                 runs=len(runs),
                 file=job.file,
                 line=job.line,
+                prompt=job.prompt,
+                permission=job.rights.permission,
+                hands_over=bool(job.command or job.webhook),
             )
         )
     return CronList(tuple(rows), found.problems)
+
+
+def next_times(schedule: str, zone: str, count: int) -> tuple[tuple[int, ...], str]:
+    """Return when a schedule is due next, in Unix seconds, and the time zone that it is meant in.
+
+    Raises:
+        ValueError: it is no schedule, or the time zone is not known.
+    """
+    from itertools import islice
+
+    from lmagent.schedule.times import local_zone, parse_schedule
+
+    found = parse_schedule(schedule, zone or local_zone())
+    return tuple(islice(found.times(time.time()), count)), found.zone
 
 
 def cron_history(workspace: Path, id: str = "", limit: int = 20) -> list[HistoryRow]:

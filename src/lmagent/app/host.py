@@ -44,6 +44,7 @@ from lmagent.store.jsonl import JsonlStore
 
 if TYPE_CHECKING:
     from lmagent.app.places import Place
+    from lmagent.app.wiring import Configuration
     from lmagent.providers.cassette import ReplayTransport
     from lmagent.store.log import JsonlLog
 
@@ -93,6 +94,7 @@ class Host(Struct):
         released: told of every session that is not open here any more, by its id.
         places: where jobs work in a session, by its id; None where each has the session for itself.
         replay: the cassette that plays the model's side; no server is asked anything then.
+        config: where the settings come from.
     """
 
     workspace: Path
@@ -115,6 +117,7 @@ class Host(Struct):
     released: Callable[[str], None] = lambda session: None
     places: Callable[[str], AbstractAsyncContextManager[Place]] | None = None
     replay: ReplayTransport | None = None
+    config: Configuration | None = None
     machine: Environment = NOWHERE
 
     def __post_init__(self) -> None:

@@ -9,10 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lmagent.app.profiles import PROFILES
+from lmagent.core.commands import SetOptions
+from lmagent.core.events import DurableEvent, OptionsChanged
 from lmagent.core.ports import Clock
 from lmagent.tools.plain import NotPlain, read_plain
+
+if TYPE_CHECKING:
+    from lmagent.app.registry import Records
+    from lmagent.engine.session import Session
 
 INSTRUCTIONS = (".lmagent.md", "AGENTS.md")
 """Where a project's own instructions stand; the first that there is counts. The second is what `/init` writes."""
@@ -21,6 +28,10 @@ MOST = max(profile.instructions for profile in PROFILES)
 
 DATE_NOTE = r"<date>Today is [^<]*</date>"
 """The note differs from day to day: a replay of a recorded run ignores it."""
+
+SESSION_NOTE = "instructions"
+
+WITHDRAWN = "The user has withdrawn the instructions for this session."
 
 
 def date_note(clock: Clock) -> Callable[[], str]:
@@ -65,3 +76,26 @@ def _instructions(workspace: Path, say: Callable[[str], None]) -> tuple[str, str
         if found is not None:
             return name, found.text.strip(), found.more
     return "", "", False
+
+
+async def set_options(session: Session, command: SetOptions) -> DurableEvent | None:
+    """Record the options; None if they hold already."""
+    if command.options == session.state.work.options:
+        return None
+    return await session.record(OptionsChanged(options=command.options, by=command.by), sync=True)
+
+
+def instructions_note(records: Records, id: str) -> str:
+    """Return the note with a session's instructions; a sub-agent has those of the session that it works for.
+
+    It comes at the tail when it changes: the system text stays as it was sent, so nothing is read again.
+    """
+    session = top = records.session(id)
+    while top.above is not None:
+        top = top.above
+    text = top.state.work.options.instructions.strip()
+    if text:
+        text = f"What the user wants in this session, besides the task:\n{text}"
+    elif SESSION_NOTE in session.state.notes:
+        text = WITHDRAWN
+    return f"<{SESSION_NOTE}>\n{text}\n</{SESSION_NOTE}>" if text else ""

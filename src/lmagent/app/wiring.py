@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,19 +12,19 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from lmagent.app import children, options, planning, proof
+from lmagent.app import children, planning, proof
 from lmagent.app.clock import SystemClock
 from lmagent.app.confined import Confined
 from lmagent.app.environment import ENVIRONMENT_NOTE
 from lmagent.app.host import Host
-from lmagent.app.prompt import DATE_NOTE, date_note, workspace_note
+from lmagent.app.prompt import DATE_NOTE, date_note, instructions_note, set_options, workspace_note
 from lmagent.app.registry import OpenRecords, Registry, load_plugins
 from lmagent.app.undoing import kept_changes
 from lmagent.config.loader import Loaded, load
 from lmagent.config.settings import Settings
 from lmagent.config.workspace import open_workspace
 from lmagent.core.agent import Agent
-from lmagent.core.commands import SetMode, SetModel
+from lmagent.core.commands import SetMode, SetModel, SetOptions
 from lmagent.core.errors import WorkspaceError
 from lmagent.core.model import Sampling, split_name
 from lmagent.engine.gate import Rules, check_rule
@@ -65,6 +66,20 @@ class HostOptions(Struct, frozen=True):
     record: Path | None = None
     replay: Path | None = None
     attended: bool = False
+
+
+class Configuration(Struct, frozen=True):
+    """Where the settings of a host come from.
+
+    Attributes:
+        start: what the files said when the program began.
+        read: what they say now.
+        agent_of: the agent that settings make.
+    """
+
+    start: Loaded
+    read: Callable[[], Loaded]
+    agent_of: Callable[[Settings], Agent]
 
 
 def load_settings(options: HostOptions) -> Loaded:
@@ -128,6 +143,7 @@ async def open_host(options: HostOptions, *, say: Say) -> Host:
         attended=options.attended,
         snapshots=kept_changes(workspace.path, settings),
         replay=replay,
+        config=Configuration(loaded, partial(load_settings, options), _agent),
     )
 
 
@@ -140,8 +156,14 @@ def features(registry: Registry, say: Say = lambda _: None) -> None:
     commands_in_a_sandbox(registry)
     registry.note(date_note(registry.clock))
     registry.note(workspace_note(registry.workspace, say, lambda: registry.profile.instructions))
-    registry.command_modules += ["lmagent.app.commands", "lmagent.app.commands_settings", "lmagent.app.crontab"]
-    options.register(registry)
+    registry.command_modules += [
+        "lmagent.app.commands",
+        "lmagent.app.commands_settings",
+        "lmagent.app.commands_options",
+    ]
+    registry.command_modules.append("lmagent.app.crontab")
+    registry.orders[SetOptions] = set_options
+    registry.session_notes.append(partial(instructions_note, registry.records))
     registry.hides.append(lambda _: set(registry.profile.hidden))
     planning.register(registry)
     proof.register(registry)

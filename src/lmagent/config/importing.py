@@ -158,8 +158,8 @@ def _settle(draft: Draft, targets: Targets) -> ImportReport:
     return ImportReport(tuple(taken), tuple(draft.left))
 
 
-def save_settings(path: Path, settings: Mapping[str, FlatValue]) -> None:
-    """Set settings in a `config.toml`, made if need be; all else in it stays as it is.
+def save_settings(path: Path, settings: Mapping[str, FlatValue | None]) -> None:
+    """Set settings in a `config.toml`, made if need be, or take them out (None); all else in it stays as it is.
 
     Raises:
         ConfigError: the file cannot be updated.

@@ -33,17 +33,19 @@ def toml_value(value: FlatValue) -> str:
     return f"[{', '.join(toml_value(item) for item in value)}]"
 
 
-def update_flat(text: str, values: Mapping[str, FlatValue]) -> str:
-    """The file's text with keys of its first, unnamed table set; all else stays as it is.
+def update_flat(text: str, values: Mapping[str, FlatValue | None]) -> str:
+    """The file's text with keys of its first, unnamed table set, or taken out (None); all else stays as it is.
 
     Raises:
         ValueError: the text is no TOML, or is laid out in a way that cannot be updated safely.
     """
     import tomllib
 
-    expected = {**tomllib.loads(text), **{name: _plain(value) for name, value in values.items()}}
+    expected = {**tomllib.loads(text), **{name: _plain(value) for name, value in values.items() if value is not None}}
     for name, value in values.items():
-        text = _with_key(text, name, f"{_key(name)} = {toml_value(value)}\n")
+        if value is None:
+            expected.pop(name, None)
+        text = _with_key(text, name, "" if value is None else f"{_key(name)} = {toml_value(value)}\n")
     if tomllib.loads(text) != expected:
         raise ValueError("the file is laid out in a way that cannot be updated safely")
     return text
@@ -63,6 +65,8 @@ def _with_key(text: str, name: str, line: str) -> str:
     found = re.search(rf"^[ \t]*(?:{spellings})[ \t]*=", text[:end], re.MULTILINE)
     if found:
         return text[: found.start()] + line + text[_end_of_value(text, found.start()) :]
+    if not line:
+        return text
     top = text[:end]
     gap = "" if not top or top.endswith("\n") else "\n"
     return f"{top}{gap}{line}{text[end:]}"

@@ -69,6 +69,23 @@ class CronJob(Struct, frozen=True):
     line: int = 0
 
 
+class JobFault(ConfigError):
+    """A job is not right.
+
+    Args:
+        error: the field and the reason, as `_job` says them.
+        done: what was not done.
+        terminal: what to type.
+        fix: what to do on every surface.
+    """
+
+    def __init__(self, error: ValueError, done: str, terminal: str = "", fix: str = "") -> None:
+        field, _, reason = str(error).partition(": ")
+        super().__init__(f"the job was not {done}: {error}", fix=fix, terminal=terminal)
+        self.field = field.partition(",")[0] if reason else ""
+        self.reason = reason or field
+
+
 class JobList(Struct, frozen=True):
     """What the files say.
 
@@ -118,19 +135,38 @@ def add_job(workspace: Path, fields: Mapping[str, object]) -> CronJob:
     try:
         job = _job(dict(fields), file, 0)
     except ValueError as error:
-        raise ConfigError(f"the job was not added: {error}", terminal="lmagent cron add --help") from None
+        raise JobFault(error, "added", "lmagent cron add --help") from None
 
     def append(rows: list[Any]) -> None:
         if job.id in read_jobs(workspace).jobs:
-            raise ConfigError(
-                f"there is a job {job.id!r} already",
-                fix="take another id",
-                terminal=f"take another id, or: lmagent cron rm {job.id}",
-            )
+            taken = ValueError(f"id: there is a job {job.id!r} already")
+            raise JobFault(taken, "added", f"take another id, or: lmagent cron rm {job.id}", "take another id")
         rows.append(dict(fields))
 
     _rewrite(workspace, file, append)
     return job
+
+
+def change_job(workspace: Path, id: str, fields: Mapping[str, object]) -> CronJob:
+    """Change fields of a job in its file; an empty text takes a field out, and all else in its entry stays.
+
+    Raises:
+        ConfigError: there is none, it would not be right, or the file cannot be read or written; nothing was changed.
+    """
+    job = find_job(workspace, id)
+
+    def change(rows: list[Any]) -> None:
+        row = _row_of(rows, id)
+        changed = {name: value for name, value in {**row, **fields}.items() if value != ""}
+        try:
+            _job(changed, job.file, 0)
+        except ValueError as error:
+            raise JobFault(error, "changed") from None
+        row.clear()
+        row.update(changed)
+
+    _rewrite(workspace, job.file, change)
+    return find_job(workspace, id)
 
 
 def remove_job(workspace: Path, id: str) -> None:

@@ -2,15 +2,84 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Annotated, Any, Literal
 
 from anyio import to_thread
-from msgspec import Struct
+from msgspec import Meta, Struct, to_builtins
 
-from lmagent.app.crontab import CronList, CronRow, cron_list
+from lmagent.app.crontab import CronList, CronRow, cron_list, next_times
+from lmagent.core.errors import ConfigError
+from lmagent.core.events import PermissionMode
 from lmagent.gateway.http.errors import Refusal
 from lmagent.gateway.http.route import Call, Route
-from lmagent.schedule.jobs import read_jobs, set_enabled
+from lmagent.schedule.jobs import JobFault, add_job, change_job, read_jobs, remove_job, set_enabled
+
+SHOWN = 3
+"""Times of a schedule that a preview gives."""
+
+Line = Annotated[str, Meta(max_length=300)]
+
+
+class JobFields(Struct, frozen=True):
+    """A job as a client may write it. What hands its result over, and rules of its own, are for the file alone.
+
+    Attributes:
+        schedule: when it is due.
+        prompt: what the agent is told.
+        name: for people.
+        timezone: IANA name in which the times are meant; empty for this machine's.
+        session_id: the session that it continues; empty for a new one each time.
+        catch_up: what becomes of times that were missed.
+        permission: permission mode of its turns; empty for that of the settings.
+        enabled: whether it runs by the clock.
+    """
+
+    schedule: Line
+    prompt: Annotated[str, Meta(max_length=100_000)]
+    name: Line = ""
+    timezone: Line = ""
+    session_id: Line = ""
+    catch_up: Literal["", "once", "skip", "all"] = ""
+    permission: PermissionMode | Literal[""] = ""
+    enabled: bool = True
+
+
+class NewJob(JobFields, frozen=True, kw_only=True):
+    """A job, and the id that names it in its file."""
+
+    id: Line
+
+
+class When(Struct, frozen=True):
+    """A schedule, and the time zone in which it is meant; empty for this machine's."""
+
+    schedule: Line
+    timezone: Line = ""
+
+
+class Due(Struct, frozen=True):
+    """When a schedule is due next, in Unix seconds; none where it is not due by the clock."""
+
+    times: tuple[int, ...]
+    timezone: str
+
+
+class JobWritten(Struct, frozen=True):
+    """The job is in its file."""
+
+    ok: bool
+    id: str
+    file: str
+
+
+class JobRemoved(Struct, frozen=True):
+    """The job is in no file any more; its sessions and its history stay."""
+
+    ok: bool
+    id: str
 
 
 class JobBegun(Struct, frozen=True):
@@ -66,6 +135,53 @@ async def reload_jobs(call: Call) -> Reloaded:
     return Reloaded(not found.problems, found.jobs, found.problems)
 
 
+async def create_job(call: Call) -> JobWritten:
+    """Add a job to the file of the jobs."""
+    fields = {name: value for name, value in to_builtins(call.body).items() if value != ""}
+    job = await _written(partial(add_job, call.hub.host.workspace, fields))
+    return JobWritten(True, job.id, job.file)
+
+
+async def edit_job(call: Call) -> JobWritten:
+    """Change a job in its file; what the body does not name stays."""
+    workspace, id = call.hub.host.workspace, call.path["id"]
+    await to_thread.run_sync(_known, workspace, id)
+    job = await _written(partial(change_job, workspace, id, to_builtins(call.body)))
+    return JobWritten(True, job.id, job.file)
+
+
+async def delete_job(call: Call) -> JobRemoved:
+    """Take a job out of its file."""
+    workspace, id = call.hub.host.workspace, call.path["id"]
+    await to_thread.run_sync(_known, workspace, id)
+    await _written(partial(remove_job, workspace, id))
+    return JobRemoved(True, id)
+
+
+async def preview(call: Call) -> Due:
+    """When a schedule is due next. Nothing is written."""
+    try:
+        times, zone = await to_thread.run_sync(next_times, call.body.schedule, call.body.timezone, SHOWN)
+    except ValueError as error:
+        field = "timezone" if "time zone" in str(error) else "schedule"
+        raise Refusal(400, f"invalid_{field}", str(error)) from None
+    return Due(times, zone)
+
+
+async def _written(change: Callable[[], Any]) -> Any:
+    """What a change of the file returns.
+
+    Raises:
+        Refusal: the job is not right; the code names the field. Or the file cannot be changed.
+    """
+    try:
+        return await to_thread.run_sync(change)
+    except JobFault as fault:
+        raise Refusal(400, f"invalid_{fault.field}", fault.reason) from None
+    except ConfigError as error:
+        raise Refusal(409, "not_written", error.message, fix=error.fix) from None
+
+
 def _toggle(workspace: Path, id: str) -> Switched:
     return Switched(True, id, set_enabled(workspace, id, not _known(workspace, id)).enabled)
 
@@ -85,7 +201,11 @@ def _known(workspace: Path, id: str) -> bool:
 
 ROUTES = (
     Route("GET", "/api/cron", list_jobs, "The jobs that run by the clock", answer=CronList),
+    Route("POST", "/api/cron", create_job, "Add a job", body=NewJob, answer=JobWritten, status=201, errors=(409,)),
+    Route("POST", "/api/cron/preview", preview, "When a schedule is due next", body=When, answer=Due),
     Route("POST", "/api/cron/reload", reload_jobs, "Read cron.json again", answer=Reloaded),
     Route("POST", "/api/cron/{id}/run", run_job, "Run a job now", answer=JobBegun, status=202, errors=(404,)),
     Route("POST", "/api/cron/{id}/toggle", toggle_job, "Switch a job on or off", answer=Switched, errors=(404,)),
+    Route("POST", "/api/cron/{id}", edit_job, "Change a job", body=JobFields, answer=JobWritten, errors=(404, 409)),
+    Route("DELETE", "/api/cron/{id}", delete_job, "Remove a job", answer=JobRemoved, errors=(404, 409)),
 )

@@ -15,7 +15,7 @@ import { statusOf } from "./status.js";
 /** @typedef {import("./wire.js").Models} Models */
 
 /** What a session that does not exist yet shall begin with; empty for what the gateway takes by itself. */
-export const wanted = signal(/** @type {{mode: Mode | "", model: string}} */ ({ mode: "", model: "" }));
+export const wanted = signal(/** @type {{mode: Mode | "", model: string, options?: import("./wire.js").SessionOptions}} */ ({ mode: "", model: "" }));
 
 /** @param {{session: Session | null}} props */
 export function Header({ session }) {

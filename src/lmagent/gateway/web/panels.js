@@ -25,6 +25,7 @@ export const PANELS = [
   { id: "files", title: "Files", icon: "folder", place: "beside", load: () => part("./panels/files.js") },
   { id: "changes", title: "Changes", icon: "edit", place: "beside", load: () => part("./panels/changes.js"), shown: begun },
   { id: "work", title: "Tasks", icon: "tasks", place: "beside", load: () => part("./panels/work.js"), shown: begun },
+  { id: "options", title: "Session settings", icon: "sliders", place: "beside", load: () => part("./panels/options.js") },
   { id: "activity", title: "Activity", icon: "pulse", place: "page", load: () => part("./panels/activity.js") },
   { id: "schedule", title: "Schedule", icon: "clock", place: "page", load: () => part("./panels/schedule.js") },
   { id: "usage", title: "Usage", icon: "chart", place: "page", load: () => part("./panels/usage.js") },

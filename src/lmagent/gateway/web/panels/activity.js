@@ -4,6 +4,7 @@ import { Icon } from "../icons.js";
 import { html, useState } from "../lib.js";
 import { duration } from "../parts.js";
 import { go, pageHref, sessionHref } from "../router.js";
+import { activity as texts } from "../words.js";
 import { Pending, useData } from "./data.js";
 import { useFeed } from "./feed.js";
 import { Nothing } from "./kit.js";
@@ -16,22 +17,15 @@ const FIRST = 100;
 const MOST = 1000;
 const NOTICEABLE = 100;
 
-/** @type {Record<string, {icon: IconName, words: string}>} */
-const KINDS = {
-  message: { icon: "send", words: "message" },
-  tool_call: { icon: "tool", words: "calls" },
-  tool_result: { icon: "check", words: "gave" },
-  approval_request: { icon: "shield", words: "asks for" },
-  approval_resolved: { icon: "shield", words: "answered" },
-  done: { icon: "stop", words: "turn ended" },
-};
+/** @type {Record<string, IconName>} */
+const ICONS = { message: "send", tool_call: "tool", tool_result: "check", approval_request: "shield", approval_resolved: "shield", done: "stop" };
 
 const GROUPS = /** @type {const} */ ([
-  { value: "all", label: "Everything", types: null },
-  { value: "messages", label: "Messages", types: ["message"] },
-  { value: "tools", label: "Tools", types: ["tool_call", "tool_result"] },
-  { value: "approvals", label: "Approvals", types: ["approval_request", "approval_resolved"] },
-  { value: "turns", label: "Turns", types: ["done"] },
+  { value: "all", label: texts.groups.all, types: null },
+  { value: "messages", label: texts.groups.messages, types: ["message"] },
+  { value: "tools", label: texts.groups.tools, types: ["tool_call", "tool_result"] },
+  { value: "approvals", label: texts.groups.approvals, types: ["approval_request", "approval_resolved"] },
+  { value: "turns", label: texts.groups.turns, types: ["done"] },
 ]);
 
 /** Events that make a line. */
@@ -53,30 +47,32 @@ export function Panel({ rest }) {
   const fitting = types ? lines.filter((line) => types.includes(line.type)) : lines;
   const rows = /** @type {import("../wire.js").Row[]} */ (sessions.data?.sessions ?? []);
   return html`<div class="row filters">
-      <div class="segments" role="group" aria-label="Kind">${GROUPS.map(({ value, label }) => html`<button key=${value} class="button" aria-pressed=${value === kind}
+      <div class="segments" role="group" aria-label=${texts.kind}>${GROUPS.map(({ value, label }) => html`<button key=${value} class="button" aria-pressed=${value === kind}
         onClick=${() => setKind(value)}>${label}</button>`)}</div>
-      <select class="field" aria-label="Session" value=${rest} onChange=${(/** @type {any} */ event) => go(pageHref("activity", event.target.value))}>
-        <option value="">All sessions</option>
+      <select class="field" aria-label=${texts.session} value=${rest} onChange=${(/** @type {any} */ event) => go(pageHref("activity", event.target.value))}>
+        <option value="">${texts.allSessions}</option>
         ${rest && !rows.some((row) => row.id === rest) && html`<option value=${rest}>${rest}</option>`}
         ${rows.map((row) => html`<option key=${row.id} value=${row.id}>${row.title || row.id}</option>`)}</select></div>
-    <${Pending} given=${given} what="what happened" />
-    ${given.data && !fitting.length && html`<${Nothing} icon="pulse" title="Nothing yet">${lines.length
-      ? "Nothing of this kind is among the newest." : "What the agent does in any session is told here, while it does it."}</>`}
+    <${Pending} given=${given} what=${texts.what} />
+    ${given.data && !fitting.length && html`<${Nothing} icon="pulse" title=${texts.none}>${lines.length
+      ? texts.noneOfKind : texts.noneAbout}</>`}
     <ol class="bare activity">${fitting.map((line) => html`<${Shown} key=${`${line.session} ${line.seq}`} line=${line} alone=${rest !== ""} />`)}</ol>
-    ${lines.length >= limit && limit < MOST && html`<button class="button" onClick=${() => setLimit(Math.min(MOST, limit + 3 * FIRST))}>Show older</button>`}`;
+    ${lines.length >= limit && limit < MOST && html`<button class="button" onClick=${() => setLimit(Math.min(MOST, limit + 3 * FIRST))}>${texts.older}</button>`}`;
 }
 
 const BAD = new Set(["error", "denied", "failed"]);
 
 /** @param {{line: Line, alone: boolean}} props */
 function Shown({ line, alone }) {
-  const { icon, words } = KINDS[line.type] ?? { icon: "info", words: line.type };
+  const icon = ICONS[line.type] ?? "info";
+  const refused = line.type === "approval_resolved" && line.status === "denied";
+  const words = line.type === "tool_result" ? texts.returned(line.tool) : refused ? texts.denied : texts.kinds[line.type] ?? line.type;
   const bad = BAD.has(line.status);
   const seconds = line.duration_ms >= NOTICEABLE ? duration(line.duration_ms / 1000) : "";
   const about = [line.status, seconds].filter(Boolean).map((text) => html`<span>${text}</span> · `);
   return html`<li class=${bad ? "bad" : ""}>
     <${Icon} name=${bad ? "warning" : icon} />
     <div class="grow">
-      <p class="what"><span class="quiet">${line.type === "tool_result" ? `${line.tool} ${words}` : words}</span> <span class="wrap">${line.summary}</span></p>
+      <p class="what"><span class="quiet">${words}</span> <span class="wrap">${line.summary}</span></p>
       <p class="small quiet about">${about}<${When} moment=${line.ts} />${!alone && html` · <a href=${sessionHref(line.session)}>${line.title || line.session}</a>`}</p></div></li>`;
 }

@@ -6,6 +6,7 @@ import { figure } from "../parts.js";
 import { sessionHref } from "../router.js";
 import { current } from "../session.js";
 import { toast } from "../state.js";
+import { agents as texts } from "../words.js";
 import { Sure } from "./kit.js";
 import { standing } from "./standing.js";
 
@@ -25,7 +26,7 @@ import { standing } from "./standing.js";
 export function Agents({ nodes, root, changed }) {
   const known = new Set(nodes.map((node) => node.session));
   const tops = nodes.filter((node) => node.parent === root || !known.has(node.parent));
-  return html`<section class="section" aria-label="Sub-agents"><h3>Sub-agents <span class="small quiet">${nodes.length}</span></h3>
+  return html`<section class="section" aria-label=${texts.heading}><h3>${texts.heading} <span class="small quiet">${nodes.length}</span></h3>
     <ul class="bare agents">${tops.map((node) => html`<${Agent} key=${node.session} node=${node} nodes=${nodes} changed=${changed} />`)}</ul></section>`;
 }
 
@@ -37,7 +38,7 @@ function Agent({ node, nodes, changed }) {
   const name = node.objective || node.title || node.session;
   const runs = node.status === "running";
   const stop = async () => {
-    if (await current.peek()?.command({ type: "interrupt", to: node.session })) toast("the sub-agent was told to stop");
+    if (await current.peek()?.command({ type: "interrupt", to: node.session })) toast(texts.told);
     changed();
   };
   const steer = async (/** @type {any} */ event) => {
@@ -46,17 +47,17 @@ function Agent({ node, nodes, changed }) {
     if (!text) return;
     const message = { role: "user", parts: [{ type: "text", text }] };
     if (!(await current.peek()?.command({ type: "steer", to: node.session, message }))) return;
-    toast("it is told with its next result");
+    toast(texts.delivered);
     setSteering(false);
   };
   return html`<li><div class="card agent" data-kind=${kind}>
     <div class="headline"><${Icon} name=${icon} /><span class="grow wrap">${name}</span><span class=${`chip ${kind}`}>${words}</span></div>
-    <p class="small quiet">${[node.task, `${node.step} step${node.step === 1 ? "" : "s"}`, `${figure(node.tokens)} tokens`].filter(Boolean).join(" · ")}</p>
-    <div class="row"><a class="button plain" href=${sessionHref(node.session)} aria-label=${`Open the session of ${name}`}><${Icon} name="right" />Open</a>
-      ${runs && html`<button class="button plain" aria-expanded=${steering} onClick=${() => setSteering(!steering)}>Tell it something</button>
-        <${Sure} label="Stop it" icon="stop" kind="button plain" question="Stop this sub-agent? What it has is reported." yes="Stop it now" act=${stop} />`}</div>
-    ${runs && steering && html`<form class="row" onSubmit=${steer}><input class="field grow" name="words" aria-label=${`Words for ${name}`} autofocus required />
-      <button class="button">Tell it</button></form>`}
+    <p class="small quiet">${[node.task, texts.steps(node.step), texts.tokens(figure(node.tokens))].filter(Boolean).join(" · ")}</p>
+    <div class="row"><a class="button plain" href=${sessionHref(node.session)} aria-label=${texts.openOf(name)}><${Icon} name="right" />${texts.open}</a>
+      ${runs && html`<button class="button plain" aria-expanded=${steering} onClick=${() => setSteering(!steering)}>${texts.message}</button>
+        <${Sure} label=${texts.stop} icon="stop" kind="button plain" question=${texts.stopQuestion} yes=${texts.stopYes} act=${stop} />`}</div>
+    ${runs && steering && html`<form class="row" onSubmit=${steer}><input class="field grow" name="words" aria-label=${texts.messageTo(name)} autofocus required />
+      <button class="button">${texts.send}</button></form>`}
   </div>
   ${below.length > 0 && html`<ul class="bare agents">${below.map((child) => html`
     <${Agent} key=${child.session} node=${child} nodes=${nodes} changed=${changed} />`)}</ul>`}</li>`;

@@ -2,6 +2,7 @@
 // Tokens by day as bars. The table below says the same in figures, so to a screen reader this is one picture.
 import { html } from "../lib.js";
 import { figure } from "../parts.js";
+import { usage as words } from "../words.js";
 
 /** @typedef {{day: string, prompt_tokens: number, completion_tokens: number, cached_tokens: number}} Day */
 
@@ -35,20 +36,20 @@ export function Bars({ days }) {
   const wide = Math.min(48, step * 0.72);
   const tall = (/** @type {number} */ tokens) => (tokens / highest) * HEIGHT;
   const peak = all.find((day) => sum(day) === highest);
-  const words = `Tokens by day, from ${all[0]?.day} to ${all.at(-1)?.day}. The highest is ${figure(highest)} on ${peak?.day}.`;
-  return html`<figure class="chart"><svg viewBox=${`0 0 ${WIDTH} ${HEIGHT + 2}`} role="img" aria-label=${words} preserveAspectRatio="none">
+  const told = words.chart(all[0]?.day ?? "", all.at(-1)?.day ?? "", figure(highest), peak?.day ?? "");
+  return html`<figure class="chart"><svg viewBox=${`0 0 ${WIDTH} ${HEIGHT + 2}`} role="img" aria-label=${told} preserveAspectRatio="none">
       <line class="rule" x1="0" x2=${WIDTH} y1=${HEIGHT + 0.5} y2=${HEIGHT + 0.5} />
       ${all.map((day, index) => {
         const x = index * step + (step - wide) / 2;
         const fresh = tall(day.prompt_tokens - day.cached_tokens);
         const cached = tall(day.cached_tokens);
         const written = tall(day.completion_tokens);
-        return html`<g key=${day.day}><title>${`${day.day}: ${figure(sum(day))} tokens`}</title>
+        return html`<g key=${day.day}><title>${words.bar(day.day, figure(sum(day)))}</title>
           <rect class="cached" x=${x} width=${wide} y=${HEIGHT - cached} height=${cached} />
           <rect class="fresh" x=${x} width=${wide} y=${HEIGHT - cached - fresh} height=${fresh} />
           <rect class="written" x=${x} width=${wide} y=${HEIGHT - cached - fresh - written} height=${written} /></g>`;
       })}</svg>
-    <div class="ends small quiet" aria-hidden="true"><span>${all[0]?.day}</span><span>highest: ${figure(highest)}</span><span>${all.at(-1)?.day}</span></div>
-    <figcaption class="row small quiet"><span class="key cached">read from the cache</span>
-      <span class="key fresh">read</span><span class="key written">written</span></figcaption></figure>`;
+    <div class="ends small quiet" aria-hidden="true"><span>${all[0]?.day}</span><span>${words.highest(figure(highest))}</span><span>${all.at(-1)?.day}</span></div>
+    <figcaption class="row small quiet"><span class="key cached">${words.cached}</span>
+      <span class="key fresh">${words.input}</span><span class="key written">${words.output}</span></figcaption></figure>`;
 }

@@ -3,6 +3,7 @@
 import { get } from "../api.js";
 import { Icon } from "../icons.js";
 import { html, useCallback, useEffect, useRef, useState } from "../lib.js";
+import { data as words } from "../words.js";
 
 /**
  * @template T
@@ -67,15 +68,15 @@ export function useData(path, { keep = false } = {}) {
  */
 export function Pending({ given, what }) {
   if (given.error) return html`<${Failed} error=${given.error} what=${what} again=${given.reload} />`;
-  return given.data ? null : html`<p class="empty" role="status">Loading ${what} …</p>`;
+  return given.data ? null : html`<p class="empty" role="status">${words.loading(what)}</p>`;
 }
 
 /** @param {{error: Error, what: string, again: () => void}} props */
 export function Failed({ error, what, again }) {
   const { message, fix } = /** @type {{message: string, fix?: string}} */ (error);
-  return html`<div class="notice error" role="alert"><${Icon} name="warning" /><div class="grow">Cannot show ${what}: ${message}
+  return html`<div class="notice error" role="alert"><${Icon} name="warning" /><div class="grow">${words.failed(what, message)}
     ${fix && html`<div class="small quiet">${fix}</div>`}
-    <p><button class="button" onClick=${again}><${Icon} name="refresh" />Try again</button></p></div></div>`;
+    <p><button class="button" onClick=${again}><${Icon} name="refresh" />${words.again}</button></p></div></div>`;
 }
 
 /** @param {{label: string, value: string, change: (value: string) => void, placeholder?: string}} props */

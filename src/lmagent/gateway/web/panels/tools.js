@@ -2,6 +2,7 @@
 // What the agent can call: each tool with what it does to the world and what it takes.
 import { Icon } from "../icons.js";
 import { html, useState } from "../lib.js";
+import { tools as texts } from "../words.js";
 import { Pending, Search, useData } from "./data.js";
 import { Nothing } from "./kit.js";
 
@@ -9,10 +10,10 @@ import { Nothing } from "./kit.js";
 /** @typedef {{name: string, description: string, effect: "read" | "write" | "exec" | "net", parameters: Schema, aliases: string[], deferred: boolean}} Tool */
 
 const EFFECTS = /** @type {const} */ ({
-  read: { words: "only reads", icon: "search" },
-  write: { words: "changes files", icon: "edit" },
-  exec: { words: "runs programs", icon: "tool" },
-  net: { words: "uses the network", icon: "pulse" },
+  read: { words: texts.effects.read, icon: "search" },
+  write: { words: texts.effects.write, icon: "edit" },
+  exec: { words: texts.effects.exec, icon: "tool" },
+  net: { words: texts.effects.net, icon: "pulse" },
 });
 
 export function Panel() {
@@ -24,13 +25,12 @@ export function Panel() {
     const told = [tool.name, ...tool.aliases, tool.description, tool.effect].join(" ").toLowerCase();
     return words.every((word) => told.includes(word));
   });
-  return html`<p class="quiet lead">The model chooses among these. What changes files, runs programs or uses the network asks you first, as
-      the permissions of the session say.</p>
-    <${Search} label="Search tools" value=${search} change=${setSearch} />
-    <${Pending} given=${given} what="the tools" />
-    ${given.data && !tools.length && html`<${Nothing} icon="tool" title="No tools">This gateway was started without any: the agent can only talk.</>`}
-    ${tools.length > 0 && !fitting.length && html`<p class="empty">No tool has “${search}”.</p>`}
-    ${fitting.length > 0 && html`<p class="small quiet" role="status">${fitting.length} of ${tools.length} tools</p>`}
+  return html`<p class="quiet lead">${texts.lead}</p>
+    <${Search} label=${texts.search} value=${search} change=${setSearch} />
+    <${Pending} given=${given} what=${texts.what} />
+    ${given.data && !tools.length && html`<${Nothing} icon="tool" title=${texts.none}>${texts.noneAbout}</>`}
+    ${tools.length > 0 && !fitting.length && html`<p class="empty">${texts.noResults(search)}</p>`}
+    ${fitting.length > 0 && html`<p class="small quiet" role="status">${texts.count(fitting.length, tools.length)}</p>`}
     <ul class="bare cards">${fitting.map((tool) => html`<${Card} key=${tool.name} tool=${tool} />`)}</ul>`;
 }
 
@@ -45,8 +45,8 @@ function Card({ tool }) {
       <span class=${`chip effect ${tool.effect}`}><${Icon} name=${effect.icon} />${effect.words}</span></button>
     ${open && html`<div class="inside">
       <p class="text">${[first, ...more].join("\n")}</p>
-      ${tool.aliases.length > 0 && html`<p class="small quiet">Also called ${tool.aliases.map((name, index) => html`${index > 0 && ", "}<code>${name}</code>`)}</p>`}
-      ${tool.deferred && html`<p class="small quiet">It is not in every prompt: the model finds it in a catalogue.</p>`}
+      ${tool.aliases.length > 0 && html`<p class="small quiet">${texts.aliases} ${tool.aliases.map((name, index) => html`${index > 0 && ", "}<code>${name}</code>`)}</p>`}
+      ${tool.deferred && html`<p class="small quiet">${texts.deferred}</p>`}
       <${Parameters} schema=${tool.parameters} /></div>`}
   </li>`;
 }
@@ -56,14 +56,14 @@ function Parameters({ schema }) {
   const whole = resolved(schema, schema);
   const required = new Set(whole["required"] ?? []);
   const rows = Object.entries(/** @type {Record<string, Schema>} */ (whole["properties"] ?? {}));
-  if (!rows.length) return html`<p class="small quiet">It takes nothing.</p>`;
+  if (!rows.length) return html`<p class="small quiet">${texts.noParameters}</p>`;
   const told = rows.some(([, raw]) => resolved(raw, schema)["description"] || raw["default"] != null);
-  return html`<div class="table-wrap" tabindex="0" role="region" aria-label="Parameters"><table class="table">
-    <thead><tr><th scope="col">Parameter</th><th scope="col">Type</th>${told && html`<th scope="col">Meaning</th>`}</tr></thead>
+  return html`<div class="table-wrap" tabindex="0" role="region" aria-label=${texts.parameters}><table class="table">
+    <thead><tr><th scope="col">${texts.parameter}</th><th scope="col">${texts.type}</th>${told && html`<th scope="col">${texts.meaning}</th>`}</tr></thead>
     <tbody>${rows.map(([name, raw]) => {
       const property = resolved(raw, schema);
-      const otherwise = property["default"] != null && html` <span class="small quiet">Else ${JSON.stringify(property["default"])}.</span>`;
-      return html`<tr key=${name}><th scope="row"><code>${name}</code>${required.has(name) && html`<span class="needed"> required</span>`}</th>
+      const otherwise = property["default"] != null && html` <span class="small quiet">${texts.otherwise(JSON.stringify(property["default"]))}</span>`;
+      return html`<tr key=${name}><th scope="row"><code>${name}</code>${required.has(name) && html`<span class="needed"> ${texts.required}</span>`}</th>
         <td class="small">${typeOf(raw, schema)}</td>${told && html`<td>${property["description"] ?? ""}${otherwise}</td>`}</tr>`;
     })}</tbody></table></div>`;
 }
@@ -81,10 +81,10 @@ const DEEP = 4;
 function typeOf(raw, root, depth = 0) {
   const schema = resolved(raw, root);
   const several = schema["anyOf"] ?? schema["oneOf"];
-  if (several) return several.map((/** @type {Schema} */ one) => typeOf(one, root, depth)).filter((/** @type {string} */ one) => one !== "null").join(" or ");
-  if (schema["enum"]) return schema["enum"].map((/** @type {unknown} */ value) => JSON.stringify(value)).join(" or ");
+  if (several) return several.map((/** @type {Schema} */ one) => typeOf(one, root, depth)).filter((/** @type {string} */ one) => one !== "null").join(texts.or);
+  if (schema["enum"]) return schema["enum"].map((/** @type {unknown} */ value) => JSON.stringify(value)).join(texts.or);
   if ("const" in schema) return JSON.stringify(schema["const"]);
-  if (schema["type"] === "array") return `list of ${depth < DEEP && schema["items"] ? typeOf(schema["items"], root, depth + 1) : "anything"}`;
+  if (schema["type"] === "array") return texts.listOf(depth < DEEP && schema["items"] ? typeOf(schema["items"], root, depth + 1) : texts.anything);
   if (schema["type"] === "object" && schema["properties"] && depth < DEEP) return `{${Object.keys(schema["properties"]).join(", ")}}`;
-  return [schema["type"] ?? "anything"].flat().join(" or ");
+  return [schema["type"] ?? texts.anything].flat().join(texts.or);
 }

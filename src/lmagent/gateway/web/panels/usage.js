@@ -3,6 +3,7 @@
 import { html } from "../lib.js";
 import { figure } from "../parts.js";
 import { go, pageHref, sessionHref } from "../router.js";
+import { usage as words } from "../words.js";
 import { Bars } from "./bars.js";
 import { Pending, useData } from "./data.js";
 import { useFeed } from "./feed.js";
@@ -12,7 +13,7 @@ import { Choice, Nothing } from "./kit.js";
 /** @typedef {{range: string, totals: Spent & {sessions: number}, by_day: (Spent & {day: string})[], by_model: (Spent & {model: string})[],
  *   by_session: (Spent & {session: string, title: string})[]}} Usage */
 
-const RANGES = [{ value: "today", label: "Today" }, { value: "7d", label: "7 days" }, { value: "30d", label: "30 days" }, { value: "all", label: "All" }];
+const RANGES = Object.entries(words.ranges).map(([value, label]) => ({ value, label }));
 const SHOWN = 20;
 
 /** @param {import("../panels.js").PanelProps} props `rest` is the range */
@@ -22,29 +23,29 @@ export function Panel({ rest }) {
   useFeed((event) => event.type === "step.finished" && given.reload(), given.reload);
   const usage = /** @type {Usage | null} */ (given.data);
   const choose = (/** @type {string} */ value) => go(pageHref("usage", value));
-  return html`<div class="row filters"><${Choice} label="Range" options=${RANGES} value=${range} choose=${choose} /></div>
-    <${Pending} given=${given} what="the usage" />
-    ${usage && (usage.totals.steps ? html`<${Figures} usage=${usage} />` : html`<${Nothing} icon="chart" title="Nothing was spent">
-      ${range === "all" ? "Tokens are counted from the first message on." : "Choose a longer range, or say something to the agent."}</>`)}`;
+  return html`<div class="row filters"><${Choice} label=${words.range} options=${RANGES} value=${range} choose=${choose} /></div>
+    <${Pending} given=${given} what=${words.what} />
+    ${usage && (usage.totals.steps ? html`<${Figures} usage=${usage} />` : html`<${Nothing} icon="chart" title=${words.none}>
+      ${range === "all" ? words.noneAll : words.noneRange}</>`)}`;
 }
 
 /** @param {{usage: Usage}} props */
 function Figures({ usage }) {
   const { totals, by_day, by_model, by_session } = usage;
-  const share = totals.prompt_tokens ? `${Math.round((totals.cached_tokens / totals.prompt_tokens) * 100)} % of what was read` : "tokens";
+  const share = totals.prompt_tokens ? words.cachedShare(Math.round((totals.cached_tokens / totals.prompt_tokens) * 100)) : words.cachedAbout;
   const sessions = by_session.slice(0, SHOWN).map((row) => {
     return { ...row, key: row.session, name: html`<a href=${sessionHref(row.session)}>${row.title || row.session}</a>` };
   });
   return html`<dl class="totals">
-      ${total("Read", totals.prompt_tokens, "tokens of prompts")}${total("Written", totals.completion_tokens, "tokens of replies")}
-      ${total("From the cache", totals.cached_tokens, share)}
-      ${total("Model calls", totals.steps, `in ${figure(totals.sessions)} session${totals.sessions === 1 ? "" : "s"}`)}</dl>
+      ${total(words.input, totals.prompt_tokens, words.inputAbout)}${total(words.output, totals.completion_tokens, words.outputAbout)}
+      ${total(words.cached, totals.cached_tokens, share)}
+      ${total(words.calls, totals.steps, words.callsAbout(figure(totals.sessions), totals.sessions === 1))}</dl>
     <${Bars} days=${by_day} />
-    <${Spending} title="By day" head="Day" rows=${[...by_day].reverse().map((row) => ({ ...row, key: row.day, name: dayOf(row.day) }))} />
-    <${Spending} title="By model" head="Model" rows=${by_model.map((row) => ({ ...row, key: row.model, name: row.model || "not named by the server" }))} />
-    <${Spending} title="By session" head="Session" rows=${sessions} />
-    ${by_session.length > SHOWN && html`<p class="small quiet">The ${SHOWN} sessions that took most, of ${by_session.length}.</p>`}
-    <p class="small quiet">Sessions that were deleted do not count.</p>`;
+    <${Spending} title=${words.byDay} head=${words.day} rows=${[...by_day].reverse().map((row) => ({ ...row, key: row.day, name: dayOf(row.day) }))} />
+    <${Spending} title=${words.byModel} head=${words.model} rows=${by_model.map((row) => ({ ...row, key: row.model, name: row.model || words.noName }))} />
+    <${Spending} title=${words.bySession} head=${words.session} rows=${sessions} />
+    ${by_session.length > SHOWN && html`<p class="small quiet">${words.most(SHOWN, by_session.length)}</p>`}
+    <p class="small quiet">${words.deleted}</p>`;
 }
 
 /** @param {string} name @param {number} number @param {string} about */
@@ -60,9 +61,9 @@ export function dayOf(day) {
 /** @param {{title: string, head: string, rows: (Spent & {key: string, name: any})[]}} props */
 function Spending({ title, head, rows }) {
   return html`<section class="section" aria-label=${title}><h2>${title}</h2>
-    <div class="table-wrap" tabindex="0" role="region" aria-label=${`${title}, table`}><table class="table">
-    <thead><tr><th scope="col">${head}</th><th scope="col" class="number">Calls</th>
-      <th scope="col" class="number">Read</th><th scope="col" class="number">Cached</th><th scope="col" class="number">Written</th></tr></thead>
+    <div class="table-wrap" tabindex="0" role="region" aria-label=${words.table(title)}><table class="table">
+    <thead><tr><th scope="col">${head}</th><th scope="col" class="number">${words.callsShort}</th>
+      <th scope="col" class="number">${words.inputShort}</th><th scope="col" class="number">${words.cachedShort}</th><th scope="col" class="number">${words.outputShort}</th></tr></thead>
     <tbody>${rows.map((row) => html`<tr key=${row.key}><th scope="row" class="name">${row.name}</th>
       <td class="number">${figure(row.steps)}</td><td class="number">${figure(row.prompt_tokens)}</td>
       <td class="number">${figure(row.cached_tokens)}</td><td class="number">${figure(row.completion_tokens)}</td></tr>`)}</tbody></table></div></section>`;

@@ -1,0 +1,59 @@
+"""Settings: every setting with its value and origin, and changes to the user's own configuration."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated
+
+from anyio import to_thread
+from msgspec import Meta, Struct
+
+from lmagent.app.setting_changes import Changed, SettingRow, change_setting, setting_rows
+from lmagent.gateway.http.route import Call, Route
+
+
+class SettingWarning(Struct, frozen=True):
+    """What the files say that was not taken over, and what to do about it."""
+
+    text: str
+    fix: str = ""
+
+
+class SettingList(Struct, frozen=True):
+    """The settings, as the files have them now.
+
+    Attributes:
+        settings: in the order of the documentation.
+        config_file: the user's own file, where changes go.
+        warnings: what was held back or not understood.
+    """
+
+    settings: tuple[SettingRow, ...]
+    config_file: str
+    warnings: tuple[SettingWarning, ...]
+
+
+class Change(Struct, frozen=True):
+    """A new value, as text; None takes the setting out of the user's configuration."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=100)]
+    value: Annotated[str, Meta(max_length=10_000)] | None
+
+
+async def list_settings(call: Call) -> SettingList:
+    """All settings with their origins. Of secrets only whether they are set."""
+    rows, loaded = await to_thread.run_sync(setting_rows, call.hub.host)
+    warnings = tuple(SettingWarning(one.text, one.fix) for one in loaded.warnings)
+    return SettingList(rows, str(loaded.config_file), warnings)
+
+
+async def change(call: Call) -> Changed:
+    """Change a setting. It is on disk when this answers, and the answer says when it takes effect."""
+    wanted: Change = call.body
+    return await to_thread.run_sync(partial(change_setting, call.hub.host, wanted.name, wanted.value))
+
+
+ROUTES = (
+    Route("GET", "/api/settings", list_settings, "Settings with their origins", answer=SettingList),
+    Route("POST", "/api/settings", change, "Change a setting of the user", body=Change, answer=Changed),
+)
