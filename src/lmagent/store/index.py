@@ -11,7 +11,7 @@ import re
 import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from msgspec import Struct, field
 
@@ -53,6 +53,8 @@ class SessionRow(Struct, frozen=True):
         parent: the session that it was forked from, or works for as a sub-agent; empty for none.
         child: it is a sub-agent's.
         waiting_for: approval, plan, question or time; empty where it waits for nothing.
+        pinned: it is listed before all others.
+        archived: it is listed only where archived sessions are asked for.
     """
 
     id: str
@@ -69,6 +71,15 @@ class SessionRow(Struct, frozen=True):
     parent: str
     child: bool = False
     waiting_for: str = ""
+    pinned: bool = False
+    archived: bool = False
+
+
+Shelf = Literal["all", "open", "archived"]
+"""Which sessions: all of them, those that are not archived, or those that are."""
+
+ListPlace = tuple[bool, float, str]
+"""Where a session is in the list: whether it is pinned, when it was written to, its id."""
 
 
 class Hit(Struct, frozen=True):
@@ -153,20 +164,28 @@ class SessionIndex:
     # --- reading ------------------------------------------------------------------------------------------------
 
     def list(
-        self, limit: int = 20, search: str = "", *, children: bool = False, after: tuple[float, str] | None = None
+        self,
+        limit: int = 20,
+        search: str = "",
+        *,
+        children: bool = False,
+        after: ListPlace | None = None,
+        shelf: Shelf = "all",
     ) -> list[SessionRow]:
-        """Sessions, the one that was written to last first; those of sub-agents where words are looked for, or wanted.
+        """Sessions, pinned ones first, then the one that was written to last; those of sub-agents where words are
+        looked for, or wanted.
 
         Args:
             limit: how many at most; sub-agents' are not counted.
-            children: with those of sub-agents.
-            after: only what follows the session that was written to at this moment and has this id.
+            children: with those of sub-agents, whatever the shelf.
+            after: only what follows this place.
+            shelf: which of them.
             search: only those that say all these words, anywhere, or have the text in their id or title.
 
         Raises:
             StoreError: the database cannot be read.
         """
-        return self._run(lambda: self._list(limit, search.strip(), children or bool(search.strip()), after))
+        return self._run(lambda: self._list(limit, search.strip(), children or bool(search.strip()), after, shelf))
 
     def row(self, session: str) -> SessionRow | None:
         """One session; None where the index has none of that id. Refresh before.
@@ -333,12 +352,14 @@ class SessionIndex:
         row = self._db.execute(_ROW, (session,)).fetchone()
         return None if row is None else self._row(_tally(row))
 
-    def _list(self, limit: int, search: str, children: bool, after: tuple[float, str] | None) -> list[SessionRow]:
+    def _list(self, limit: int, search: str, children: bool, after: ListPlace | None, shelf: Shelf) -> list[SessionRow]:
         rows: list[SessionRow] = []
         found = 0
         fitting = self._fitting(search) if search else None
-        since = "WHERE child OR (updated, id) < (?, ?)" if after else ""
-        query = f"SELECT {', '.join(_COLUMNS)} FROM session {since} ORDER BY updated DESC, id DESC"
+        since = "(pinned, updated, id) < (?, ?, ?)" if after else "1"
+        wanted = {"all": "1", "open": "NOT archived", "archived": "archived"}[shelf]
+        where = f"WHERE child OR ({since} AND {wanted})"
+        query = f"SELECT {', '.join(_COLUMNS)} FROM session {where} ORDER BY pinned DESC, updated DESC, id DESC"
         for row in self._db.execute(query, after or ()):
             tally = _tally(row)
             named = search.lower() in f"{tally.id}\n{tally.title}".lower()

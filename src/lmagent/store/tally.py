@@ -17,6 +17,7 @@ from lmagent.core.events import (
     PlanProposed,
     SessionCreated,
     SessionForked,
+    SessionMarked,
     SessionRenamed,
     StepFinished,
     TurnFinished,
@@ -44,6 +45,8 @@ class Tally(Struct):
         queued: id of the job that a person's page submitted while a turn for another job was open.
         asks: approvals that wait for a person.
         planned: a plan waits for a person.
+        pinned: it is listed before all others.
+        archived: it is listed only where archived sessions are asked for.
         child: it is a sub-agent's session, and goes on with its parent.
         read_to: offset in bytes up to which the log has been read.
         size: size of the log when it was read, in bytes.
@@ -74,6 +77,8 @@ class Tally(Struct):
     queued: str = ""
     asks: int = 0
     planned: bool = False
+    pinned: bool = False
+    archived: bool = False
     seq: int = 0
     read_to: int = 0
     size: int = 0
@@ -99,7 +104,8 @@ class Tally(Struct):
     def apply(self, event: DurableEvent) -> None:
         """Fold one event in."""
         self.created = self.created or event.ts
-        self.updated = max(self.updated, event.ts)
+        if not isinstance(event, SessionMarked):  # nothing was said in it
+            self.updated = max(self.updated, event.ts)
         match event:
             case StepFinished():
                 self._count(event.usage)
@@ -137,6 +143,9 @@ class Tally(Struct):
                 self.planned = True
             case PlanDecided():
                 self.planned = False
+            case SessionMarked():
+                self.pinned = self.pinned if event.pinned is None else event.pinned
+                self.archived = self.archived if event.archived is None else event.archived
             case _:
                 pass
 
@@ -169,6 +178,7 @@ class Tally(Struct):
             case SessionForked():
                 self.parent, self.waiting, self.child = event.parent, 0, False
                 self.until, self.job, self.queued = 0.0, "", ""  # it is the other one that goes on by itself
+                self.pinned = self.archived = False
             case SessionRenamed():
                 self.title, self.renamed = title_of(event.title, None), True
             case ModelChanged():

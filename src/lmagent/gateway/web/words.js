@@ -4,6 +4,7 @@
 
 export const common = {
   cancel: "Cancel",
+  search: "Search",
 };
 
 export const login = {};
@@ -22,7 +23,49 @@ export const approvals = {};
 
 export const plans = {};
 
-export const sessions = {};
+export const sessions = {
+  archive: "Archive",
+  archived: "Archived",
+  backToAll: "All sessions",
+  children: (/** @type {number} */ count) => `${count} ${count === 1 ? "sub-agent" : "sub-agents"}`,
+  delete: "Delete",
+  deleteQuestion: (/** @type {boolean} */ running) =>
+    running ? "Delete this session? It is running and will be stopped." : "Delete this session? This cannot be undone.",
+  deleted: (/** @type {string} */ title) => `Deleted “${title}”`,
+  export: "Export",
+  fork: "Fork",
+  forksOf: (/** @type {string} */ title) => `Forks of ${title}`,
+  formats: { md: "Markdown", html: "HTML", jsonl: "JSON log" },
+  more: (/** @type {string} */ title) => `More about ${title}`,
+  newTitle: "New title",
+  noResults: (/** @type {string} */ text) => `No results for “${text}”.`,
+  nothing: "No sessions yet. Send a message to start one.",
+  nothingArchived: "No archived sessions.",
+  older: "Older sessions",
+  pin: "Pin",
+  pinned: "Pinned",
+  rename: "Rename",
+  search: "Search sessions",
+  states: {
+    approval: "Needs your approval",
+    blocked: "Blocked",
+    done: "Done",
+    error: "Failed",
+    idle: "Not started",
+    interrupted: "Stopped",
+    limit: "Stopped at its limit",
+    partial: "Partly done",
+    plan: "Plan needs approval",
+    question: "Has a question",
+    running: "Working",
+    time: "Scheduled",
+  },
+  title: "Sessions",
+  unarchive: "Unarchive",
+  unpin: "Unpin",
+  untitled: "Untitled",
+  what: "sessions",
+};
 
 export const files = {
   all: "All files",
@@ -97,6 +140,14 @@ export const files = {
 
 /** @param {number} bytes */
 const megabytes = (bytes) => `${Math.ceil(bytes / 1_000_000).toLocaleString("en-US")} MB`;
+
+export const diagrams = {
+  diagram: "Diagram",
+  diagramFault: (/** @type {string} */ why) => `This diagram could not be drawn: ${why}`,
+  diagramSource: "Source",
+  diagramTooLong: "This diagram is too long to be drawn.",
+  drawing: "Drawing …",
+};
 
 export const changes = {
   counted: "lines added and removed",
