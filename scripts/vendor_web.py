@@ -37,6 +37,8 @@ FILES: dict[str, dict[str, str]] = {
     "@preact/signals-core": {"dist/signals-core.mjs": "signals-core.js"},
     "marked": {"lib/marked.esm.js": "marked.js"},
     "@highlightjs/cdn-assets": {"es/highlight.min.js": "highlight.js"},
+    "katex": {"dist/katex.min.js": "katex.js"},
+    "mermaid": {"dist/mermaid.min.js": "mermaid.js"},
 }
 """What is taken of each package, and its name here."""
 
@@ -52,6 +54,9 @@ IMPORTS = {
 }
 """What the libraries import of each other."""
 
+WHOLE = {"katex.js": "export default self.katex;\n", "mermaid.js": ""}
+"""Scripts that are no modules and import nothing, and what is put at their end: KaTeX becomes a module."""
+
 _IMPORT = re.compile(r"""((?:\bfrom|\bimport)\s*)(["'])(@?[a-z][\w@/.-]*)\2""")
 _SOURCE_MAP = re.compile(r"\n?//# sourceMappingURL=\S*\s*$")
 
@@ -64,6 +69,11 @@ def relative(text: str) -> str:
     """
     moved = _IMPORT.sub(lambda found: f"{found[1]}{found[2]}{IMPORTS[found[3]]}{found[2]}", text)
     return _SOURCE_MAP.sub("\n", moved)
+
+
+def adapted(name: str, text: str) -> str:
+    """A library as the page loads it."""
+    return f"{text.rstrip()}\n{WHOLE[name]}" if name in WHOLE else relative(text)
 
 
 def pack(name: str, version: str, folder: Path) -> tuple[dict[str, Any], bytes]:
@@ -96,7 +106,7 @@ def take(name: str, data: bytes, folder: Path) -> tuple[str, dict[str, str]]:
 
         licence = str(json.loads(read("package.json"))["license"])
         if folder == VENDOR:
-            kept = {ours: relative(read(theirs).decode()).encode() for theirs, ours in FILES[name].items()}
+            kept = {ours: adapted(ours, read(theirs).decode()).encode() for theirs, ours in FILES[name].items()}
         else:
             kept = {ours: read(theirs) for theirs, ours in TEST_FILES[name].items()}
         kept[f"LICENSE.{name.strip('@').replace('/', '-')}.txt"] = read("LICENSE")

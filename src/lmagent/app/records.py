@@ -21,8 +21,9 @@ from lmagent.core.errors import ConfigError, LmagentError, SessionBusy, StoreErr
 from lmagent.core.ids import new_session_id
 from lmagent.sandbox.scratch import forget_scratch
 from lmagent.store import export, seeds
-from lmagent.store.index import ListPlace, SessionIndex, SessionRow, Shelf
+from lmagent.store.index import SessionIndex
 from lmagent.store.jsonl import JsonlStore
+from lmagent.store.listed import ListPlace, SessionRow, Shelf
 
 
 class ImportedReport(Struct, frozen=True):

@@ -11,7 +11,7 @@ import re
 import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from msgspec import Struct, field
 
@@ -21,6 +21,7 @@ from lmagent.core.events import SessionCreated, SessionForked
 from lmagent.core.ids import is_session_id
 from lmagent.store.activity import Activity, activity, activity_of, store_activity
 from lmagent.store.database import is_damage, move_aside, open_database
+from lmagent.store.listed import ListPlace, SessionRow, Shelf
 from lmagent.store.lock import is_held
 from lmagent.store.log import EVENTS, LOCK, log_facts
 from lmagent.store.numbered import Numbered, Place, number, numbered, numbering, place_of
@@ -33,53 +34,6 @@ T = TypeVar("T")
 _WORD = re.compile(r"\w+")
 _COLUMNS = Tally.__struct_fields__
 _ROW = f"SELECT {', '.join(_COLUMNS)} FROM session WHERE id = ?"
-
-
-class SessionRow(Struct, frozen=True):
-    """A session in a list.
-
-    Attributes:
-        id: its id.
-        title: the first words of its first input, or the title that a person gave it.
-        created: Unix seconds of its first event.
-        updated: Unix seconds of its last one.
-        model: the model that answered last.
-        status: running, interrupted, idle, or how its last turn ended (done, blocked, question …).
-        turns: turns that ended.
-        steps: model calls.
-        prompt_tokens: tokens of all prompts.
-        completion_tokens: tokens of all replies.
-        cached_tokens: prompt tokens that came from the server's cache.
-        parent: the session that it was forked from, or works for as a sub-agent; empty for none.
-        child: it is a sub-agent's.
-        waiting_for: approval, plan, question or time; empty where it waits for nothing.
-        pinned: it is listed before all others.
-        archived: it is listed only where archived sessions are asked for.
-    """
-
-    id: str
-    title: str
-    created: float
-    updated: float
-    model: str
-    status: str
-    turns: int
-    steps: int
-    prompt_tokens: int
-    completion_tokens: int
-    cached_tokens: int
-    parent: str
-    child: bool = False
-    waiting_for: str = ""
-    pinned: bool = False
-    archived: bool = False
-
-
-Shelf = Literal["all", "open", "archived"]
-"""Which sessions: all of them, those that are not archived, or those that are."""
-
-ListPlace = tuple[bool, float, str]
-"""Where a session is in the list: whether it is pinned, when it was written to, its id."""
 
 
 class Hit(Struct, frozen=True):

@@ -17,7 +17,8 @@ from lmagent.core.titles import title_of
 from lmagent.gateway.http.errors import Refusal
 from lmagent.gateway.http.route import Call, Route
 from lmagent.gateway.hub.hub import Hub
-from lmagent.store.index import ListPlace, SessionIndex, SessionRow, Shelf
+from lmagent.store.index import SessionIndex
+from lmagent.store.listed import ListPlace, SessionRow, Shelf
 
 MEDIA = {"md": "text/markdown", "html": "text/html", "jsonl": "application/x-ndjson"}
 """Content types of the forms of an export."""

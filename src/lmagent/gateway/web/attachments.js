@@ -5,7 +5,7 @@ import { Icon } from "./icons.js";
 import { part } from "./late.js";
 import { html, useEffect, useRef, useState } from "./lib.js";
 import { complain } from "./state.js";
-import { files as words } from "./words.js";
+import { attachments as words } from "./words.js";
 
 /** What models take; other files are named, not sent along. */
 const IMAGES = /^image\/(png|jpeg|gif|webp)$/;
@@ -88,9 +88,9 @@ export function useAttachments(session, named) {
       event.preventDefault();
       take(event.dataTransfer.files);
     },
-    button: html`<input type="file" multiple hidden ref=${chooser} aria-label=${words.attachments}
+    button: html`<input type="file" multiple hidden ref=${chooser} aria-label=${words.label}
         onChange=${(/** @type {any} */ event) => (take(event.target.files), (event.target.value = ""))} />
-      <button class="button plain square" aria-label=${words.attach} title=${words.attach}
+      <button class="button plain square" aria-label=${words.add} title=${words.add}
         onClick=${() => chooser.current?.click()}><${Icon} name="clip" /></button>`,
   };
 }
