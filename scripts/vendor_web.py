@@ -31,7 +31,10 @@ VENDOR = ROOT / "src/lmagent/gateway/web/vendor"
 TESTS = ROOT / "tests/web/vendor"
 ESBUILD = ROOT / "tools/web/node_modules/.bin/esbuild"
 
-FILES: dict[str, dict[str, str]] = {"@highlightjs/cdn-assets": {"es/highlight.min.js": "highlight.js"}}
+FILES: dict[str, dict[str, str]] = {
+    "@highlightjs/cdn-assets": {"es/highlight.min.js": "highlight.js"},
+    "mermaid": {"dist/mermaid.min.js": "mermaid.js"},
+}
 """What is taken of a package as it is, and its name here."""
 
 BUNDLES: dict[str, tuple[tuple[str, ...], str]] = {
@@ -53,6 +56,7 @@ BUNDLES: dict[str, tuple[tuple[str, ...], str]] = {
         export { _Tokenizer as Tokenizer } from "./marked/Tokenizer.ts";
         """,
     ),
+    "katex.js": (("katex",), 'export { default } from "katex";'),
 }
 """What is bundled: the name here, the packages that it holds, and what the page takes of them."""
 

@@ -15,8 +15,9 @@ from store_kit import SESSION, StepClock, a_session, a_turn, created, path_of, r
 from lmagent.core import events as ev
 from lmagent.core.messages import user
 from lmagent.core.work import Parent
-from lmagent.store.index import SessionIndex, SessionRow, Unattended
+from lmagent.store.index import SessionIndex, Unattended
 from lmagent.store.jsonl import JsonlStore
+from lmagent.store.listed import SessionRow
 from lmagent.store.log import stamp
 
 

@@ -14,7 +14,7 @@ def test_the_list_says_how_each_session_stands_and_which_one_is_open(tmp_path, s
         begun(running, "Print a one", mode="manual", done=False)
         page = screen(running)
         sessions = region(page, "Sessions")
-        sessions.get_by_text("needs approval").wait_for()
+        sessions.get_by_text("Needs your approval").wait_for()
         assert sessions.get_by_role("link").first.inner_text().startswith("Print a one")
         sessions.get_by_role("link", name="Is it fine?").click()
         page.get_by_text("It is fine.").wait_for()
@@ -31,7 +31,7 @@ def test_what_happens_elsewhere_stands_in_the_list_at_once(tmp_path, screen):
         session = begun(running, "From a terminal", done=False)
         sessions.get_by_text("working").wait_for()
         command(running, session, type="interrupt")
-        sessions.get_by_text("interrupted").wait_for()
+        sessions.get_by_text("Stopped").wait_for()
         assert sessions.get_by_role("link", name="From a terminal").count() == 1
 
 
@@ -47,7 +47,7 @@ def test_a_session_is_found_by_what_was_said_in_it(tmp_path, screen):
         sessions.get_by_text("Second question").wait_for(state="detached")
         sessions.get_by_text("First question").wait_for()
         search.fill("no such words anywhere")
-        sessions.get_by_text("Nothing has “no such words anywhere”.").wait_for()
+        sessions.get_by_text("No results for “no such words anywhere”.").wait_for()
         search.fill("")
         sessions.get_by_text("Second question").wait_for()
 
@@ -103,11 +103,11 @@ def test_deleting_asks_first_and_leaves_a_readable_page_in_other_windows(tmp_pat
             window.get_by_text("ok", exact=True).wait_for()
         page.get_by_role("button", name="More about Away with this").click()
         page.get_by_role("button", name="Delete", exact=True).click()
-        page.get_by_role("button", name="Keep it").click()
+        page.get_by_role("button", name="Cancel").click()
         assert running.ask("GET", f"/api/sessions/{session}").status == 200
         page.get_by_role("button", name="More about Away with this").click()
         page.get_by_role("button", name="Delete", exact=True).click()
-        page.get_by_role("button", name="Delete for good").click()
+        page.get_by_role("button", name="Delete", exact=True).click()
         region(page, "Sessions").get_by_text("Away with this").wait_for(state="detached")
         page.get_by_role("heading", name="What shall we work on?").wait_for()
         other.get_by_text("Session not found.").wait_for()
@@ -176,3 +176,49 @@ def test_the_search_box_stays_in_view_however_far_the_list_is_scrolled(tmp_path,
         inside = page.locator(".side .panels")
         assert inside.evaluate("(it) => it.scrollTop") > 0
         assert search.bounding_box()["y"] >= inside.bounding_box()["y"] - 1
+
+
+def act(page, title: str, action: str) -> None:
+    page.get_by_role("button", name=f"More about {title}", exact=True).click()
+    page.get_by_role("button", name=action, exact=True).click()
+
+
+def titles(page) -> list[str]:
+    return region(page, "Sessions").locator(".title").all_inner_texts()
+
+
+def test_a_pinned_session_is_listed_first_and_an_archived_one_only_under_archived(tmp_path, screen):
+    with gateway(tmp_path, [say("one"), say("two"), say("three")]) as running:
+        for words in ("First question", "Second question", "Third question"):
+            begun(running, words)
+        page, other = screen(running), screen(running)
+        act(page, "First question", "Pin")
+        for window in (page, other):
+            until(lambda window=window: titles(window)[:1] == ["First question"], "it is not listed first")
+        act(page, "Third question", "Archive")
+        until(lambda: titles(other) == ["First question", "Second question"], "the archived one is still listed")
+        page.get_by_role("button", name="Archived", exact=True).click()
+        until(lambda: titles(page) == ["Third question"], "the archived one cannot be found")
+        act(page, "Third question", "Unarchive")
+        region(page, "Sessions").get_by_text("No archived sessions.").wait_for()
+        page.get_by_role("button", name="All sessions", exact=True).click()
+        act(page, "First question", "Unpin")
+        expected = ["Third question", "Second question", "First question"]
+        until(lambda: titles(page) == expected, "the list is not as before")
+
+
+def test_a_session_is_exported_and_a_fork_is_listed_below_its_origin(tmp_path, screen):
+    with gateway(tmp_path, [say("The answer."), say("two")]) as running:
+        origin = begun(running, "Origin question")
+        begun(running, "Another question")
+        command(running, origin, type="fork")
+        page = screen(running)
+        forks = page.get_by_role("list", name="Forks of Origin question")
+        forks.get_by_text("Fork", exact=False).first.wait_for()
+        assert titles(page) == ["Origin question", "Origin question", "Another question"]
+        page.get_by_role("button", name="More about Origin question").first.click()
+        page.get_by_role("button", name="Export", exact=True).click()
+        with page.expect_download() as saved:
+            page.get_by_role("link", name="Markdown").click()
+        assert saved.value.suggested_filename == f"{origin}.md"
+        assert "The answer." in saved.value.path().read_text()

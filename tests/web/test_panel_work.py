@@ -62,7 +62,7 @@ def test_tasks_and_the_task_state_are_shown_while_they_change(tmp_path, screen):
         page = screen(running)
         go(page, f"#/s/{session}/work")
         tasks = region(page, "Tasks")
-        tasks.get_by_text("Nothing is planned").wait_for()
+        tasks.get_by_text("No tasks yet").wait_for()
         steps = [
             {"id": "1", "kind": "step", "title": "Read it", "status": "completed"},
             {"id": "2", "kind": "step", "title": "Write it", "verification": "it is there", "depends_on": ["1"]},
@@ -119,9 +119,9 @@ def test_undo_waits_for_the_end_of_the_turn(tmp_path, screen):
         told(running, session, "and now slowly", done=False)
         page = screen(running)
         go(page, f"#/s/{session}/changes")
-        region(page, "Changes").get_by_text("Undo and redo wait").wait_for()
+        region(page, "Changes").get_by_text("Available when the turn ends").wait_for()
         assert region(page, "Changes").get_by_role("button", name="Undo last turn").is_disabled()
         page.get_by_role("button", name="Stop", exact=True).click()
-        region(page, "Changes").get_by_text("Undo and redo wait").wait_for(state="detached")
+        region(page, "Changes").get_by_text("Available when the turn ends").wait_for(state="detached")
         undo = region(page, "Changes").get_by_role("button", name="Undo last turn")
         until(undo.is_enabled, "it cannot be undone")

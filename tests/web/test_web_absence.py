@@ -124,7 +124,7 @@ def test_a_part_of_the_page_that_did_not_come_is_got_when_the_gateway_is_back(tm
         page.keyboard.press("?")
         page.get_by_text("this part of the page did not come from the gateway").wait_for()
         page.get_by_role("button", name="Files").click()
-        page.get_by_text("Files cannot be shown: this part of the page did not come").wait_for()
+        page.get_by_text("Cannot show Files: this part of the page did not come").wait_for()
         running.start()
         page.get_by_text(AWAY).wait_for(state="detached")
         region(page, "Files").get_by_role("button", name="Try again").click()

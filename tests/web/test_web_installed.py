@@ -57,3 +57,13 @@ def test_nothing_of_a_conversation_is_kept_for_later(tmp_path: Path, screen: Scr
         )
         assert kept
         assert [path for path in kept if path != "/" and not path.startswith("/static/")] == []
+
+
+def test_a_notification_of_the_service_worker_leads_to_its_session(tmp_path: Path, screen: Screen) -> None:
+    with gateway(tmp_path, [say("hello")]) as running:
+        page = screen(running, service_workers="allow", permissions=["notifications"])
+        page.wait_for_function("() => Boolean(navigator.serviceWorker.controller)")
+        session = running.ask("POST", "/api/sessions", {"title": "Away"}).json["session"]
+        [worker] = page.context.service_workers
+        worker.evaluate("address => show(address)", f"#/s/{session}")
+        page.wait_for_function("id => location.hash === `#/s/${id}`", arg=session)

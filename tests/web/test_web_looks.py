@@ -151,6 +151,6 @@ def test_what_changes_is_told_to_a_screen_reader_and_not_every_word(tmp_path, sc
         page.get_by_role("button", name="Approve").click()
         finished(page)
         told = page.evaluate("window.told")
-        assert any(text.startswith("Waiting for your approval") for text in told)
+        assert any(text.startswith("Needs your approval") for text in told)
         assert told[-1] == "Finished"
         assert len(told) <= 8, told

@@ -137,7 +137,7 @@ def test_the_focus_goes_back_to_the_button_of_the_drawer(tmp_path, screen):
         page.get_by_role("button", name="Sessions and pages").press("Enter")
         page.get_by_role("button", name="New session").wait_for()
         page.keyboard.press("Escape")
-        page.get_by_role("button", name="Close the list").first.wait_for(state="hidden")
+        page.get_by_role("button", name="Close sessions and pages").first.wait_for(state="hidden")
         has_focus(page, "Sessions and pages")
 
 

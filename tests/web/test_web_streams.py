@@ -3,7 +3,7 @@
 import json
 
 from gateway_kit import gateway
-from panel_kit import holds, until
+from panel_kit import go, holds, until
 from web_kit import PHONE, ask, box, finished, session_of, shot, talk
 
 from lmagent.testing.script import call, calls, say, slow, tool
@@ -170,7 +170,10 @@ def test_a_page_that_is_not_looked_at_notifies_once_it_was_allowed_to(tmp_path, 
         page.evaluate(
             """() => {
               window.shown = [];
-              window.Notification = class { constructor(title, options) { window.shown.push([title, options.body]); } };
+              window.Notification = class {
+                constructor(title, options) { window.shown.push([title, options.body]); window.last = this; }
+                close() {}
+              };
               window.Notification.permission = "granted";
             }"""
         )
@@ -180,4 +183,8 @@ def test_a_page_that_is_not_looked_at_notifies_once_it_was_allowed_to(tmp_path, 
         page.evaluate("Object.defineProperty(document, 'hidden', { get: () => true })")
         page.get_by_role("button", name="Approve").click()
         finished(page)
-        assert page.evaluate("window.shown") == [["write it: done", "Written."]]
+        assert page.evaluate("window.shown") == [["write it: Finished", "Written."]]
+        session = session_of(page)
+        go(page, "#/p/usage")
+        page.evaluate("window.last.onclick()")
+        holds(page, f"location.hash === '#/s/{session}'")

@@ -21,7 +21,7 @@ from lmagent.app.slash import (
     all_commands,
 )
 from lmagent.core.ages import age
-from lmagent.core.commands import Compact, Continue, Redo, Rename, Undo
+from lmagent.core.commands import Compact, Continue, Mark, Redo, Rename, Undo
 from lmagent.core.errors import ConfigError, SandboxError
 from lmagent.core.events import (
     CompactionDone,
@@ -73,6 +73,8 @@ def commands() -> Iterator[SlashCommand]:
             ("sessions", "[words]", "list sessions, newest first", _sessions),
             ("session", "", "show this session's id", _session),
             ("rename", "TITLE", "give this session a title", _rename),
+            ("pin", "[off]", "list this session before all others", _pin),
+            ("archive", "[off]", "leave this session out of the list of sessions", _archive),
             ("fork", "[SEQ]", "continue in a copy of this session, up to event SEQ", _fork),
             ("export", "[md|html|jsonl]", "write this session to a file in the workspace", _export),
             ("copy", "", "put the last answer on the clipboard", _copy),
@@ -133,7 +135,7 @@ async def _sessions(context: SlashContext, words: str) -> SlashResult:
 
     rows = [
         f"{row.id}  {age(context.host.clock.now() - row.updated):>6}  {row.status:<11}  {row.title}"
-        for row in session_rows(context.host.store.root, 20, words)
+        for row in session_rows(context.host.store.root, 20, words, shelf="all" if words else "open")
     ]
     return SlashResult("\n".join(rows) or "no sessions yet")
 
@@ -159,7 +161,7 @@ def _offered_sessions(context: SlashContext) -> SlashResult:
     here = context.session.state.session if context.session else ""
     choices = [
         Choice(f"/resume {row.id}", f"{age(context.host.clock.now() - row.updated):>6}  {row.title or '(no title)'}")
-        for row in session_rows(context.host.store.root, OFFERED, "")
+        for row in session_rows(context.host.store.root, OFFERED, "", shelf="open")
         if row.id != here
     ]
     listed = "\n".join(f"{choice.line}  {choice.label}" for choice in choices)
@@ -241,6 +243,22 @@ async def _rename(context: SlashContext, title: str) -> SlashResult:
         raise ConfigError("/rename needs a title")
     await _need(context).send(Rename(title=title, by="slash"))
     return SlashResult(f"renamed: {title_of(title, None)}")
+
+
+async def _pin(context: SlashContext, off: str) -> SlashResult:
+    await _need(context).send(Mark(pinned=not _is_off("/pin", off), by="slash"))
+    return SlashResult("no longer pinned" if off else "pinned: it is listed before other sessions")
+
+
+async def _archive(context: SlashContext, off: str) -> SlashResult:
+    await _need(context).send(Mark(archived=not _is_off("/archive", off), by="slash"))
+    return SlashResult("listed again" if off else "archived: it is left out of the list of sessions")
+
+
+def _is_off(command: str, word: str) -> bool:
+    if word not in ("", "off"):
+        raise ConfigError(f"{command} does not know {word!r}", fix=f"{command}, or {command} off")
+    return word == "off"
 
 
 async def _status(context: SlashContext, _: str) -> SlashResult:

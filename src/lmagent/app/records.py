@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -20,8 +21,9 @@ from lmagent.core.errors import ConfigError, LmagentError, SessionBusy, StoreErr
 from lmagent.core.ids import new_session_id
 from lmagent.sandbox.scratch import forget_scratch
 from lmagent.store import export, seeds
-from lmagent.store.index import SessionIndex, SessionRow
+from lmagent.store.index import SessionIndex
 from lmagent.store.jsonl import JsonlStore
+from lmagent.store.listed import ListPlace, SessionRow, Shelf
 
 
 class ImportedReport(Struct, frozen=True):
@@ -33,16 +35,22 @@ class ImportedReport(Struct, frozen=True):
 
 
 def session_rows(
-    root: Path, limit: int, search: str, *, children: bool = False, after: tuple[float, str] | None = None
+    root: Path,
+    limit: int,
+    search: str,
+    *,
+    children: bool = False,
+    after: ListPlace | None = None,
+    shelf: Shelf = "all",
 ) -> Sequence[SessionRow]:
-    """Sessions below `root`, newest first; each sub-agent's behind the one that it works for.
+    """Sessions below `root`, pinned ones first, then newest first; each sub-agent's after the one that it works for.
 
     A sub-agent whose parent is not listed stands for itself where all sessions are listed, or words are looked for.
     """
     with SessionIndex(root) as index:
         index.refresh()
-        rows = index.list(limit, search, children=children, after=after)
-    if not search.strip() and (after is not None or sum(not row.child for row in rows) >= limit):
+        rows = index.list(limit, search, children=children, after=after, shelf=shelf)
+    if not search.strip() and (after is not None or shelf != "all" or sum(not row.child for row in rows) >= limit):
         rows = _below_listed(rows)
     below: dict[str, list[SessionRow]] = {}
     known = {row.id for row in rows}
@@ -104,9 +112,23 @@ class WorkspaceRecords(Struct, frozen=True):
     store: JsonlStore
     data: Path
 
-    def rows(self, limit: int, search: str, *, children: bool = False) -> Sequence[SessionRow]:
+    def rows(self, limit: int, search: str, *, children: bool = False, shelf: Shelf = "all") -> Sequence[SessionRow]:
         """Sessions, newest first; see `session_rows`."""
-        return session_rows(self.store.root, limit, search, children=children)
+        return session_rows(self.store.root, limit, search, children=children, shelf=shelf)
+
+    def mark(self, name: str, *, pinned: bool | None = None, archived: bool | None = None) -> str:
+        """Pin or archive a session, or no longer; returns its id.
+
+        Raises:
+            SessionBusy: another process has it open.
+        """
+        session = self.store.resolve(name)
+        log = self.store.open(session)
+        try:
+            anyio.run(partial(log.append, ev.SessionMarked(pinned=pinned, archived=archived), sync=True))
+        finally:
+            log.close()
+        return session
 
     def export(self, name: str, form: str) -> str:
         """A session as text."""

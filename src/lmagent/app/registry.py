@@ -14,8 +14,9 @@ from msgspec import Struct, field
 from lmagent.app.confined import Confined
 from lmagent.app.profiles import PROFILES, Profile
 from lmagent.config.settings import Settings
+from lmagent.core.commands import Mark
 from lmagent.core.errors import ConfigError
-from lmagent.core.events import DurableEvent
+from lmagent.core.events import DurableEvent, SessionMarked
 from lmagent.core.ports import Clock
 from lmagent.core.tool import Tool
 from lmagent.engine.review import Fence, Review
@@ -106,6 +107,11 @@ OWN = ("read_artifact", "recall", "report_result")
 """The tools that read or report what a session itself has done; a list of allowed tools need not name them."""
 
 
+async def _mark(session: Session, command: Mark) -> DurableEvent:
+    marked = SessionMarked(pinned=command.pinned, archived=command.archived)
+    return await session.record(marked, sync=True)
+
+
 class Registry(Struct):
     """Tools, notes and slash commands of a program, and what a feature may close over.
 
@@ -141,7 +147,7 @@ class Registry(Struct):
     command_modules: list[str] = field(default_factory=list[str])
     reviews: list[Review] = field(default_factory=list[Review])
     fences: list[Fence] = field(default_factory=list[Fence])
-    orders: dict[type, Order] = field(default_factory=dict[type, Order])
+    orders: dict[type, Order] = field(default_factory=lambda: {Mark: _mark})
     closers: list[Callable[[], Awaitable[None]]] = field(default_factory=list[Callable[[], Awaitable[None]]])
     enders: list[Callable[[str], Awaitable[None]]] = field(default_factory=list[Callable[[str], Awaitable[None]]])
     busy: list[Callable[[str], bool]] = field(default_factory=list[Callable[[str], bool]])

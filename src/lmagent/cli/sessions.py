@@ -16,6 +16,7 @@ from lmagent.cli.options import completed_by, workspace_option
 from lmagent.cli.tables import show_table
 from lmagent.core.ages import age
 from lmagent.core.errors import LmagentError
+from lmagent.store.listed import Shelf
 from lmagent.tools.sanitize import one_line, printable
 
 TITLE = 40
@@ -26,23 +27,25 @@ TITLE = 40
 @workspace_option
 @click.pass_context
 def sessions(ctx: click.Context, workspace: Path | None) -> None:
-    """List, show, watch, export, fork, import and delete sessions."""
+    """List, show, watch, export, fork, pin, archive, import and delete sessions."""
     ctx.obj = workspace
 
 
-def print_sessions(workspace: Path | None, limit: int, search: str, *, as_json: bool, children: bool = False) -> int:
+def print_sessions(
+    workspace: Path | None, limit: int, search: str, *, as_json: bool, children: bool = False, shelf: Shelf = "open"
+) -> int:
     """Print the list of sessions; those of sub-agents below the ones that they work for."""
-    rows = open_records(workspace).rows(limit, search, children=children)
+    rows = open_records(workspace).rows(limit, search, children=children, shelf=shelf)
     if as_json:
         for row in rows:
             click.echo(msgspec.json.encode(row).decode())
         return 0
     if not rows:
-        click.echo("no sessions here yet")
+        click.echo("no archived sessions" if shelf == "archived" else "no sessions here yet")
         return 0
     lines: list[tuple[str, ...]] = []
     for row, depth in zip(rows, depths(rows), strict=True):
-        title = ("  " * depth + "↳ " if row.child else "") + one_line(row.title, TITLE)
+        title = ("  " * depth + "↳ " if row.child else "* " if row.pinned else "") + one_line(row.title, TITLE)
         known_for = age(SystemClock().now() - row.updated)
         lines.append((row.id, known_for, row.status, str(row.turns), title, one_line(row.model)))
     show_table(("SESSION", "AGE", "STATUS", "TURNS", "TITLE", "MODEL"), lines)
@@ -57,11 +60,35 @@ def _records(ctx: click.Context) -> WorkspaceRecords:
 @click.option("--limit", default=20, show_default=True, help="How many.")
 @click.option("--search", default="", help="Only sessions in which these words occur.")
 @click.option("--all", "children", is_flag=True, help="With those of sub-agents.")
+@click.option("--archived", is_flag=True, help="The archived ones instead.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 @click.pass_context
-def list_(ctx: click.Context, limit: int, search: str, children: bool, as_json: bool) -> int:
-    """List sessions, newest first."""
-    return print_sessions(ctx.obj, limit, search, as_json=as_json, children=children)
+def list_(ctx: click.Context, limit: int, search: str, children: bool, archived: bool, as_json: bool) -> int:
+    """List sessions, pinned ones (*) first, then newest first."""
+    shelf = "archived" if archived else "all" if search else "open"
+    return print_sessions(ctx.obj, limit, search, as_json=as_json, children=children, shelf=shelf)
+
+
+@sessions.command()
+@click.argument("names", nargs=-1, required=True, shell_complete=completed_by("session_ids"))
+@click.option("--off", is_flag=True, help="No longer.")
+@click.pass_context
+def pin(ctx: click.Context, names: tuple[str, ...], off: bool) -> None:
+    """List sessions before all others."""
+    records = _records(ctx)
+    for name in names:
+        click.echo(f"{'unpinned' if off else 'pinned'} {records.mark(name, pinned=not off)}")
+
+
+@sessions.command()
+@click.argument("names", nargs=-1, required=True, shell_complete=completed_by("session_ids"))
+@click.option("--off", is_flag=True, help="List them again.")
+@click.pass_context
+def archive(ctx: click.Context, names: tuple[str, ...], off: bool) -> None:
+    """Leave sessions out of the list; `list --archived` and a search show them."""
+    records = _records(ctx)
+    for name in names:
+        click.echo(f"{'listed again:' if off else 'archived'} {records.mark(name, archived=not off)}")
 
 
 @sessions.command()

@@ -156,6 +156,13 @@ class Rename(_Command, frozen=True, tag="rename"):
     title: str
 
 
+class Mark(_Command, frozen=True, tag="mark"):
+    """Pin or archive the session, or no longer; None leaves it."""
+
+    pinned: bool | None = None
+    archived: bool | None = None
+
+
 class Close(_Command, frozen=True, tag="close"):
     """Stop what runs and release the session."""
 
@@ -177,5 +184,6 @@ Command: TypeAlias = (
     | Undo
     | Redo
     | Rename
+    | Mark
     | Close
 )

@@ -104,6 +104,18 @@ class SessionRenamed(Envelope, frozen=True, tag="session.renamed"):
     title: str
 
 
+class SessionMarked(Envelope, frozen=True, tag="session.marked"):
+    """The session's place in the lists changed; None leaves it.
+
+    Attributes:
+        pinned: it is listed before all others.
+        archived: it is listed only where archived sessions are asked for.
+    """
+
+    pinned: bool | None = None
+    archived: bool | None = None
+
+
 class ModeChanged(Envelope, frozen=True, tag="mode.changed"):
     """The permission mode changed."""
 
@@ -352,6 +364,7 @@ DurableEvent: TypeAlias = (
     SessionCreated
     | SessionForked
     | SessionRenamed
+    | SessionMarked
     | ModeChanged
     | ModelChanged
     | OptionsChanged

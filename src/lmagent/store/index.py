@@ -22,12 +22,13 @@ from lmagent.core.ids import is_session_id
 from lmagent.store.activity import Activity, activity, activity_of, store_activity
 from lmagent.store.branches import Branch, branches
 from lmagent.store.database import is_damage, move_aside, open_database
+from lmagent.store.listed import ListPlace, SessionRow, Shelf
 from lmagent.store.lock import is_held
 from lmagent.store.log import EVENTS, LOCK, log_facts
 from lmagent.store.numbered import Numbered, Place, number, numbered, numbering, place_of
 from lmagent.store.scan import Line, ends_with, in_order, lines
 from lmagent.store.spent import Account, Spending, spending
-from lmagent.store.tally import SessionRow, Tally, passage_of
+from lmagent.store.tally import Tally, passage_of
 
 T = TypeVar("T")
 
@@ -118,20 +119,28 @@ class SessionIndex:
     # --- reading ------------------------------------------------------------------------------------------------
 
     def list(
-        self, limit: int = 20, search: str = "", *, children: bool = False, after: tuple[float, str] | None = None
+        self,
+        limit: int = 20,
+        search: str = "",
+        *,
+        children: bool = False,
+        after: ListPlace | None = None,
+        shelf: Shelf = "all",
     ) -> list[SessionRow]:
-        """Sessions, the one that was written to last first; those of sub-agents where words are looked for, or wanted.
+        """Sessions, pinned ones first, then the one that was written to last; those of sub-agents where words are
+        looked for, or wanted.
 
         Args:
             limit: how many at most; sub-agents' are not counted.
-            children: with those of sub-agents.
-            after: only what follows the session that was written to at this moment and has this id.
+            children: with those of sub-agents, whatever the shelf.
+            after: only what follows this place.
+            shelf: which of them.
             search: only those that say all these words, anywhere, or have the text in their id or title.
 
         Raises:
             StoreError: the database cannot be read.
         """
-        return self._run(lambda: self._list(limit, search.strip(), children or bool(search.strip()), after))
+        return self._run(lambda: self._list(limit, search.strip(), children or bool(search.strip()), after, shelf))
 
     def row(self, session: str) -> SessionRow | None:
         """One session; None where the index has none of that id. Refresh before.
@@ -306,12 +315,14 @@ class SessionIndex:
         row = self._db.execute(_ROW, (session,)).fetchone()
         return None if row is None else self._row(_tally(row))
 
-    def _list(self, limit: int, search: str, children: bool, after: tuple[float, str] | None) -> list[SessionRow]:
+    def _list(self, limit: int, search: str, children: bool, after: ListPlace | None, shelf: Shelf) -> list[SessionRow]:
         rows: list[SessionRow] = []
         found = 0
         fitting = self._fitting(search) if search else None
-        since = "WHERE child OR (updated, id) < (?, ?)" if after else ""
-        query = f"SELECT {', '.join(_COLUMNS)} FROM session {since} ORDER BY updated DESC, id DESC"
+        since = "(pinned, updated, id) < (?, ?, ?)" if after else "1"
+        wanted = {"all": "1", "open": "NOT archived", "archived": "archived"}[shelf]
+        where = f"WHERE child OR ({since} AND {wanted})"
+        query = f"SELECT {', '.join(_COLUMNS)} FROM session {where} ORDER BY pinned DESC, updated DESC, id DESC"
         for row in self._db.execute(query, after or ()):
             tally = _tally(row)
             named = search.lower() in f"{tally.id}\n{tally.title}".lower()

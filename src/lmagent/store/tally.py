@@ -17,6 +17,7 @@ from lmagent.core.events import (
     PlanProposed,
     SessionCreated,
     SessionForked,
+    SessionMarked,
     SessionRenamed,
     StepFinished,
     TurnFinished,
@@ -32,44 +33,6 @@ SETTINGS = "settings"
 """Who approves plans unread: no surface, so what follows is for the one that asked for the plan."""
 
 
-class SessionRow(Struct, frozen=True):
-    """A session in a list.
-
-    Attributes:
-        id: its id.
-        title: the first words of its first input, or the title that a person gave it.
-        created: Unix seconds of its first event; of a copy, of the moment in which it was made.
-        updated: Unix seconds of its last one.
-        model: the model that answered last.
-        status: running, interrupted, idle, or how its last turn ended (done, blocked, question …).
-        turns: turns that ended.
-        steps: model calls.
-        prompt_tokens: tokens of all prompts.
-        completion_tokens: tokens of all replies.
-        cached_tokens: prompt tokens that came from the server's cache.
-        parent: the session that it was forked from, or works for as a sub-agent; empty for none.
-        branch_turn: of a fork, the first turn that it does not share with its parent; else 0.
-        child: it is a sub-agent's.
-        waiting_for: approval, plan, question or time; empty where it waits for nothing.
-    """
-
-    id: str
-    title: str
-    created: float
-    updated: float
-    model: str
-    status: str
-    turns: int
-    steps: int
-    prompt_tokens: int
-    completion_tokens: int
-    cached_tokens: int
-    parent: str
-    child: bool = False
-    waiting_for: str = ""
-    branch_turn: int = 0
-
-
 class Tally(Struct):
     """A session in figures. The fields are columns of the table `session`.
 
@@ -82,6 +45,8 @@ class Tally(Struct):
         queued: id of the job that a person's page submitted while a turn for another job was open.
         asks: approvals that wait for a person.
         planned: a plan waits for a person.
+        pinned: it is listed before all others.
+        archived: it is listed only where archived sessions are asked for.
         child: it is a sub-agent's session, and goes on with its parent.
         read_to: offset in bytes up to which the log has been read.
         size: size of the log when it was read, in bytes.
@@ -114,6 +79,8 @@ class Tally(Struct):
     planned: bool = False
     turn: int = 0
     branch_turn: int = 0
+    pinned: bool = False
+    archived: bool = False
     seq: int = 0
     read_to: int = 0
     size: int = 0
@@ -139,7 +106,8 @@ class Tally(Struct):
     def apply(self, event: DurableEvent) -> None:
         """Fold one event in."""
         self.created = self.created or event.ts
-        self.updated = max(self.updated, event.ts)
+        if not isinstance(event, SessionMarked):  # nothing was said in it
+            self.updated = max(self.updated, event.ts)
         match event:
             case StepFinished():
                 self._count(event.usage)
@@ -177,6 +145,9 @@ class Tally(Struct):
                 self.planned = True
             case PlanDecided():
                 self.planned = False
+            case SessionMarked():
+                self.pinned = self.pinned if event.pinned is None else event.pinned
+                self.archived = self.archived if event.archived is None else event.archived
             case _:
                 pass
 
@@ -211,6 +182,7 @@ class Tally(Struct):
                 self.until, self.job, self.queued = 0.0, "", ""  # it is the other one that goes on by itself
                 if event.at_seq:
                     self.branch_turn, self.created = self.turn + 1, event.ts
+                self.pinned = self.archived = False
             case SessionRenamed():
                 self.title, self.renamed = title_of(event.title, None), True
             case ModelChanged():

@@ -75,6 +75,7 @@ Plain = (
     | wishes.Undo
     | wishes.Redo
     | wishes.Rename
+    | wishes.Mark
     | wishes.Close
 )
 Body = SubmitBody | SteerBody | AnswerBody | ForkBody | Plain

@@ -19,7 +19,8 @@ from lmagent.gateway.http.errors import Refusal
 from lmagent.gateway.http.route import Call, Route
 from lmagent.gateway.hub.hub import Hub
 from lmagent.store.branches import Fork, forks_of
-from lmagent.store.index import SessionIndex, SessionRow
+from lmagent.store.index import SessionIndex
+from lmagent.store.listed import ListPlace, SessionRow, Shelf
 
 MEDIA = {"md": "text/markdown", "html": "text/html", "jsonl": "application/x-ndjson"}
 """Content types of the forms of an export."""
@@ -33,12 +34,14 @@ class SessionsQuery(Struct, frozen=True):
         limit: how many at most; sub-agents' are not counted.
         after: what follows this page: its `next`.
         children: with those of sub-agents.
+        shelf: all, those that are not archived, or the archived ones.
     """
 
     search: Annotated[str, Meta(max_length=200)] = ""
     limit: Annotated[int, Meta(ge=1, le=500)] = 50
     after: Annotated[str, Meta(max_length=120)] = ""
     children: bool = False
+    shelf: Shelf = "all"
 
 
 class Row(SessionRow, frozen=True):
@@ -48,7 +51,7 @@ class Row(SessionRow, frozen=True):
 
 
 class SessionList(Struct, frozen=True):
-    """Sessions, the one that was written to last first.
+    """Sessions, pinned ones first, then the one that was written to last.
 
     Attributes:
         sessions: the page.
@@ -105,20 +108,21 @@ async def list_sessions(call: Call) -> SessionList:
     query: SessionsQuery = call.query
     after = _read_cursor(query.after) if query.after else None
     root, one_more = call.hub.host.store.root, query.limit + 1
-    wanted = partial(session_rows, root, one_more, query.search, children=query.children, after=after)
+    about = {"children": query.children, "after": after, "shelf": query.shelf}
+    wanted = partial(session_rows, root, one_more, query.search, **about)
     rows = await to_thread.run_sync(wanted)
     places = [at for at, row in enumerate(rows) if not row.child]
     if len(places) <= query.limit:
         return SessionList(tuple(_row(call.hub, row) for row in rows))
     last = rows[places[query.limit - 1]]
     page = rows[: places[query.limit]]
-    return SessionList(tuple(_row(call.hub, row) for row in page), f"{last.updated!r},{last.id}")
+    return SessionList(tuple(_row(call.hub, row) for row in page), f"{last.pinned:d},{last.updated!r},{last.id}")
 
 
-def _read_cursor(text: str) -> tuple[float, str]:
-    updated, _, id = text.partition(",")
+def _read_cursor(text: str) -> ListPlace:
     try:
-        return float(updated), id
+        pinned, updated, id = text.split(",")
+        return bool(int(pinned)), float(updated), id
     except ValueError:
         raise Refusal(400, "invalid", "after is not the `next` of a list of sessions") from None
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import gzip
 import hashlib
 import re
+from base64 import b64encode
 from functools import lru_cache
 from pathlib import Path
 
+from anyio import to_thread
 from msgspec import Struct
 from starlette.responses import Response
 
@@ -33,6 +35,9 @@ TYPES = {
     ".txt": "text/plain; charset=utf-8",
 }
 """What is served, by the ending of its name; types of the WHATWG MIME Sniffing standard."""
+
+DRAWING = ("vendor/mermaid.js", "drawing.js")
+"""The scripts of the frame in which a diagram is drawn."""
 
 SMALL = 1000
 """Bytes below which compressing gains nothing."""
@@ -86,7 +91,10 @@ def _read(path: Path, media: str, changed: int, size: int) -> File:
 
 def answer(call: Call, name: str) -> Response:
     """The file, unless the browser has it as it is: it asks each time, so that an update is whole at once."""
-    file = find(name)
+    return _answered(call, find(name))
+
+
+def _answered(call: Call, file: File) -> Response:
     fields = {"etag": file.etag, "cache-control": "no-cache", "vary": "Accept-Encoding"}
     known = call.request.headers.get("if-none-match", "")
     if file.etag in (tag.strip().removeprefix("W/") for tag in known.split(",")):
@@ -112,10 +120,34 @@ async def _page(call: Call) -> Response:
 
 
 async def _file(call: Call) -> Response:
-    found = answer(call, call.path["path"])
-    if call.path["path"] == "worker.js":
+    name = call.path["path"]
+    found = await to_thread.run_sync(answer, call, name)  # packing a large one takes its time
+    if name == "worker.js":
         found.headers["service-worker-allowed"] = "/"  # it keeps the whole page, not only its own folder
     return found
+
+
+async def _diagram(call: Call) -> Response:
+    """The frame in which a diagram is drawn: its own scripts run in it, and reach nothing of the page or the gateway.
+
+    It has no origin, so it could load nothing from here; the scripts are in it, and are named by their hashes.
+    """
+    page, hashes = await to_thread.run_sync(_drawing)
+    found = _answered(call, page)
+    rules = ("sandbox allow-scripts", "default-src 'none'", f"script-src {hashes}", "style-src 'unsafe-inline'")
+    found.headers["content-security-policy"] = "; ".join((*rules, "img-src data:", "frame-ancestors 'self'"))
+    return found
+
+
+@lru_cache(maxsize=1)
+def _drawing() -> tuple[File, str]:
+    """The frame, and the hashes of its scripts as a policy names them."""
+    scripts = [find(name).content.decode().replace("</script", "<\\/script") for name in DRAWING]
+    sums = [b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
+    inside = "".join(f"<script>{script}</script>" for script in scripts)
+    page = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>Diagram</title><body>{inside}'.encode()
+    file = File(TYPES[".html"], f'"{hashlib.sha256(page).hexdigest()[:32]}"', page, gzip.compress(page, 9, mtime=0))
+    return file, " ".join(f"'sha256-{sum}'" for sum in sums)
 
 
 async def _icon(call: Call) -> Response:
@@ -125,5 +157,6 @@ async def _icon(call: Call) -> Response:
 ROUTES: tuple[Route, ...] = (
     Route("GET", "/", _page, "The page", media="text/html", is_open=True),
     Route("GET", "/static/{path:path}", _file, "A file of the page", media="*/*", errors=(304, 404), is_open=True),
+    Route("GET", "/diagram", _diagram, "The frame that draws a diagram", media="text/html", is_open=True),
     Route("GET", "/favicon.ico", _icon, "The page's icon", media="image/svg+xml", is_open=True),
 )

@@ -5,7 +5,7 @@ import { Icon } from "./icons.js";
 import { part } from "./late.js";
 import { html, useEffect, useRef, useState } from "./lib.js";
 import { complain } from "./state.js";
-import { chat as words, files as texts } from "./words.js";
+import { attachments as labels, chat as words } from "./words.js";
 
 /** What models take; other files are named, not sent along. */
 const IMAGES = /^image\/(png|jpeg|gif|webp)$/;
@@ -84,9 +84,9 @@ export function useAttachments(session, named) {
       if (files.length && take(files)) event.preventDefault();
     },
     over,
-    button: html`<input type="file" multiple hidden ref=${chooser} aria-label=${texts.attachments}
+    button: html`<input type="file" multiple hidden ref=${chooser} aria-label=${labels.label}
         onChange=${(/** @type {any} */ event) => (take(event.target.files), (event.target.value = ""))} />
-      <button class="button plain square" aria-label=${texts.attach} title=${texts.attach}
+      <button class="button plain square" aria-label=${labels.add} title=${labels.add}
         onClick=${() => chooser.current?.click()}><${Icon} name="clip" /></button>`,
   };
 }

@@ -1,11 +1,11 @@
 // @ts-check
 // A diff as people read it: numbered lines with signs and colours, side by side where there is room; long ones are cut.
-import { differing, pairsOf, rowsOf } from "./difflines.js";
+import { differing, pairsOf, rowsOf } from "./diffrows.js";
 import { html, useState } from "./lib.js";
 import { visible } from "./visible.js";
-import { changes as words } from "./words.js";
+import { changes as words } from "./latewords.js";
 
-/** @typedef {import("./difflines.js").Row} Row */
+/** @typedef {import("./diffrows.js").Row} Row */
 
 const SHOWN = 200;
 

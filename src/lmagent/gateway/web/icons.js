@@ -41,6 +41,8 @@ const PATHS = {
   refresh: "M20 12a8 8 0 1 1-2.5-5.8M20 4v4h-4",
   download: "M12 4v11M7 10.5l5 5 5-5M5 20h14",
   upload: "M12 16V5M7 9.5l5-5 5 5M5 20h14",
+  pin: "M9 4h6l-1 6 3 3H7l3-3zM12 13v7",
+  archive: "M4 5h16v4H4zM6 9v10h12V9M10 13h4",
   undo: "M9 14L4 9l5-5M4 9h10a6 6 0 0 1 0 12h-3",
   sliders: "M4 7h9M17 7h3M15 4.5v5M4 17h3M11 17h9M9 14.5v5",
   out: "M10 4H5v16h5M14 8l4 4-4 4M18 12H9",

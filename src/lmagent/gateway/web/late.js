@@ -22,9 +22,10 @@ export const part = (path) => import(path).catch(() => import(`${path}?again=${+
 /**
  * A component that stands for one of a module that is not there yet.
  * @param {() => Promise<any>} load gives the component
+ * @param {(props: any) => any} [meanwhile] what is shown until it is there
  * @returns {(props: any) => any}
  */
-export function late(load) {
+export function late(load, meanwhile) {
   return function Late(props) {
     const [Part, setPart] = useState(/** @type {any} */ (null));
     useEffect(() => {
@@ -34,6 +35,6 @@ export function late(load) {
         here = false;
       };
     }, []);
-    return Part && html`<${Part} ...${props} />`;
+    return Part ? html`<${Part} ...${props} />` : meanwhile?.(props);
   };
 }

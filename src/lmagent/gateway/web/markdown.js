@@ -3,6 +3,7 @@
 // A text that grows is read block by block: finished blocks are never read again.
 import { Code } from "./code.js";
 import { Icon } from "./icons.js";
+import { late, part } from "./late.js";
 import { html, useRef } from "./lib.js";
 import { read } from "./reading.js";
 import { toast } from "./state.js";
@@ -11,6 +12,9 @@ import { toast } from "./state.js";
 
 const SAFE = /^(https?:|mailto:)/i;
 const DEEP = 40;
+
+const Formula = late(() => part("./formula.js").then((module) => module.Formula), ({ raw }) => raw);
+const Diagram = late(() => part("./diagram.js").then((module) => module.Diagram));
 
 /** A text that may grow, and its blocks as nodes. */
 class Document {
@@ -80,6 +84,8 @@ function block(token, depth, open) {
       return html`<${`h${Math.min(6, token.depth + 2)}`} class=${`level-${token.depth}`}>${inline(token.tokens, depth)}</>`;
     case "code":
       return html`<${CodeBlock} code=${token.text} language=${(token.lang ?? "").split(/[\s{]/)[0]} open=${open} />`;
+    case "maths":
+      return html`<${Formula} text=${token.text} raw=${token.raw} display=${token.display} />`;
     case "blockquote":
       return html`<blockquote>${blocks(token.tokens, depth)}</blockquote>`;
     case "list":
@@ -128,6 +134,8 @@ function inline(tokens, depth) {
 function span(token, depth) {
   if (depth > DEEP) return token.raw;
   switch (token.type) {
+    case "maths":
+      return html`<${Formula} text=${token.text} raw=${token.raw} display=${token.display} />`;
     case "strong":
       return html`<strong>${inline(token.tokens, depth)}</strong>`;
     case "em":
@@ -186,6 +194,6 @@ function CodeBlock({ code, language, open }) {
   return html`<div class="code-block">
     <div class="code-bar"><span class="grow">${language}</span>
       <button class="button plain" onClick=${copy} aria-label="Copy the code"><${Icon} name="file" />Copy</button></div>
-    <${Code} code=${code} language=${language} open=${open} />
+    ${language === "mermaid" && !open ? html`<${Diagram} key=${code} code=${code} />` : html`<${Code} code=${code} language=${language} open=${open} />`}
   </div>`;
 }

@@ -1,5 +1,6 @@
 // @ts-check
 // Reading Markdown: the lexer, kept from texts that somebody made to keep it busy.
+import { MATHS } from "./maths.js";
 import { Lexer, Tokenizer } from "./vendor/marked.js";
 
 /** @typedef {import("./vendor/marked.js").Token} Token */
@@ -39,7 +40,7 @@ class Reader extends Lexer {
 /** Tokens of a text; the text itself as one where the lexer gives up. @param {string} text @returns {any[]} */
 export function read(text) {
   try {
-    return new Reader({ gfm: true, tokenizer: new Tables() }).lex(text);
+    return new Reader({ gfm: true, tokenizer: new Tables(), extensions: /** @type {any} */ (MATHS) }).lex(text);
   } catch {
     return [{ type: "text", raw: text, text }];
   }

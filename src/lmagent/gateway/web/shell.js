@@ -11,6 +11,7 @@ import { announced, dismiss, drawer, lost, me, toasts } from "./state.js";
 import { setTheme, theme } from "./theme.js";
 import { logOut } from "./login.js";
 import { Chat } from "./chat.js";
+import { shell as words } from "./words.js";
 import "./panels/keys.js";
 
 /** @typedef {import("./panels.js").PanelRow} PanelRow */
@@ -27,12 +28,12 @@ export function Shell() {
   const whole = page ? PANELS.find((row) => row.place === "page" && row.id === page) : undefined;
   useEscape();
   return html`<div class=${beside ? "frame beside" : "frame"}>
-    <a class="button skip" href="#message" onClick=${focusMessage}>To the message</a>
+    <a class="button skip" href="#message" onClick=${focusMessage}>${words.toMessage}</a>
     <div class="banner" role="alert">
       ${lost.value && html`<div class="lost"><${Icon} name="warning" /><span>${lost.value}</span></div>`}
     </div>
     <${Side} session=${session} page=${page} />
-    <button class=${drawer.value === "side" ? "scrim open" : "scrim"} aria-label="Close the list" tabindex="-1"
+    <button class=${drawer.value === "side" ? "scrim open" : "scrim"} aria-label=${words.closeList} tabindex="-1"
       onClick=${() => (drawer.value = "")}></button>
     <main class="place" inert=${drawer.value === "side"}>
       ${page ? html`<${Page} key=${page} row=${whole} id=${page} rest=${rest} />` : html`<${Chat} id=${session} />`}
@@ -77,18 +78,18 @@ function Side({ session, page }) {
   useLayoutEffect(() => { // not later: it would take the focus from where somebody has gone meanwhile
     if (!open) return;
     side.current?.querySelector("button")?.focus();
-    return () => focusOn("Sessions and pages");
+    return () => focusOn(words.drawer);
   }, [open]);
   return html`<div class=${open ? "side open" : "side"} ref=${side}>
     <div class="brand"><img src="/static/icon.svg" alt="" /><span class="grow">lmagent</span>
-      <button class="button plain square only-narrow" aria-label="Close the list" onClick=${() => (drawer.value = "")}>
+      <button class="button plain square only-narrow" aria-label=${words.closeList} onClick=${() => (drawer.value = "")}>
         <${Icon} name="close" /></button>
     </div>
-    <button class="button" onClick=${newSession}><${Icon} name="plus" />New session</button>
+    <button class="button" onClick=${newSession}><${Icon} name="plus" />${words.newSession}</button>
     <div class="panels">
       ${offered("side", session).map((row) => html`<${Loaded} key=${row.id} row=${row} session=${session} rest="" />`)}
     </div>
-    <nav aria-label="Pages">
+    <nav aria-label=${words.pages}>
       <ul class="bare">
         ${offered("page", session).map((row) => html`<li key=${row.id}>
           <a class="entry" href=${pageHref(row.id)} aria-current=${page === row.id ? "page" : undefined}>
@@ -97,7 +98,7 @@ function Side({ session, page }) {
     </nav>
     <div class="foot">
       <${ThemeButton} /><${NotifyButton} /><span class="grow"></span>
-      ${me.value?.caller === "page" && html`<button class="button plain square" aria-label="Log out" title="Log out"
+      ${me.value?.caller === "page" && html`<button class="button plain square" aria-label=${words.logOut} title=${words.logOut}
         onClick=${logOut}><${Icon} name="out" /></button>`}
     </div>
   </div>`;
@@ -110,14 +111,14 @@ function newSession() {
 }
 
 const THEMES = /** @type {const} */ ({
-  system: { next: "light", icon: "system", words: "Colours: as the system" },
-  light: { next: "dark", icon: "sun", words: "Colours: light" },
-  dark: { next: "system", icon: "moon", words: "Colours: dark" },
+  system: { next: "light", icon: "system", label: words.themeSystem },
+  light: { next: "dark", icon: "sun", label: words.themeLight },
+  dark: { next: "system", icon: "moon", label: words.themeDark },
 });
 
 function ThemeButton() {
-  const { next, icon, words } = THEMES[theme.value];
-  return html`<button class="button plain square" aria-label=${words} title=${words} onClick=${() => setTheme(next)}>
+  const { next, icon, label } = THEMES[theme.value];
+  return html`<button class="button plain square" aria-label=${label} title=${label} onClick=${() => setTheme(next)}>
     <${Icon} name=${icon} /></button>`;
 }
 
@@ -126,10 +127,10 @@ function Page({ row, id, rest }) {
   useEffect(() => {
     document.title = `${row?.title ?? id} · lmagent`;
   }, [row]);
-  return html`<header class="bar"><${DrawerButton} /><h1>${row?.title ?? "Not here"}</h1></header>
+  return html`<header class="bar"><${DrawerButton} /><h1>${row?.title ?? words.noPage}</h1></header>
     <div class="page">${row
       ? html`<${Loaded} row=${row} session="" rest=${rest} />`
-      : html`<p class="empty">There is no page “${id}”. <a href="#/">Back to the first screen</a></p>`}</div>`;
+      : html`<p class="empty">${words.noPageHint(id)} <a href="#/">${words.home}</a></p>`}</div>`;
 }
 
 /** @param {{row: PanelRow, session: string, rest: string}} props */
@@ -137,7 +138,7 @@ function Beside({ row, session, rest }) {
   useLayoutEffect(() => () => focusOn(row.title), []);
   return html`<section class="panel" aria-label=${row.title}>
     <header class="bar"><h2 class="grow">${row.title}</h2>
-      <button class="button plain square" aria-label=${`Close ${row.title}`} onClick=${() => go(sessionHref(session))}>
+      <button class="button plain square" aria-label=${words.close(row.title)} onClick=${() => go(sessionHref(session))}>
         <${Icon} name="close" /></button></header>
     <div class="body"><${Loaded} row=${row} session=${session} rest=${rest} /></div>
   </section>`;
@@ -159,17 +160,17 @@ function Loaded({ row, session, rest }) {
   }, [row, tries]);
   if (failed || fault) {
     return html`<div class="notice error"><${Icon} name="warning" /><div>
-      ${row.title} cannot be shown: ${failed ? UNLOADED : String(fault?.message ?? fault)}
-      <p><button class="button" onClick=${failed ? () => setTries(tries + 1) : again}>Try again</button></p></div></div>`;
+      ${words.notShown(row.title, failed ? UNLOADED : String(fault?.message ?? fault))}
+      <p><button class="button" onClick=${failed ? () => setTries(tries + 1) : again}>${words.again}</button></p></div></div>`;
   }
   return panel && html`<${panel.Panel} session=${session} rest=${rest} />`;
 }
 
 function Toasts() {
-  return html`<div class="toasts" role="log" aria-label="Messages">
+  return html`<div class="toasts" role="log" aria-label=${words.messages}>
     ${toasts.value.map((item) => html`<div key=${item.id} class=${`toast ${item.level}`}>
       <div class="grow">${item.text}${item.fix && html`<div class="quiet small">${item.fix}</div>`}</div>
-      <button class="button plain square" aria-label="Dismiss" onClick=${() => dismiss(item.id)}><${Icon} name="close" /></button>
+      <button class="button plain square" aria-label=${words.dismiss} onClick=${() => dismiss(item.id)}><${Icon} name="close" /></button>
     </div>`)}
   </div>`;
 }

@@ -3,6 +3,7 @@
 import { notify } from "./notify.js";
 import { announced } from "./state.js";
 import { busy } from "./status.js";
+import { shell as words } from "./words.js";
 
 /** @typedef {import("./wire.js").View} View */
 
@@ -11,15 +12,16 @@ export function tell(session, before, after) {
   const title = after.title || "lmagent";
   const asked = after.approvals.find((item) => !before.approvals.includes(item));
   if (asked) {
-    announced.value = `Waiting for your approval: ${asked.summary}`;
-    notify(`${title}: waiting for you`, asked.summary, `${session}:${asked.id}`);
+    announced.value = words.approvalWaits(asked.summary);
+    notify(session, asked.id, words.approvalTitle(title), asked.summary);
   } else if (after.plan && !before.plan) {
-    announced.value = `A plan waits for you: ${after.plan["plan"].title}`;
-    notify(`${title}: a plan waits for you`, after.plan["plan"].title, `${session}:plan`);
+    announced.value = words.planWaits(after.plan["plan"].title);
+    notify(session, "plan", words.planTitle(title), after.plan["plan"].title);
   } else if (after.outcome && !before.outcome) {
-    announced.value = after.outcome === "done" ? "Finished" : `Ended: ${after.outcome}`;
-    notify(`${title}: ${after.outcome}`, lastWords(after), `${session}:turn`);
-  } else if (busy(after) && !busy(before)) announced.value = "Working";
+    const ended = words.outcomes[/** @type {keyof typeof words.outcomes} */ (after.outcome)] ?? after.outcome;
+    announced.value = ended;
+    notify(session, "turn", `${title}: ${ended}`, lastWords(after));
+  } else if (busy(after) && !busy(before)) announced.value = words.working;
 }
 
 /** The end of the answer. @param {View} view */

@@ -13,6 +13,19 @@ worker.addEventListener("fetch", (/** @type {any} */ event) => {
   if (ours && method === "GET") event.respondWith(answer(event.request));
 });
 
+worker.addEventListener("notificationclick", (/** @type {any} */ event) => {
+  event.notification.close();
+  event.waitUntil(show(event.notification.data?.address ?? ""));
+});
+
+/** Show the session that a notification is about, in a window that is there or in a new one. @param {string} address */
+async function show(address) {
+  const [open] = await worker.clients.matchAll({ type: "window", includeUncontrolled: true });
+  if (!open) return worker.clients.openWindow(`/${address}`);
+  await open.focus().catch(() => {}); // a browser may refuse it
+  open.postMessage({ address });
+}
+
 /** The gateway's answer, which is kept; what was kept where no gateway answers. @param {Request} request */
 async function answer(request) {
   try {

@@ -6,6 +6,7 @@ import { late } from "../late.js";
 import { html, useEffect, useRef, useState } from "../lib.js";
 import { sessionHref } from "../router.js";
 import { drawer } from "../state.js";
+import { common, sessions as words } from "../words.js";
 import { Pending, Search, useData, useSettled } from "./data.js";
 import { useFeed } from "./feed.js";
 import { useTicking, When } from "./moments.js";
@@ -21,7 +22,7 @@ const MOST = 500;
 
 /** What changes a line of the list. */
 const TELLING = new Set([
-  "session.created", "session.forked", "session.renamed", "input.received", "input.withdrawn", "turn.started", "turn.finished",
+  "session.created", "session.forked", "session.renamed", "session.marked", "input.received", "input.withdrawn", "turn.started", "turn.finished",
   "approval.requested", "approval.resolved", "plan.proposed", "plan.decided", "subagent.started", "subagent.finished",
 ]);
 
@@ -29,9 +30,11 @@ const TELLING = new Set([
 export function Panel({ session }) {
   const [search, setSearch] = useState("");
   const [limit, setLimit] = useState(FIRST);
-  const [older, setOlder] = useState(/** @type {{words: string, rows: Row[], next: string}} */ ({ words: "", rows: [], next: "" }));
-  const words = useSettled(search.trim(), 200);
-  const about = `children=true${words ? `&search=${encodeURIComponent(words)}` : ""}`;
+  const [archived, setArchived] = useState(false);
+  const [older, setOlder] = useState(/** @type {{about: string, rows: Row[], next: string}} */ ({ about: "", rows: [], next: "" }));
+  const wanted = useSettled(search.trim(), 200);
+  const shelf = archived ? "archived" : wanted ? "all" : "open";
+  const about = `children=true&shelf=${shelf}${wanted ? `&search=${encodeURIComponent(wanted)}` : ""}`;
   const list = useData(`/api/sessions?limit=${limit}&${about}`, { keep: true });
   useFeed((event) => TELLING.has(event.type) && list.reload(), list.reload);
   useTicking();
@@ -42,36 +45,64 @@ export function Panel({ session }) {
   }, []);
   const newest = /** @type {Row[]} */ (list.data?.sessions ?? []);
   const listed = new Set(newest.map((row) => row.id));
-  const behind = older.words === words && older.rows.length ? older : { rows: [], next: list.data?.next ?? "" };
+  const behind = older.about === about && older.rows.length ? older : { rows: [], next: list.data?.next ?? "" };
   const rows = [...newest, ...behind.rows.filter((row) => !listed.has(row.id))];
   const more = async () => {
     if (limit < MOST) return setLimit(limit + FIRST);
     const page = await get(`/api/sessions?limit=${MOST}&${about}&after=${encodeURIComponent(behind.next)}`);
-    setOlder({ words, rows: [...behind.rows, ...page.sessions], next: page.next });
+    setOlder({ about, rows: [...behind.rows, ...page.sessions], next: page.next });
   };
-  const { tops, below } = nested(rows);
-  return html`<section class="sessions" aria-label="Sessions" onKeyDown=${arrows}>
-    <${Search} label="Search sessions" value=${search} change=${setSearch} placeholder="Search" />
-    <${Pending} given=${list} what="the sessions" />
-    ${list.data && !rows.length && html`<p class="empty small">${words ? `Nothing has “${words}”.` : "No sessions yet: what you send begins one."}</p>`}
+  const { tops, below, forks } = nested(rows);
+  return html`<section class="sessions" aria-label=${words.title} onKeyDown=${arrows}>
+    <${Search} label=${words.search} value=${search} change=${setSearch} placeholder=${common.search} />
+    ${archived && html`<h2 class="small">${words.archived}</h2>`}
+    <${Pending} given=${list} what=${words.what} />
+    ${list.data && !rows.length && html`<p class="empty small">${wanted ? words.noResults(wanted) : archived ? words.nothingArchived : words.nothing}</p>`}
     <ul class="bare list">
-      ${tops.map((row) => html`<${Line} key=${row.id} row=${row} below=${below} session=${session} changed=${list.reload} />`)}
+      ${tops.map((row) => html`<${Line} key=${row.id} row=${row} below=${below} forks=${forks} session=${session} changed=${list.reload} />`)}
     </ul>
-    ${behind.next && html`<button class="button plain" onClick=${() => more().catch(list.reload)}>Older sessions</button>`}
+    ${behind.next && html`<button class="button plain" onClick=${() => more().catch(list.reload)}>${words.older}</button>`}
+    ${list.data && html`<button class="entry small quiet" onClick=${() => setArchived(!archived)}>
+      <${Icon} name=${archived ? "list" : "archive"} />${archived ? words.backToAll : words.archived}</button>`}
   </section>`;
 }
 
-/** Sub-agents below who asked them; one whose parent is not in the list stands for itself. @param {Row[]} rows */
+/**
+ * Sub-agents below who asked them, forks below what they are copies of; one whose origin is not in the list stands alone.
+ * A group is where its newest member would be.
+ * @param {Row[]} rows
+ */
 function nested(rows) {
-  const known = new Set(rows.map((row) => row.id));
+  const known = new Map(rows.map((row) => [row.id, row]));
   /** @type {Map<string, Row[]>} */
   const below = new Map();
-  const tops = rows.filter((row) => {
-    if (!row["child"] || !known.has(row["parent"])) return true;
-    below.set(row["parent"], [...(below.get(row["parent"]) ?? []), row]);
-    return false;
-  });
-  return { tops, below };
+  /** @type {Map<string, Row[]>} */
+  const forks = new Map();
+  /** @type {Set<Row>} */
+  const tops = new Set();
+  for (const row of rows) {
+    const origin = originOf(row, known);
+    if (row["child"] && known.has(row["parent"])) add(below, row["parent"], row);
+    else if (origin !== row && !row.pinned) {
+      add(forks, origin.id, row);
+      tops.add(origin);
+    } else tops.add(row);
+  }
+  return { tops: [...tops], below, forks };
+}
+
+/** @param {Map<string, Row[]>} lists @param {string} key @param {Row} row */
+const add = (lists, key, row) => lists.set(key, [...(lists.get(key) ?? []), row]);
+
+/** The first in the chain of copies, as far as it is in the list. @param {Row} row @param {Map<string, Row>} known @returns {Row} */
+function originOf(row, known) {
+  const met = new Set([row]);
+  for (let at = row; ; ) {
+    const before = at["child"] ? undefined : known.get(at["parent"]);
+    if (!before || met.has(before)) return at;
+    met.add(before);
+    at = before;
+  }
 }
 
 /** Up and down go from the search through the list, and back. @param {KeyboardEvent} event */
@@ -84,31 +115,33 @@ function arrows(event) {
   places[places.indexOf(/** @type {HTMLElement} */ (target)) + step]?.focus();
 }
 
-/** @param {{row: Row, below: Map<string, Row[]>, session: string, changed: () => void}} props */
-function Line({ row, below, session, changed }) {
+/** @param {{row: Row, below: Map<string, Row[]>, forks: Map<string, Row[]>, session: string, changed: () => void, fork?: boolean}} props */
+function Line({ row, below, forks, session, changed, fork = false }) {
   const [open, setOpen] = useState(false);
   const [shown, setShown] = useState(false);
   const menu = useRef(/** @type {HTMLButtonElement | null} */ (null));
   const children = below.get(row.id) ?? [];
-  const title = row.title || "Untitled";
-  const { icon, kind, words } = standing(row);
+  const title = row.title || words.untitled;
+  const { icon, kind, words: state } = standing(row);
   const closed = () => {
     setOpen(false);
     menu.current?.focus();
   };
+  const line = (/** @type {Row} */ inner, copy = false) => html`<${Line} key=${inner.id} row=${inner} below=${below} forks=${forks} session=${session} changed=${changed} fork=${copy} />`;
   return html`<li>
     <div class="session" data-kind=${kind}>
       <a class="entry" href=${sessionHref(row.id)} aria-current=${row.id === session ? "page" : undefined} onClick=${() => (drawer.value = "")}>
         <${Icon} name=${icon} />
         <span class="grow"><span class="title cut">${title}</span>
-          <span class="about cut"><span class="words">${words}</span> · <${When} moment=${row["updated"]} /></span></span></a>
-      <button class="button plain square" ref=${menu} aria-label=${`More about ${title}`} aria-expanded=${open} onClick=${() => setOpen(!open)}>
+          <span class="about cut"><span class="words">${state}</span> · <${When} moment=${row["updated"]} />${
+            [row.pinned && words.pinned, fork && words.fork, row.archived && words.archived].filter(Boolean).map((mark) => ` · ${mark}`)}</span></span></a>
+      <button class="button plain square" ref=${menu} aria-label=${words.more(title)} aria-expanded=${open} onClick=${() => setOpen(!open)}>
         <${Icon} name="dots" /></button>
     </div>
     ${open && html`<${Actions} row=${row} closed=${closed} changed=${changed} />`}
     ${children.length > 0 && html`<button class="entry small quiet nest" aria-expanded=${shown} onClick=${() => setShown(!shown)}>
-      <${Icon} name=${shown ? "down" : "right"} />${children.length} sub-agent${children.length > 1 ? "s" : ""}</button>`}
-    ${shown && html`<ul class="bare list children">${children.map((child) => html`<${Line} key=${child.id} row=${child} below=${below}
-      session=${session} changed=${changed} />`)}</ul>`}
+      <${Icon} name=${shown ? "down" : "right"} />${words.children(children.length)}</button>`}
+    ${shown && html`<ul class="bare list children">${children.map((child) => line(child))}</ul>`}
+    ${forks.has(row.id) && html`<ul class="bare list children" aria-label=${words.forksOf(title)}>${forks.get(row.id)?.map((copy) => line(copy, true))}</ul>`}
   </li>`;
 }

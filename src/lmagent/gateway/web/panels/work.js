@@ -3,6 +3,7 @@
 import { sessionPath } from "../api.js";
 import { Icon } from "../icons.js";
 import { html, useEffect } from "../lib.js";
+import { work as words } from "../latewords.js";
 import { current } from "../session.js";
 import { Agents } from "./agents.js";
 import { Pending, useData } from "./data.js";
@@ -12,22 +13,22 @@ import { Nothing } from "./kit.js";
 /** @typedef {import("../wire.js").Task} Task */
 /** @typedef {import("../icons.js").IconName} IconName */
 
-/** @type {Record<NonNullable<Task["status"]>, {icon: IconName, words: string}>} */
+/** @type {Record<NonNullable<Task["status"]>, {icon: IconName, label: string}>} */
 const STATES = {
-  pending: { icon: "dots", words: "to do" },
-  in_progress: { icon: "pulse", words: "at work" },
-  completed: { icon: "check", words: "done" },
-  blocked: { icon: "warning", words: "blocked" },
-  failed: { icon: "cross", words: "failed" },
-  skipped: { icon: "right", words: "skipped" },
+  pending: { icon: "dots", label: words.pending },
+  in_progress: { icon: "pulse", label: words.inProgress },
+  completed: { icon: "check", label: words.completed },
+  blocked: { icon: "warning", label: words.blocked },
+  failed: { icon: "cross", label: words.failed },
+  skipped: { icon: "right", label: words.skipped },
 };
 
-const KINDS = /** @type {const} */ ([["step", "Plan"], ["todo", "To do"], ["task", "Tasks"]]);
+const KINDS = /** @type {const} */ ([["step", words.plan], ["todo", words.todo], ["task", words.tasks]]);
 
 const MODES = /** @type {Record<string, string>} */ ({
-  plan: "Planning: it only reads, and proposes a plan.",
-  deep: "Deep work: it goes on within a budget until its tasks are done.",
-  bounded: "Bounded: few steps a turn.",
+  plan: words.planMode,
+  deep: words.deepMode,
+  bounded: words.boundedMode,
 });
 
 /** @param {import("../panels.js").PanelProps} props */
@@ -53,16 +54,14 @@ export function Panel({ session }) {
   const proposed = view?.plan?.["plan"] ?? null;
   return html`<div class="work">
     ${view && MODES[view.work] && html`<p class="notice"><${Icon} name="info" /><span>${MODES[view.work]}</span></p>`}
-    ${proposed && html`<p class="notice warning"><${Icon} name="tasks" /><span>The plan “${proposed.title}” waits for you in the conversation.</span></p>`}
+    ${proposed && html`<p class="notice warning"><${Icon} name="tasks" /><span>${words.proposed(proposed.title)}</span></p>`}
     ${KINDS.map(([kind, title]) => html`<${List} key=${kind} title=${title} tasks=${tasks.filter((task) => task.kind === kind)}
       plan=${kind === "step" ? work.data?.plan : null} />`)}
     <${Batch} state=${work.data?.state ?? null} />
     ${agents.length > 0 && html`<${Agents} nodes=${agents} root=${session} changed=${tree.reload} />`}
-    <${Pending} given=${work} what="the work" />
-    ${!work.error && html`<${Pending} given=${tree} what="the sub-agents" />`}
-    ${view && tree.data && work.data && !tasks.length && !agents.length && !proposed && !work.data.state && html`<${Nothing} icon="tasks" title="Nothing is planned">
-      For longer work the agent keeps a list here. <code>/plan</code> before a task makes it propose a plan first,${" "}
-      <code>/todo add</code> puts something on the list.</>`}
+    <${Pending} given=${work} what=${words.what} />
+    ${!work.error && html`<${Pending} given=${tree} what=${words.whatAgents} />`}
+    ${view && tree.data && work.data && !tasks.length && !agents.length && !proposed && !work.data.state && html`<${Nothing} icon="tasks" title=${words.nothing}>${words.nothingHint}</>`}
   </div>`;
 }
 
@@ -73,23 +72,23 @@ function List({ title, tasks, plan }) {
   const known = new Set(tasks.map((task) => task.id));
   const tops = tasks.filter((task) => !task.parent || !known.has(task.parent));
   return html`<section class="section" aria-label=${title}>
-    <h3>${title} <span class="small quiet">${over} of ${tasks.length}</span></h3>
-    <progress max=${tasks.length} value=${over} aria-label=${`${title}: ${over} of ${tasks.length} are over`}></progress>
+    <h3>${title} <span class="small quiet">${words.count(over, tasks.length)}</span></h3>
+    <progress max=${tasks.length} value=${over} aria-label=${`${title}: ${words.count(over, tasks.length)}`}></progress>
     ${plan && html`<p class="small"><strong>${plan.title}</strong>. <span class="quiet">${plan.goal}</span></p>`}
-    ${plan && (plan.risk_areas?.length ?? 0) > 0 && html`<p class="small quiet">May go wrong: ${plan.risk_areas?.join("; ")}</p>`}
+    ${plan && (plan.risk_areas?.length ?? 0) > 0 && html`<p class="small quiet">${words.risks(plan.risk_areas?.join("; ") ?? "")}</p>`}
     <ul class="bare tasks">${tops.map((task) => html`<${Item} key=${task.id} task=${task} tasks=${tasks} />`)}</ul></section>`;
 }
 
 /** @param {{task: Task, tasks: Task[]}} props */
 function Item({ task, tasks }) {
   const status = task.status ?? "pending";
-  const { icon, words } = STATES[status];
+  const { icon, label } = STATES[status];
   const parts = tasks.filter((other) => other.parent === task.id);
-  const details = [["Verify", task.verification], ["Risk", task.risk], ["Notes", task.notes], ["Result", task.result],
-    ["After", task.depends_on?.join(", ")]].filter(([, text]) => text);
+  const details = [[words.verify, task.verification], [words.risk, task.risk], [words.notes, task.notes], [words.result, task.result],
+    [words.after, task.depends_on?.join(", ")]].filter(([, text]) => text);
   return html`<li class="task" data-status=${status}>
-    <div class="headline"><${Icon} name=${icon} /><span class="grow wrap">${task.title}</span><span class="chip">${words}</span></div>
-    ${details.length > 0 && html`<details><summary class="small quiet">${task.id}: details</summary>
+    <div class="headline"><${Icon} name=${icon} /><span class="grow wrap">${task.title}</span><span class="chip">${label}</span></div>
+    ${details.length > 0 && html`<details><summary class="small quiet">${words.details(task.id)}</summary>
       <dl class="facts small">${details.map(([name, text]) => html`<dt>${name}</dt><dd>${text}</dd>`)}</dl></details>`}
     ${parts.length > 0 && html`<ul class="bare tasks">${parts.map((part) => html`<${Item} key=${part.id} task=${part} tasks=${tasks} />`)}</ul>`}
   </li>`;
@@ -106,11 +105,11 @@ function Batch({ state }) {
   if (!state) return null;
   const done = state.processed_count ?? 0;
   const queue = state.remaining_queue ?? [];
-  const facts = [["For", state.objective], ["Done when", state.completion_gate], ["Next", state.next_action], ["Left", queue.join(", ")],
-    ["Renamed", Object.entries(state.rename_map ?? {}).map(([from, to]) => `${from} → ${to}`).join(", ")],
-    ["Failed last", state.last_error], ["To recover", state.recovery_instruction]].filter(([, text]) => text);
-  return html`<section class="section" aria-label="Task state">
-    <h3>Task state <span class="small quiet">${done} of ${state.total_count ?? "an unknown number"}</span></h3>
-    ${state.total_count && html`<progress max=${state.total_count} value=${done} aria-label=${`${done} of ${state.total_count} are processed`}></progress>`}
+  const facts = [[words.goal, state.objective], [words.gate, state.completion_gate], [words.next, state.next_action], [words.left, queue.join(", ")],
+    [words.renamed, Object.entries(state.rename_map ?? {}).map(([from, to]) => `${from} → ${to}`).join(", ")],
+    [words.lastError, state.last_error], [words.recovery, state.recovery_instruction]].filter(([, text]) => text);
+  return html`<section class="section" aria-label=${words.state}>
+    <h3>${words.state} <span class="small quiet">${words.count(done, state.total_count ?? words.unknown)}</span></h3>
+    ${state.total_count && html`<progress max=${state.total_count} value=${done} aria-label=${words.count(done, state.total_count)}></progress>`}
     <dl class="facts small">${facts.map(([name, text]) => html`<dt key=${name}>${name}</dt><dd>${text}</dd>`)}</dl></section>`;
 }
