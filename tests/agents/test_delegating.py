@@ -136,7 +136,7 @@ def test_what_a_task_brought_is_passed_to_those_that_depend_on_it(tmp_path: Path
                 assert "Its file list.txt:\n1\n2\n3\n" in data
                 assert started["other"].brief.data == ""
                 told = chats(server)[-1]["messages"][-1]["content"]
-                assert 'sum: ok (1 steps)\nThey are 6.\nData: {"sum":6}' in told
+                assert 'sum: ok (1 step)\nThey are 6.\nData: {"sum":6}' in told
 
     anyio.run(main)
 

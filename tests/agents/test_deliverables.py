@@ -86,7 +86,7 @@ def test_a_brief_for_a_path_outside_begins_nothing(tmp_path: Path) -> None:
         ("jsonl", '{"a": 1}\n{', "no valid jsonl"),
         ("csv", "a,b\n1,2\n", ""),
         ("csv", 'a,b\n"x\ny",2\n', ""),
-        ("csv", "a,b\n1\n", "row 2 has 1 columns"),
+        ("csv", "a,b\n1\n", "row 2 has 1 column"),
         ("csv", "\n \n", "is empty"),
         ("python", "def f():\n    return 1\n", ""),
         ("python", "def f(:\n", "no valid python"),

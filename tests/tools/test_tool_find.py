@@ -115,11 +115,11 @@ def test_glob_stays_inside(hands, workspace: Path, outside: Path) -> None:
 def test_grep_takes_a_pattern_literally_unless_told_otherwise(hands, workspace: Path) -> None:
     plant(workspace, "a.py", text="x = f(a)\ny = g(b)\nz = f(a) + f(a)\n")
     output = hands("grep", pattern="f(a)")
-    assert output.content == "[2 lines in 1 of 1 files]\na.py\n1:x = f(a)\n3:z = f(a) + f(a)"
+    assert output.content == "[2 lines in 1 of 1 file]\na.py\n1:x = f(a)\n3:z = f(a) + f(a)"
     assert output.data == {"count": 2, "files": 1, "truncated": False}
     assert "a.py\n2:y = g(b)" in hands("grep", pattern=r"g\(\w\)", regex=True).content
     nothing = hands("grep", pattern="f|g").content
-    assert nothing.startswith("No match for f|g in 1 files.")
+    assert nothing.startswith("No match for f|g in 1 file.")
     assert "regex=true" in nothing
 
 
@@ -189,7 +189,7 @@ def test_grep_shows_a_page_and_counts_everything(hands, workspace: Path) -> None
             output = hands("grep", pattern="needle", context=context)
             header, *rows = output.content.split("\n")
             shown = sum("needle" in row for row in rows)
-            assert header.startswith(f"[1200 lines in 30 of 30 files; the first {shown} are shown")
+            assert header.startswith(f"[1,200 lines in 30 of 30 files; the first {shown} are shown")
             assert output.data == {"count": 1200, "files": 30, "truncated": True}
 
 

@@ -30,6 +30,9 @@ def completer(root: click.Group, shell: str) -> ShellComplete:
     assert kind is not None
 
     class Completer(kind):
+        # fish: a title or a summary may hold commas itself
+        source_template = kind.source_template.replace('split ","', 'split -m 1 ","')
+
         def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
             if args[:1] == ["help"]:
                 return super().get_completions(args[1:], incomplete)

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 
 NO_SERVER = """\
 lmagent: no model server is configured, and none was found on this machine
-  → start LM Studio, Ollama or another server, or name one with --base-url URL;
-    lmagent models recommend: models that lmagent runs itself; lmagent demo: see it work without any"""
+  → start LM Studio, Ollama or another server, or name one: --base-url URL
+    lmagent models recommend    models that lmagent runs itself
+    lmagent demo                see it at work without a model server"""
 
 
 @click.command()

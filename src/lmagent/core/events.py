@@ -345,12 +345,20 @@ def ending_line(event: TurnFinished) -> str:
         return ""
     if event.outcome == "interrupted":
         return stop_line(event) + advice_line(event)
+    if event.cause != "permission" and event.answer.startswith("BLOCKED:") and event.outcome == "blocked":
+        return ""  # the answer, above this line, says so itself
     words = event.reason if event.reason.startswith(event.outcome) else f"{event.outcome}: {event.reason}"
-    if not event.reason or event.reason in event.answer:  # the answer is above this line
+    if not event.reason or event.reason in event.answer:
         words = event.outcome
     if event.cause == "permission":
         words += "; a call was denied because nobody was there to approve it"
     return words + advice_line(event)
+
+
+def retry_line(event: RetryScheduled) -> str:
+    """Return why a call is made again, and when."""
+    wait = f" in {event.delay:.0f} s" if event.delay >= 1 else ""
+    return f"{event.reason}; trying again{wait}"
 
 
 def failure_line(event: ToolFinished) -> str:

@@ -159,7 +159,7 @@ class TextPrinter:
                 self._tool(event)
             case ev.RetryScheduled():
                 self._broke_off()
-                self._say("yellow", f"{event.reason}; trying again in {event.delay:.0f} s")
+                self._say("yellow", ev.retry_line(event))
             case ev.CompactionDone():
                 self._say("dim", f"conversation shortened: {event.before_tokens:,} → {event.after_tokens:,} tokens")
             case ev.Notice():

@@ -283,7 +283,8 @@ class Conversation:
         silent = approved or lowered in ("n", "no", "a", "always")
         scope, feedback = "session" if always else "once", "" if silent else word
         await session.send(Approve(approval=pending.id, approved=approved, scope=scope, feedback=feedback, by=BY))
-        self.renderer.say("allowed for this session" if always else "allowed" if approved else "denied", "quiet")
+        if approved:  # the line of a call that was denied says so itself
+            self.renderer.say("allowed for this session" if always else "allowed", "quiet")
 
     # --- plans ----------------------------------------------------------------------------------------------------
 

@@ -38,5 +38,6 @@ class LiveRows:
 
     def _erasure(self) -> str:
         # A terminal that was made narrower since has broken the rows, and each takes several now.
-        above = sum(rows_of(row, self._width()) for row in self._drawn) - 1
-        return "\r" + (f"\x1b[{above}A" if above > 0 else "") + "\x1b[J" if self._drawn else ""
+        taken = sum(rows_of(row, self._width()) for row in self._drawn)
+        # Row by row: tmux keeps in its history what is cleared to the end of a screen from its first row on.
+        return "\r" + "\x1b[1A".join(["\x1b[2K"] * taken) if self._drawn else ""

@@ -83,7 +83,7 @@ class Renderer:
             case ev.RetryScheduled():
                 self._blocks.drop()
                 self.words.drop()
-                self._say(f"{event.reason}; trying again in {event.delay:.0f} s", "warning")
+                self._say(ev.retry_line(event), "warning")
             case ev.CompactionDone():
                 self._say(f"conversation shortened: {event.before_tokens:,} → {event.after_tokens:,} tokens", "quiet")
             case ev.Notice():

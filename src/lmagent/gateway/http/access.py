@@ -131,7 +131,7 @@ class Access:
             fix = f"try again in {after} s, or use the token"
             raise Refusal(429, "throttled", text, fix=fix, headers={"retry-after": after})
         if not same(pin.encode(), self.pin.encode()):
-            raise Refusal(401, "wrong_pin", "this is not the PIN", fix="lmagent web printed it when it started")
+            raise Refusal(401, "wrong_pin", "this is not the PIN", fix="the terminal showed it when lmagent started")
         self._tries.give_back(address, device)
         return self._let_in()
 
