@@ -1,9 +1,11 @@
 // @ts-check
-// When to draw: with the next frame, but never for more than a quarter of the time, so that one can scroll and write
-// while a long answer streams, on a slow machine too.
+// When to draw what arrives: at once after a silence, then as often as the gateway sends text, and never for more than a
+// quarter of the time, so that one can scroll and write while a long answer streams, on a slow machine too.
 
 /** How much longer than drawing took the page rests before it draws again. */
 const REST = 3;
+/** Milliseconds between two drawings, at least: see PAUSE in providers/transport.py. */
+const BETWEEN = 50;
 /** Milliseconds after which it draws in any case. A page that is not looked at gets no frames; what waits for a person must be told all the same. */
 const LATEST = 250;
 /** When drawing may begin again. */
@@ -27,7 +29,7 @@ export function withFrame(act) {
     act();
     setTimeout(() => { // after the frame: layout and paint are in it
       const now = performance.now();
-      rested = now + Math.min(LATEST, REST * (now - begun));
+      rested = Math.max(begun + BETWEEN, now + Math.min(LATEST, REST * (now - begun)));
     });
   }
 }
