@@ -14,7 +14,7 @@ import { tell } from "./telling.js";
 /** @typedef {{type: "text", text: string} | {type: "image", media_type: string, data: string}} Part */
 /** @typedef {{id: string, parts: Part[], type: "submit" | "steer", error: string, seq?: number}} Outgoing `seq` is given once it is in the log */
 
-const PAGE = 60;
+const PAGE = 40;
 const KEPT_OUTPUT = 4000;
 const AGAIN = 2000;
 /** Milliseconds within which a stream that begins has told again what sub-agents ask. */
