@@ -49,9 +49,6 @@ LISTED = b'{"object": "list", "data": [{"id": "m", "owned_by": "vllm", "max_mode
 """A server that keeps many conversations at once; others would be asked one after the other."""
 
 
-# --- the model ------------------------------------------------------------------------------------------------------
-
-
 async def model(sessions: int, deltas: int) -> None:
     """Streams to all once all have asked: DELTAS pieces of text, each with its number."""
     waiting = anyio.Event()
@@ -119,9 +116,6 @@ def _chunk(fields: dict[str, Any]) -> bytes:
 
 def _framed(data: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(data), data)
-
-
-# --- who watches ----------------------------------------------------------------------------------------------------
 
 
 class Watched:
@@ -199,9 +193,6 @@ async def watch(port: int, sessions: list[str], deltas: int, *, socket: bool) ->
     text = "".join(_pieces(deltas))
     wrong = [seen for seen in watched if seen.seqs != list(range(1, len(seen.seqs) + 1)) or "".join(seen.texts) != text]
     return {"lost": len(wrong), "handed_on": sum(len(seen.texts) for seen in watched)}
-
-
-# --- the whole ------------------------------------------------------------------------------------------------------
 
 
 class Gateway:

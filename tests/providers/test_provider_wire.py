@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import shutil
+import ssl
+import subprocess
 from contextlib import aclosing
+from pathlib import Path
 
 import anyio
 import anyio.abc
 import httpcore
 import pytest
+from anyio.streams.tls import TLSListener
 
 from lmagent.core.errors import ungrouped
 from lmagent.providers.transport import HttpTransport, Timeouts, TransportError
-from lmagent.providers.wire import SETTLED, Chunks
+from lmagent.providers.wire import SETTLED, Chunks, Wires, body_of, wire_of
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 NONE: dict[str, str] = {}
@@ -26,7 +31,7 @@ class Raw:
         self._closes = closes
         self._between = between
 
-    async def serve(self, stream: anyio.abc.SocketStream) -> None:
+    async def serve(self, stream: anyio.abc.ByteStream) -> None:
         self.connections += 1
         async with stream:
             try:
@@ -133,5 +138,38 @@ def test_a_long_stream_is_read_in_pauses_and_whole() -> None:
         [body] = await read(Raw(HEAD, *pieces, b"0\r\n\r\n", between=SETTLED / 100))
         assert b"".join(body) == b"0123456789" * 40
         assert len(body) < 300, "one piece a pause, not one a chunk"
+
+    anyio.run(go)
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed: it makes the certificate")
+def test_a_stream_over_tls_is_read_the_same_way_and_its_connection_used_again(tmp_path: Path) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+    command += ["-addext", "subjectAltName=DNS:localhost", "-keyout", str(key), "-out", str(certificate)]
+    subprocess.run(command, check=True, capture_output=True)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate, key)
+    raw = Raw(HEAD + b"3\r\nab", b"c\r\n", b"0\r\n\r\n")
+
+    async def go() -> None:
+        plain = await anyio.create_tcp_listener(local_host="127.0.0.1")
+        port = plain.extra(anyio.abc.SocketAttribute.local_port)
+        listener = TLSListener(plain, context)
+        trusting = ssl.create_default_context(cafile=certificate)
+        pool = httpcore.AsyncConnectionPool(ssl_context=trusting, network_backend=Wires())
+        with ungrouped():
+            async with listener, anyio.create_task_group() as tasks:
+                tasks.start_soon(listener.serve, raw.serve)
+                for _ in range(2):
+                    request = httpcore.Request("GET", f"https://localhost:{port}/", headers=[(b"Host", b"localhost")])
+                    answer = await pool.handle_async_request(request)
+                    wire = wire_of(answer)
+                    assert wire is not None
+                    assert b"".join([piece async for piece in body_of(answer, wire)]) == b"abc"
+                    await answer.aclose()
+                await pool.aclose()
+                tasks.cancel_scope.cancel()
+        assert raw.connections == 1
 
     anyio.run(go)

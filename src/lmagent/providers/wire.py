@@ -27,6 +27,9 @@ TURN = 0.025
 SETTLED = 1.0
 """Seconds from which on a stream is read with pauses; one that is shorter is never held up."""
 
+EYEBALLS = 0.25
+"""Seconds after which the next address of a host is tried beside the first (RFC 8305)."""
+
 LONGEST_LINE = 65_536
 """Bytes of a line between two chunks."""
 
@@ -238,6 +241,11 @@ class Wire(asyncio.Protocol, httpcore.AsyncNetworkStream):
         return self
 
 
+def _has_many(host: str) -> bool:
+    """Return whether a host may have several addresses, of which one may lead nowhere."""
+    return host != "localhost" and ":" not in host and not host.replace(".", "").isdigit()
+
+
 class Wires(httpcore.AsyncNetworkBackend):
     """Opens connections of that kind."""
 
@@ -253,7 +261,8 @@ class Wires(httpcore.AsyncNetworkBackend):
         loop = asyncio.get_running_loop()
         try:
             with anyio.fail_after(timeout):
-                transport, wire = await loop.create_connection(Wire, host, port, happy_eyeballs_delay=0.25)
+                delay = EYEBALLS if _has_many(host) else None
+                transport, wire = await loop.create_connection(Wire, host, port, happy_eyeballs_delay=delay)
         except TimeoutError as error:
             raise httpcore.ConnectTimeout(str(error)) from error
         except OSError as error:

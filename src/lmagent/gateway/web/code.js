@@ -15,6 +15,8 @@ const TOO_LONG = 50_000;
 const PIECE = 2500;
 const SLOW = 60;
 const ENOUGH = 1500;
+/** Milliseconds between two looks at what has been coloured. */
+const BETWEEN = 100;
 /** Deeper colours are not drawn: code can be nested as deep as it is long, and drawing it would go as deep. */
 const DEEP = 40;
 
@@ -143,11 +145,19 @@ export function Code({ code, language = "", open = false }) {
       if (!here || !hljs?.getLanguage(language)) return;
       /** @type {any[]} */
       const drawn = [];
+      let done = 0;
+      let due = 0;
+      const show = () => here && setTree({ code, drawn: [...drawn], end: done });
       await paint(hljs, code, language, (nodes, end) => {
         drawn.push(nodes);
-        if (here) setTree({ code, drawn: [...drawn], end });
+        done = end;
+        if (performance.now() > due) { // to lay out what is not coloured yet costs more than to colour a piece of it
+          due = performance.now() + BETWEEN;
+          show();
+        }
         return here;
       }).catch(() => {}); // the highlighter gives up: the rest stays as it is
+      show();
     });
     observer.observe(element);
     return () => {

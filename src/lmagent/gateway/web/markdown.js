@@ -5,7 +5,7 @@ import { Code } from "./code.js";
 import { Icon } from "./icons.js";
 import { late, part } from "./late.js";
 import { html, useRef } from "./lib.js";
-import { read } from "./reading.js";
+import { read, settled, UNSETTLED } from "./reading.js";
 import { toast } from "./state.js";
 
 /** @typedef {any} Token */
@@ -28,6 +28,8 @@ class Document {
     this.growing = false;
     /** Where the part begins that may still change. */
     this.tail = 0;
+    /** What is settled of a paragraph that grows there. */
+    this.known = UNSETTLED;
     /** @type {any[]} nodes of finished blocks */
     this.done = [];
     /** @type {any[]} nodes of the rest */
@@ -40,7 +42,7 @@ class Document {
     if (!text.startsWith(this.text)) this.reset();
     this.text = text;
     this.growing = growing;
-    const tokens = read(text.slice(this.tail));
+    const tokens = read(text.slice(this.tail), this.known);
     const blocks = tokens.filter((token) => token.type !== "space");
     let last = growing ? tokens.lastIndexOf(/** @type {Token} */ (blocks.at(-1))) : tokens.length;
     if (last < 0) last = 0;
@@ -49,6 +51,8 @@ class Document {
       const node = block(token, 0, false);
       if (node !== null) this.done.push(node);
     }
+    const writing = growing ? tokens[last] : undefined;
+    this.known = writing?.type === "paragraph" ? settled(writing.tokens) : UNSETTLED;
     this.open = tokens.slice(last).map((token) => block(token, 0, growing)).filter((node) => node !== null);
   }
 }
@@ -125,9 +129,16 @@ function table(token, depth) {
   </table></div>`;
 }
 
+/** Nodes of tokens: that of a settled one is the same again, and not looked at. @type {WeakMap<Token, any>} */
+const made = new WeakMap();
+
 /** @param {Token[] | undefined} tokens @param {number} depth @returns {any[]} */
 function inline(tokens, depth) {
-  return (tokens ?? []).map((token) => span(token, depth + 1));
+  return (tokens ?? []).map((token) => {
+    const node = made.get(token) ?? span(token, depth + 1);
+    made.set(token, node);
+    return node;
+  });
 }
 
 /** @param {Token} token @param {number} depth @returns {any} */

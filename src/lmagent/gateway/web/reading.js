@@ -28,19 +28,62 @@ class Tables extends Tokenizer {
   }
 }
 
+/** Characters at the end of a paragraph that grows which are read again: an address or an emphasis may end in them. */
+const OPEN = 400;
+/** What may begin something: a text with one of these may become part of a pair with what comes. */
+const MARKS = /[*_~`[<$\\]/;
+
+/**
+ * The beginning of a paragraph that no more text can change, and its tokens.
+ * @typedef {{text: string, tokens: Token[]}} Settled
+ */
+
+/** Nothing is settled. @type {Settled} */
+export const UNSETTLED = { text: "", tokens: [] };
+
+/**
+ * What is settled of a paragraph that grows: its tokens before the first mark that has no partner yet, and then up to the
+ * last of them that is more than text and that a space follows: texts side by side would be joined.
+ * @param {Token[]} tokens of the paragraph
+ * @returns {Settled}
+ */
+export function settled(tokens) {
+  const length = tokens.reduce((sum, { raw }) => sum + raw.length, 0) - OPEN;
+  let text = "";
+  let end = 0;
+  let known = "";
+  for (const [place, token] of tokens.entries()) {
+    if (text.length + token.raw.length > length || (token.type === "text" && MARKS.test(token.raw))) break;
+    text += token.raw;
+    if (token.type !== "text" && /^\s/.test(tokens[place + 1]?.raw ?? "")) [end, known] = [place + 1, text];
+  }
+  return { text: known, tokens: tokens.slice(0, end) };
+}
+
 class Reader extends Lexer {
+  /** @param {Settled} known @param {any} options */
+  constructor(known, options) {
+    super(options);
+    this.known = known;
+  }
+
   /** @param {string} src @param {Token[]} [tokens] @returns {Token[]} */
   inlineTokens(src, tokens = []) {
-    if (!isTangled(src)) return super.inlineTokens(src, tokens);
-    tokens.push({ type: "text", raw: src, text: src, escaped: false });
+    if (isTangled(src)) {
+      tokens.push({ type: "text", raw: src, text: src, escaped: false });
+      return tokens;
+    }
+    const { text } = this.known;
+    if (!text || !src.startsWith(text)) return super.inlineTokens(src, tokens);
+    tokens.push(...this.known.tokens, ...super.inlineTokens(src.slice(text.length)));
     return tokens;
   }
 }
 
-/** Tokens of a text; the text itself as one where the lexer gives up. @param {string} text @returns {any[]} */
-export function read(text) {
+/** Tokens of a text; the text itself as one where the lexer gives up. @param {string} text @param {Settled} [known] @returns {any[]} */
+export function read(text, known = UNSETTLED) {
   try {
-    return new Reader({ gfm: true, tokenizer: new Tables(), extensions: /** @type {any} */ (MATHS) }).lex(text);
+    return new Reader(known, { gfm: true, tokenizer: new Tables(), extensions: /** @type {any} */ (MATHS) }).lex(text);
   } catch {
     return [{ type: "text", raw: text, text }];
   }

@@ -2,6 +2,7 @@
 // The session that is shown: its view, kept up by the stream of its events, and what a person does with it.
 import { ApiError, get, randomId, send, sessionPath } from "./api.js";
 import { EMPTY, innermost, reduce } from "./fold.js";
+import { withFrame } from "./frames.js";
 import { batch, signal } from "./lib.js";
 import { keepOutgoing, outgoing } from "./outgoing.js";
 import { complain, lost } from "./state.js";
@@ -13,7 +14,7 @@ import { tell } from "./telling.js";
 /** @typedef {{type: "text", text: string} | {type: "image", media_type: string, data: string}} Part */
 /** @typedef {{id: string, parts: Part[], type: "submit" | "steer", error: string, seq?: number}} Outgoing `seq` is given once it is in the log */
 
-const PAGE = 60;
+const PAGE = 40;
 const KEPT_OUTPUT = 4000;
 const AGAIN = 2000;
 /** Milliseconds within which a stream that begins has told again what sub-agents ask. */
@@ -142,12 +143,7 @@ export class Session {
     this.arrived.push(event);
     if (this.scheduled) return;
     this.scheduled = true;
-    // A page that is not looked at gets no frames; what waits for a person must be told all the same.
-    const late = setTimeout(() => this.flush(), 250);
-    requestAnimationFrame(() => {
-      clearTimeout(late);
-      this.flush();
-    });
+    withFrame(() => this.flush());
   }
 
   /** Fold what has arrived: once a frame, however much it is. */
@@ -247,13 +243,11 @@ export class Session {
       const { withdrawn = [] } = await send(this.id, command);
       this.returned.value = [...this.returned.peek(), ...(items ?? withdrawn)];
     } catch (error) {
-      if (/** @type {ApiError} */ (error).status !== 409) complain(error); // else the model has got it by now
+      if (/** @type {ApiError} */ (error).code !== "resolved") complain(error); // else the model has got it by now
     }
   }
 
-  /** @param {import("./wire.js").UserBlock} item */
-  takeBack = (item) => this.withdraw({ type: "withdraw", input: item.id }, [item]);
-
+  takeBack = (/** @type {import("./wire.js").UserBlock} */ item) => this.withdraw({ type: "withdraw", input: item.id }, [item]);
   /** Stop the turn, and what waits for its end. */
   interrupt = () => this.withdraw({ type: "interrupt" });
 
