@@ -64,7 +64,7 @@ def test_escape_closes_what_is_open_before_it_stops_anything(tmp_path, screen):
     with gateway(tmp_path, script, options=["--permission", "auto"]) as running:
         page = screen(running)
         ask(page, "wait")
-        page.locator("[data-state=busy]").get_by_text("running").wait_for()
+        page.locator("[data-state=busy]").get_by_text("Working").wait_for()
         page.get_by_role("button", name="Files").click()
         page.get_by_role("region", name="Files").wait_for()
         page.keyboard.press("Escape")

@@ -33,7 +33,7 @@ def test_an_approval_shows_what_would_happen_and_runs_what_is_approved(tmp_path,
         page = screen(running)
         ask(page, "write it")
         page.get_by_role("button", name="Approve").wait_for()
-        assert page.locator("[data-state=waiting]").inner_text() == "waiting for you"
+        assert page.locator("[data-state=waiting]").inner_text() == "Needs your approval"
         assert "+new line" in page.get_by_role("region", name="What would happen").inner_text()
         assert not (running.workspace / "a.txt").exists()
         shot(page, tmp_path, "approval")
@@ -47,7 +47,7 @@ def test_a_denial_takes_words_to_the_model_and_nothing_runs(tmp_path, screen):
     with gateway(tmp_path, [call("write", path="a.txt", content="x\n"), say("Then not.")]) as running:
         page = screen(running)
         ask(page, "write it")
-        page.get_by_label("Words for the model").fill("use b.txt instead")
+        page.get_by_label("Message to the model").fill("use b.txt instead")
         page.get_by_role("button", name="Deny").click()
         finished(page)
         assert not (running.workspace / "a.txt").exists()

@@ -154,14 +154,15 @@ async def _permit(session: Session, invocation: Invocation, asked: Asked) -> Too
         ToolError: the call would be refused anyway, so the user was not asked.
     """
     tool = invocation.tool
+    denied = {"code": "denied", "summary": asked.summary}
     for fence in session.wiring.fences:
         if reason := fence(session.state, tool):
-            return ToolOutput(f"Denied: {reason} It was not run.", {"code": "denied"})
+            return ToolOutput(f"Denied: {reason} It was not run.", denied)
     verdict = gate.judge(asked.request, session.state.mode, session.wiring.rules, session.state.grants)
     if verdict.decision == "allow":
         return None
     if verdict.decision == "deny":
-        return ToolOutput(f"Denied: {verdict.reason}. It was not run.", {"code": "denied"})
+        return ToolOutput(f"Denied: {verdict.reason}. It was not run.", denied)
     answer = await session.ask(
         ApprovalRequested(
             call_id=invocation.call.id,
@@ -176,9 +177,9 @@ async def _permit(session: Session, invocation: Invocation, asked: Asked) -> Too
         return None
     if answer.by == "unattended":
         text = f"Denied: {verdict.reason}, and nobody is there to answer. It was not run. Do what you can without it."
-        return ToolOutput(text, {"code": "denied", "unattended": True, "summary": asked.summary})
+        return ToolOutput(text, {**denied, "unattended": True})
     words = f' They say: "{answer.feedback}"' if answer.feedback else ""
-    return ToolOutput(f"The user denied this call. It was not run.{words}", {"code": "denied"})
+    return ToolOutput(f"The user denied this call. It was not run.{words}", denied)
 
 
 def _preview(session: Session, invocation: Invocation, asked: Asked) -> str:

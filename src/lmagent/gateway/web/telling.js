@@ -3,6 +3,7 @@
 import { notify } from "./notify.js";
 import { announced } from "./state.js";
 import { busy } from "./status.js";
+import { header } from "./words.js";
 
 /** @typedef {import("./wire.js").View} View */
 
@@ -17,8 +18,9 @@ export function tell(session, before, after) {
     announced.value = `A plan waits for you: ${after.plan["plan"].title}`;
     notify(`${title}: a plan waits for you`, after.plan["plan"].title, `${session}:plan`);
   } else if (after.outcome && !before.outcome) {
-    announced.value = after.outcome === "done" ? "Finished" : `Ended: ${after.outcome}`;
-    notify(`${title}: ${after.outcome}`, lastWords(after), `${session}:turn`);
+    const ended = header.outcomes[after.outcome] ?? after.outcome;
+    announced.value = ended;
+    notify(`${title}: ${ended}`, lastWords(after), `${session}:turn`);
   } else if (busy(after) && !busy(before)) announced.value = "Working";
 }
 
