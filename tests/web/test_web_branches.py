@@ -34,9 +34,7 @@ def test_an_edited_message_goes_on_in_a_branch_and_both_branches_can_be_read(tmp
         finished(page)
         assert session_of(page) != origin
         assert "Two." not in talk(page).splitlines()
-        assert [item["content"] for item in running.model.chats[-1].body["messages"] if item["role"] == "user"][-1] == (
-            "second, but better"
-        )
+        assert running.model.chats[-1].body["messages"][-1]["content"] == "second, but better"
         page.get_by_role("group", name="Branches").get_by_text("2 / 2").wait_for()
         page.get_by_role("button", name="Previous branch").click()
         page.get_by_text("Two.", exact=True).wait_for()
@@ -79,6 +77,25 @@ def test_a_branch_from_an_answer_has_what_was_said_up_to_there_and_leaves_the_fi
         talked(page, ("something else", "Other two."))
         page.get_by_role("button", name="Previous branch").click()
         page.get_by_text("Two.", exact=True).wait_for()
+
+
+def test_branches_are_below_their_origin_in_the_list_of_sessions(tmp_path, screen):
+    with gateway(tmp_path, [say("One."), say("One again.")]) as running:
+        page = screen(running)
+        talked(page, ("first", "One."))
+        origin = session_of(page)
+        page.get_by_role("button", name="Regenerate").click()
+        page.get_by_text("One again.", exact=True).wait_for()
+        finished(page)
+        sessions = page.get_by_role("region", name="Sessions")
+        below = sessions.locator(".children a")
+        below.wait_for()
+        assert below.get_attribute("aria-current") == "page"
+        sessions.get_by_role("button", name="1 branch").click()
+        below.wait_for(state="detached")
+        sessions.locator("a").first.click()
+        page.get_by_text("One.", exact=True).wait_for()
+        assert session_of(page) == origin
 
 
 def test_what_is_typed_into_an_edit_stays_until_it_is_cancelled(tmp_path, screen):

@@ -67,6 +67,7 @@ export const messages = {
   regenerate: "Regenerate",
   branchHere: "Branch from here",
   branches: "Branches",
+  branchCount: (/** @type {number} */ count) => (count === 1 ? "1 branch" : `${count} branches`),
   previousBranch: "Previous branch",
   nextBranch: "Next branch",
   branchedFrom: "Branched from",

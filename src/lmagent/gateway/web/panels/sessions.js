@@ -9,6 +9,7 @@ import { drawer } from "../state.js";
 import { Pending, Search, useData, useSettled } from "./data.js";
 import { useFeed } from "./feed.js";
 import { useTicking, When } from "./moments.js";
+import { messages } from "../words.js";
 import { standing } from "./standing.js";
 
 /** @typedef {import("../wire.js").Row} Row */
@@ -61,17 +62,40 @@ export function Panel({ session }) {
   </section>`;
 }
 
-/** Sub-agents below who asked them; one whose parent is not in the list stands for itself. @param {Row[]} rows */
+/**
+ * Sub-agents below the sessions that asked them, branches below those that they left; a row whose parent is not in the
+ * list is in no other one's. A family is where its newest member would be.
+ * @param {Row[]} rows
+ */
 function nested(rows) {
-  const known = new Set(rows.map((row) => row.id));
+  const known = new Map(rows.map((row) => [row.id, row]));
+  const above = (/** @type {Row} */ row) => (row["child"] || row["branch_turn"] ? known.get(row["parent"]) : undefined);
   /** @type {Map<string, Row[]>} */
   const below = new Map();
-  const tops = rows.filter((row) => {
-    if (!row["child"] || !known.has(row["parent"])) return true;
-    below.set(row["parent"], [...(below.get(row["parent"]) ?? []), row]);
-    return false;
-  });
-  return { tops, below };
+  /** @type {Set<Row>} */
+  const tops = new Set();
+  for (const row of rows) {
+    const line = new Set([row]);
+    for (let parent = above(row); parent && !line.has(parent); parent = above(parent)) line.add(parent);
+    const top = [...line].at(-1) ?? row;
+    const round = above(top) !== undefined; // logs that name each other
+    tops.add(round ? row : top);
+    const parent = round ? undefined : above(row);
+    if (parent) below.set(parent.id, [...(below.get(parent.id) ?? []), row]);
+  }
+  return { tops: [...tops], below };
+}
+
+/** Whether a session is somewhere below another one. @param {string} id @param {Map<string, Row[]>} below @param {string} session @returns {boolean} */
+function holds(id, below, session) {
+  return (below.get(id) ?? []).some((row) => row.id === session || holds(row.id, below, session));
+}
+
+/** How many are below a row, by what they are. @param {Row[]} children */
+function counted(children) {
+  const agents = children.filter((row) => row["child"]).length;
+  const branches = children.length - agents;
+  return [agents && `${agents} sub-agent${agents > 1 ? "s" : ""}`, branches && messages.branchCount(branches)].filter(Boolean).join(" · ");
 }
 
 /** Up and down go from the search through the list, and back. @param {KeyboardEvent} event */
@@ -87,7 +111,8 @@ function arrows(event) {
 /** @param {{row: Row, below: Map<string, Row[]>, session: string, changed: () => void}} props */
 function Line({ row, below, session, changed }) {
   const [open, setOpen] = useState(false);
-  const [shown, setShown] = useState(false);
+  const [chosen, setShown] = useState(/** @type {boolean | null} */ (null));
+  const shown = chosen ?? holds(row.id, below, session);
   const menu = useRef(/** @type {HTMLButtonElement | null} */ (null));
   const children = below.get(row.id) ?? [];
   const title = row.title || "Untitled";
@@ -107,7 +132,7 @@ function Line({ row, below, session, changed }) {
     </div>
     ${open && html`<${Actions} row=${row} closed=${closed} changed=${changed} />`}
     ${children.length > 0 && html`<button class="entry small quiet nest" aria-expanded=${shown} onClick=${() => setShown(!shown)}>
-      <${Icon} name=${shown ? "down" : "right"} />${children.length} sub-agent${children.length > 1 ? "s" : ""}</button>`}
+      <${Icon} name=${shown ? "down" : "right"} />${counted(children)}</button>`}
     ${shown && html`<ul class="bare list children">${children.map((child) => html`<${Line} key=${child.id} row=${child} below=${below}
       session=${session} changed=${changed} />`)}</ul>`}
   </li>`;
