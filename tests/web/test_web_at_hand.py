@@ -55,7 +55,7 @@ def test_escape_stops_the_turn_and_keeps_what_is_being_written(tmp_path, screen)
         assert page.get_by_role("button", name="Stop").get_attribute("title") == "Stop (Esc)"
         box(page).fill("half a thought")
         box(page).press("Escape")
-        page.get_by_text("Stopped", exact=True).wait_for()
+        page.locator(".notice").get_by_text("Stopped", exact=True).wait_for()
         assert box(page).input_value() == "half a thought"
 
 

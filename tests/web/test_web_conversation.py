@@ -219,7 +219,7 @@ def test_a_stopped_answer_keeps_its_words_and_a_notice_says_stopped_once(tmp_pat
         ask(page, "write code")
         page.get_by_text("line of code").first.wait_for()
         page.get_by_role("button", name="Stop").click()
-        page.get_by_text("Stopped", exact=True).wait_for()
+        page.locator(".notice").get_by_text("Stopped", exact=True).wait_for()
         assert "interrupted" not in talk(page)
         session = session_of(page)
         history = running.ask("GET", f"/api/sessions/{session}/history").json["messages"]
@@ -239,7 +239,7 @@ def test_what_is_asked_goes_with_the_turn_that_is_stopped(tmp_path, screen):
         ask(page, "make a")
         page.get_by_role("button", name="Approve").wait_for()
         page.get_by_role("button", name="Stop").click()
-        page.get_by_text("Stopped", exact=True).wait_for()
+        page.locator(".notice").get_by_text("Stopped", exact=True).wait_for()
         page.get_by_role("button", name="Approve").wait_for(state="detached")
         ask(page, "and now?")
         page.get_by_text("Next.", exact=True).wait_for()

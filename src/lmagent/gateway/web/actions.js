@@ -26,6 +26,7 @@ async function learnForks(session) {
     const { forks: rows } = await get(sessionPath(session, "/branches"));
     if (forks.peek().session === session) forks.value = { session, rows };
   } catch (error) {
+    forks.value = { session: "", rows: [] }; // asked for again by the next message that is shown
     complain(error);
   }
 }

@@ -12,16 +12,16 @@ export function tell(session, before, after) {
   const title = after.title || "lmagent";
   const asked = after.approvals.find((item) => !before.approvals.includes(item));
   if (asked) {
-    announced.value = `Waiting for your approval: ${asked.summary}`;
-    notify(`${title}: waiting for you`, asked.summary, `${session}:${asked.id}`);
+    announced.value = header.approvalAsked(asked.summary);
+    notify(header.about(title, header.needsApproval), asked.summary, `${session}:${asked.id}`);
   } else if (after.plan && !before.plan) {
-    announced.value = `A plan waits for you: ${after.plan["plan"].title}`;
-    notify(`${title}: a plan waits for you`, after.plan["plan"].title, `${session}:plan`);
+    announced.value = header.planAsked(after.plan["plan"].title);
+    notify(header.about(title, header.planNeedsApproval), after.plan["plan"].title, `${session}:plan`);
   } else if (after.outcome && !before.outcome) {
     const ended = header.outcomes[after.outcome] ?? after.outcome;
     announced.value = ended;
-    notify(`${title}: ${ended}`, lastWords(after), `${session}:turn`);
-  } else if (busy(after) && !busy(before)) announced.value = "Working";
+    notify(header.about(title, ended), lastWords(after), `${session}:turn`);
+  } else if (busy(after) && !busy(before)) announced.value = header.working;
 }
 
 /** The end of the answer. @param {View} view */

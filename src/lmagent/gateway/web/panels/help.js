@@ -4,7 +4,7 @@ import { html, render } from "../lib.js";
 
 const GROUPS = /** @type {const} */ ([
   ["Anywhere", [["?", "this list"], ["m", "to the message"], ["n", "a new session"], ["s", "search the sessions"], ["f", "the files beside the conversation"],
-    ["Esc", "close dialog or panel; else stop the running turn"]]],
+    ["Esc", "close dialog or panel; else stop the running turn; else leave the message box"]]],
   ["In the message", [["Enter", "send; while it works: tell it with the next result"], ["Shift Enter", "a new line"], ["Ctrl Enter", "send, on phones as well"],
     ["↑", "in an empty box: what you said before"], ["/", "commands"], ["@", "files"]]],
   ["While one approval is open", [["a", "approve"], ["d", "deny"]]],
