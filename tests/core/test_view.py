@@ -147,6 +147,6 @@ def test_mode_model_title_and_cuts_are_shown():
     )
     assert (view.session, view.mode, view.model, view.title) == ("s", "auto", "other", "mine")
     assert [block.text for block in view.blocks] == [
-        "the conversation was shortened: 9,000 → 2,000 tokens",
+        "Conversation shortened: 9,000 → 2,000 tokens",
         "careful\ndo this",
     ]

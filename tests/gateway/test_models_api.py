@@ -101,7 +101,7 @@ def test_the_other_server_answers_in_a_session_that_has_begun_and_after_a_restar
             assert "sk-of-the-usual-server" not in str([one.headers for one in ollama.requests])
             blocks = running.ask("GET", "/api/sessions/mine/view").json["view"]["blocks"]
             (notice,) = [block["text"] for block in blocks if block["kind"] == "notice"]
-            assert notice.startswith("the model is now ollama:qwen3:8b; it reads the conversation once: about ")
+            assert notice.startswith("Model changed to ollama:qwen3:8b. It reads the conversation once: about ")
             running.kill()
             running.start()
             assert running.ask("POST", "/api/chat/mine", {"message": "hi"}).json["response"] == "From Ollama."

@@ -71,7 +71,8 @@ def test_the_keyboard_goes_from_the_search_to_what_was_found_and_back(tmp_path, 
         page = screen(running)
         sessions = region(page, "Sessions")
         sessions.get_by_role("link", name="pears").wait_for()
-        page.locator("body").press("s")
+        page.keyboard.press("Escape")  # out of the message box, which has the focus from the beginning
+        page.keyboard.press("s")
         page.keyboard.type("apples")
         sessions.get_by_role("link", name="pears").wait_for(state="detached")
         page.keyboard.press("ArrowDown")

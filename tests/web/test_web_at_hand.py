@@ -55,7 +55,7 @@ def test_escape_stops_the_turn_and_keeps_what_is_being_written(tmp_path, screen)
         assert page.get_by_role("button", name="Stop").get_attribute("title") == "Stop (Esc)"
         box(page).fill("half a thought")
         box(page).press("Escape")
-        page.get_by_text("Stopped", exact=True).wait_for()
+        page.locator(".notice").get_by_text("Stopped", exact=True).wait_for()
         assert box(page).input_value() == "half a thought"
 
 
@@ -64,7 +64,7 @@ def test_escape_closes_what_is_open_before_it_stops_anything(tmp_path, screen):
     with gateway(tmp_path, script, options=["--permission", "auto"]) as running:
         page = screen(running)
         ask(page, "wait")
-        page.locator("[data-state=busy]").get_by_text("running").wait_for()
+        page.locator("[data-state=busy]").get_by_text("Working").wait_for()
         page.get_by_role("button", name="Files").click()
         page.get_by_role("region", name="Files").wait_for()
         page.keyboard.press("Escape")

@@ -34,9 +34,7 @@ def test_an_edited_message_goes_on_in_a_branch_and_both_branches_can_be_read(tmp
         finished(page)
         assert session_of(page) != origin
         assert "Two." not in talk(page).splitlines()
-        assert [item["content"] for item in running.model.requests[-1].fields["messages"] if item["role"] == "user"][
-            -1
-        ] == ("second, but better")
+        assert running.model.chats[-1].body["messages"][-1]["content"] == "second, but better"
         page.get_by_role("group", name="Branches").get_by_text("2 / 2").wait_for()
         page.get_by_role("button", name="Previous branch").click()
         page.get_by_text("Two.", exact=True).wait_for()
@@ -58,7 +56,7 @@ def test_an_answer_is_given_once_more_with_the_pictures_of_its_question(tmp_path
         page.get_by_text("A small dot.", exact=True).wait_for()
         finished(page)
         assert session_of(page) != origin
-        parts = running.model.requests[-1].fields["messages"][-1]["content"]
+        parts = running.model.chats[-1].body["messages"][-1]["content"]
         assert [part["type"] for part in parts if part["type"] == "image_url"] == ["image_url"]
         assert "what is it?" in str(parts)
         page.get_by_role("img", name="Image 1 of your message").wait_for()
@@ -79,6 +77,25 @@ def test_a_branch_from_an_answer_has_what_was_said_up_to_there_and_leaves_the_fi
         talked(page, ("something else", "Other two."))
         page.get_by_role("button", name="Previous branch").click()
         page.get_by_text("Two.", exact=True).wait_for()
+
+
+def test_branches_are_below_their_origin_in_the_list_of_sessions(tmp_path, screen):
+    with gateway(tmp_path, [say("One."), say("One again.")]) as running:
+        page = screen(running)
+        talked(page, ("first", "One."))
+        origin = session_of(page)
+        page.get_by_role("button", name="Regenerate").click()
+        page.get_by_text("One again.", exact=True).wait_for()
+        finished(page)
+        sessions = page.get_by_role("region", name="Sessions")
+        below = sessions.locator(".children a")
+        below.wait_for()
+        assert below.get_attribute("aria-current") == "page"
+        sessions.get_by_role("button", name="1 branch").click()
+        below.wait_for(state="detached")
+        sessions.locator("a").first.click()
+        page.get_by_text("One.", exact=True).wait_for()
+        assert session_of(page) == origin
 
 
 def test_what_is_typed_into_an_edit_stays_until_it_is_cancelled(tmp_path, screen):
@@ -145,5 +162,5 @@ def test_text_that_came_with_a_message_is_a_chip_and_goes_along_when_it_is_edite
         page.get_by_label("Edited message").press("Control+Enter")
         page.get_by_text("Two.", exact=True).wait_for()
         assert "look again\\n\\n[Attached by the user: notes.txt, 2 lines]\\nalpha\\nbeta" in str(
-            running.model.requests[-1].fields["messages"]
+            running.model.chats[-1].body["messages"]
         )

@@ -34,7 +34,7 @@ def test_an_approval_shows_what_would_happen_and_runs_what_is_approved(tmp_path,
         page = screen(running)
         ask(page, "write it")
         page.get_by_role("button", name="Approve").wait_for()
-        assert page.locator("[data-state=waiting]").inner_text() == "waiting for you"
+        assert page.locator("[data-state=waiting]").inner_text() == "Needs your approval"
         assert "+new line" in page.get_by_role("region", name="What would happen").inner_text()
         assert not (running.workspace / "a.txt").exists()
         shot(page, tmp_path, "approval")
@@ -48,7 +48,7 @@ def test_a_denial_takes_words_to_the_model_and_nothing_runs(tmp_path, screen):
     with gateway(tmp_path, [call("write", path="a.txt", content="x\n"), say("Then not.")]) as running:
         page = screen(running)
         ask(page, "write it")
-        page.get_by_label("Words for the model").fill("use b.txt instead")
+        page.get_by_label("Message to the model").fill("use b.txt instead")
         page.get_by_role("button", name="Deny").click()
         finished(page)
         assert not (running.workspace / "a.txt").exists()
@@ -252,7 +252,7 @@ def test_a_stopped_answer_keeps_its_words_and_a_notice_says_stopped_once(tmp_pat
         ask(page, "write code")
         page.get_by_text("line of code").first.wait_for()
         page.get_by_role("button", name="Stop").click()
-        page.get_by_text("Stopped", exact=True).wait_for()
+        page.locator(".notice").get_by_text("Stopped", exact=True).wait_for()
         assert "interrupted" not in talk(page)
         session = session_of(page)
         history = running.ask("GET", f"/api/sessions/{session}/history").json["messages"]
@@ -272,7 +272,7 @@ def test_what_is_asked_goes_with_the_turn_that_is_stopped(tmp_path, screen):
         ask(page, "make a")
         page.get_by_role("button", name="Approve").wait_for()
         page.get_by_role("button", name="Stop").click()
-        page.get_by_text("Stopped", exact=True).wait_for()
+        page.locator(".notice").get_by_text("Stopped", exact=True).wait_for()
         page.get_by_role("button", name="Approve").wait_for(state="detached")
         ask(page, "and now?")
         page.get_by_text("Next.", exact=True).wait_for()

@@ -61,11 +61,11 @@ def test_what_a_sub_agent_asks_stays_as_it_is_where_a_line_broke_and_is_back(tmp
         page = with_lines(screen, running)
         ask(page, "have it written")
         page.get_by_role("button", name="Approve").wait_for()
-        page.get_by_label("Words for the model").fill("go ahead")
+        page.get_by_label("Message to the model").fill("go ahead")
         page.evaluate("window.lines.at(-1).close()")
         holds(page, "window.lines.length === 2 && window.lines[1].readyState === 1")
         page.wait_for_timeout(2000)  # longer than it takes the page to drop what nobody asks any more
-        assert page.get_by_label("Words for the model").input_value() == "go ahead"
+        assert page.get_by_label("Message to the model").input_value() == "go ahead"
         page.get_by_role("button", name="Approve").click()
         finished(page)
 

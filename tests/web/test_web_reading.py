@@ -63,10 +63,14 @@ def test_what_opens_on_a_phone_stays_in_the_window(tmp_path, screen):
     with gateway(tmp_path, [say("ok")]) as running:
         session = begun(running, "begin")
         page = on_phone(screen, running, path=f"#/s/{session}")
-        for name in ("Permissions: auto", "Model: scripted"):
+        page.get_by_role("button", name="More", exact=True).click()
+        for name in ("Permissions: auto", "Model: scripted", "Context: "):
             page.get_by_role("button", name=name).click()
+            page.get_by_role("button", name="Back").wait_for()
             assert outside(page, ".popup") == 0
-            page.keyboard.press("Escape")
+            page.get_by_role("button", name="Back").click()
+        page.keyboard.press("Escape")
+        page.locator(".popup").wait_for(state="detached")
 
 
 def test_a_long_name_of_a_file_leaves_the_panel_as_wide_as_it_is(tmp_path, screen):

@@ -212,11 +212,11 @@ def _tool(view: View, event: ev.ToolStarted | ev.ToolFinished) -> View:
         if isinstance(event, ev.ToolStarted):
             blocks[position] = ToolBlock(block.call_id, event.tool, event.summary or event.tool, "running")
         else:
-            diff = event.data.get("diff", "")
+            diff, asked = event.data.get("diff", ""), event.data.get("summary", "")
             blocks[position] = ToolBlock(
                 block.call_id,
                 event.tool,
-                block.summary,
+                asked if event.status == "denied" and isinstance(asked, str) and asked else block.summary,
                 event.status,
                 event.content,
                 diff if isinstance(diff, str) else "",
@@ -271,6 +271,9 @@ def _ending(event: ev.TurnFinished) -> NoticeBlock | None:
     return NoticeBlock("warning", f"{event.outcome.capitalize()}: {event.reason}\n{event.fix}".strip())
 
 
+_DECIDED = {"approved": "Plan approved", "revise": "Plan sent back for revision", "rejected": "Plan rejected"}
+
+
 def _work(view: View, event: ev.TasksChanged | ev.PlanProposed | ev.PlanDecided | ev.WorkChanged) -> View:
     match event:
         case ev.TasksChanged():
@@ -279,7 +282,7 @@ def _work(view: View, event: ev.TasksChanged | ev.PlanProposed | ev.PlanDecided 
         case ev.PlanProposed():
             return _with(view, plan=event)
         case ev.PlanDecided():
-            return _add(view, NoticeBlock("info", f"the plan: {event.decision}"), plan=None)
+            return _add(view, NoticeBlock("info", _DECIDED[event.decision]), plan=None)
         case ev.WorkChanged():
             return _with(view, work=event.mode)
 
@@ -307,7 +310,7 @@ def _session(view: View, event: ev.Event) -> View:
         case ev.ModeChanged():
             return _with(view, mode=event.mode)
         case ev.ModelChanged():
-            text = f"the model is now {event.model}; it reads the conversation once: about {event.tokens:,} tokens"
+            text = f"Model changed to {event.model}. It reads the conversation once: about {event.tokens:,} tokens."
             said = _add(view, NoticeBlock("info", text)) if event.tokens else view
             return _with(said, model=event.model)
         case ev.OptionsChanged():
@@ -320,7 +323,7 @@ def _session(view: View, event: ev.Event) -> View:
         case ev.InputWithdrawn():
             return _with(view, waiting=_without(view, event.input))
         case ev.CompactionDone():
-            text = f"the conversation was shortened: {event.before_tokens:,} → {event.after_tokens:,} tokens"
+            text = f"Conversation shortened: {event.before_tokens:,} → {event.after_tokens:,} tokens"
             totals = _count(view.totals, event.usage) if event.usage is not None else view.totals
             totals = msgspec.structs.replace(totals, context=view.totals.context)
             return _add(view, NoticeBlock("info", text), pace=view.pace.compacted(), totals=totals)

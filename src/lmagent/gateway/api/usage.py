@@ -10,6 +10,7 @@ from anyio import to_thread
 from msgspec import Struct
 
 from lmagent.gateway.http.route import Call, Route
+from lmagent.gateway.seed.http import state_of
 from lmagent.store.index import SessionIndex
 from lmagent.store.spent import Spending, Spent, day_of
 
@@ -23,6 +24,31 @@ class UsageQuery(Struct, frozen=True):
     """How far back, in days of this machine's time zone."""
 
     range: Range = "7d"
+
+
+class ContextPart(Struct, frozen=True):
+    """A part of the prompt, and its estimated tokens."""
+
+    name: str
+    tokens: int
+
+
+class ContextUse(Struct, frozen=True):
+    """What fills a session's window, in tokens.
+
+    Attributes:
+        parts: the parts of the prompt.
+        used: the whole prompt.
+        window: the window that the model's server serves, or the assumed one.
+        trigger: the size of the prompt at which the conversation is shortened.
+        compactions: how often it was shortened so far.
+    """
+
+    parts: tuple[ContextPart, ...]
+    used: int
+    window: int
+    trigger: int
+    compactions: int
 
 
 class UsageTotals(Struct, frozen=True):
@@ -114,4 +140,31 @@ def _counts(row: Spent) -> tuple[int, int, int, int]:
     return row.steps, row.prompt_tokens, row.completion_tokens, row.cached_tokens
 
 
-ROUTES = (Route("GET", "/api/usage", show_usage, "Tokens by day, model and session", UsageQuery, answer=Usage),)
+async def show_context(call: Call) -> ContextUse:
+    """What fills a session's window."""
+    from lmagent.app.charts import window_parts
+
+    hub, session = call.hub, call.path["session"]
+    hub.must_be_there(session)
+    state = await state_of(hub, session)
+    if (desk := hub.opened(session)) is not None:
+        window = desk.session.window
+    else:
+        settings = hub.host.settings
+        served = None if settings.context_window else await hub.host.served.window(state.model)
+        window = settings.window(served)
+    parts = tuple(ContextPart(name, tokens) for name, tokens in window_parts(state).items())
+    return ContextUse(parts, state.estimate_tokens(), window.tokens, window.trigger, state.compactions)
+
+
+ROUTES = (
+    Route("GET", "/api/usage", show_usage, "Tokens by day, model and session", UsageQuery, answer=Usage),
+    Route(
+        "GET",
+        "/api/sessions/{session}/context",
+        show_context,
+        "What fills a session's window, and where it is shortened",
+        answer=ContextUse,
+        errors=(404,),
+    ),
+)

@@ -4,12 +4,11 @@
 import { get, randomId, request, send, sessionPath } from "./api.js";
 import { splitAttached } from "./attached.js";
 import { Icon } from "./icons.js";
-import { html, signal, useEffect, useLayoutEffect, useRef, useState } from "./lib.js";
+import { html, signal, useEffect, useState } from "./lib.js";
 import { go, sessionHref } from "./router.js";
 import { current, Session } from "./session.js";
 import { complain, toast } from "./state.js";
-import { store, stored } from "./theme.js";
-import { common, messages as words } from "./words.js";
+import { messages as words } from "./words.js";
 
 /** @typedef {import("./wire.js").UserBlock} UserBlock */
 /** @typedef {import("./wire.js").TextBlock} TextBlock */
@@ -27,6 +26,7 @@ async function learnForks(session) {
     const { forks: rows } = await get(sessionPath(session, "/branches"));
     if (forks.peek().session === session) forks.value = { session, rows };
   } catch (error) {
+    forks.value = { session: "", rows: [] }; // asked for again by the next message that is shown
     complain(error);
   }
 }
@@ -42,7 +42,7 @@ async function copy(text) {
 }
 
 /** The images of a message, uploaded for another one. @param {Session} session @param {UserBlock} block */
-async function imagesOf(session, { id, images }) {
+export async function imagesOf(session, { id, images }) {
   /** @type {Part[]} */
   const parts = [];
   for (let number = 0; number < images; number++) {
@@ -57,14 +57,14 @@ async function imagesOf(session, { id, images }) {
  * Continue in a copy of the session that ends before a turn.
  * @param {Session} session @param {number} turn @param {Part[]} parts what is said in it at once; empty for nothing
  */
-async function branch(session, turn, parts) {
+export async function branch(session, turn, parts) {
   const { session: id } = await send(session.id, { type: "fork", before_turn: turn });
   if (parts.length) new Session(id).keep([{ id: randomId(), parts, type: "submit", error: "" }]);
   go(sessionHref(id));
 }
 
 /** One thing at a time; what goes wrong is shown. @returns {[boolean, (act: () => Promise<void>) => Promise<void>]} */
-function useBusy() {
+export function useBusy() {
   const [busy, setBusy] = useState(false);
   const run = async (/** @type {() => Promise<void>} */ act) => {
     setBusy(true);
@@ -126,53 +126,6 @@ export function AnswerActions({ block }) {
     ${block.turn > 0 && wasAsked && html`<${Act} icon="refresh" label=${words.regenerate} disabled=${busy} act=${again} />`}
     ${block.turn > 0 && html`<${Act} icon="tree" label=${words.branchHere} disabled=${busy} act=${() => run(() => branch(session, block.turn + 1, []))} />`}
     <${Switch} fork=${fork} />`;
-}
-
-/** A message to be sent in other words; what is typed is kept until it is sent or cancelled. @param {{block: UserBlock, close: () => void}} props */
-export function EditMessage({ block, close }) {
-  const session = current.value;
-  const key = `lmagent.edit.${session?.id}.${block.id}`;
-  const { text: before, rest } = splitAttached(block.text);
-  const [text, setText] = useState(() => stored(key, before));
-  const [busy, run] = useBusy();
-  const field = useRef(/** @type {HTMLTextAreaElement | null} */ (null));
-  useLayoutEffect(() => field.current?.focus(), []);
-  useLayoutEffect(() => {
-    const element = field.current;
-    if (!element) return;
-    element.style.height = "auto";
-    element.style.height = `${element.scrollHeight + 2}px`;
-  }, [text]);
-  if (!session) return null;
-  const write = (/** @type {string} */ next) => {
-    setText(next);
-    store(key, next === before ? "" : next);
-  };
-  const cancel = () => {
-    store(key, "");
-    close();
-  };
-  const empty = !text.trim() && !rest && !block.images;
-  const submit = () => run(async () => {
-    const images = await imagesOf(session, block);
-    const words = text.trim() + rest;
-    await branch(session, block.turn, words ? [...images, { type: "text", text: words }] : images);
-    cancel();
-  });
-  const pressed = (/** @type {KeyboardEvent} */ event) => {
-    if (event.isComposing) return;
-    if (event.key === "Escape") close();
-    else if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && !empty && !busy) submit();
-    else return;
-    event.preventDefault();
-  };
-  return html`<div class="edit-message card" role="group" aria-label=${words.edit}>
-    <textarea class="field" ref=${field} aria-label=${words.editedText} value=${text} onKeyDown=${pressed}
-      onInput=${(/** @type {any} */ event) => write(event.target.value)}></textarea>
-    <p class="small quiet">${words.editAbout}</p>
-    <div class="row answers"><button class="button main" disabled=${empty || busy} onClick=${submit}>${words.resend}</button>
-      <button class="button" disabled=${busy} onClick=${cancel}>${common.cancel}</button></div>
-  </div>`;
 }
 
 /** Where a copy begins to be another conversation than its origin. @param {{parent: string}} props */

@@ -6,6 +6,7 @@ import { Icon } from "./icons.js";
 import { html, useEffect, useState } from "./lib.js";
 import { lettersOn, writes } from "./panels/keys.js";
 import { visible } from "./visible.js";
+import { approvals as words } from "./words.js";
 
 /** @typedef {import("./session.js").Session} Session */
 /** @typedef {import("./wire.js").Approval} Approval */
@@ -20,6 +21,15 @@ export function Approvals({ session }) {
   return html`<div class="column">${asked.map((item) => html`<${Card} key=${item.id} session=${session} asked=${item} only=${asked.length === 1 && !plan} />`)}</div>`;
 }
 
+/** @param {string} text */
+const flat = (text) => visible(text).replace(/\s+/g, " ").trim();
+
+/** Whether the preview says all that the summary says: then that is left out. @param {Approval} asked */
+function isSaid({ summary, preview }) {
+  const said = flat(summary).replace(/^\S+ /, "").replace(/…$/, "");
+  return said !== "" && flat(preview).includes(said);
+}
+
 /** @param {{session: Session, asked: Approval, only: boolean}} props `only`: no other card is open */
 function Card({ session, asked, only }) {
   const [feedback, setFeedback] = useState("");
@@ -30,8 +40,7 @@ function Card({ session, asked, only }) {
     if (locked) return;
     if (place.current?.contains(document.activeElement)) place.current.focus();
     setLocked(true);
-    const words = feedback.trim();
-    const taken = await session.command({ type: "approve", approval: asked.id, approved, scope, feedback: words });
+    const taken = await session.command({ type: "approve", approval: asked.id, approved, scope, feedback: feedback.trim() });
     if (!taken) setLocked(false);
   };
   const lettered = only && lettersOn.value;
@@ -53,20 +62,20 @@ function Card({ session, asked, only }) {
     addEventListener("keydown", pressed);
     return () => removeEventListener("keydown", pressed);
   });
-  return html`<section class=${lettered ? "block ask card lettered" : "block ask card"} aria-label="Approval" tabindex="-1" ref=${place}>
-    <header class="row"><${Icon} name="shield" /><h2 class="grow">May it do this?</h2><span class="quiet small">${asked.tool}</span></header>
-    <p class="what">${visible(asked.summary)}</p>
+  return html`<section class=${lettered ? "block ask card lettered" : "block ask card"} aria-label=${words.region} tabindex="-1" ref=${place}>
+    <header class="row"><${Icon} name="shield" /><h2 class="grow">${words.heading}</h2><span class="quiet small">${asked.tool}</span></header>
+    ${!isSaid(asked) && html`<p class="what">${visible(asked.summary)}</p>`}
     ${asked.reason && html`<p class="quiet small">${visible(asked.reason)}</p>`}
-    ${asked.preview && html`<${Preview} text=${asked.preview} label="What would happen" />`}
-    <label class="small quiet">Words for the model, if there is something to say
-      <input class="field" value=${feedback} maxlength="2000" placeholder="use the test database instead"
+    ${asked.preview && html`<${Preview} text=${asked.preview} label=${words.preview} />`}
+    <label class="small quiet">${words.message}
+      <input class="field" value=${feedback} maxlength="2000" placeholder=${words.placeholder}
         onInput=${(/** @type {any} */ event) => setFeedback(event.target.value)} /></label>
     <div class="row answers">
-      <button class="button main" disabled=${locked} onClick=${() => answer(true)}><${Icon} name="check" />Approve</button>
-      <button class="button fault" disabled=${locked} onClick=${() => answer(false)}><${Icon} name="cross" />Deny</button>
+      <button class="button main" disabled=${locked} onClick=${() => answer(true)}><${Icon} name="check" />${words.approve}</button>
+      <button class="button fault" disabled=${locked} onClick=${() => answer(false)}><${Icon} name="cross" />${words.deny}</button>
       ${rules.length > 0 && html`<button class="button plain always" disabled=${locked} onClick=${() => answer(true, "session")}>
-        <span>Always allow <code>${rules.join(", ")}</code> in this session</span></button>`}
-      <span class="keys small quiet"><kbd>a</kbd> approves, <kbd>d</kbd> denies</span>
+        <span>${words.always(html`<code>${rules.join(", ")}</code>`)}</span></button>`}
+      <span class="keys small quiet">${words.keys(html`<kbd>a</kbd>`, html`<kbd>d</kbd>`)}</span>
     </div>
   </section>`;
 }

@@ -17,11 +17,11 @@ import { messages as words } from "./words.js";
 /** Nodes of blocks that have not changed: the same node again is work that nobody does twice. @type {WeakMap<Block, any>} */
 const made = new WeakMap();
 
-/** @param {string} name */
-const action = (name) => late(() => part("./actions.js").then((module) => module[name]));
+/** @param {string} name @param {string} [from] */
+const action = (name, from = "./actions.js") => late(() => part(from).then((module) => module[name]));
 const MessageActions = action("MessageActions");
 const AnswerActions = action("AnswerActions");
-const EditMessage = action("EditMessage");
+const EditMessage = action("EditMessage", "./editing.js");
 const BranchLine = action("BranchLine");
 
 /**

@@ -9,9 +9,9 @@ import { DrawerButton } from "./parts.js";
 import { current, Session } from "./session.js";
 import { statusOf } from "./status.js";
 import { Transcript } from "./transcript.js";
-import { Welcome } from "./welcome.js";
 import { chat as words } from "./words.js";
 
+const Welcome = late(() => part("./welcome.js").then((module) => module.Welcome));
 const Approvals = late(() => part("./approval.js").then((module) => module.Approvals));
 const Again = late(() => part("./again.js").then((module) => module.Again));
 const Gone = late(() => part("./gone.js").then((module) => module.Gone));

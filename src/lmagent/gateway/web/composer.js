@@ -201,14 +201,18 @@ function escapeIsTaken(event) {
   return Boolean((field && field.id !== "message") || document.querySelector("dialog[open], .popup") || drawer.peek() || route.peek().panel);
 }
 
-/** Escape stops the running turn where nothing else is closed by it, as in the terminal. @param {Session | null} session */
+/**
+ * Escape stops the running turn where nothing else is closed by it, as in the terminal. Where nothing runs it leaves the
+ * box, so that single letters are shortcuts.
+ * @param {Session | null} session
+ */
 function useStopKey(session) {
   useEffect(() => {
-    if (!session) return;
     const pressed = (/** @type {KeyboardEvent} */ event) => {
-      if (event.key !== "Escape" || escapeIsTaken(event) || !busy(session.view.peek())) return;
+      if (event.key !== "Escape" || escapeIsTaken(event)) return;
       event.preventDefault();
-      session.interrupt();
+      if (session && busy(session.view.peek())) session.interrupt();
+      else document.getElementById("message")?.blur();
     };
     addEventListener("keydown", pressed);
     return () => removeEventListener("keydown", pressed);

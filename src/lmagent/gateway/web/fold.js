@@ -41,6 +41,9 @@ const EDGES = new RegExp(`^[${SPACE}]+|[${SPACE}]+$`, "g");
 const STOPPED = "\n[interrupted here]";
 const BY_USER = "interrupted by the user";
 
+/** @type {Record<string, string>} */
+const DECIDED = { approved: "Plan approved", revise: "Plan sent back for revision", rejected: "Plan rejected" };
+
 const TITLE_WORDS = 12;
 const LONGEST_TITLE = 100;
 const LONGEST_GIVEN = 200;
@@ -83,7 +86,7 @@ const FOLDS = {
   "turn.finished": turnFinished,
   "tasks.changed": tasksChanged,
   "plan.proposed": (view, event) => ({ ...view, plan: event }),
-  "plan.decided": (view, { decision }) => ({ ...add(view, note("info", `the plan: ${decision}`)), plan: null }),
+  "plan.decided": (view, { decision }) => ({ ...add(view, note("info", DECIDED[decision] ?? "")), plan: null }),
   "work.changed": (view, { mode }) => ({ ...view, work: mode }),
   "session.created": (view, event) => {
     const options = event.options ?? {};
@@ -95,7 +98,7 @@ const FOLDS = {
   "session.renamed": (view, { title }) => ({ ...view, title: titleOf(title) }),
   "mode.changed": (view, { mode }) => ({ ...view, mode }),
   "model.changed": (view, { model, tokens }) => {
-    const text = `the model is now ${model}; it reads the conversation once: about ${thousands(tokens)} tokens`;
+    const text = `Model changed to ${model}. It reads the conversation once: about ${thousands(tokens)} tokens.`;
     return { ...(tokens ? add(view, note("info", text)) : view), model };
   },
   "options.changed": (view, { options }) => ({ ...view, options }),
@@ -193,8 +196,10 @@ function tool(view, event) {
     } else {
       const { tool: name, status, content, data = {}, duration = 0 } = event;
       const diff = typeof data.diff === "string" ? data.diff : "";
+      const asked = status === "denied" && typeof data.summary === "string" ? data.summary : "";
+      const summary = asked || block.summary;
       blocks[position] = {
-        kind: "tool", call_id: block.call_id, tool: name, summary: block.summary, status, content, diff, duration,
+        kind: "tool", call_id: block.call_id, tool: name, summary, status, content, diff, duration,
       };
     }
     return { ...view, blocks, state: "running" };
@@ -284,7 +289,7 @@ function inputReceived(view, { id, message, delivery }) {
 
 /** @param {View} view @param {Event} event @returns {View} */
 function compactionDone(view, { before_tokens, after_tokens, usage }) {
-  const text = `the conversation was shortened: ${thousands(before_tokens)} → ${thousands(after_tokens)} tokens`;
+  const text = `Conversation shortened: ${thousands(before_tokens)} → ${thousands(after_tokens)} tokens`;
   const counted = usage ? count(view.totals, usage) : view.totals;
   const totals = { ...counted, context: view.totals.context };
   return { ...add(view, note("info", text)), pace: compacted(view.pace), totals };

@@ -1,45 +1,69 @@
 // @ts-check
 // The line above a conversation: its title, what it is at, how permissions and the model stand, and the panels.
-import { get } from "./api.js";
+import { get, sessionPath } from "./api.js";
 import { Icon } from "./icons.js";
+import { late, part } from "./late.js";
 import { drawn, html, signal, useEffect, useState } from "./lib.js";
-import { whySlow } from "./pace.js";
+import { readAgain } from "./pace.js";
 import { PANELS } from "./panels.js";
 import { DrawerButton, figure, Popup, useElapsed } from "./parts.js";
 import { go, route, sessionHref } from "./router.js";
-import { complain, me } from "./state.js";
+import { me } from "./state.js";
 import { statusOf } from "./status.js";
+import { header as words } from "./words.js";
 
 /** @typedef {import("./session.js").Session} Session */
 /** @typedef {import("./wire.js").Mode} Mode */
 /** @typedef {import("./wire.js").Models} Models */
 
+const PHONE = matchMedia("(max-width: 640px)");
+
+const ModeChoices = late(() => part("./choices.js").then((module) => module.ModeChoices));
+const ModelChoices = late(() => part("./choices.js").then((module) => module.ModelChoices));
+const MoreEntries = late(() => part("./choices.js").then((module) => module.MoreEntries));
+const ContextMap = late(() => part("./context.js").then((module) => module.ContextMap));
+
 /** What a session that does not exist yet shall begin with; empty for what the gateway takes by itself. */
 export const wanted = signal(/** @type {{mode: Mode | "", model: string, options?: import("./wire.js").SessionOptions}} */ ({ mode: "", model: "" }));
 
+/** Whether the window is as narrow as a phone's: one menu takes the place of the buttons. */
+function useNarrow() {
+  const [narrow, setNarrow] = useState(PHONE.matches);
+  useEffect(() => {
+    const changed = () => setNarrow(PHONE.matches);
+    PHONE.addEventListener("change", changed);
+    return () => PHONE.removeEventListener("change", changed);
+  }, []);
+  return narrow;
+}
+
 /** @param {{session: Session | null}} props */
 export function Header({ session }) {
+  const narrow = useNarrow();
+  useEffect(() => {
+    loadModels();
+  }, []);
   return html`<header class="bar head">
     <${DrawerButton} />
     <div class="grow titles">
-      ${session ? html`<${Title} session=${session} />` : html`<h1 class="cut">New session</h1>`}
-      ${session && html`<${Figures} session=${session} />`}
+      ${session ? html`<${Title} session=${session} />` : html`<h1 class="cut">${words.newSession}</h1>`}
+      ${session && html`<div class="under"><${Chip} session=${session} />${!narrow && html`
+        <${Meter} session=${session} /><${Figures} session=${session} />`}</div>`}
     </div>
-    <div class="controls">
-      ${session && html`<${Chip} session=${session} />`}
+    <div class="controls">${narrow ? html`<${More} session=${session} />` : html`
       <${ModeSwitch} session=${session} /><${ModelSwitch} session=${session} />
-      <${PanelButtons} session=${session?.id ?? ""} />
+      <${PanelButtons} session=${session?.id ?? ""} />`}
     </div>
   </header>`;
 }
 
-/** One function for all drawings: another one would take the focus with each. @param {HTMLInputElement | null} field */
-const focusOnce = (field) => field?.focus();
+/** One function for all drawings: another one would take the focus with each. @param {HTMLElement | null} field */
+export const focusOnce = (field) => field?.focus();
 
 /** @param {{session: Session}} props */
 function Title({ session }) {
   const [editing, setEditing] = useState(false);
-  const title = session.view.value.title || "Untitled";
+  const title = session.view.value.title || words.untitled;
   const close = () => {
     setEditing(false);
     drawn(() => /** @type {HTMLElement | null} */ (document.querySelector("h1 .title"))?.focus());
@@ -50,7 +74,7 @@ function Title({ session }) {
     if (!text || text === title || (await session.command({ type: "rename", title: text }))) close();
   };
   if (!editing) {
-    return html`<h1 class="cut"><button class="title" title="Rename" onClick=${() => setEditing(true)}>${title}</button></h1>`;
+    return html`<h1 class="cut"><button class="title" title=${words.rename} onClick=${() => setEditing(true)}>${title}</button></h1>`;
   }
   const pressed = (/** @type {KeyboardEvent} */ event) => {
     if (event.key !== "Escape") return;
@@ -58,50 +82,54 @@ function Title({ session }) {
     close();
   };
   return html`<form class="row" onSubmit=${save} onKeyDown=${pressed}>
-    <input class="field grow" name="title" aria-label="Title" defaultValue=${title} maxlength="200" ref=${focusOnce} />
-    <button class="button">Rename</button></form>`;
+    <input class="field grow" name="title" aria-label=${words.title} defaultValue=${title} maxlength="200" ref=${focusOnce} />
+    <button class="button">${words.rename}</button></form>`;
 }
 
 /** @param {{session: Session}} props */
 function Chip({ session }) {
   const elapsed = useElapsed(session.since.value);
-  const { kind, words, detail } = statusOf(session.view.value, elapsed, session.retry.value);
-  return html`<span class=${`chip ${kind}`} data-state=${kind}><span class="dot"></span>${words}${detail &&
+  const { kind, words: state, detail } = statusOf(session.view.value, elapsed, session.retry.value);
+  return html`<span class=${`chip ${kind}`} data-state=${kind}><span class="dot"></span>${state}${detail &&
     html`<span class="detail">${detail}</span>`}</span>`;
 }
 
 /** @param {{session: Session}} props */
 function Figures({ session }) {
-  const { totals, pace, model } = session.view.value;
-  const window = windowOf(model);
+  const { totals, pace } = session.view.value;
   const parts = [];
-  if (totals.context) parts.push(window ? `${Math.round((totals.context / window) * 100)} % of ${figure(window)} tokens` : `${figure(totals.context)} tokens`);
-  if (totals.prompt && totals.cached) parts.push(`cache ${Math.round((totals.cached / totals.prompt) * 100)} %`);
-  if (pace.write_per_s) parts.push(`${pace.write_per_s} tokens/s`);
-  const slow = whySlow(pace);
-  if (slow) parts.push(slow);
+  if (totals.prompt && totals.cached) parts.push(words.cache(Math.round((totals.cached / totals.prompt) * 100)));
+  if (pace.write_per_s) parts.push(words.speed(pace.write_per_s));
+  if (readAgain(pace)) parts.push(words.reread(figure(readAgain(pace))));
   return parts.length ? html`<p class="figures cut small quiet">${parts.join(" · ")}</p>` : null;
 }
 
-const MODES = /** @type {const} */ ({
-  manual: "asks before everything",
-  normal: "asks before changes and commands",
-  auto: "asks nothing; rules that deny still hold",
-});
+/** @param {number} used @param {number} window */
+export const contextLabel = (used, window) => (window ? words.context(Math.round((used / window) * 100), figure(window)) : words.contextOpen(figure(used)));
+
+/** How full the window is, as a bar that opens to what fills it. @param {{session: Session}} props */
+function Meter({ session }) {
+  const used = session.view.value.totals.context;
+  const window = useWindow(session);
+  if (!used) return null;
+  const percent = window ? Math.round((used / window) * 100) : 0;
+  const face = window
+    ? html`<svg class="meter" viewBox="0 0 40 8" aria-hidden="true"><rect class="rail" width="40" height="8" rx="4" />
+        <rect class=${percent >= 80 ? "fill high" : "fill"} width=${Math.max(2, Math.min(40, percent * 0.4))} height="8" rx="4" /></svg>
+        <span class="small quiet">${percent} %</span>`
+    : html`<span class="small quiet">${words.tokens(figure(used))}</span>`;
+  return html`<${Popup} label=${contextLabel(used, window)} face=${face} kind="button plain meter-button">
+    ${(/** @type {() => void} */ close) => html`<${ContextMap} session=${session} close=${close} />`}</>`;
+}
+
+/** @param {Session | null} session @returns {Mode} */
+export const modeOf = (session) => session?.view.value.mode ?? (wanted.value.mode || me.value?.mode || "normal");
 
 /** @param {{session: Session | null}} props */
 function ModeSwitch({ session }) {
-  const mode = session?.view.value.mode ?? (wanted.value.mode || me.value?.mode || "normal");
-  const choose = (/** @type {Mode} */ chosen) => {
-    if (session) session.command({ type: "set_mode", mode: chosen });
-    else wanted.value = { ...wanted.value, mode: chosen };
-  };
-  return html`<${Popup} label=${`Permissions: ${mode}`} face=${html`<${Icon} name="shield" /><span class="only-wide">${mode}</span>`}>
-    ${(/** @type {() => void} */ close) => /** @type {Mode[]} */ (Object.keys(MODES)).map((name) => html`<button key=${name} class="entry choice"
-      aria-pressed=${name === mode} onClick=${() => (choose(name), close())}>
-      <span class="tickbox">${name === mode && html`<${Icon} name="check" />`}</span>
-      <span>${name}<br /><span class="small quiet">${MODES[name]}</span></span></button>`)}
-  </>`;
+  const mode = modeOf(session);
+  return html`<${Popup} label=${words.permissions(mode)} face=${html`<${Icon} name="shield" /><span class="only-wide">${mode}</span>`}>
+    ${(/** @type {() => void} */ close) => html`<${ModeChoices} session=${session} close=${close} />`}</>`;
 }
 
 /** What models there are; null before it is known. */
@@ -120,41 +148,47 @@ export async function loadModels() {
   }
 }
 
-/** Tokens that a model's window holds; 0 where that is not known. @param {string} name */
-function windowOf(name) {
-  return models.value?.models.find((model) => model.id === name)?.context ?? 0;
+/** The window that is served for the session that is shown, where the list of models does not tell. */
+const served = signal({ session: "", model: "", window: 0 });
+
+/** Tokens that the window of a session's model holds; 0 before it is known. @param {Session} session */
+export function useWindow({ id, view }) {
+  const { model, totals } = view.value;
+  const listed = models.value?.models.find((row) => row.id === model)?.context ?? 0;
+  const wanted = models.value !== null && !listed && totals.context > 0;
+  useEffect(() => {
+    if (!wanted || (served.peek().session === id && served.peek().model === model)) return;
+    served.value = { session: id, model, window: 0 };
+    get(sessionPath(id, "/context")).then(({ window }) => (served.value = { session: id, model, window }), () => {}); // a bar less
+  }, [id, model, wanted]);
+  return listed || (served.value.session === id && served.value.model === model ? served.value.window : 0);
 }
+
+/** @param {Session | null} session */
+export const modelOf = (session) => session?.view.value.model || wanted.value.model || models.value?.current || me.value?.model || "";
 
 /** @param {{session: Session | null}} props */
 function ModelSwitch({ session }) {
-  const model = session?.view.value.model || wanted.value.model || models.value?.current || me.value?.model || "";
-  useEffect(() => {
-    loadModels();
-  }, []);
-  const choose = (/** @type {string} */ chosen) => {
-    if (session) session.command({ type: "set_model", model: chosen }).catch(complain);
-    else wanted.value = { ...wanted.value, model: chosen };
-  };
-  const offered = models.value?.models ?? [];
-  return html`<${Popup} label=${`Model: ${model || "as the server chooses"}`}
-    face=${html`<${Icon} name="chip" /><span class="only-wide cut model-name">${model || "any model"}</span>`}>
-    ${(/** @type {() => void} */ close) => html`
-      ${modelsProblem.value && html`<div class="notice warning"><${Icon} name="warning" />${modelsProblem.value}</div>`}
-      ${!offered.length && !modelsProblem.value && html`<p class="empty">The server lists no models.</p>`}
-      ${offered.map((row) => html`<button key=${row.id} class="entry choice" aria-pressed=${row.id === model}
-        onClick=${() => (choose(row.id), close())}>
-        <span class="tickbox">${row.id === model && html`<${Icon} name="check" />`}</span>
-        <span class="wrap">${row.id}<br /><span class="small quiet">${[row.loaded === true && "loaded",
-          row.context && `${figure(row.context)} tokens`, row.vision && "sees pictures"].filter(Boolean).join(" · ")}</span></span></button>`)}
-      <button class="entry" onClick=${loadModels}><${Icon} name="refresh" />Ask again</button>`}
-  </>`;
+  const model = modelOf(session);
+  return html`<${Popup} label=${words.model(model || words.serversChoice)}
+    face=${html`<${Icon} name="chip" /><span class="only-wide cut model-name">${model || words.anyModel}</span>`}>
+    ${(/** @type {() => void} */ close) => html`<${ModelChoices} session=${session} close=${close} />`}</>`;
 }
+
+/** Panels beside a session. @param {string} session */
+export const panelsOf = (session) => PANELS.filter((row) => row.place === "beside" && (row.shown?.({ session, rest: "" }) ?? true));
 
 /** @param {{session: string}} props */
 function PanelButtons({ session }) {
-  const rows = PANELS.filter((row) => row.place === "beside" && (row.shown?.({ session, rest: "" }) ?? true));
+  const rows = panelsOf(session);
   const open = route.value.panel;
   const toggle = (/** @type {string} */ id) => go(sessionHref(session, open === id ? "" : id));
   return rows.map((row) => html`<button key=${row.id} class="button plain square" aria-label=${row.title} title=${row.title}
     aria-pressed=${open === row.id} onClick=${() => toggle(row.id)}><${Icon} name=${row.icon} /></button>`);
+}
+
+/** All that the header offers, in one menu with names. @param {{session: Session | null}} props */
+function More({ session }) {
+  return html`<${Popup} label=${words.more} face=${html`<${Icon} name="dots" />`} kind="button plain square">
+    ${(/** @type {() => void} */ close) => html`<${MoreEntries} session=${session} close=${close} />`}</>`;
 }

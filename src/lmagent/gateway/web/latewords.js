@@ -478,7 +478,7 @@ export const keys = {
   close: "Close",
   off: "Single-key shortcuts can be switched off in Settings.",
   groups: /** @type {[string, [string, string][]][]} */ ([
-    ["Anywhere", [["?", "Show shortcuts"], ["m", "Focus message box"], ["n", "New session"], ["s", "Search sessions"], ["f", "Show or hide files"], ["Esc", "Close dialog or panel, else stop the running turn"]]],
+    ["Anywhere", [["?", "Show shortcuts"], ["m", "Focus message box"], ["n", "New session"], ["s", "Search sessions"], ["f", "Show or hide files"], ["Esc", "Close dialog or panel, else stop the running turn, else leave the message box"]]],
     ["Message box", [["Enter", "Send; while the agent works, deliver after the current step"], ["Shift Enter", "New line"], ["Ctrl Enter", "Send, also on phones"],
       ["↑", "Previous message, in an empty box"], ["/", "Commands"], ["@", "Files"]]],
     ["While an approval is open", [["a", "Approve"], ["d", "Deny"]]],

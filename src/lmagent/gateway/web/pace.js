@@ -50,10 +50,9 @@ export function readingSeconds(pace) {
   return pace.read_per_s ? pace.fresh / pace.read_per_s : 0;
 }
 
-/** What made the last call slow, if a person can do something about it. @param {Pace} pace */
-export function whySlow(pace) {
-  const tokens = pace.reread.toLocaleString("en-US");
-  return pace.reread >= LOST ? `${tokens} tokens were read again: the server had lost its cache` : "";
+/** Tokens that the last call read again because the server had lost its cache, where that was noticeable. @param {Pace} pace */
+export function readAgain(pace) {
+  return pace.reread >= LOST ? pace.reread : 0;
 }
 
 /** Rounded to a tenth as Python rounds: what lies exactly between goes to the even one. @param {number} number */

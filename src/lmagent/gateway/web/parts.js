@@ -3,10 +3,11 @@
 import { Icon } from "./icons.js";
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./lib.js";
 import { drawer } from "./state.js";
+import { header } from "./words.js";
 
 /** The button that opens the drawer of a narrow window. */
 export function DrawerButton() {
-  return html`<button class="button plain square only-narrow" aria-label="Sessions and pages"
+  return html`<button class="button plain square only-narrow" aria-label=${header.drawer}
     onClick=${() => (drawer.value = "side")}><${Icon} name="menu" /></button>`;
 }
 

@@ -4,6 +4,7 @@ import { useCardFocus } from "./cardfocus.js";
 import { Icon } from "./icons.js";
 import { html, useState } from "./lib.js";
 import { visible } from "./visible.js";
+import { plans as words } from "./words.js";
 
 /** @typedef {import("./session.js").Session} Session */
 /** @typedef {import("./wire.js").Plan} Plan */
@@ -30,21 +31,21 @@ function Proposal({ session, given }) {
     const taken = await session.command({ type: "decide_plan", decision, plan: edited, feedback: feedback.trim() });
     if (!taken) setSent(false);
   };
-  return html`<section class="block ask card plan" aria-label="Plan" tabindex="-1" ref=${place}>
-    <header class="row"><${Icon} name="tasks" /><h2 class="grow">${visible(plan.title)}</h2>${changed && html`<span class="chip">edited</span>`}</header>
-    <dl class="facts"><dt>Goal</dt><dd>${visible(plan.goal)}</dd>
-      ${(plan.risk_areas ?? []).length > 0 && html`<dt>Risks</dt><dd>${visible((plan.risk_areas ?? []).join("; "))}</dd>`}</dl>
+  return html`<section class="block ask card plan" aria-label=${words.region} tabindex="-1" ref=${place}>
+    <header class="row"><${Icon} name="tasks" /><h2 class="grow">${visible(plan.title)}</h2>${changed && html`<span class="chip">${words.edited}</span>`}</header>
+    <dl class="facts"><dt>${words.goal}</dt><dd>${visible(plan.goal)}</dd>
+      ${(plan.risk_areas ?? []).length > 0 && html`<dt>${words.risks}</dt><dd>${visible((plan.risk_areas ?? []).join("; "))}</dd>`}</dl>
     ${editing ? html`<${Editor} plan=${plan} change=${setPlan} />` : html`<${Steps} steps=${plan.steps} />`}
-    <label class="small quiet">Words for the model
-      <input class="field" value=${feedback} maxlength="4000" placeholder="what to change, or why not"
+    <label class="small quiet">${words.message}
+      <input class="field" value=${feedback} maxlength="4000" placeholder=${words.placeholder}
         onInput=${(/** @type {any} */ event) => setFeedback(event.target.value)} /></label>
     <div class="row answers">
       <button class="button main" disabled=${sent || !plan.steps.length} onClick=${() => decide("approved")}>
-        <${Icon} name="check" />${changed ? "Approve as edited" : "Approve"}</button>
-      <button class="button" disabled=${sent || !feedback.trim()} onClick=${() => decide("revise")}>Revise</button>
+        <${Icon} name="check" />${changed ? words.approveEdited : words.approve}</button>
+      <button class="button" disabled=${sent || !feedback.trim()} onClick=${() => decide("revise")}>${words.revise}</button>
       <button class="button plain" disabled=${sent} aria-pressed=${editing} onClick=${() => setEditing(!editing)}>
-        <${Icon} name="edit" />${editing ? "Stop editing" : "Edit"}</button>
-      <button class="button plain fault" disabled=${sent} onClick=${() => decide("rejected")}>Reject</button>
+        <${Icon} name="edit" />${editing ? words.stopEditing : words.edit}</button>
+      <button class="button plain fault" disabled=${sent} onClick=${() => decide("rejected")}>${words.reject}</button>
     </div>
   </section>`;
 }
@@ -52,9 +53,9 @@ function Proposal({ session, given }) {
 /** @param {{steps: PlanStep[]}} props */
 function Steps({ steps }) {
   return html`<ol class="steps">${steps.map((step) => html`<li key=${step.id}>${visible(step.description)}
-    ${step.verification && html`<div class="small quiet">done when: ${visible(step.verification)}</div>`}
-    ${step.risk && html`<div class="small quiet">risk: ${visible(step.risk)}</div>`}
-    ${(step.dependencies ?? []).length > 0 && html`<div class="small quiet">after: ${(step.dependencies ?? []).join(", ")}</div>`}
+    ${step.verification && html`<div class="small quiet">${words.doneWhen(visible(step.verification))}</div>`}
+    ${step.risk && html`<div class="small quiet">${words.risk(visible(step.risk))}</div>`}
+    ${(step.dependencies ?? []).length > 0 && html`<div class="small quiet">${words.after((step.dependencies ?? []).join(", "))}</div>`}
   </li>`)}</ol>`;
 }
 
@@ -75,11 +76,11 @@ function Editor({ plan, change }) {
     change({ ...plan, steps: [...plan.steps, { id: String(number), description: "" }] });
   };
   return html`<ol class="steps">${plan.steps.map((step, place) => html`<li key=${step.id} class="edit-step">
-      <textarea class="field" rows="2" aria-label=${`Step ${place + 1}`} value=${step.description}
+      <textarea class="field" rows="2" aria-label=${words.step(place + 1)} value=${step.description}
         onInput=${(/** @type {any} */ event) => put(place, { description: event.target.value })}></textarea>
-      <input class="field" aria-label=${`Step ${place + 1} is done when`} placeholder="done when …" value=${step.verification ?? ""}
+      <input class="field" aria-label=${words.stepDone(place + 1)} placeholder=${words.donePlaceholder} value=${step.verification ?? ""}
         onInput=${(/** @type {any} */ event) => put(place, { verification: event.target.value })} />
-      <button class="button plain square" aria-label=${`Remove step ${place + 1}`} onClick=${() => drop(step)}><${Icon} name="trash" /></button>
+      <button class="button plain square" aria-label=${words.removeStep(place + 1)} onClick=${() => drop(step)}><${Icon} name="trash" /></button>
     </li>`)}</ol>
-    <button class="button" onClick=${more}><${Icon} name="plus" />Add a step</button>`;
+    <button class="button" onClick=${more}><${Icon} name="plus" />${words.addStep}</button>`;
 }

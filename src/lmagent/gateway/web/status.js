@@ -2,6 +2,7 @@
 // What a session is at, in words: the same as the terminal's line under the prompt.
 import { clock, duration, figure } from "./parts.js";
 import { readingSeconds } from "./pace.js";
+import { header as texts } from "./words.js";
 
 /** @typedef {import("./wire.js").View} View */
 
@@ -27,41 +28,42 @@ export function waitsForYou(view) {
  * @returns {Status}
  */
 export function statusOf(view, elapsed, retry) {
-  if (waitsForYou(view)) return { kind: "waiting", words: "waiting for you", detail: "" };
+  if (waitsForYou(view)) return { kind: "waiting", words: view.state === "idle" && !view.plan ? texts.outcomes["question"] ?? "" : texts.needsApproval, detail: "" };
   if (view.state === "idle") return resting(view);
   if (view.state === "retrying") {
-    return { kind: "busy", words: "retrying", detail: retry ? `${retry["reason"]}; again in ${duration(retry["delay"])}` : "" };
+    return { kind: "busy", words: texts.retrying, detail: retry ? texts.retryIn(retry["reason"], duration(retry["delay"])) : "" };
   }
-  if (view.state === "queued") return { kind: "busy", words: "queued", detail: "for another session's turn" };
+  if (view.state === "queued") return { kind: "busy", words: texts.queued, detail: texts.queuedAbout };
   if (view.progress !== null) {
-    return { kind: "busy", words: "reading", detail: `${Math.round(view.progress * 100)} % of the prompt${left(view.seconds_left)}` };
+    return { kind: "busy", words: texts.reading, detail: texts.readingShare(Math.round(view.progress * 100)) + left(view.seconds_left) };
   }
   const detail = elapsed >= NOTICEABLE ? duration(Math.floor(elapsed)) : "";
-  if (view.state === "thinking" && !view.thinking) return { kind: "busy", words: "thinking", detail: waiting(view, elapsed) };
-  return { kind: "busy", words: view.state, detail };
+  const words = texts.states[view.state] ?? view.state;
+  return { kind: "busy", words, detail: view.state === "thinking" && !view.thinking ? waiting(view, elapsed) : detail };
 }
 
 /** @param {View} view @returns {Status} */
 function resting(view) {
   if (view.until) {
     const left = Math.max(0, view.until - Date.now() / 1000);
-    return { kind: "idle", words: `waiting until ${clock(view.until)}`, detail: `in ${duration(Math.round(left))}` };
+    return { kind: "idle", words: texts.waitsUntil(clock(view.until)), detail: texts.inTime(duration(Math.round(left))) };
   }
-  if (!view.outcome) return { kind: "idle", words: "idle", detail: "" };
-  if (view.outcome === "done") return { kind: "done", words: "done", detail: "" };
+  if (!view.outcome) return { kind: "idle", words: texts.idle, detail: "" };
+  const words = texts.outcomes[view.outcome] ?? view.outcome;
+  if (view.outcome === "done") return { kind: "done", words, detail: "" };
   const failed = ["error", "limit", "blocked", "denied"].includes(view.outcome);
-  return { kind: failed ? "failed" : "idle", words: failed ? `failed: ${view.outcome}` : view.outcome, detail: "" };
+  return { kind: failed ? "failed" : "idle", words, detail: "" };
 }
 
 /** Nothing has come yet: what the server is probably at. @param {View} view @param {number} elapsed */
 function waiting(view, elapsed) {
   const reading = readingSeconds(view.pace);
-  if (reading >= NOTICEABLE) return `reading ${figure(view.pace.fresh)} tokens${left(Math.max(0, reading - elapsed))}`;
-  if (elapsed >= LONG && !view.totals.steps) return "the model is loading, or reads the prompt";
+  if (reading >= NOTICEABLE) return texts.readingTokens(figure(view.pace.fresh)) + left(Math.max(0, reading - elapsed));
+  if (elapsed >= LONG && !view.totals.steps) return texts.loading;
   return elapsed >= NOTICEABLE ? duration(Math.floor(elapsed)) : "";
 }
 
 /** @param {number | null} seconds */
 function left(seconds) {
-  return seconds === null ? "" : `, about ${Math.round(seconds)} s left`;
+  return seconds === null ? "" : texts.secondsLeft(Math.round(seconds));
 }

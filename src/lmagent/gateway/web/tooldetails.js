@@ -7,6 +7,7 @@ import { html, useEffect, useState } from "./lib.js";
 import { figure } from "./parts.js";
 import { current } from "./session.js";
 import { complain } from "./state.js";
+import { messages as words } from "./words.js";
 
 /** @typedef {import("./wire.js").ToolBlock} ToolBlock */
 /** @typedef {{arguments: unknown, content: string, artifact: string | null, size: number, diff: string}} Whole */
@@ -28,12 +29,12 @@ export function Details({ block }) {
   return html`<div class="tool-details">
     ${whole && html`<${Arguments} given=${whole.arguments} />`}
     ${block.diff && html`<${Diff} text=${block.diff} />`}
-    ${over && html`<h3 class="small quiet">Result</h3>
-      <pre class="output" tabindex="0" role="region" aria-label="Result">${content || "(nothing)"}</pre>`}
+    ${over && html`<h3 class="small quiet">${words.result}</h3>
+      <pre class="output" tabindex="0" role="region" aria-label=${words.result}>${content || words.noOutput}</pre>`}
     <div class="row">
-      ${block.cut && !all && whole && html`<button class="button" onClick=${() => setAll(true)}>Show all of it</button>`}
+      ${block.cut && !all && whole && html`<button class="button" onClick=${() => setAll(true)}>${words.showAll}</button>`}
       ${whole?.artifact && html`<a class="button" target="_blank" rel="noopener"
-        href=${sessionPath(session, `/artifacts/${whole.artifact}`)}>Whole output, ${figure(whole.size)} bytes</a>`}
+        href=${sessionPath(session, `/artifacts/${whole.artifact}`)}>${words.wholeOutput(figure(whole.size))}</a>`}
     </div>
   </div>`;
 }
@@ -42,7 +43,7 @@ export function Details({ block }) {
 function Arguments({ given }) {
   const text = typeof given === "string" ? pretty(given) : JSON.stringify(given, null, 2);
   if (!text || text === "{}") return null;
-  return html`<h3 class="small quiet">Arguments</h3><${Code} code=${text} language="json" />`;
+  return html`<h3 class="small quiet">${words.arguments}</h3><${Code} code=${text} language="json" />`;
 }
 
 /** Arguments as the model wrote them, laid out where they are JSON. @param {string} text */

@@ -5,6 +5,7 @@ import { Icon } from "./icons.js";
 import { html, useEffect, useLayoutEffect, useRef, useSignal } from "./lib.js";
 import { Outbox } from "./outbox.js";
 import { busy } from "./status.js";
+import { messages as words } from "./words.js";
 
 /** @typedef {import("./session.js").Session} Session */
 
@@ -40,12 +41,12 @@ export function Transcript({ session, children }) {
     known.current = outgoing;
   }, [outgoing]);
   return html`<div class="transcript-frame">
-    <div class="transcript" ref=${place} onScroll=${scrolled} tabindex="0" role="region" aria-label="Conversation">
+    <div class="transcript" ref=${place} onScroll=${scrolled} tabindex="0" role="region" aria-label=${words.conversation}>
       <${Blocks} session=${session} />
       <${Outbox} session=${session} />
       ${children}
     </div>
-    ${away.value && html`<button class="button latest" onClick=${latest}><${Icon} name="latest" />Jump to latest</button>`}
+    ${away.value && html`<button class="button latest" onClick=${latest}><${Icon} name="latest" />${words.latest}</button>`}
   </div>`;
 }
 
@@ -66,7 +67,7 @@ function Blocks({ session }) {
   nodes.push(...waiting.filter(({ delivery }) => delivery === "submit").map((item) => blockNode(item, item.id)));
   return html`<div class="column">
     ${first > 0 && html`<button class="button plain older" key="older" onClick=${() => session.older()}>
-      Show older, ${first} more</button>`}
+      ${words.older(first)}</button>`}
     ${nodes}
   </div>`;
 }

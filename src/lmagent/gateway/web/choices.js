@@ -1,0 +1,71 @@
+// @ts-check
+// What the header's menus open to: permission modes, models, and on a phone all of it under one button.
+import { ContextMap } from "./context.js";
+import { contextLabel, focusOnce, loadModels, modelOf, modeOf, models, modelsProblem, panelsOf, useWindow, wanted } from "./header.js";
+import { Icon } from "./icons.js";
+import { html, useState } from "./lib.js";
+import { figure } from "./parts.js";
+import { go, sessionHref } from "./router.js";
+import { complain } from "./state.js";
+import { header as words } from "./words.js";
+
+/** @typedef {import("./session.js").Session} Session */
+/** @typedef {import("./wire.js").Mode} Mode */
+/** @typedef {{session: Session | null, close: () => void}} InMenu */
+
+/** @param {InMenu} props */
+export function ModeChoices({ session, close }) {
+  const mode = modeOf(session);
+  const choose = (/** @type {Mode} */ chosen) => {
+    if (session) session.command({ type: "set_mode", mode: chosen });
+    else wanted.value = { ...wanted.value, mode: chosen };
+  };
+  return /** @type {Mode[]} */ (Object.keys(words.modes)).map((name) => html`<button key=${name} class="entry choice"
+    aria-pressed=${name === mode} onClick=${() => (choose(name), close())}>
+    <span class="tickbox">${name === mode && html`<${Icon} name="check" />`}</span>
+    <span>${name}<br /><span class="small quiet">${words.modes[name]}</span></span></button>`);
+}
+
+/** @param {InMenu} props */
+export function ModelChoices({ session, close }) {
+  const model = modelOf(session);
+  const choose = (/** @type {string} */ chosen) => {
+    if (chosen === model) return;
+    if (session) session.command({ type: "set_model", model: chosen }).catch(complain);
+    else wanted.value = { ...wanted.value, model: chosen };
+  };
+  const offered = models.value?.models ?? [];
+  return html`
+    ${modelsProblem.value && html`<div class="notice warning"><${Icon} name="warning" />${modelsProblem.value}</div>`}
+    ${!offered.length && !modelsProblem.value && html`<p class="empty">${words.noModels}</p>`}
+    ${offered.map((row) => html`<button key=${row.id} class="entry choice" aria-pressed=${row.id === model}
+      onClick=${() => (choose(row.id), close())}>
+      <span class="tickbox">${row.id === model && html`<${Icon} name="check" />`}</span>
+      <span class="wrap">${row.id}<br /><span class="small quiet">${[row.loaded === true && words.loaded,
+        row.context && words.tokens(figure(row.context)), row.vision && words.seesImages].filter(Boolean).join(" · ")}</span></span></button>`)}
+    <button class="entry" onClick=${loadModels}><${Icon} name="refresh" />${words.refresh}</button>`;
+}
+
+/** @param {InMenu} props */
+export function MoreEntries({ session, close }) {
+  const [list, setList] = useState(/** @type {"" | "mode" | "model" | "context"} */ (""));
+  const id = session?.id ?? "";
+  if (list) {
+    const Choices = { mode: ModeChoices, model: ModelChoices, context: ContextMap }[list];
+    return html`<button class="entry" key="back" ref=${focusOnce} onClick=${() => setList("")}><${Icon} name="left" />${words.back}</button>
+      <${Choices} session=${session} close=${close} />`;
+  }
+  return html`${panelsOf(id).map((row) => html`<button key=${row.id} class="entry" onClick=${() => (close(), go(sessionHref(id, row.id)))}>
+      <${Icon} name=${row.icon} />${row.title}</button>`)}
+    <button class="entry" key="mode" onClick=${() => setList("mode")}><${Icon} name="shield" />${words.permissions(modeOf(session))}</button>
+    <button class="entry" key="model" onClick=${() => setList("model")}><${Icon} name="chip" />
+      <span class="cut">${words.model(modelOf(session) || words.serversChoice)}</span></button>
+    ${session && html`<${ContextEntry} key="context" session=${session} open=${() => setList("context")} />`}`;
+}
+
+/** @param {{session: Session, open: () => void}} props */
+function ContextEntry({ session, open }) {
+  const used = session.view.value.totals.context;
+  const window = useWindow(session);
+  return used ? html`<button class="entry" onClick=${open}><${Icon} name="chart" />${contextLabel(used, window)}</button>` : null;
+}
