@@ -154,7 +154,6 @@ async def _permit(session: Session, invocation: Invocation, asked: Asked) -> Too
         ToolError: the call would be refused anyway, so the user was not asked.
     """
     tool = invocation.tool
-    denied = {"code": "denied", "summary": asked.summary}
     for fence in session.wiring.fences:
         if reason := fence(session.state, tool):
             return _denied(asked, f"Denied: {reason} It was not run.", reason)

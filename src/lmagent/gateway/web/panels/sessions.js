@@ -10,7 +10,6 @@ import { common, sessions as words } from "../words.js";
 import { Pending, Search, useData, useSettled } from "./data.js";
 import { useFeed } from "./feed.js";
 import { useTicking, When } from "./moments.js";
-import { messages } from "../words.js";
 import { standing } from "./standing.js";
 
 /** @typedef {import("../wire.js").Row} Row */
@@ -119,8 +118,7 @@ function arrows(event) {
 /** @param {{row: Row, below: Map<string, Row[]>, forks: Map<string, Row[]>, session: string, changed: () => void, fork?: boolean}} props */
 function Line({ row, below, forks, session, changed, fork = false }) {
   const [open, setOpen] = useState(false);
-  const [chosen, setShown] = useState(/** @type {boolean | null} */ (null));
-  const shown = chosen ?? holds(row.id, below, session);
+  const [shown, setShown] = useState(false);
   const menu = useRef(/** @type {HTMLButtonElement | null} */ (null));
   const children = below.get(row.id) ?? [];
   const title = row.title || words.untitled;
