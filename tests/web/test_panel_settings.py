@@ -72,7 +72,7 @@ def test_letters_go_to_places_and_can_be_switched_off(tmp_path, screen):
         page.keyboard.type("n?")
         assert region(page, "Sessions").get_by_role("searchbox").input_value() == "n?"
         region(page, "Sessions").get_by_role("searchbox").fill("")
-        page.get_by_role("heading", name="Settings").click()
+        page.get_by_role("heading", name="Settings", exact=True).click()
         page.evaluate("document.activeElement.blur()")
         page.keyboard.press("?")
         dialog = page.get_by_role("dialog", name="Keyboard shortcuts")

@@ -23,7 +23,7 @@ SHOWN = 3
 Line = Annotated[str, Meta(max_length=300)]
 
 
-class JobFields(Struct, frozen=True):
+class JobFields(Struct, frozen=True, forbid_unknown_fields=True):
     """A job as a client may write it. What hands its result over, and rules of its own, are for the file alone.
 
     Attributes:
@@ -47,7 +47,7 @@ class JobFields(Struct, frozen=True):
     enabled: bool = True
 
 
-class NewJob(JobFields, frozen=True, kw_only=True):
+class NewJob(JobFields, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A job, and the id that names it in its file."""
 
     id: Line
