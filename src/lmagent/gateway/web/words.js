@@ -1,7 +1,7 @@
 // @ts-check
 // Every text that the page shows, by the part of the page that shows it. Nothing else on the page holds words: a check reads
 // this file, and a translation replaces it. Texts of errors come from the gateway. Those of pages that a conversation does
-// without are in panels/words.js, which is loaded with them.
+// without are in panels/*words.js, which are loaded with them.
 
 export const common = {
   cancel: "Cancel",
