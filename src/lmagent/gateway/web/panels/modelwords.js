@@ -26,7 +26,7 @@ export const setup = {
   noSandboxFix: "Install bubblewrap (on Debian and Ubuntu: sudo apt install bubblewrap) or Docker. The reason is shown by:",
   sandboxOff: "The sandbox is switched off. Commands run with all of your rights.",
   sandboxOffFix: "Remove the setting sandbox = \"off\" and restart lmagent.",
-  sandboxWeak: "The landlock sandbox is limited: commands share your network and processes.",
+  sandboxWeak: "The landlock sandbox is limited: commands see other processes and can write to .git and .lmagent.",
   sandboxWeakFix: "Install bubblewrap for a complete sandbox.",
   readOnly: (/** @type {string} */ folder) => `${folder} cannot be written to, so the agent can change nothing and no session can be saved.`,
   readOnlyFix: "Make the folder writable, or start lmagent in another one:",
