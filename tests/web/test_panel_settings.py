@@ -23,7 +23,7 @@ def test_the_pin_is_asked_for_as_a_code_and_a_wrong_one_is_said_so(tmp_path, scr
         assert field.get_attribute("autocomplete") == "one-time-code"
         field.fill("000000")
         page.get_by_role("button", name="Log in").click()
-        page.get_by_role("alert").get_by_text("this is not the PIN").wait_for()
+        page.get_by_role("alert").get_by_text("Wrong PIN.").wait_for()
         enter(page, PIN)
         assert page.context.cookies()[0]["httpOnly"] is True
 

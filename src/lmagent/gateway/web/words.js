@@ -12,6 +12,7 @@ export const login = {
   where: (/** @type {any} */ command) => ["The PIN is shown in the terminal where ", command, " was started."],
   pin: "PIN",
   submit: "Log in",
+  wrong: "Wrong PIN. It was shown in the terminal when lmagent started.",
   retrying: (/** @type {string} */ problem) => `${problem}; trying again`,
 };
 
