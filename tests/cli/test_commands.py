@@ -103,6 +103,25 @@ def test_the_configuration_says_where_each_value_comes_from(program):
     assert json.loads(program.run("config", "--json").stdout)
 
 
+def test_a_setting_is_set_and_unset_in_the_users_own_file_and_a_key_goes_to_the_private_one(program):
+    folder = program.home / ".config/lmagent"
+    run = program.run("config", "set", "llm_temperature", "0.2")
+    assert run.stdout == f"llm_temperature is 0.2 ({folder / 'config.toml'})\n", run.stderr
+    assert (folder / "config.toml").read_text() == "llm_temperature = 0.2\n"
+    won = program.run("config", "set", "llm_temperature", "0.3", env={"LLM_TEMPERATURE": "0.9"}).stdout
+    assert "llm_temperature is 0.9" in won
+    assert "LLM_TEMPERATURE in the environment wins over it" in won
+    assert "0.65" in program.run("config", "unset", "llm_temperature").stdout
+    assert (folder / "config.toml").read_text() == ""
+    program.run("config", "set", "llm_api_key", "sk-new-0123456789")
+    assert "sk-new" in (folder / ".env").read_text()
+    assert (folder / ".env").stat().st_mode & 0o777 == 0o600
+    wrong = program.run("config", "set", "theme", "pink")
+    assert wrong.returncode != 0
+    assert "auto, light, dark or none" in wrong.stderr
+    assert "did you mean theme?" in program.run("config", "set", "themes", "dark").stderr
+
+
 def test_settings_of_an_older_system_move_in_and_keys_stay_out_of_the_config_file(program):
     env = program.home / "old.env"
     env.write_text('LLM_MODEL="qwen"\nLLM_API_KEY=sk-old-0123456789\nPERMISSION_MODE=manual\nWHATEVER=1\n')

@@ -90,19 +90,19 @@ def test_a_job_is_made_changed_and_removed_and_the_rest_of_the_file_stays(tmp_pa
         other = {"id": "other", "schedule": "startup", "prompt": "x", "command": "true", "description": "mine"}
         file = write(running, other)
         job = {"id": "nightly", "schedule": "daily 02:30", "prompt": "Report.", "timezone": "Europe/Berlin"}
-        made = running.ask("POST", "/api/cron", job)
+        made = running.ask("POST", "/api/jobs", job)
         assert (made.status, made.json["file"]) == (201, "cron.json"), made.body
         assert json.loads(file.read_text()) == [other, {**job, "enabled": True}]
         change = {"schedule": "every 2h", "prompt": "Report briefly.", "permission": "manual", "enabled": False}
-        assert running.ask("POST", "/api/cron/nightly", change).status == 200
+        assert running.ask("POST", "/api/jobs/nightly", change).status == 200
         assert json.loads(file.read_text())[1] == {"id": "nightly", **change}
         (_, row) = running.ask("GET", "/api/cron").json["jobs"]
         assert (row["prompt"], row["permission"], row["enabled"]) == ("Report briefly.", "manual", False)
-        running.ask("POST", "/api/cron/other", {"schedule": "hourly :15", "prompt": "y"})
+        running.ask("POST", "/api/jobs/other", {"schedule": "hourly :15", "prompt": "y"})
         assert json.loads(file.read_text())[0] == {**other, "schedule": "hourly :15", "prompt": "y", "enabled": True}
-        assert running.ask("DELETE", "/api/cron/nightly").status == 200
+        assert running.ask("DELETE", "/api/jobs/nightly").status == 200
         assert [row["id"] for row in json.loads(file.read_text())] == ["other"]
-        assert running.ask("DELETE", "/api/cron/nightly").status == 404
+        assert running.ask("DELETE", "/api/jobs/nightly").status == 404
 
 
 def test_what_is_wrong_with_a_job_is_told_with_its_field_and_nothing_is_written(tmp_path: Path) -> None:
@@ -118,11 +118,11 @@ def test_what_is_wrong_with_a_job_is_told_with_its_field_and_nothing_is_written(
             ("session_id", "../x"),
         ):
             job = {"id": "new", "schedule": "daily 09:00", "prompt": "x", field: value}
-            answer = running.ask("POST", "/api/cron", job)
+            answer = running.ask("POST", "/api/jobs", job)
             assert (answer.status, answer.code) == (400, f"invalid_{field}"), answer.body
-        answer = running.ask("POST", "/api/cron/daily-check", {"schedule": "never", "prompt": "x"})
+        answer = running.ask("POST", "/api/jobs/daily-check", {"schedule": "never", "prompt": "x"})
         assert (answer.status, answer.code) == (400, "invalid_schedule")
-        answer = running.ask("POST", "/api/cron", {**JOB, "id": "new", "command": "rm -rf ."})
+        answer = running.ask("POST", "/api/jobs", {**JOB, "id": "new", "command": "rm -rf ."})
         assert answer.status == 400
         assert file.read_text() == before
 
@@ -131,7 +131,7 @@ def test_a_damaged_file_is_not_written_over(tmp_path: Path) -> None:
     with gateway(tmp_path) as running:
         file = write(running, JOB)
         file.write_text("[{")
-        answer = running.ask("POST", "/api/cron", {"id": "new", "schedule": "daily 09:00", "prompt": "x"})
+        answer = running.ask("POST", "/api/jobs", {"id": "new", "schedule": "daily 09:00", "prompt": "x"})
         assert (answer.status, answer.code) == (409, "not_written")
         assert "no JSON" in answer.json["error"]["message"]
         assert file.read_text() == "[{"

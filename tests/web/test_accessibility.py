@@ -70,7 +70,7 @@ def furnish(running) -> dict[str, str]:
     command(running, session, type="change_tasks", items=tasks)
     command(running, session, type="set_mode", mode="manual")
     told(running, session, "Now print it", done=False)
-    beside = {name: f"#/s/{session}/{name}" for name in ("files", "changes", "work", "files/src/app.py")}
+    beside = {name: f"#/s/{session}/{name}" for name in ("files", "changes", "work", "options", "files/src/app.py")}
     pages = {
         name: f"#/p/{name}" for name in ("activity", "schedule", "usage", "models", "tools", "settings", "nowhere")
     }

@@ -198,7 +198,7 @@ def test_tools_are_found_and_told_with_effect_and_parameters(tmp_path, screen):
         table = region(page, "Parameters")
         assert table.get_by_role("rowheader", name="path Required").count() == 1
         page.get_by_role("searchbox", name="Search tools").fill("no such tool at all")
-        page.get_by_text("No tool has").wait_for()
+        page.get_by_text("No results for").wait_for()
 
 
 def test_what_the_gateway_cannot_answer_is_said_and_asked_again(tmp_path, screen):

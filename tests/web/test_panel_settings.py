@@ -23,7 +23,7 @@ def test_the_pin_is_asked_for_as_a_code_and_a_wrong_one_is_said_so(tmp_path, scr
         assert field.get_attribute("autocomplete") == "one-time-code"
         field.fill("000000")
         page.get_by_role("button", name="Log in").click()
-        page.get_by_role("alert").get_by_text("this is not the PIN").wait_for()
+        page.get_by_role("alert").get_by_text("Wrong PIN.").wait_for()
         enter(page, PIN)
         assert page.context.cookies()[0]["httpOnly"] is True
 
@@ -72,7 +72,7 @@ def test_letters_go_to_places_and_can_be_switched_off(tmp_path, screen):
         page.keyboard.type("n?")
         assert region(page, "Sessions").get_by_role("searchbox").input_value() == "n?"
         region(page, "Sessions").get_by_role("searchbox").fill("")
-        page.get_by_role("heading", name="Settings").click()
+        page.get_by_role("heading", name="Settings", exact=True).click()
         page.evaluate("document.activeElement.blur()")
         page.keyboard.press("?")
         dialog = page.get_by_role("dialog", name="Keyboard shortcuts")

@@ -115,7 +115,7 @@ def change_setting(host: Host, name: str, text: str | None) -> Changed:
     if how == "stricter" and _looser(field, getattr(host.settings, name), after):
         fix = f"change it in {before.config_file}, then restart lmagent"
         raise ConfigError(f"the page can make {name} stricter only", fix=fix)
-    save_settings(before.config_file, {name: None if text is None else _as_toml(value)})
+    save_settings(before.config_file, {name: None if text is None else toml_of(value)})
     return _taken_over(host, field, _config(host).read())
 
 
@@ -204,6 +204,6 @@ def _config(host: Host) -> Configuration:
     return host.config
 
 
-def _as_toml(value: Any) -> Any:
-    """TOML has no null: the settings that may be without a value read "none" as that."""
-    return "none" if value is None else value
+def toml_of(value: Any) -> Any:
+    """Return a value for TOML, which has no null: settings that may be without a value read "none" as that."""
+    return "none" if value is None else str(value) if isinstance(value, Path) else value

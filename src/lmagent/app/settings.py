@@ -9,11 +9,13 @@ import msgspec
 
 from lmagent.app.wiring import HostOptions, load_settings
 from lmagent.config import paths
+from lmagent.config.dotenv import save_env
 from lmagent.config.importing import ImportReport, Targets, import_file, save_settings
 from lmagent.config.layers import DEFAULT
-from lmagent.config.show import rows
+from lmagent.config.show import rows, shown
 from lmagent.config.trust import trust
 from lmagent.config.workspace import open_workspace
+from lmagent.core.errors import ConfigError
 
 
 def show_settings(workspace: Path | None, *, origin: bool, as_json: bool) -> str:
@@ -51,6 +53,30 @@ def save_theme(workspace: Path, theme: str) -> Path:
     file = load_settings(HostOptions(workspace)).config_file
     save_settings(file, {"theme": theme})
     return file
+
+
+def set_setting(workspace: Path | None, name: str, text: str | None) -> str:
+    """Set a setting in the user's configuration, or take it out of there (None); returns what came of it.
+
+    Raises:
+        ConfigError: there is no such setting, the value is not allowed, or the file cannot be written.
+    """
+    from lmagent.app.setting_changes import field_named, toml_of, value_of
+
+    field, loaded = field_named(name), load_settings(HostOptions(workspace))
+    file = loaded.env_file if field.secret else loaded.config_file
+    if not field.secret:
+        save_settings(file, {field.name: None if text is None else toml_of(value_of(field, text))})
+    elif text is None:
+        raise ConfigError(f"{field.name} is kept in {file}", fix=f"delete the line {field.env} there")
+    else:
+        save_env(file, {field.env: value_of(field, text)})
+    now = load_settings(HostOptions(workspace))
+    origin = now.origins[field.name]
+    done = f"{field.name} is {shown(field, getattr(now.settings, field.name))}"
+    if str(origin.source) == str(file) or origin == DEFAULT:
+        return f"{done} ({file})"
+    return f"{done}: {file} is saved, and {origin} wins over it"
 
 
 def import_settings(file: Path, workspace: Path | None) -> ImportReport:

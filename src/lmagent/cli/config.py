@@ -39,6 +39,29 @@ def import_(ctx: click.Context, file: Path, workspace: Path | None) -> None:
         click.echo(f"left {what}: {why}")
 
 
+@config.command("set")
+@click.argument("name")
+@click.argument("value")
+@workspace_option
+@click.pass_context
+def set_(ctx: click.Context, name: str, value: str, workspace: Path | None) -> None:
+    """Set a setting in your own configuration; a key goes to your .env, which only you can read."""
+    from lmagent.app.settings import set_setting
+
+    click.echo(set_setting(workspace or ctx.obj, name, value))
+
+
+@config.command("unset")
+@click.argument("name")
+@workspace_option
+@click.pass_context
+def unset(ctx: click.Context, name: str, workspace: Path | None) -> None:
+    """Take a setting out of your own configuration, so that its default holds again."""
+    from lmagent.app.settings import set_setting
+
+    click.echo(set_setting(workspace or ctx.obj, name, None))
+
+
 @config.command("trust")
 @workspace_option
 @click.pass_context

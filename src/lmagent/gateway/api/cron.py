@@ -23,7 +23,7 @@ SHOWN = 3
 Line = Annotated[str, Meta(max_length=300)]
 
 
-class JobFields(Struct, frozen=True):
+class JobFields(Struct, frozen=True, forbid_unknown_fields=True):
     """A job as a client may write it. What hands its result over, and rules of its own, are for the file alone.
 
     Attributes:
@@ -47,7 +47,7 @@ class JobFields(Struct, frozen=True):
     enabled: bool = True
 
 
-class NewJob(JobFields, frozen=True, kw_only=True):
+class NewJob(JobFields, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A job, and the id that names it in its file."""
 
     id: Line
@@ -201,11 +201,11 @@ def _known(workspace: Path, id: str) -> bool:
 
 ROUTES = (
     Route("GET", "/api/cron", list_jobs, "The jobs that run by the clock", answer=CronList),
-    Route("POST", "/api/cron", create_job, "Add a job", body=NewJob, answer=JobWritten, status=201, errors=(409,)),
+    Route("POST", "/api/jobs", create_job, "Add a job", body=NewJob, answer=JobWritten, status=201, errors=(409,)),
     Route("POST", "/api/cron/preview", preview, "When a schedule is due next", body=When, answer=Due),
     Route("POST", "/api/cron/reload", reload_jobs, "Read cron.json again", answer=Reloaded),
     Route("POST", "/api/cron/{id}/run", run_job, "Run a job now", answer=JobBegun, status=202, errors=(404,)),
     Route("POST", "/api/cron/{id}/toggle", toggle_job, "Switch a job on or off", answer=Switched, errors=(404,)),
-    Route("POST", "/api/cron/{id}", edit_job, "Change a job", body=JobFields, answer=JobWritten, errors=(404, 409)),
-    Route("DELETE", "/api/cron/{id}", delete_job, "Remove a job", answer=JobRemoved, errors=(404, 409)),
+    Route("POST", "/api/jobs/{id}", edit_job, "Change a job", body=JobFields, answer=JobWritten, errors=(404, 409)),
+    Route("DELETE", "/api/jobs/{id}", delete_job, "Remove a job", answer=JobRemoved, errors=(404, 409)),
 )

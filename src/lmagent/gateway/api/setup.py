@@ -113,7 +113,8 @@ async def show_setup(call: Call) -> Setup:
     host = call.hub.host
     server, count = await _server(host)
     own = None if server.state == "ready" else await to_thread.run_sync(_own, host)
-    name, fix = await host.registry.confined.outlook()
+    confined = host.registry.confined
+    name, fix = (confined.expected, "") if confined.expected else await confined.outlook()  # it starts a program
     writable = await to_thread.run_sync(os.access, host.workspace, os.R_OK | os.W_OK | os.X_OK)
     return Setup(server, own, host.agent.model, count, SandboxState(name, fix), str(host.workspace), writable)
 

@@ -39,7 +39,8 @@ export function Login() {
       await post("/api/login", { pin: pin.trim() });
       await whoAmI();
     } catch (error) {
-      setWrong(/** @type {import("./api.js").ApiError} */ (error).words);
+      const { code, words: said } = /** @type {import("./api.js").ApiError} */ (error);
+      setWrong(code === "wrong_pin" ? words.wrong : said);
     }
     setBusy(false);
   };

@@ -13,6 +13,7 @@ export const login = {
   where: (/** @type {any} */ command) => ["The PIN is shown in the terminal where ", command, " was started."],
   pin: "PIN",
   submit: "Log in",
+  wrong: "Wrong PIN. It was shown in the terminal when lmagent started.",
   retrying: (/** @type {string} */ problem) => `${problem}; trying again`,
 };
 
@@ -305,4 +306,17 @@ export const sessions = {
   unpin: "Unpin",
   untitled: "Untitled",
   what: "sessions",
+};
+
+export const gone = {
+  heading: "Session not found.",
+  about: "It may have been deleted in another window or in a terminal.",
+  unsent: "Your unsent text. It is moved to the new session:",
+  begin: "New session",
+};
+
+export const data = {
+  loading: (/** @type {string} */ what) => `Loading ${what} …`,
+  failed: (/** @type {string} */ what, /** @type {string} */ problem) => `Cannot show ${what}: ${problem}`,
+  again: "Try again",
 };

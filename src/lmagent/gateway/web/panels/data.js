@@ -3,7 +3,7 @@
 import { get } from "../api.js";
 import { Icon } from "../icons.js";
 import { html, useCallback, useEffect, useRef, useState } from "../lib.js";
-import { data as words } from "../latewords.js";
+import { data as words } from "../words.js";
 
 /**
  * @template T

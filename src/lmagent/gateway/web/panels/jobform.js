@@ -5,7 +5,7 @@ import { Icon } from "../icons.js";
 import { html, useEffect, useId, useState } from "../lib.js";
 import { complain, toast } from "../state.js";
 import { store, stored } from "../theme.js";
-import { schedule } from "../latewords.js";
+import { schedule } from "./words.js";
 import { useSettled } from "./data.js";
 import { Sure } from "./kit.js";
 
@@ -56,7 +56,7 @@ export function JobForm({ job, taken, closed }) {
     if (missing) return setWrong({ field: missing, text: words.missing });
     const fields = { ...typed, enabled: job?.enabled ?? true };
     try {
-      await (job ? post(`/api/cron/${encodeURIComponent(job.id)}`, fields) : post("/api/cron", { ...fields, id: idOf(typed.name, taken) }));
+      await (job ? post(`/api/jobs/${encodeURIComponent(job.id)}`, fields) : post("/api/jobs", { ...fields, id: idOf(typed.name, taken) }));
       toast(words.saved(typed.name));
       leave();
     } catch (error) {
@@ -67,7 +67,7 @@ export function JobForm({ job, taken, closed }) {
   };
   const discard = async () => {
     try {
-      await remove(`/api/cron/${encodeURIComponent(job?.id ?? "")}`);
+      await remove(`/api/jobs/${encodeURIComponent(job?.id ?? "")}`);
       toast(words.removed(typed.name));
       leave();
     } catch (error) {
