@@ -52,6 +52,7 @@ export const welcome = {};
 export const attachments = {
   add: "Add attachment",
   label: "Attachments",
+  uploading: (/** @type {string[]} */ names) => `Uploading ${names.join(", ")} …`,
 };
 
 export const chat = {};
