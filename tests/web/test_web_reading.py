@@ -75,7 +75,7 @@ def test_a_long_name_of_a_file_leaves_the_panel_as_wide_as_it_is(tmp_path, scree
         (running.workspace / LONG).write_text("x\n")
         page = screen(running, path="#/s/-/files")
         page.get_by_role("treeitem", name=LONG).wait_for()
-        assert outside(page, ".tree") == outside(page, "[aria-label='Read the folders again']") == 0
+        assert outside(page, ".tree") == outside(page, "[aria-label='Refresh files']") == 0
 
 
 def test_the_suggestion_that_the_keys_have_come_to_is_in_view(tmp_path, screen):

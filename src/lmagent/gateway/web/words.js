@@ -4,7 +4,10 @@
 // gateway.
 
 export const common = {
+  ago: (/** @type {string} */ span) => `${span} ago`,
+  ahead: (/** @type {string} */ span) => `in ${span}`,
   cancel: "Cancel",
+  now: "now",
   search: "Search",
 };
 
