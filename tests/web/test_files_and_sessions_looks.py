@@ -15,20 +15,26 @@ ANSWER = "The sum is $\\sum_{i=1}^n i = \\frac{n(n+1)}{2}$.\n\n```mermaid\ngraph
 AUTO = ["--permission", "auto"]
 
 
+def furnish(running) -> str:
+    """Files of several kinds, and a pinned session with a fork; its id."""
+    root = running.workspace
+    (root / "src").mkdir()
+    (root / "src" / "app.py").write_text("def main():\n    return 1\n")
+    (root / "notes.md").write_text("# Notes\n\n- one\n- two\n")
+    (root / "table.csv").write_text("name,amount\nfirst,1\nsecond,2\n")
+    session = begun(running, "Add it up")
+    told(running, session, "And again")
+    command(running, session, type="mark", pinned=True)
+    command(running, session, type="fork")
+    return session
+
+
 @pytest.mark.parametrize(("size", "scheme"), [("desktop", "light"), ("phone", "dark")])
 def test_no_state_of_files_and_sessions_has_a_serious_fault(tmp_path, screen, size, scheme):
     found: dict[str, list[str]] = {}
     script = [call("write", path="new.py", content="x = 1\n" * 3), say(ANSWER), say("fork")]
     with gateway(tmp_path, script, options=AUTO) as running:
-        root = running.workspace
-        (root / "src").mkdir()
-        (root / "src" / "app.py").write_text("def main():\n    return 1\n")
-        (root / "notes.md").write_text("# Notes\n\n- one\n- two\n")
-        (root / "table.csv").write_text("name,amount\nfirst,1\nsecond,2\n")
-        session = begun(running, "Add it up")
-        told(running, session, "And again")
-        command(running, session, type="mark", pinned=True)
-        command(running, session, type="fork")
+        root, session = running.workspace, furnish(running)
         page = screen(running, login=False, color_scheme=scheme, **SIZES[size])
         enter(page)
 
