@@ -89,7 +89,7 @@ def test_a_picture_is_chosen_or_pasted_shown_taken_away_and_sent(tmp_path, scree
         assert base64.b64encode(PIXELS).decode() in sent
 
 
-def test_what_is_no_picture_is_refused_with_the_reason(tmp_path, screen):
+def test_what_is_no_picture_is_refused_with_the_reason_and_another_file_is_named(tmp_path, screen):
     with gateway(tmp_path, []) as running:
         page = screen(running)
         chooser = page.locator("input[type=file]")
@@ -97,7 +97,8 @@ def test_what_is_no_picture_is_refused_with_the_reason(tmp_path, screen):
         page.locator(".box .failed").wait_for()
         assert page.get_by_role("button", name="Send").is_disabled()
         chooser.set_input_files({"name": "a.pdf", "mimeType": "application/pdf", "buffer": b"%PDF-1.4"})
-        page.get_by_text("Only images can be attached.").wait_for()
+        holds(page, "document.getElementById('message').value === '@uploads/a.pdf '")
+        assert page.get_by_role("button", name="Send").is_enabled()
 
 
 def test_what_is_being_written_survives_a_reload_and_belongs_to_its_session(tmp_path, screen):

@@ -17,7 +17,7 @@ from lmagent.core.errors import ToolError
 from lmagent.gateway.api.paths import beneath, read_at, shown
 from lmagent.gateway.api.pictures import SANDBOX
 from lmagent.gateway.http.errors import Refusal
-from lmagent.gateway.http.route import Call, Route, json
+from lmagent.gateway.http.route import Call, Route
 from lmagent.tools.beneath import Beneath
 from lmagent.tools.paths import is_below, is_internal
 
@@ -38,23 +38,27 @@ LEFT_OUT = "LEFT-OUT.txt"
 
 
 class FolderQuery(Struct, frozen=True):
-    """Which folder.
-
-    Attributes:
-        path: relative to the workspace, empty for the workspace itself.
-        check: only say whether it can be sent.
-    """
+    """Which folder: relative to the workspace, empty for the workspace itself."""
 
     path: str = ""
-    check: bool = False
+
+
+class Sendable(Struct, frozen=True):
+    """A folder that can be sent, and how many files it has."""
+
+    files: int
+
+
+async def check_folder(call: Call) -> Sendable:
+    """Whether a folder can be sent: a browser shows no reason for a download that is refused."""
+    _, paths = await beneath(call.hub.host.workspace, call.query.path, _listed)
+    return Sendable(len(paths))
 
 
 async def send_folder(call: Call) -> Response:
     """A folder as a ZIP file, with all its files but links and what git and lmagent keep for themselves."""
     workspace: Path = call.hub.host.workspace
     name, paths = await beneath(workspace, call.query.path, _listed)
-    if call.query.check:
-        return json({"files": len(paths)})
     name = f"{name.rpartition('/')[2] or workspace.name or 'workspace'}.zip"
     told = f"attachment; filename*=UTF-8''{quote(name, safe='')}"
     headers = {**SANDBOX, "Content-Disposition": told}
@@ -148,6 +152,15 @@ def _entry(name: str, facts: os.stat_result) -> zipfile.ZipInfo:
 
 
 ROUTES = (
+    Route(
+        "GET",
+        "/api/files/zip/check",
+        check_folder,
+        "Whether a folder can be sent as a ZIP file",
+        FolderQuery,
+        answer=Sendable,
+        errors=(404, 413),
+    ),
     Route(
         "GET",
         "/api/files/zip",

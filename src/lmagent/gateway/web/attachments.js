@@ -2,7 +2,7 @@
 // Pictures for a message: pasted, dropped or chosen; sent up at once, shown with a way to take them away.
 import { randomId, request, sessionPath } from "./api.js";
 import { Icon } from "./icons.js";
-import { part } from "./late.js";
+import { part, unloaded } from "./late.js";
 import { html, useEffect, useRef, useState } from "./lib.js";
 import { complain } from "./state.js";
 import { attachments as labels, chat as words } from "./words.js";
@@ -18,6 +18,7 @@ const IMAGES = /^image\/(png|jpeg|gif|webp)$/;
  */
 export function useAttachments(session, named) {
   const [pictures, setPictures] = useState(/** @type {Picture[]} */ ([]));
+  const [naming, setNaming] = useState(/** @type {string[]} */ ([]));
   const chooser = useRef(/** @type {HTMLInputElement | null} */ (null));
   const shown = useRef(pictures);
   shown.current = pictures;
@@ -49,10 +50,12 @@ export function useAttachments(session, named) {
   /** Other files go into the workspace, and the message names them. */
   const mention = async (/** @type {File[]} */ others) => {
     if (!others.length) return;
-    const { mentioned, sendForMessage } = await part("./panels/sending.js");
+    setNaming((names) => [...names, ...others.map((file) => file.name)]);
+    const { mentioned, sendForMessage } = await part("./panels/sending.js").catch(() => (unloaded(), {}));
     for (const file of others) {
-      const path = await sendForMessage(session, file);
+      const path = await sendForMessage?.(session, file);
       if (path) named(`${mentioned(path)} `);
+      setNaming((names) => names.filter((name) => name !== file.name));
     }
   };
   const over = useDrop(take);
@@ -75,10 +78,11 @@ export function useAttachments(session, named) {
   };
   return {
     pictures,
+    naming,
     returned,
     drop,
     ready: pictures.filter((item) => item.id),
-    busy: pictures.some((item) => !item.id && !item.error),
+    busy: naming.length > 0 || pictures.some((item) => !item.id && !item.error),
     pasted: (/** @type {ClipboardEvent} */ event) => {
       const files = [...(event.clipboardData?.files ?? [])];
       if (files.length && take(files)) event.preventDefault();
@@ -126,8 +130,9 @@ function useDrop(take) {
 
 /** @param {{given: ReturnType<typeof useAttachments>}} props */
 export function Attachments({ given }) {
-  const { over, pictures } = given;
+  const { naming, over, pictures } = given;
   return html`${over && html`<p class="drop-here" role="status">${words.dropHere}</p>`}
+  ${naming.length > 0 && html`<p class="small quiet" role="status">${labels.uploading(naming)}</p>`}
   ${pictures.length > 0 && html`<ul class="bare pictures">${pictures.map((picture) => html`<li key=${picture.key} class=${picture.error ? "failed" : ""}>
     <img src=${picture.url} alt=${picture.name} />
     <span class="small" role="status">${picture.error || (picture.id ? "" : words.uploading)}</span>

@@ -1,6 +1,6 @@
 // @ts-check
 // The session of the first screen: it begins with the first message, or with the first file that is put into it.
-import { post, sessionPath } from "./api.js";
+import { get, post, sessionPath } from "./api.js";
 
 let begun = "";
 
@@ -10,6 +10,7 @@ let begun = "";
  * @returns {Promise<string>} its id
  */
 export async function beginSession({ mode, model, options }) {
+  if (begun && !(await get(sessionPath(begun)).then(Boolean, () => false))) begun = ""; // deleted meanwhile
   if (!begun) {
     ({ session: begun } = await post("/api/sessions", { ...(mode && { mode }), ...(model && { model }), ...(options && { options }) }));
     return begun;

@@ -4,7 +4,10 @@
 // gateway.
 
 export const common = {
+  ago: (/** @type {string} */ span) => `${span} ago`,
+  ahead: (/** @type {string} */ span) => `in ${span}`,
   cancel: "Cancel",
+  now: "now",
   search: "Search",
 };
 
@@ -73,6 +76,7 @@ export const welcome = {
 export const attachments = {
   add: "Add attachment",
   label: "Attachments",
+  uploading: (/** @type {string[]} */ names) => `Uploading ${names.join(", ")} …`,
 };
 
 export const chat = {

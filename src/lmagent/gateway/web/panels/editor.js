@@ -5,7 +5,7 @@ import { beginSession } from "../first.js";
 import { wanted } from "../header.js";
 import { Icon } from "../icons.js";
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../lib.js";
-import { toast } from "../state.js";
+import { me, toast } from "../state.js";
 import { store, stored } from "../theme.js";
 import { files as words } from "../latewords.js";
 import { Failed } from "./data.js";
@@ -15,7 +15,7 @@ import { Sure } from "./kit.js";
 /** @typedef {import("../api.js").ApiError} ApiError */
 
 /** @param {string} path */
-const key = (path) => `lmagent.edit.${path}`;
+const key = (path) => `lmagent.edit.${me.peek()?.workspace ?? ""}:${path}`;
 
 /** What was typed into a file and is not saved. @param {string} path @returns {Draft | null} */
 export function draftOf(path) {

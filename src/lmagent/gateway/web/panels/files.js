@@ -83,7 +83,7 @@ function Upload({ session }) {
 async function download(path) {
   const query = `path=${encodeURIComponent(path)}`;
   try {
-    await get(`/api/files/zip?${query}&check=true`);
+    await get(`/api/files/zip/check?${query}`);
   } catch (error) {
     complain(error);
     return;

@@ -1,17 +1,18 @@
 // @ts-check
 // Moments as people say them.
 import { html, useEffect, useState } from "../lib.js";
+import { common } from "../words.js";
 
 const STEPS = /** @type {const} */ ([[60, 1, "s"], [3600, 60, "min"], [86_400, 3600, "h"], [7 * 86_400, 86_400, "d"]]);
 
 /** How long ago, or in how long: "5 min ago", "in 2 h", or the day. @param {number} moment Unix seconds @param {number} [now] */
 export function ago(moment, now = Date.now() / 1000) {
   const away = Math.abs(now - moment);
-  if (away < 10) return "now";
+  if (away < 10) return common.now;
   for (const [below, unit, name] of STEPS) {
     if (away >= below) continue;
-    const words = `${Math.floor(away / unit)} ${name}`;
-    return moment > now ? `in ${words}` : `${words} ago`;
+    const span = `${Math.floor(away / unit)} ${name}`;
+    return moment > now ? common.ahead(span) : common.ago(span);
   }
   return new Date(moment * 1000).toLocaleDateString([], { year: "numeric", month: "short", day: "numeric" });
 }
