@@ -1,4 +1,4 @@
-"""axe-core finds nothing serious on any screen, light and dark, on a desktop and on a phone."""
+"""axe-core finds nothing on any screen, light and dark, on a desktop and on a phone."""
 
 import hashlib
 import json
@@ -43,8 +43,9 @@ SCRIPT = [
 SIZES = {"desktop": {"viewport": {"width": 1280, "height": 860}}, "phone": PHONE}
 
 FIND = """async () => {
-  const { violations } = await axe.run(document, { resultTypes: ["violations"] });
-  return violations.filter(({ impact }) => impact === "serious" || impact === "critical").map(({ id, impact, nodes }) =>
+  const rules = { "heading-order": { enabled: false } }; // a model's text begins with whatever heading it likes
+  const { violations } = await axe.run(document, { resultTypes: ["violations"], rules });
+  return violations.map(({ id, impact, nodes }) =>
     `${impact} ${id}: ${nodes.map(({ target, failureSummary }) => `${target} ${failureSummary}`).join(" | ")}`);
 }"""
 
@@ -78,7 +79,7 @@ def furnish(running) -> dict[str, str]:
 
 
 def faults(page) -> list[str]:
-    """What axe-core finds that is serious or worse."""
+    """What axe-core finds."""
     if not page.evaluate("'axe' in window"):
         page.evaluate((VENDOR / "axe.min.js").read_text(encoding="utf-8"))
     return page.evaluate(FIND)
@@ -93,7 +94,7 @@ def settled(page) -> None:
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_no_screen_has_a_serious_fault(tmp_path, screen, scheme, size):
+def test_no_screen_has_a_fault(tmp_path, screen, scheme, size):
     SHOTS.mkdir(parents=True, exist_ok=True)
     found: dict[str, list[str]] = {}
     with gateway(tmp_path, SCRIPT) as running:
@@ -131,6 +132,7 @@ def test_no_screen_has_a_serious_fault(tmp_path, screen, scheme, size):
 def test_a_picture_without_a_name_would_be_found(tmp_path, screen):
     with gateway(tmp_path) as running:
         page = screen(running)
+        assert faults(page) == []
         page.evaluate("document.querySelector('main').append(document.createElement('img'))")
         [fault] = faults(page)
         assert fault.startswith("critical image-alt")

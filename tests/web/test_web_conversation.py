@@ -152,7 +152,7 @@ def test_a_call_is_a_line_that_opens_to_its_arguments_result_and_changes(tmp_pat
         assert line.get_attribute("aria-expanded") == "false"
         line.click()
         assert "+one" in page.get_by_role("region", name="Changes").inner_text()
-        page.get_by_role("region", name="Code, json").get_by_text("a.txt").first.wait_for()
+        page.get_by_role("group", name="Code, json").get_by_text("a.txt").first.wait_for()
         page.get_by_role("button", name="read a.txt").click()
         assert "two" in page.get_by_role("region", name="Result").nth(1).inner_text()
 

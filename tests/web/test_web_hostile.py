@@ -32,7 +32,7 @@ def test_a_call_may_be_numbered_by_what_looks_like_a_path(tmp_path, screen):
         ask(page, "run it")
         finished(page)
         page.locator(".tool-line").click()
-        assert "echo begun" in page.get_by_role("region", name="Code, json").inner_text()
+        assert "echo begun" in page.get_by_role("group", name="Code, json").inner_text()
 
 
 def test_a_folder_and_a_file_may_be_called_so(tmp_path, screen):

@@ -166,6 +166,6 @@ export function Code({ code, language = "", open = false }) {
     };
   }, [code, language, open]);
   const label = language ? `Code, ${language}` : "Code";
-  return html`<pre class="code" tabindex="0" role="region" aria-label=${label} ref=${place}><code>${
+  return html`<pre class="code" tabindex="0" role="group" aria-label=${label} ref=${place}><code>${
     tree.code === code ? [tree.drawn, code.slice(tree.end)] : code}</code></pre>`;
 }

@@ -123,7 +123,7 @@ function table(token, depth) {
   const cell = (/** @type {Token} */ item, /** @type {string} */ tag) => {
     return html`<${tag} class=${item.align ?? ""}>${inline(item.tokens, depth)}</>`;
   };
-  return html`<div class="table-wrap" tabindex="0" role="region" aria-label="Table"><table class="table">
+  return html`<div class="table-wrap" tabindex="0" role="group" aria-label="Table"><table class="table">
     <thead><tr>${token.header.map((/** @type {Token} */ item) => cell(item, "th"))}</tr></thead>
     <tbody>${token.rows.map((/** @type {Token[]} */ row) => html`<tr>${row.map((item) => cell(item, "td"))}</tr>`)}</tbody>
   </table></div>`;

@@ -28,14 +28,14 @@ export function Shell() {
   const whole = page ? PANELS.find((row) => row.place === "page" && row.id === page) : undefined;
   useEscape();
   return html`<div class=${beside ? "frame beside" : "frame"}>
-    <a class="button skip" href="#message" onClick=${focusMessage}>${words.toMessage}</a>
+    <a class="button skip" href="#content" onClick=${focusMessage}>${words.toMessage}</a>
     <div class="banner" role="alert">
       ${lost.value && html`<div class="lost"><${Icon} name="warning" /><span>${lost.value}</span></div>`}
     </div>
     <${Side} session=${session} page=${page} />
     <button class=${drawer.value === "side" ? "scrim open" : "scrim"} aria-label=${words.closeList} tabindex="-1"
       onClick=${() => (drawer.value = "")}></button>
-    <main class="place" inert=${drawer.value === "side"}>
+    <main class="place" id="content" tabindex="-1" inert=${drawer.value === "side"}>
       ${page ? html`<${Page} key=${page} row=${whole} id=${page} rest=${rest} />` : html`<${Chat} id=${session} />`}
     </main>
     ${beside && html`<${Beside} key=${beside.id} row=${beside} session=${session} rest=${rest} />`}
@@ -47,7 +47,7 @@ export function Shell() {
 /** @param {Event} event */
 function focusMessage(event) {
   event.preventDefault();
-  document.getElementById("message")?.focus();
+  (document.getElementById("message") ?? document.getElementById("content"))?.focus();
 }
 
 /** Give the focus back to the button that opened what is closed. @param {string} name */
@@ -81,10 +81,10 @@ function Side({ session, page }) {
     return () => focusOn(words.drawer);
   }, [open]);
   return html`<div class=${open ? "side open" : "side"} ref=${side}>
-    <div class="brand"><img src="/static/icon.svg" alt="" /><span class="grow">lmagent</span>
+    <header class="brand"><img src="/static/icon.svg" alt="" /><span class="grow">lmagent</span>
       <button class="button plain square only-narrow" aria-label=${words.closeList} onClick=${() => (drawer.value = "")}>
         <${Icon} name="close" /></button>
-    </div>
+    </header>
     <button class="button" onClick=${newSession}><${Icon} name="plus" />${words.newSession}</button>
     <div class="panels">
       ${offered("side", session).map((row) => html`<${Loaded} key=${row.id} row=${row} session=${session} rest="" />`)}
