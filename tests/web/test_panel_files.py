@@ -103,6 +103,7 @@ def test_on_a_phone_a_mention_brings_back_the_conversation(tmp_path, screen):
     with gateway(tmp_path) as running:
         fill(running.workspace)
         page = on_phone(screen, running)
+        page.get_by_role("button", name="More", exact=True).click()
         page.get_by_role("button", name="Files").click()
         page.get_by_role("treeitem", name="alpha.txt").click()
         page.get_by_role("button", name="Mention in message").click()

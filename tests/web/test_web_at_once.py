@@ -38,6 +38,7 @@ def test_in_a_narrow_window_the_search_keeps_the_focus_while_its_drawer_opens(tm
     with gateway(tmp_path) as running:
         page = screen(running, viewport={"width": 700, "height": 800}, reduced_motion="no-preference")
         page.locator(".sessions input[type=search]").wait_for(state="attached")
+        page.keyboard.press("Escape")  # out of the message box
         page.keyboard.type("sfind ")
         region(page, "Sessions").get_by_role("searchbox").wait_for()
         page.evaluate("() => new Promise((done) => setTimeout(done, 300))")  # the drawer has moved

@@ -243,7 +243,7 @@ def test_what_goes_wrong_is_said_with_what_to_do(tmp_path, screen):
         shot(page, tmp_path, "no-model")
         ask(page, "hello")
         page.locator(".notice.error").first.wait_for()
-        assert talk(page).count("error:") == 1
+        assert talk(page).count("Error:") == 1
 
 
 def test_a_stopped_answer_keeps_its_words_and_a_notice_says_stopped_once(tmp_path, screen):

@@ -98,7 +98,7 @@ def _asked(url: str, ours: str, wrong: list[str]) -> None:
 
 def box(page: Any) -> Any:
     """Where one writes."""
-    return page.get_by_role("textbox", name="Message")
+    return page.get_by_role("textbox", name="Message", exact=True)
 
 
 def ask(page: Any, text: str) -> None:

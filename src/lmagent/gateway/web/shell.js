@@ -53,7 +53,8 @@ function focusMessage(event) {
 /** Give the focus back to the button that opened what is closed. @param {string} name */
 function focusOn(name) {
   const lost = document.activeElement === document.body || document.activeElement?.closest(".side, .panel");
-  if (lost) /** @type {HTMLElement | null} */ (document.querySelector(`main [aria-label="${name}"]`))?.focus();
+  const button = document.querySelector(`main [aria-label="${name}"]`) ?? document.querySelector("main .controls button"); // a phone's menu
+  if (lost) /** @type {HTMLElement | null} */ (button)?.focus();
 }
 
 /** Escape closes what lies over the conversation. */
