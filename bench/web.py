@@ -40,7 +40,7 @@ JS_KB, ONE_KB, SCRIPT_S, BUSY_S, FRAME_MS, HISTORY_S, CODE_MS = 75.0, 100.0, 3.0
 an answer, the latter also of one that is a single paragraph; 95th percentile; CPU until 1,000 messages can be read; the
 longest that colouring code holds the page."""
 
-LATE = ("highlight.js",)
+LATE = ("highlight.js", "katex.js", "mermaid.js")
 """Modules that are no part of the page as one file: fetched for a single use, and large."""
 
 TANGLED = {

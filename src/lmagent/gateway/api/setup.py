@@ -97,6 +97,7 @@ class Setup(Struct, frozen=True):
         sandbox: where commands run.
         workspace: the folder of the agent.
         writable: files can be made and changed in it.
+        complete: nothing is missing or weaker than it could be; the page then shows nothing of it.
     """
 
     server: ServerState
@@ -106,6 +107,7 @@ class Setup(Struct, frozen=True):
     sandbox: SandboxState
     workspace: str
     writable: bool
+    complete: bool
 
 
 async def show_setup(call: Call) -> Setup:
@@ -116,7 +118,10 @@ async def show_setup(call: Call) -> Setup:
     confined = host.registry.confined
     name, fix = (confined.expected, "") if confined.expected else await confined.outlook()  # it starts a program
     writable = await to_thread.run_sync(os.access, host.workspace, os.R_OK | os.W_OK | os.X_OK)
-    return Setup(server, own, host.agent.model, count, SandboxState(name, fix), str(host.workspace), writable)
+    chosen = bool(host.agent.model) or count <= 1
+    complete = server.state == "ready" and chosen and name not in ("", "off", "landlock") and writable
+    sandbox = SandboxState(name, fix)
+    return Setup(server, own, host.agent.model, count, sandbox, str(host.workspace), writable, complete)
 
 
 async def _server(host: Host) -> tuple[ServerState, int]:

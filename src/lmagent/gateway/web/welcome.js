@@ -16,11 +16,22 @@ export function Welcome({ choose }) {
   return html`<div class="transcript"><div class="column welcome">
     <h1>${words.heading}</h1>
     <p class="quiet">${words.about}</p>
-    <${Facts} /><${Setup} />
+    <${Facts} /><${Lacking} />
     <h2 class="small quiet">${words.examplesHeading}</h2>
     <ul class="bare examples">${words.examples.map((text) => html`<li key=${text}><button class="card example" onClick=${() => choose(text)}>${text}</button></li>`)}</ul>
     <${Recent} />
   </div></div>`;
+}
+
+/** What is missing; the module that shows it is not loaded where nothing is. */
+function Lacking() {
+  const [lacking, setLacking] = useState(false);
+  useEffect(() => {
+    const stop = new AbortController();
+    get("/api/setup", stop.signal).then(({ complete }) => setLacking(!complete), () => stop.signal.aborted || setLacking(true));
+    return () => stop.abort();
+  }, []);
+  return lacking && html`<${Setup} />`;
 }
 
 function Facts() {
