@@ -187,7 +187,16 @@ def test_who_comes_without_credentials_learns_nothing_from_any_route(running):
                 assert str(running.workspace) not in answer.body.decode()
     assert closed > 20
     assert opened == {
-        *("/", "/static/{path}", "/favicon.ico", "/api/login", "/open/{ticket}", "/openapi.json", "/healthz")
+        *(
+            "/",
+            "/static/{path}",
+            "/favicon.ico",
+            "/api/login",
+            "/open/{ticket}",
+            "/openapi.json",
+            "/healthz",
+            "/diagram",
+        )
     }
 
 

@@ -8,7 +8,7 @@ import { html, signal, useEffect, useState } from "./lib.js";
 import { go, sessionHref } from "./router.js";
 import { current, Session } from "./session.js";
 import { complain, toast } from "./state.js";
-import { messages as words } from "./words.js";
+import { messages as words } from "./words/conversation.js";
 
 /** @typedef {import("./wire.js").UserBlock} UserBlock */
 /** @typedef {import("./wire.js").TextBlock} TextBlock */

@@ -2,7 +2,7 @@
 // A turn that failed or was stopped: the button that has the agent take it up again.
 import { Icon } from "./icons.js";
 import { html } from "./lib.js";
-import { chat } from "./words.js";
+import { chat } from "./words/conversation.js";
 
 /** @type {Record<string, string>} */
 const WAYS = {

@@ -1,6 +1,7 @@
 // @ts-check
 // Requests to the gateway: JSON in, JSON out, its errors as `ApiError`.
 import { login, lost } from "./state.js";
+import { page as words } from "./words/conversation.js";
 
 /** A request that was answered with an error, or not at all (`status` 0). */
 export class ApiError extends Error {
@@ -41,7 +42,7 @@ export async function request(method, path, { json, body, signal } = {}) {
     response = await fetch(path, { method, headers, body: sent, signal, credentials: "same-origin" });
   } catch (error) {
     if (signal?.aborted) throw error;
-    throw new ApiError(0, "unreachable", "the gateway does not answer", "see whether `lmagent web` still runs");
+    throw new ApiError(0, "unreachable", words.unreachable, words.unreachableFix);
   }
   lost.value = "";
   if (response.ok) return response;

@@ -5,6 +5,7 @@ import { Login, whoAmI } from "./login.js";
 import { Shell } from "./shell.js";
 import { login, lost } from "./state.js";
 import { applyTheme } from "./theme.js";
+import { page as words } from "./words/conversation.js";
 
 function App() {
   const [fault] = useErrorBoundary((error) => console.error(error));
@@ -14,14 +15,14 @@ function App() {
     return () => clearInterval(again);
   }, []);
   if (fault) {
-    return html`<main class="whole"><div class="card" role="alert"><h1>The page has a fault</h1>
+    return html`<main class="whole"><div class="card" role="alert"><h1>${words.fault}</h1>
       <p>${String(fault.message ?? fault)}</p>
-      <p class="quiet">Nothing is lost: sessions live in the gateway, and go on.</p>
-      <button class="button main" onClick=${() => location.reload()}>Load it again</button></div></main>`;
+      <p class="quiet">${words.faultAbout}</p>
+      <button class="button main" onClick=${() => location.reload()}>${words.reload}</button></div></main>`;
   }
   if (login.value === "out") return html`<${Login} />`;
   if (login.value === "in") return html`<${Shell} />`;
-  return html`<main class="whole"><p class="quiet" role="status">${lost.value || "Loading …"}</p></main>`;
+  return html`<main class="whole"><p class="quiet" role="status">${lost.value || words.loading}</p></main>`;
 }
 
 applyTheme();

@@ -6,7 +6,7 @@ import { Icon } from "./icons.js";
 import { html, useEffect, useState } from "./lib.js";
 import { lettersOn, writes } from "./panels/keys.js";
 import { visible } from "./visible.js";
-import { approvals as words } from "./words.js";
+import { approvals as words } from "./words/conversation.js";
 
 /** @typedef {import("./session.js").Session} Session */
 /** @typedef {import("./wire.js").Approval} Approval */

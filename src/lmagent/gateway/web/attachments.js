@@ -5,7 +5,7 @@ import { Icon } from "./icons.js";
 import { part, unloaded } from "./late.js";
 import { html, useEffect, useRef, useState } from "./lib.js";
 import { complain } from "./state.js";
-import { attachments as labels, chat as words } from "./words.js";
+import { attachments as labels, chat as words } from "./words/conversation.js";
 
 /** What models take; other files are named, not sent along. */
 const IMAGES = /^image\/(png|jpeg|gif|webp)$/;

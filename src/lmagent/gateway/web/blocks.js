@@ -10,7 +10,7 @@ import { Markdown } from "./markdown.js";
 import { beforePlan, splitPlan } from "./planwords.js";
 import { current } from "./session.js";
 import { ToolLine } from "./toolblock.js";
-import { messages as words } from "./words.js";
+import { messages as words } from "./words/conversation.js";
 
 /** @typedef {import("./wire.js").Block} Block */
 

@@ -9,7 +9,7 @@ import { DrawerButton } from "./parts.js";
 import { current, Session } from "./session.js";
 import { statusOf } from "./status.js";
 import { Transcript } from "./transcript.js";
-import { chat as words } from "./words.js";
+import { chat as words } from "./words/conversation.js";
 
 const Welcome = late(() => part("./welcome.js").then((module) => module.Welcome));
 const Approvals = late(() => part("./approval.js").then((module) => module.Approvals));

@@ -7,7 +7,7 @@ import { html, useState } from "./lib.js";
 import { figure } from "./parts.js";
 import { go, sessionHref } from "./router.js";
 import { complain } from "./state.js";
-import { header as words } from "./words.js";
+import { header as words } from "./words/conversation.js";
 
 /** @typedef {import("./session.js").Session} Session */
 /** @typedef {import("./wire.js").Mode} Mode */

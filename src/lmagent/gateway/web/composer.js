@@ -16,7 +16,7 @@ import { Session } from "./session.js";
 import { complain, drawer } from "./state.js";
 import { busy } from "./status.js";
 import { store, stored } from "./theme.js";
-import { chat as words } from "./words.js";
+import { chat as words } from "./words/conversation.js";
 
 /** @typedef {import("./session.js").Part} Part */
 /** @typedef {import("./api.js").ApiError} ApiError */

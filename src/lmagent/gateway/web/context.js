@@ -4,7 +4,7 @@ import { get, sessionPath } from "./api.js";
 import { html, useEffect, useState } from "./lib.js";
 import { figure } from "./parts.js";
 import { busy } from "./status.js";
-import { header as words } from "./words.js";
+import { header as words } from "./words/conversation.js";
 
 /** @typedef {{parts: {name: string, tokens: number}[], used: number, window: number, trigger: number, compactions: number}} Use */
 

@@ -3,7 +3,7 @@
 import { differing, pairsOf, rowsOf } from "./diffrows.js";
 import { html, useState } from "./lib.js";
 import { visible } from "./visible.js";
-import { changes as words } from "./latewords.js";
+import { changes as words } from "./words/files.js";
 
 /** @typedef {import("./diffrows.js").Row} Row */
 

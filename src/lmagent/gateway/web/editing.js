@@ -5,7 +5,7 @@ import { splitAttached } from "./attached.js";
 import { html, useLayoutEffect, useRef, useState } from "./lib.js";
 import { current } from "./session.js";
 import { store, stored } from "./theme.js";
-import { common, messages as words } from "./words.js";
+import { common, messages as words } from "./words/conversation.js";
 
 /** @typedef {import("./wire.js").UserBlock} UserBlock */
 

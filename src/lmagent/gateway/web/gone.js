@@ -3,7 +3,7 @@
 import { takeAlong, unsent } from "./composer.js";
 import { Icon } from "./icons.js";
 import { html } from "./lib.js";
-import { gone as texts } from "./words.js";
+import { gone as texts } from "./words/conversation.js";
 
 /** @param {{session: import("./session.js").Session}} props */
 export function Gone({ session }) {

@@ -10,7 +10,7 @@ import { DrawerButton, figure, Popup, useElapsed } from "./parts.js";
 import { go, route, sessionHref } from "./router.js";
 import { me } from "./state.js";
 import { statusOf } from "./status.js";
-import { header as words } from "./words.js";
+import { header as words } from "./words/conversation.js";
 
 /** @typedef {import("./session.js").Session} Session */
 /** @typedef {import("./wire.js").Mode} Mode */

@@ -2,12 +2,10 @@
 // Parts of the page that are fetched when they are first needed.
 import { html, useEffect, useState } from "./lib.js";
 import { toast } from "./state.js";
-
-/** Why a part is not there: a browser's own words name an address, and no reason. */
-export const UNLOADED = "this part of the page did not come from the gateway";
+import { page as words } from "./words/conversation.js";
 
 /** Say that a part is not there. */
-export const unloaded = () => toast(UNLOADED, "error", "try it again when the gateway answers");
+export const unloaded = () => toast(words.unloaded, "error", words.unloadedFix);
 
 let again = 0;
 

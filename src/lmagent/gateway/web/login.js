@@ -3,7 +3,7 @@
 import { get, post } from "./api.js";
 import { html, useState } from "./lib.js";
 import { complain, login, lost, me } from "./state.js";
-import { login as words } from "./words.js";
+import { login as words } from "./words/conversation.js";
 
 /** Ask the gateway who we are; sets `me` and `login`. */
 export async function whoAmI() {

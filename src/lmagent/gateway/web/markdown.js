@@ -7,6 +7,7 @@ import { late, part } from "./late.js";
 import { html, useRef } from "./lib.js";
 import { read, settled, UNSETTLED } from "./reading.js";
 import { toast } from "./state.js";
+import { page as words } from "./words/conversation.js";
 
 /** @typedef {any} Token */
 
@@ -123,7 +124,7 @@ function table(token, depth) {
   const cell = (/** @type {Token} */ item, /** @type {string} */ tag) => {
     return html`<${tag} class=${item.align ?? ""}>${inline(item.tokens, depth)}</>`;
   };
-  return html`<div class="table-wrap" tabindex="0" role="group" aria-label="Table"><table class="table">
+  return html`<div class="table-wrap" tabindex="0" role="group" aria-label=${words.table}><table class="table">
     <thead><tr>${token.header.map((/** @type {Token} */ item) => cell(item, "th"))}</tr></thead>
     <tbody>${token.rows.map((/** @type {Token[]} */ row) => html`<tr>${row.map((item) => cell(item, "td"))}</tr>`)}</tbody>
   </table></div>`;
@@ -179,7 +180,7 @@ function link(href, inside) {
 
 /** Host and the end of the path. @param {string} href */
 function short(href) {
-  if (!SAFE.test(href) || !URL.canParse(href)) return "not on the web";
+  if (!SAFE.test(href) || !URL.canParse(href)) return words.notOnTheWeb;
   const { host, pathname } = new URL(href);
   const last = pathname.split("/").at(-1) ?? "";
   return `${host}/…${last ? `/${last.slice(-40)}` : ""}`;
@@ -197,14 +198,14 @@ function CodeBlock({ code, language, open }) {
   const copy = async () => {
     try {
       await navigator.clipboard.writeText(code);
-      toast("copied");
+      toast(words.copied);
     } catch {
-      toast("the browser does not let the page copy here", "error", "select the text, and copy it yourself");
+      toast(words.noCopy, "error", words.noCopyFix);
     }
   };
   return html`<div class="code-block">
     <div class="code-bar"><span class="grow">${language}</span>
-      <button class="button plain" onClick=${copy} aria-label="Copy the code"><${Icon} name="file" />Copy</button></div>
+      <button class="button plain" onClick=${copy} aria-label=${words.copyCode}><${Icon} name="file" />${words.copy}</button></div>
     ${language === "mermaid" && !open ? html`<${Diagram} key=${code} code=${code} />` : html`<${Code} code=${code} language=${language} open=${open} />`}
   </div>`;
 }

@@ -2,7 +2,7 @@
 // The lists that open while one writes: commands after a slash, files after an @.
 import { get } from "./api.js";
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./lib.js";
-import { chat as words } from "./words.js";
+import { chat as words } from "./words/conversation.js";
 
 /** @typedef {{value: string, label: string, help: string}} Choice */
 /** @typedef {{name: string, usage: string, help: string}} Command */

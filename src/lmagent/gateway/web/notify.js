@@ -4,7 +4,7 @@ import { Icon } from "./icons.js";
 import { html, signal } from "./lib.js";
 import { go, sessionHref } from "./router.js";
 import { toast } from "./state.js";
-import { shell as words } from "./words.js";
+import { shell as words } from "./words/conversation.js";
 
 const offered = "Notification" in globalThis && globalThis.isSecureContext;
 

@@ -2,7 +2,7 @@
 // What was sent and has not reached the model.
 import { html } from "./lib.js";
 import { wordsOf } from "./outgoing.js";
-import { chat as words, common } from "./words.js";
+import { chat as words, common } from "./words/conversation.js";
 
 /** @typedef {import("./session.js").Session} Session */
 /** @typedef {import("./session.js").Outgoing} Outgoing */

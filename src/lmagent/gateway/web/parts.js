@@ -3,7 +3,7 @@
 import { Icon } from "./icons.js";
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./lib.js";
 import { drawer } from "./state.js";
-import { header } from "./words.js";
+import { header } from "./words/conversation.js";
 
 /** The button that opens the drawer of a narrow window. */
 export function DrawerButton() {

@@ -4,7 +4,7 @@ import { useCardFocus } from "./cardfocus.js";
 import { Icon } from "./icons.js";
 import { html, useState } from "./lib.js";
 import { visible } from "./visible.js";
-import { plans as words } from "./words.js";
+import { plans as words } from "./words/conversation.js";
 
 /** @typedef {import("./session.js").Session} Session */
 /** @typedef {import("./wire.js").Plan} Plan */

@@ -6,8 +6,9 @@ import { withFrame } from "./frames.js";
 import { batch, signal } from "./lib.js";
 import { keepOutgoing, outgoing } from "./outgoing.js";
 import { complain, lost } from "./state.js";
-import { AWAY_WORDS, follow } from "./stream.js";
+import { follow } from "./stream.js";
 import { tell } from "./telling.js";
+import { page } from "./words/conversation.js";
 
 /** @typedef {import("./wire.js").Event} Event */
 /** @typedef {import("./wire.js").View} View */
@@ -83,7 +84,7 @@ export class Session {
       const error = /** @type {ApiError} */ (caught);
       if (this.closed) return;
       if (error.status && error.status !== 503) return this.refused(error);
-      lost.value = AWAY_WORDS;
+      lost.value = page.away;
       setTimeout(() => this.load(), AGAIN);
       return;
     }

@@ -8,7 +8,7 @@ import { Line, useDownloads } from "./panels/downloads.js";
 import { setDefault } from "./panels/models.js";
 import { pageHref } from "./router.js";
 import { complain } from "./state.js";
-import { setup as words } from "./panels/modelwords.js";
+import { setup as words } from "./words/models.js";
 
 /** @typedef {{provider: string, title: string, url: string, answers: boolean, models: string[]}} LookedAt */
 /** @typedef {{installed: boolean, install: string, running: boolean, model: string, suggested: {name: string, gb: number, text: string} | null}} Own */

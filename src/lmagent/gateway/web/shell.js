@@ -1,7 +1,6 @@
 // @ts-check
 // The frame around everything: sessions and links at the left, the conversation or a page, a panel beside it.
 import { Icon } from "./icons.js";
-import { UNLOADED } from "./late.js";
 import { DrawerButton } from "./parts.js";
 import { drawn, html, useEffect, useErrorBoundary, useLayoutEffect, useRef, useState } from "./lib.js";
 import { NotifyButton } from "./notify.js";
@@ -11,7 +10,7 @@ import { announced, dismiss, drawer, lost, me, toasts } from "./state.js";
 import { setTheme, theme } from "./theme.js";
 import { logOut } from "./login.js";
 import { Chat } from "./chat.js";
-import { shell as words } from "./words.js";
+import { page as texts, shell as words } from "./words/conversation.js";
 import "./panels/keys.js";
 
 /** @typedef {import("./panels.js").PanelRow} PanelRow */
@@ -161,7 +160,7 @@ function Loaded({ row, session, rest }) {
   }, [row, tries]);
   if (failed || fault) {
     return html`<div class="notice error"><${Icon} name="warning" /><div>
-      ${words.notShown(row.title, failed ? UNLOADED : String(fault?.message ?? fault))}
+      ${words.notShown(row.title, failed ? texts.unloaded : String(fault?.message ?? fault))}
       <p><button class="button" onClick=${failed ? () => setTries(tries + 1) : again}>${words.again}</button></p></div></div>`;
   }
   return panel && html`<${panel.Panel} session=${session} rest=${rest} />`;

@@ -2,7 +2,7 @@
 // What a session is at, in words: the same as the terminal's line under the prompt.
 import { clock, duration, figure } from "./parts.js";
 import { readingSeconds } from "./pace.js";
-import { header as texts } from "./words.js";
+import { header as texts } from "./words/conversation.js";
 
 /** @typedef {import("./wire.js").View} View */
 

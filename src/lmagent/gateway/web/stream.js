@@ -4,6 +4,7 @@
 // Where no socket opens, as proxies may have it, the same streams come over plain HTTP.
 import { ApiError, get, request, sessionPath } from "./api.js";
 import { lost, toast } from "./state.js";
+import { page as words } from "./words/conversation.js";
 
 const PAUSES = [300, 1000, 2000, 4000, 8000];
 /** How long the socket may be silent, and how long it may take to open: the gateway says something every 15 s. */
@@ -16,10 +17,6 @@ const LOOK = 5000;
 const BLOCKED = 60_000;
 /** How long a stream has to have been there for its end to be no fault. */
 const SETTLED = 5000;
-
-export const AWAY_WORDS = "The connection to the gateway is lost; trying again. Nothing that was sent is lost.";
-const NO_SOCKET = "No WebSocket to the gateway opens, so this page uses plain HTTP. In a background tab it shows no notifications.";
-const NO_SOCKET_FIX = "If there is a proxy in between, let it pass WebSockets on.";
 
 /**
  * @typedef {Object} StreamOptions
@@ -116,7 +113,7 @@ async function read(stream) {
     }
   } catch (error) {
     if (error instanceof ApiError && error.status) end = { status: error.status, error };
-    else if (!signal.aborted) lost.value = AWAY_WORDS;
+    else if (!signal.aborted) lost.value = words.away;
   }
   if (signal.aborted) return;
   stream.request = null;
@@ -184,10 +181,10 @@ async function broken() {
     await get("/api/me");
     if (!failed || failures < 2 || blocked || isOpen()) return;
     blocked = true;
-    toast(NO_SOCKET, "error", NO_SOCKET_FIX);
+    toast(words.noSocket, "error", words.noSocketFix);
     streams.forEach(begin);
   } catch (caught) {
-    if (/** @type {ApiError} */ (caught).status !== 401 && failures > 1 && !isOpen()) lost.value = AWAY_WORDS;
+    if (/** @type {ApiError} */ (caught).status !== 401 && failures > 1 && !isOpen()) lost.value = words.away;
   }
 }
 

@@ -3,7 +3,7 @@
 import { notify } from "./notify.js";
 import { announced } from "./state.js";
 import { busy } from "./status.js";
-import { shell as words } from "./words.js";
+import { shell as words } from "./words/conversation.js";
 
 /** @typedef {import("./wire.js").View} View */
 

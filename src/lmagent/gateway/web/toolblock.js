@@ -6,7 +6,7 @@ import { late, part } from "./late.js";
 import { html, useState } from "./lib.js";
 import { duration } from "./parts.js";
 import { current } from "./session.js";
-import { messages } from "./words.js";
+import { messages } from "./words/conversation.js";
 
 /** @typedef {import("./wire.js").ToolBlock} ToolBlock */
 

@@ -7,7 +7,7 @@ import { html, useEffect, useState } from "./lib.js";
 import { figure } from "./parts.js";
 import { current } from "./session.js";
 import { complain } from "./state.js";
-import { messages as words } from "./words.js";
+import { messages as words } from "./words/conversation.js";
 
 /** @typedef {import("./wire.js").ToolBlock} ToolBlock */
 /** @typedef {{arguments: unknown, content: string, artifact: string | null, size: number, diff: string}} Whole */

@@ -5,7 +5,7 @@ import { Icon } from "./icons.js";
 import { html, useEffect, useLayoutEffect, useRef, useSignal } from "./lib.js";
 import { Outbox } from "./outbox.js";
 import { busy } from "./status.js";
-import { messages as words } from "./words.js";
+import { messages as words } from "./words/conversation.js";
 
 /** @typedef {import("./session.js").Session} Session */
 

@@ -7,7 +7,7 @@ import { late, part } from "./late.js";
 import { html, useEffect, useState } from "./lib.js";
 import { sessionHref } from "./router.js";
 import { me } from "./state.js";
-import { welcome as words } from "./words.js";
+import { welcome as words } from "./words/conversation.js";
 
 const Setup = late(() => part("./setup.js").then((module) => module.Setup));
 

@@ -4,7 +4,7 @@ import { Icon } from "../icons.js";
 import { html, useState } from "../lib.js";
 import { duration } from "../parts.js";
 import { go, pageHref, sessionHref } from "../router.js";
-import { activity as texts } from "./words.js";
+import { activity as texts } from "../words/pages.js";
 import { Pending, useData } from "./data.js";
 import { useFeed } from "./feed.js";
 import { Nothing } from "./kit.js";

@@ -6,7 +6,7 @@ import { figure } from "../parts.js";
 import { sessionHref } from "../router.js";
 import { current } from "../session.js";
 import { toast } from "../state.js";
-import { agents as texts } from "./words.js";
+import { agents as texts } from "../words/pages.js";
 import { Sure } from "./kit.js";
 import { standing } from "./standing.js";
 

@@ -4,7 +4,7 @@ import { post } from "../api.js";
 import { Icon } from "../icons.js";
 import { drawn, html, useId, useState } from "../lib.js";
 import { toast } from "../state.js";
-import { settings as words } from "./settingwords.js";
+import { settings as words } from "../words/settings.js";
 import { Pending, Search, useData } from "./data.js";
 import { Sure } from "./kit.js";
 

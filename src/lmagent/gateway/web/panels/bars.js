@@ -2,7 +2,7 @@
 // Tokens by day as bars. The table below says the same in figures, so to a screen reader this is one picture.
 import { html } from "../lib.js";
 import { figure } from "../parts.js";
-import { usage as words } from "./words.js";
+import { usage as words } from "../words/pages.js";
 
 /** @typedef {{day: string, prompt_tokens: number, completion_tokens: number, cached_tokens: number}} Day */
 

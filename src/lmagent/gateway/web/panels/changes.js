@@ -9,7 +9,7 @@ import { current } from "../session.js";
 import { toast } from "../state.js";
 import { busy } from "../status.js";
 import { store, stored } from "../theme.js";
-import { changes as words } from "../latewords.js";
+import { changes as words } from "../words/files.js";
 import { Pending, useData } from "./data.js";
 import { Choice, Nothing, Sure } from "./kit.js";
 

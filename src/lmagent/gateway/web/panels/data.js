@@ -3,7 +3,7 @@
 import { get } from "../api.js";
 import { Icon } from "../icons.js";
 import { html, useCallback, useEffect, useRef, useState } from "../lib.js";
-import { data as words } from "../words.js";
+import { data as words } from "../words/conversation.js";
 
 /**
  * @template T

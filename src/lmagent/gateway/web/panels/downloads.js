@@ -4,7 +4,7 @@ import { get, post, remove } from "../api.js";
 import { Icon } from "../icons.js";
 import { html, useEffect, useRef, useState } from "../lib.js";
 import { complain, toast } from "../state.js";
-import { downloads as words } from "./modelwords.js";
+import { downloads as words } from "../words/models.js";
 import { size, Sure } from "./kit.js";
 import { setDefault } from "./models.js";
 

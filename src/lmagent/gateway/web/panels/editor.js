@@ -7,7 +7,7 @@ import { Icon } from "../icons.js";
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../lib.js";
 import { me, toast } from "../state.js";
 import { store, stored } from "../theme.js";
-import { files as words } from "../latewords.js";
+import { files as words } from "../words/files.js";
 import { Failed } from "./data.js";
 import { Sure } from "./kit.js";
 

@@ -6,7 +6,7 @@ import { html, signal, useRef, useState } from "../lib.js";
 import { go, sessionHref } from "../router.js";
 import { complain } from "../state.js";
 import { visible } from "../visible.js";
-import { files as words } from "../latewords.js";
+import { files as words } from "../words/files.js";
 import { Failed, Pending, Search, useData, useSettled } from "./data.js";
 import { useFeed } from "./feed.js";
 import { Nothing } from "./kit.js";

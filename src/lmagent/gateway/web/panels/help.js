@@ -1,7 +1,7 @@
 // @ts-check
 // The keys there are, in a dialog.
 import { html, render } from "../lib.js";
-import { keys as words } from "./settingwords.js";
+import { keys as words } from "../words/settings.js";
 
 /** The keys as lists. */
 export function Keys() {

@@ -5,7 +5,7 @@ import { Icon } from "../icons.js";
 import { html, useEffect, useId, useState } from "../lib.js";
 import { complain, toast } from "../state.js";
 import { store, stored } from "../theme.js";
-import { schedule } from "./words.js";
+import { schedule } from "../words/pages.js";
 import { useSettled } from "./data.js";
 import { Sure } from "./kit.js";
 

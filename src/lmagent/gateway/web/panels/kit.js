@@ -2,7 +2,7 @@
 // Pieces that several panels show: nothing, a question before harm, one of several.
 import { Icon } from "../icons.js";
 import { html, useLayoutEffect, useRef, useState } from "../lib.js";
-import { common } from "../words.js";
+import { common } from "../words/conversation.js";
 
 /** Nothing is there: what to do about it. @param {{icon: import("../icons.js").IconName, title: string, children?: any}} props */
 export function Nothing({ icon, title, children }) {

@@ -5,7 +5,7 @@ import { Icon } from "../icons.js";
 import { html, useState } from "../lib.js";
 import { figure } from "../parts.js";
 import { complain, toast } from "../state.js";
-import { models as words } from "./modelwords.js";
+import { models as words } from "../words/models.js";
 import { size, Sure } from "./kit.js";
 
 /** @typedef {{id: string, loaded: boolean | null, context: number | null, vision: boolean | null, embeddings?: boolean,

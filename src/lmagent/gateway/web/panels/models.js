@@ -5,7 +5,7 @@ import { loadModels } from "../header.js";
 import { Icon } from "../icons.js";
 import { html, useState } from "../lib.js";
 import { complain, me, toast } from "../state.js";
-import { models as words } from "./modelwords.js";
+import { models as words } from "../words/models.js";
 import { Search, useData, useSettled } from "./data.js";
 import { Downloads } from "./downloads.js";
 import { Nothing } from "./kit.js";

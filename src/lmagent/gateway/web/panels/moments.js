@@ -1,7 +1,7 @@
 // @ts-check
 // Moments as people say them.
 import { html, useEffect, useState } from "../lib.js";
-import { common } from "../words.js";
+import { common } from "../words/conversation.js";
 
 const STEPS = /** @type {const} */ ([[60, 1, "s"], [3600, 60, "min"], [86_400, 3600, "h"], [7 * 86_400, 86_400, "d"]]);
 

@@ -4,7 +4,7 @@ import { wanted } from "../header.js";
 import { html, useEffect, useId, useState } from "../lib.js";
 import { current } from "../session.js";
 import { toast } from "../state.js";
-import { options as words } from "./settingwords.js";
+import { options as words } from "../words/settings.js";
 import { useData } from "./data.js";
 
 /** @typedef {import("../wire.js").SessionOptions} SessionOptions */

@@ -3,7 +3,7 @@
 import { html } from "../lib.js";
 import { Markdown } from "../markdown.js";
 import { visible } from "../visible.js";
-import { files as words } from "../latewords.js";
+import { files as words } from "../words/files.js";
 
 const ROWS = 1000;
 const COLUMNS = 100;

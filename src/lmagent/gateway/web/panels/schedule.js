@@ -5,7 +5,7 @@ import { Icon } from "../icons.js";
 import { html, useEffect, useState } from "../lib.js";
 import { sessionHref } from "../router.js";
 import { complain, toast } from "../state.js";
-import { schedule as words } from "./words.js";
+import { schedule as words } from "../words/pages.js";
 import { Pending, useData } from "./data.js";
 import { useFeed } from "./feed.js";
 import { JobForm } from "./jobform.js";

@@ -5,7 +5,7 @@ import { beginSession } from "../first.js";
 import { wanted } from "../header.js";
 import { html, signal } from "../lib.js";
 import { complain, toast } from "../state.js";
-import { files as words } from "../latewords.js";
+import { files as words } from "../words/files.js";
 import { largest, refresh } from "./tree.js";
 
 /**

@@ -5,7 +5,7 @@ import { Icon } from "../icons.js";
 import { html, useLayoutEffect, useRef, useState } from "../lib.js";
 import { go, route } from "../router.js";
 import { complain, toast } from "../state.js";
-import { common, sessions as words } from "../words.js";
+import { common, sessions as words } from "../words/conversation.js";
 
 /** @typedef {import("../wire.js").Row} Row */
 

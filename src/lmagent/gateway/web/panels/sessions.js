@@ -6,7 +6,7 @@ import { late } from "../late.js";
 import { html, useEffect, useRef, useState } from "../lib.js";
 import { sessionHref } from "../router.js";
 import { drawer } from "../state.js";
-import { common, sessions as words } from "../words.js";
+import { common, sessions as words } from "../words/conversation.js";
 import { Pending, Search, useData, useSettled } from "./data.js";
 import { useFeed } from "./feed.js";
 import { useTicking, When } from "./moments.js";

@@ -6,7 +6,7 @@ import { logOut } from "../login.js";
 import { permission } from "../notify.js";
 import { me, toast } from "../state.js";
 import { setTheme, theme } from "../theme.js";
-import { settings as words } from "./settingwords.js";
+import { settings as words } from "../words/settings.js";
 import { AllSettings } from "./allsettings.js";
 import { Keys } from "./help.js";
 import { lettersOn, setLetters } from "./keys.js";

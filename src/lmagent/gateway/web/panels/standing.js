@@ -1,6 +1,6 @@
 // @ts-check
 // How a session stands, by its line in the list: an icon, a word, and what kind of news that is.
-import { sessions } from "../words.js";
+import { sessions } from "../words/conversation.js";
 
 const words = sessions.states;
 

@@ -2,7 +2,7 @@
 // What the agent can call: each tool with what it does to the world and what it takes.
 import { Icon } from "../icons.js";
 import { html, useState } from "../lib.js";
-import { tools as texts } from "./words.js";
+import { tools as texts } from "../words/pages.js";
 import { Pending, Search, useData } from "./data.js";
 import { Nothing } from "./kit.js";
 

@@ -4,7 +4,7 @@ import { get } from "../api.js";
 import { Icon } from "../icons.js";
 import { computed, html, signal, useEffect, useRef } from "../lib.js";
 import { visible } from "../visible.js";
-import { files as words } from "../latewords.js";
+import { files as words } from "../words/files.js";
 import { size } from "./kit.js";
 
 /** @typedef {{name: string, kind: "file" | "folder" | "link" | "other", size: number, modified: number}} Entry */

@@ -3,7 +3,7 @@
 import { html } from "../lib.js";
 import { figure } from "../parts.js";
 import { go, pageHref, sessionHref } from "../router.js";
-import { usage as words } from "./words.js";
+import { usage as words } from "../words/pages.js";
 import { Bars } from "./bars.js";
 import { Pending, useData } from "./data.js";
 import { useFeed } from "./feed.js";

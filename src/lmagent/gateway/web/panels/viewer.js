@@ -8,7 +8,7 @@ import { drawn, html, useEffect, useState } from "../lib.js";
 import { go, sessionHref } from "../router.js";
 import { toast } from "../state.js";
 import { visible } from "../visible.js";
-import { files as words } from "../latewords.js";
+import { files as words } from "../words/files.js";
 import { Failed } from "./data.js";
 import { draftOf, Editor } from "./editor.js";
 import { Choice, size } from "./kit.js";

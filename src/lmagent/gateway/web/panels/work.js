@@ -3,7 +3,7 @@
 import { sessionPath } from "../api.js";
 import { Icon } from "../icons.js";
 import { html, useEffect } from "../lib.js";
-import { work as words } from "../latewords.js";
+import { work as words } from "../words/files.js";
 import { current } from "../session.js";
 import { Agents } from "./agents.js";
 import { Pending, useData } from "./data.js";

@@ -1,5 +1,5 @@
 // @ts-check
-// The texts of the settings, of a session's own ones and of the keys; see ../words.js.
+// The texts of the settings, of a session's own ones and of the keys.
 
 export const settings = {
   colours: "Appearance",

@@ -1,6 +1,5 @@
 // @ts-check
-// The texts of the parts that are loaded late, as words.js has those of the conversation: a page that shows none of them need not
-// load them.
+// The texts of files, changes and diagrams, and of the work beside a conversation.
 
 export const files = {
   all: "All files",

@@ -1,7 +1,6 @@
 // @ts-check
-// Every text that the page shows, by the part of the page that shows it. Nothing else on the page holds words: a check reads
-// this file and latewords.js, which has the texts of what is loaded late; a translation replaces both. Texts of errors come from the
-// gateway.
+// The texts of a conversation and what surrounds it. Every text of the page is in this folder, one file for what is loaded
+// together; a translation replaces the folder. Texts of errors and notices come from the gateway and the fold.
 
 export const common = {
   ago: (/** @type {string} */ span) => `${span} ago`,
@@ -9,6 +8,27 @@ export const common = {
   cancel: "Cancel",
   now: "now",
   search: "Search",
+};
+
+export const page = {
+  fault: "Something went wrong on this page",
+  faultAbout: "Nothing is lost: sessions are kept by the gateway, and continue there.",
+  reload: "Reload the page",
+  loading: "Loading …",
+  table: "Table",
+  notOnTheWeb: "not on the web",
+  copy: "Copy",
+  copyCode: "Copy the code",
+  copied: "Copied",
+  noCopy: "The browser does not allow copying here",
+  noCopyFix: "Select the text and copy it with the keyboard.",
+  unloaded: "This part of the page could not be loaded from the gateway",
+  unloadedFix: "Try again when the gateway answers.",
+  away: "The connection to the gateway is lost; trying again. Nothing that was sent is lost.",
+  noSocket: "No WebSocket to the gateway opens, so this page uses plain HTTP. In a background tab it shows no notifications.",
+  noSocketFix: "If there is a proxy in between, let it pass WebSockets.",
+  unreachable: "The gateway does not answer",
+  unreachableFix: "Check that `lmagent web` is still running.",
 };
 
 export const login = {

@@ -1,5 +1,5 @@
 // @ts-check
-// The texts of the pages that are loaded when they are first shown; see ../words.js.
+// The texts of the pages that are loaded when they are first shown.
 
 export const activity = {
   kinds: /** @type {Record<string, string>} */ ({

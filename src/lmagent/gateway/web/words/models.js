@@ -1,5 +1,5 @@
 // @ts-check
-// The texts of the first screen's setup and of the models; see ../words.js.
+// The texts of the first screen's setup and of the models.
 
 export const setup = {
   checking: "Checking …",
