@@ -46,6 +46,7 @@ ODD = (
         "  \n",
     ),
     *("https://example.org", "me@example.org", "a_b_c", "**b*c**", "`a", "~gone~", "![p](q)", "[ref]", "2*3*4"),
+    *("$", "$x^2$", "$$", "$$y$$", "\\(z\\)", "\\[", "$5 and $6"),
 )
 
 
@@ -56,7 +57,8 @@ def node(tmp_path_factory):
     folder = tmp_path_factory.mktemp("reading")
     (folder / "package.json").write_text('{"type": "module"}')
     (folder / "loop.js").write_text(LOOP)
-    shutil.copy(WEB / "reading.js", folder)
+    for name in ("reading.js", "maths.js"):
+        shutil.copy(WEB / name, folder)
     shutil.copytree(WEB / "vendor", folder / "vendor")
     command = ["node", "loop.js"]
     with subprocess.Popen(command, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
