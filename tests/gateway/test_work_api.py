@@ -28,8 +28,8 @@ def test_what_the_page_shows_names_no_command_of_a_terminal(tmp_path):
     with gateway(tmp_path, [say(PLAN)]) as running:
         answer = running.ask("POST", "/api/chat/s", {"message": "the report", "mode": "deep_work"}, timeout=60).json
         assert answer["plan"]["title"] == "Report"
-        blocks = running.ask("GET", "/api/sessions/s/view").json["view"]["blocks"]
-        (notice,) = [block["text"] for block in blocks if block["kind"] == "notice"]
-        assert notice == "question: the plan waits for your decision"
+        shown = running.ask("GET", "/api/sessions/s/view")
+        assert shown.json["view"]["plan"]["plan"]["title"] == "Report"
+        assert b"lmagent plan" not in shown.body
         missing = running.ask("GET", "/api/sessions/cron-daily-check/view")
         assert (missing.status, b"lmagent" in missing.body) == (404, False)
