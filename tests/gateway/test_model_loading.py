@@ -209,4 +209,4 @@ def test_our_own_server_is_started_and_its_models_are_listed_loaded_and_unloaded
             stop(tmp_path / "data" / "server")
         assert state_of(tmp_path / "data" / "server") is None
         answer = running.ask("POST", "/api/models/load", {"model_id": "own:tiny-q8_0"})
-        assert (answer.status, answer.json["error"]["fix"]) == (409, "lmagent server start")
+        assert (answer.status, answer.json["error"]["fix"]) == (409, "start it")
