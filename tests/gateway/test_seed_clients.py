@@ -113,7 +113,7 @@ def test_who_goes_away_ends_only_the_waiting(tmp_path: Path) -> None:
 
 def test_deep_work_comes_back_with_its_plan_and_goes_on_when_it_is_approved(tmp_path: Path) -> None:
     script = [say(PLAN), call("write", path="a.txt", content="hello"), say("All done.")]
-    with gateway(tmp_path, script, options=("--permission", "auto")) as running:
+    with gateway(tmp_path, script, LMAGENT_PERMISSION_ALLOW="write") as running:
         answer = running.ask("POST", "/api/chat/deep", {"message": "Write the report", "mode": "deep_work"}).json
         assert (answer["mode"], answer["outcome"]) == ("deep_work", "question")
         assert answer["plan"]["steps"][0]["id"] == "one"
