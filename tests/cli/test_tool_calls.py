@@ -27,7 +27,7 @@ def test_what_a_deny_rule_hides_is_left_out_of_a_search(program):
 def test_a_call_that_needs_an_approval_is_refused_without_a_terminal_and_done_with_yes(program):
     refused = program.run("tool", "call", "write", WRITE)
     assert refused.returncode == 1
-    assert "mode normal asks before writing" in clear(refused)
+    assert "normal mode asks before writing files" in clear(refused)
     assert "--yes" in refused.stderr
     assert not (program.workspace / "d").exists()
     assert program.run("tool", "call", "write", WRITE, "--yes").returncode == 0

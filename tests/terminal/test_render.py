@@ -106,7 +106,7 @@ def test_the_reason_that_the_answer_gives_itself_is_not_repeated():
 
 def test_an_interruption_is_said_once():
     ended = ev.TurnFinished(outcome="interrupted", cause="interrupt", reason="interrupted by the user")
-    assert shown(ended) == "interrupted by the user\n"
+    assert shown(ended) == "Stopped\n"
 
 
 def test_a_denied_call_is_named_with_what_denied_it_and_without_words_for_the_model():

@@ -122,9 +122,7 @@ def test_the_demo_is_the_same_for_a_user_who_is_not_root(tmp_path: Path, sandbox
 def test_without_the_engine_the_demo_says_how_to_get_it(tmp_path: Path) -> None:
     block = tmp_path / "block"
     block.mkdir()
-    code = "import importlib.util as u; f = u.find_spec\n"
-    code += "u.find_spec = lambda n, *a: f(n, *a) if n != 'xllamacpp' else None"
-    (block / "sitecustomize.py").write_text(code)
+    (block / "sitecustomize.py").write_text("import sys; sys.modules['xllamacpp'] = None\n")
     ran = run(tmp_path, LMAGENT, "demo", PYTHONPATH=str(block))
     assert ran.returncode == 1
     assert "pip install" in ran.stderr

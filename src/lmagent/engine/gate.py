@@ -104,7 +104,7 @@ def judge(request: Request, mode: PermissionMode, rules: Rules, grants: Sequence
         return Verdict("allow", "mode auto allows everything")
     if mode == "normal" and request.effect == "read":
         return Verdict("allow", "mode normal allows reading")
-    return Verdict("ask", f"mode {mode} asks before {_doing(request.effect)}", _grant(request))
+    return Verdict("ask", f"{mode} mode asks before {_doing(request.effect)}", _grant(request))
 
 
 def explain(request: Request) -> str:
@@ -249,4 +249,5 @@ def _any_path(rule: Rule) -> bool:
 
 
 def _doing(effect: str) -> str:
-    return {"read": "reading", "write": "writing", "exec": "running", "net": "connecting"}.get(effect, effect)
+    doing = {"read": "reading", "write": "writing files", "exec": "running commands", "net": "connecting"}
+    return doing.get(effect, effect)
