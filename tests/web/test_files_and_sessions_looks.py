@@ -59,7 +59,7 @@ def test_no_state_of_files_and_sessions_has_a_serious_fault(tmp_path, screen, si
         page.get_by_role("button", name="Preview").click()
         page.get_by_role("heading", name="Notes", exact=True).wait_for()
         judge("markdown")
-        page.get_by_role("button", name="Edit").click()
+        page.get_by_role("button", name="Edit", exact=True).click()
         field = page.get_by_role("textbox", name="Text of notes.md")
         field.fill("# Notes\n\nchanged\n")
         (root / "notes.md").write_text("meanwhile\n")

@@ -24,12 +24,12 @@ def test_what_is_typed_right_behind_a_letter_that_goes_somewhere_is_written_ther
     with gateway(tmp_path) as running:
         page = screen(running)
         go(page, "#/p/settings")
-        page.get_by_role("heading", name="Settings").click()
+        page.get_by_role("heading", name="Settings", exact=True).click()
         region(page, "Sessions").get_by_role("searchbox").wait_for()
         page.evaluate(NO_FRAMES)
         page.keyboard.type("sfind me")
         assert region(page, "Sessions").get_by_role("searchbox").input_value() == "find me"
-        page.get_by_role("heading", name="Settings").click()
+        page.get_by_role("heading", name="Settings", exact=True).click()
         page.keyboard.type("nnew")
         assert box(page).input_value() == "new"
 
