@@ -32,20 +32,20 @@ def cli(running: Running, *words: str) -> str:
 
 def test_pinned_sessions_come_first_on_every_page_and_archived_ones_have_a_shelf_of_their_own(tmp_path):
     with gateway(tmp_path, [say("ok")]) as running:
-        ids = {name: begin(running, name) for name in ("a", "b", "c", "d")}
-        mark(running, ids["a"], pinned=True)
-        mark(running, ids["c"], archived=True)
-        assert titles(running, "shelf=open") == ["a", "d", "b"]
-        assert titles(running, "shelf=archived") == ["c"]
-        assert titles(running) == ["a", "d", "c", "b"]
+        ids = {name: begin(running, name) for name in ("alpha", "beta", "charlie", "delta")}
+        mark(running, ids["alpha"], pinned=True)
+        mark(running, ids["charlie"], archived=True)
+        assert titles(running, "shelf=open") == ["alpha", "delta", "beta"]
+        assert titles(running, "shelf=archived") == ["charlie"]
+        assert titles(running) == ["alpha", "delta", "charlie", "beta"]
         seen, after = [], ""
         while True:
             page = running.ask("GET", f"/api/sessions?limit=1&shelf=open&after={after}").json
             seen += [row["title"] for row in page["sessions"]]
             if not (after := page["next"]):
                 break
-        assert seen == ["a", "d", "b"]
-        assert titles(running, "search=c") == ["c"]
+        assert seen == ["alpha", "delta", "beta"]
+        assert titles(running, "search=charlie") == ["charlie"]
 
 
 def test_a_mark_outlives_the_index_and_a_copy_has_none(tmp_path):

@@ -87,7 +87,7 @@ def test_beside_a_panel_the_title_keeps_its_place(tmp_path, screen):
         page.get_by_role("button", name="Files").click()
         page.get_by_role("region", name="Files").wait_for()
         shown = page.get_by_role("heading", level=1).get_by_role("button", name=title)
-        assert shown.bounding_box()["width"] > 250
+        assert shown.bounding_box()["width"] > 240
         page.get_by_role("button", name="Permissions: normal").click()
         page.get_by_role("group", name="Permissions: normal").wait_for()
 
