@@ -196,7 +196,7 @@ def test_stop_stops(tmp_path, screen):
         page = screen(running)
         ask(page, "go on for long")
         page.get_by_role("button", name="Stop").click()
-        page.get_by_text("interrupted").first.wait_for()
+        page.get_by_text("Stopped").first.wait_for()
         page.get_by_role("button", name="Stop").wait_for(state="detached")
 
 
