@@ -82,6 +82,25 @@ def test_stop_stops_what_waits_too_and_gives_it_back_to_the_box(tmp_path, screen
         assert [part["type"] for part in two["parts"]] == ["image", "text"]
 
 
+def test_enter_while_an_image_is_uploaded_sends_the_message_when_it_has_arrived(tmp_path, screen):
+    with gateway(tmp_path, [say("Seen.")]) as running:
+        page = screen(running)
+        held = []
+        page.route("**/api/uploads", lambda route: held.append(route))
+        page.locator("input[type=file]").set_input_files(
+            files=[{"name": "dot.png", "mimeType": "image/png", "buffer": PIXELS}]
+        )
+        page.locator(".box .pictures img").wait_for()
+        box(page).fill("look at it")
+        box(page).press("Enter")
+        until(lambda: held)
+        assert box(page).input_value() == "look at it"
+        held[0].continue_()
+        page.get_by_text("Seen.").wait_for()
+        [message] = [event["message"] for event in running.recorded("message.added") if event["origin"] == "input"]
+        assert [part["type"] for part in message["parts"]] == ["image", "text"]
+
+
 def test_what_one_sends_is_in_view_though_one_has_scrolled_up(tmp_path, screen):
     with gateway(tmp_path, [say("a long answer\n\n" * 200), slow(say("ok"), first=60.0)]) as running:
         page = screen(running)

@@ -81,11 +81,21 @@ export function Composer({ session, example }) {
     field.current?.focus();
   }, [returned]);
 
+  /** What was asked for while a message or an image was still on its way; carried out when it has arrived. */
+  const asked = useRef(/** @type {"submit" | "steer" | ""} */ (""));
+  const waiting = sending || attachments.busy;
+  useEffect(() => {
+    const type = asked.current;
+    if (waiting || !type) return;
+    asked.current = "";
+    if (!attachments.pictures.some(({ error }) => error)) submit(type);
+  }, [waiting]);
   const submit = async (/** @type {"submit" | "steer"} */ type) => {
     const typed = field.current?.value ?? ""; // what is drawn may be behind what is typed
     const said = typed.trim();
     const pictures = attachments.ready;
-    if (sending || attachments.busy || (!said && !pictures.length)) return;
+    if (waiting) asked.current = type;
+    if (waiting || (!said && !pictures.length)) return;
     setSending(true);
     answered.value = NOTHING;
     menu.close();
