@@ -2,7 +2,7 @@
 
 import json
 
-from gateway_kit import gateway
+from gateway_kit import gateway, until
 from panel_kit import begun, holds, on_phone, region
 from web_kit import PHONE, ask, box, finished, shot
 
@@ -113,12 +113,10 @@ def test_the_focus_goes_on_where_something_was_closed_or_answered(tmp_path, scre
     with gateway(tmp_path, [two, say("Written."), say(json.dumps(PLAN))]) as running:
         page = screen(running)
         ask(page, "write them")
-        for _ in range(2):
-            page.get_by_role("button", name="Approve").first.focus()
+        for count in (1, 2):
+            page.locator("button:enabled", has_text="Approve").first.focus()
             page.keyboard.press("Enter")
-            page.get_by_role("button", name="Approve").first.and_(page.locator(":enabled")).or_(
-                page.locator("[data-state=done]")
-            ).first.wait_for()
+            until(lambda count=count: len(running.recorded("approval.resolved")) == count)
         finished(page)
         has_focus(page, "Conversation")
         page.locator("h1 button").press("Enter")
