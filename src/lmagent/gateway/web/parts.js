@@ -19,24 +19,28 @@ export function DrawerButton() {
 export function Popup({ label, face, kind = "button plain", children }) {
   const [open, setOpen] = useState(false);
   const place = useRef(/** @type {HTMLElement | null} */ (null));
+  const close = () => {
+    setOpen(false);
+    place.current?.querySelector("button")?.focus();
+  };
   useLayoutEffect(() => {
     if (!open) return;
     const outside = (/** @type {Event} */ event) => {
       if (!place.current?.contains(/** @type {Node} */ (event.target))) setOpen(false);
     };
+    const pressed = (/** @type {KeyboardEvent} */ event) => { // wherever the focus is: what was pressed last may be gone
+      if (event.key !== "Escape") return;
+      event.preventDefault();
+      close();
+    };
     addEventListener("pointerdown", outside);
-    return () => removeEventListener("pointerdown", outside);
+    addEventListener("keydown", pressed, true);
+    return () => {
+      removeEventListener("pointerdown", outside);
+      removeEventListener("keydown", pressed, true);
+    };
   }, [open]);
-  const close = () => {
-    setOpen(false);
-    place.current?.querySelector("button")?.focus();
-  };
-  const pressed = (/** @type {KeyboardEvent} */ event) => {
-    if (event.key !== "Escape" || !open) return;
-    event.preventDefault();
-    close();
-  };
-  return html`<div class="menu" ref=${place} onKeyDown=${pressed}>
+  return html`<div class="menu" ref=${place}>
     <button class=${kind} aria-label=${label} title=${label} aria-expanded=${open} onClick=${() => setOpen(!open)}>${face}</button>
     ${open && html`<div class="popup" role="group" aria-label=${label}>${children(close)}</div>`}
   </div>`;
