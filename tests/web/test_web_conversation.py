@@ -123,9 +123,10 @@ def test_the_second_press_of_a_double_one_does_not_answer_the_next_approval(tmp_
         approve.click(trial=True)
         # The next card is answered in the very moment in which it appears.
         page.evaluate(
-            """(answers) => new MutationObserver(() => {
+            """(answers) => new MutationObserver((_, watch) => {
               const card = document.querySelector(".ask");
               if (!card?.textContent.includes("b.txt")) return;
+              watch.disconnect();
               const key = new KeyboardEvent("keydown", { key: "a", bubbles: true });
               if (answers === "key") document.body.dispatchEvent(key);
               else [...card.querySelectorAll("button")].find((it) => it.textContent.includes("Approve")).click();
