@@ -42,7 +42,7 @@ def test_an_edited_message_goes_on_in_a_branch_and_both_branches_can_be_read(tmp
         page.get_by_role("group", name="Branches").get_by_text("1 / 2").wait_for()
         page.get_by_role("button", name="Next branch").click()
         page.get_by_text("Two again.", exact=True).wait_for()
-        page.get_by_role("link", name="first").last.click()
+        page.get_by_role("main").get_by_role("link", name="first").click()
         page.get_by_text("Two.", exact=True).wait_for()
 
 
