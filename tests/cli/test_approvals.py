@@ -13,7 +13,7 @@ from terminal import Terminal
 from lmagent.testing import ScriptedServer
 from lmagent.testing.script import call, calls, say, tool
 
-QUESTION = " — mode "
+QUESTION = " mode asks before "
 """What every question has once, and nothing else."""
 
 
