@@ -139,6 +139,7 @@ class Gateway:
             "/api/models": {"models": [], "current": "m", "provider": "", "endpoint": ""},
             "/api/slash": {"commands": []},
             "/api/sessions": {"sessions": []},
+            "/api/setup": {"complete": True},
         }
         routes = [Route(path, _always(value)) for path, value in fixed.items()]
         routes += [
