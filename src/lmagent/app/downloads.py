@@ -94,7 +94,7 @@ class Downloads:
         """Begin a download, or resume it; the same one that runs already is returned.
 
         Raises:
-            LmagentError: the name is none of a model.
+            LmagentError: no model has this name.
             ConfigError: the gateway is about to end.
         """
         for row in self._known.values():
@@ -121,7 +121,7 @@ class Downloads:
         return row
 
     def forget(self, id: str) -> bool:
-        """Take a download off the list, and what of it lies in our library; False if there is none that has ended."""
+        """Remove an ended download and its part in our library; return False if no ended download has this id."""
         row = next((row for row in self.rows() if row.id == id), None)
         if row is None or row.state == "running":
             return False

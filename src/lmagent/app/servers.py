@@ -67,7 +67,7 @@ def provider_named(provider: str) -> str:
     """Return the provider in the spelling of the table.
 
     Raises:
-        ConfigError: there is none of that name.
+        ConfigError: no provider has this name.
     """
     name = provider.lower()
     if name not in PROVIDER_NAMES:

@@ -123,7 +123,7 @@ def field_named(name: str) -> Field:
     """Return a setting by its name.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: no setting has this name.
     """
     field = BY_NAME.get(name.lower())
     if field is None:

@@ -81,7 +81,7 @@ def _places(workspace: str, named: tuple[tuple[str, str], ...]) -> tuple[Path, .
         folders.append(config_file(env))
     if env.get("LMAGENT_CONFIG_JSON"):
         folders.append(Path(os.path.abspath(env["LMAGENT_CONFIG_JSON"])))
-    # The folder above may be a link; what it is called is what stands in the workspace, too.
+    # The folder above may be a link: its spelled name may be in the workspace as well as its real one.
     spelled = {str(path) for path in folders} | {os.path.realpath(path) for path in folders}
     below = [os.path.relpath(path, workspace) for path in sorted(spelled) if path.startswith(f"{workspace}/")]
     return tuple(Path(path) for path in below)

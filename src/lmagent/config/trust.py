@@ -90,7 +90,7 @@ def trust_file(data_dir: Path) -> Path:
 
 
 def _content(path: Path) -> bytes | None:
-    """What a configuration file says; None where there is none, or a `config.json` that is another program's."""
+    """Return the content of a configuration file; None if it does not exist or is another program's `config.json`."""
     if path.name != "config.json":
         return read_small(path)
     from lmagent.config.seeds import is_agent_computers

@@ -31,7 +31,7 @@ class LmagentError(Exception):
 
     Args:
         message: what happened, and why.
-        fix: the next thing to do, true on every surface; empty when there is none.
+        fix: the next thing to do, true on every surface; empty if nothing can be done.
         terminal: the same for a terminal, as a command, option or variable to type; shown there in place of `fix`.
     """
 

@@ -152,7 +152,7 @@ class Served:
 
         try:
             endpoint, name = self.at(model)
-        except ProviderError:  # whoever sends a request there is told why
+        except ProviderError:  # the next request to that server reports the reason
             return known or ServerFacts()
         facts = await probe(self._transport, endpoint.url, name, endpoint.key, deep=deep)
         if not facts.finished:

@@ -151,7 +151,7 @@ def change_job(workspace: Path, id: str, fields: Mapping[str, object]) -> CronJo
     """Change fields of a job in its file; an empty text takes a field out, and all else in its entry stays.
 
     Raises:
-        ConfigError: there is none, it would not be right, or the file cannot be read or written; nothing was changed.
+        ConfigError: the job does not exist or would not be right, or the file cannot be read or written.
     """
     job = find_job(workspace, id)
 

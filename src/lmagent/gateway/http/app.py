@@ -95,7 +95,7 @@ class _Line(Struct, frozen=True):
 
 
 class Table:
-    """Answers by the routes. What is wrong is told; an unexpected error is logged too, and said on stderr.
+    """Answer by the routes. A client gets each error as a sentence; an unexpected one is also logged and printed.
 
     Args:
         hub: the sessions.
