@@ -125,9 +125,8 @@ CASES = (
     ),
     _sh("home-keys", 'cat "$USERHOME/.ssh/id_rsa"; cp -r "$USERHOME/.ssh" . && cat .ssh/id_rsa'),
     _py("home-of-root", _UNNAMED, args=("/root", "/home", os.path.expanduser("~")), control="root"),
-    _py(
-        "write-system", _OPEN, args=("/usr/bin/env", "/usr/lib/os-release", "/bin/ls", "/usr/bin/bwrap"), control="root"
-    ),
+    # Files that no other test executes: a program that is open for writing cannot be started.
+    _py("write-system", _OPEN, args=("/usr/bin/tsort", "/usr/lib/os-release", "/bin/dir"), control="root"),
     _py(
         "write-system-folders",
         _UNNAMED,
