@@ -24,7 +24,7 @@ from lmagent.testing.fakes import (
     FakeProvider,
     FakeSandbox,
     MemoryStore,
-    Ran,
+    ProgramRun,
 )
 from lmagent.testing.script import Behaviour
 
@@ -48,11 +48,11 @@ class TestFakeProvider(ProviderConformance):
 class TestFakeSandbox(SandboxConformance):
     def make(self, workspace: Path) -> Sandbox:
         program = {
-            PRINT: Ran("out\n", "err\n", exit_code=3),
-            TOUCH: Ran(writes={"sub/new.txt": b"data"}),
-            SLOW: Ran("begun\n", seconds=60),
-            KILLED: Ran(exit_code=143),
-            CHANNEL: Ran(channel=b"private\n"),
+            PRINT: ProgramRun("out\n", "err\n", exit_code=3),
+            TOUCH: ProgramRun(writes={"sub/new.txt": b"data"}),
+            SLOW: ProgramRun("begun\n", seconds=60),
+            KILLED: ProgramRun(exit_code=143),
+            CHANNEL: ProgramRun(channel=b"private\n"),
         }
         return FakeSandbox(program, SystemClock(), workspace)
 

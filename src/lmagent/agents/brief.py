@@ -13,9 +13,9 @@ from pathlib import Path
 
 import msgspec
 
+from lmagent.agents.childhost import PromptPlace, depth_of
 from lmagent.agents.deliver import named
-from lmagent.agents.feature import Bounds
-from lmagent.agents.nursery import Place, depth_of
+from lmagent.agents.feature import AgentBounds
 from lmagent.agents.orders import Order, inside
 from lmagent.core.errors import StoreError
 from lmagent.core.ids import is_session_id
@@ -41,12 +41,12 @@ _WORD = re.compile(r"\w{3,}")
 _NOTE = re.compile(r"<[a-z_]+>")
 
 
-def steps_for(bounds: Bounds, depth: int) -> int:
+def steps_for(bounds: AgentBounds, depth: int) -> int:
     """Model calls that a sub-agent may make."""
     return max(8, bounds.steps - 4 * depth)
 
 
-def brief_of(parent: Session, child: str, order: Order, bounds: Bounds, place: Place, passed: str) -> Brief:
+def brief_of(parent: Session, child: str, order: Order, bounds: AgentBounds, place: PromptPlace, passed: str) -> Brief:
     """What a sub-agent is told.
 
     Args:
@@ -79,7 +79,7 @@ def brief_of(parent: Session, child: str, order: Order, bounds: Bounds, place: P
     )
 
 
-def told(brief: Brief, place: Place, steps: int) -> str:
+def told(brief: Brief, place: PromptPlace, steps: int) -> str:
     """The brief as its first message."""
     wanted = brief.deliverable
     where = ", ".join(named(wanted))

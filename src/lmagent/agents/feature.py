@@ -14,9 +14,9 @@ from lmagent.engine.session import Session
 from lmagent.engine.state import SessionState
 
 if TYPE_CHECKING:
-    from lmagent.agents.nursery import Nursery
-    from lmagent.agents.run import Runner
-    from lmagent.agents.shares import Shares
+    from lmagent.agents.childhost import ChildHost
+    from lmagent.agents.run import ChildRunner
+    from lmagent.agents.shares import ChildShares
     from lmagent.engine.endings import Ending
 
 BEGINNING = ("delegate", "decompose")
@@ -26,7 +26,7 @@ TOOLS = (*BEGINNING, "report_result")
 """The tools of sub-agents; the last is theirs."""
 
 
-class Bounds(Struct, frozen=True):
+class AgentBounds(Struct, frozen=True):
     """How far sub-agents may go.
 
     Attributes:
@@ -68,7 +68,7 @@ class ReportArgs(Struct, frozen=True):
     error: str = ""
 
 
-def delegation_tools(nursery: Nursery, runner: Callable[[], Runner]) -> Iterator[Tool]:
+def delegation_tools(host: ChildHost, runner: Callable[[], ChildRunner]) -> Iterator[Tool]:
     """delegate: one sub-agent for one task. decompose: several, in the order of their dependencies.
 
     They are reading tools to the gate: they harm nothing themselves, and what the sub-agent does is asked for there.
@@ -77,12 +77,12 @@ def delegation_tools(nursery: Nursery, runner: Callable[[], Runner]) -> Iterator
     async def delegate(arguments: DelegateArgs, context: ToolContext) -> ToolOutput:
         from lmagent.agents import tools
 
-        return await tools.delegate(nursery, runner(), arguments, context)
+        return await tools.delegate(host, runner(), arguments, context)
 
     async def decompose(arguments: DecomposeArgs, context: ToolContext) -> ToolOutput:
         from lmagent.agents import tools
 
-        return await tools.decompose(nursery, runner(), arguments, context)
+        return await tools.decompose(host, runner(), arguments, context)
 
     yield Tool(
         name="delegate",
@@ -110,13 +110,13 @@ def delegation_tools(nursery: Nursery, runner: Callable[[], Runner]) -> Iterator
     )
 
 
-def report_tool(nursery: Nursery) -> Tool:
+def report_tool(host: ChildHost) -> Tool:
     """report_result: how a sub-agent ends."""
 
     async def run(arguments: ReportArgs, context: ToolContext) -> ToolOutput:
         from lmagent.agents.report import report
 
-        return await report(nursery.session(context.session), arguments)
+        return await report(host.session(context.session), arguments)
 
     return Tool(
         name="report_result",
@@ -133,7 +133,7 @@ def report_tool(nursery: Nursery) -> Tool:
 class ReportReview:
     """Ends a sub-agent's turn with its report, or when nothing is left of what it shares; asks for a missing report."""
 
-    def __init__(self, shares: Callable[[], Shares]) -> None:
+    def __init__(self, shares: Callable[[], ChildShares]) -> None:
         self._shares = shares
 
     async def after_calls(self, session: Session) -> End | None:
@@ -153,7 +153,7 @@ class ReportReview:
         return at_end(session, ending, answer)
 
 
-def fence(bounds: Bounds) -> Fence:
+def fence(bounds: AgentBounds) -> Fence:
     """Who may use the tools of sub-agents."""
 
     def judge(state: SessionState, tool: Tool) -> str:
@@ -167,7 +167,7 @@ def fence(bounds: Bounds) -> Fence:
     return judge
 
 
-def hidden(state: SessionState, bounds: Bounds) -> set[str]:
+def hidden(state: SessionState, bounds: AgentBounds) -> set[str]:
     """Tools of sub-agents that a session is not told of. One that inherited its parent's catalogue keeps to it."""
     parent, note = state.work.parent, state.notes.get("tools")
     if parent is None:

@@ -16,7 +16,7 @@ from lmagent.engine.review import Again, End
 from lmagent.engine.session import Session
 
 if TYPE_CHECKING:
-    from lmagent.agents.shares import Shares
+    from lmagent.agents.shares import ChildShares
     from lmagent.engine.endings import Ending  # its patterns take 2 ms
 
 NUDGES = 2
@@ -84,7 +84,7 @@ def _joined(*reasons: str) -> str:
     return "; ".join(reason for reason in reasons if reason)
 
 
-def after_calls(child: Session, parent: Session, shares: Shares) -> End | None:
+def after_calls(child: Session, parent: Session, shares: ChildShares) -> End | None:
     """End the turn with the report, or when nothing is left of what the sub-agent shares with others."""
     if (reported := reported_now(child)) is not None:
         return End("done", answer=reported.summary)

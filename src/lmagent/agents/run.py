@@ -15,9 +15,9 @@ import msgspec
 
 from lmagent.agents import brief as briefs
 from lmagent.agents import deliver
-from lmagent.agents.nursery import Nursery, Place
+from lmagent.agents.childhost import ChildHost, PromptPlace
 from lmagent.agents.orders import Order
-from lmagent.agents.shares import Shares
+from lmagent.agents.shares import ChildShares
 from lmagent.core import events as ev
 from lmagent.core.commands import Continue, Submit
 from lmagent.core.errors import LmagentError, StoreError
@@ -46,17 +46,17 @@ _STATUS: dict[ev.Outcome, ChildStatus] = {
 """What the end of a turn without a report means."""
 
 
-class Runner:
+class ChildRunner:
     """Runs sub-agents.
 
     Args:
-        nursery: the sessions.
+        host: the sessions.
     """
 
-    def __init__(self, nursery: Nursery) -> None:
-        self._nursery = nursery
+    def __init__(self, host: ChildHost) -> None:
+        self._host = host
         self._turns: WeakKeyDictionary[Session, anyio.Semaphore] = WeakKeyDictionary()
-        self.shares = Shares(nursery.clock)
+        self.shares = ChildShares(host.clock)
 
     async def run(
         self, parent: Session, call: str, order: Order, passed: Callable[[], Mapping[str, ChildResult]]
@@ -72,7 +72,7 @@ class Runner:
         Raises:
             LmagentError: it could not even be begun, or its log cannot be written.
         """
-        place = await self._nursery.place(parent)
+        place = await self._host.place(parent)
         async with self._turns.setdefault(parent, anyio.Semaphore(place.side_by_side)):
             work, key = parent.state.work, (call, order.task)
             if key in work.results:
@@ -83,17 +83,17 @@ class Runner:
                     return ChildResult(agent_id="", status="error", summary="", error=f"not begun: {reason}")
                 started = await self._begin(parent, call, order, place, passed())
             try:
-                child = await self._nursery.open(parent, started)
+                child = await self._host.open(parent, started)
             except LmagentError as trouble:
                 return await self._unopened(parent, started, trouble)
             return await self._attend(parent, started, child)
 
     async def _begin(
-        self, parent: Session, call: str, order: Order, place: Place, passed: Mapping[str, ChildResult]
+        self, parent: Session, call: str, order: Order, place: PromptPlace, passed: Mapping[str, ChildResult]
     ) -> ev.SubagentStarted:
-        id = new_session_id(self._nursery.clock.now())
+        id = new_session_id(self._host.clock.now())
         text = briefs.passed_on(parent, passed)
-        brief = briefs.brief_of(parent, id, order, self._nursery.bounds, place, text)
+        brief = briefs.brief_of(parent, id, order, self._host.bounds, place, text)
         event = ev.SubagentStarted(call_id=call, child=id, task=order.task, brief=brief)
         stored = await parent.record(event, sync=True)
         assert isinstance(stored, ev.SubagentStarted)
@@ -128,7 +128,7 @@ class Runner:
             stop()
             parent.children.pop(started.child, None)
             with anyio.CancelScope(shield=True):
-                await self._nursery.close(child)
+                await self._host.close(child)
             child.above = None
 
     async def _work(self, parent: Session, started: ev.SubagentStarted, child: Session) -> ev.TurnFinished | None:
@@ -139,8 +139,8 @@ class Runner:
                 return self._last(child)
             await child.send(Continue(by="parent"))
         else:
-            await self._keep(parent, partial(briefs.write_brief, self._nursery.workspace, started.child, started.brief))
-            place = Place(inherits=bool(state.messages), side_by_side=1)
+            await self._keep(parent, partial(briefs.write_brief, self._host.workspace, started.child, started.brief))
+            place = PromptPlace(inherits=bool(state.messages), side_by_side=1)
             text = briefs.told(started.brief, place, child.agent.limits.steps)
             await child.send(Submit(message=user(text), by="parent", job=started.child))
         finished = await run_until_idle(child, resumable=True)
@@ -148,7 +148,7 @@ class Runner:
         return finished or self._last(child)
 
     def _last(self, child: Session) -> ev.TurnFinished | None:
-        ends = [event for event in self._nursery.events(child.state.session) if isinstance(event, ev.TurnFinished)]
+        ends = [event for event in self._host.events(child.state.session) if isinstance(event, ev.TurnFinished)]
         return ends[-1] if ends else None
 
     async def _broken(self, child: Session, cause: recovery.Cause, reason: str) -> ChildResult:
@@ -174,8 +174,8 @@ class Runner:
     async def _record(
         self, parent: Session, started: ev.SubagentStarted, result: ChildResult, usage: Usage, steps: int
     ) -> ChildResult:
-        result = msgspec.structs.replace(result, iterations=steps, created_at=self._nursery.clock.now())
-        await self._keep(parent, partial(briefs.write_result, self._nursery.workspace, started.child, result))
+        result = msgspec.structs.replace(result, iterations=steps, created_at=self._host.clock.now())
+        await self._keep(parent, partial(briefs.write_result, self._host.workspace, started.child, result))
         event = ev.SubagentFinished(
             call_id=started.call_id, child=started.child, task=started.task, result=result, usage=usage, steps=steps
         )
@@ -209,14 +209,14 @@ class Runner:
 
     async def _abandon(self, parent: Session, started: ev.SubagentStarted) -> None:
         try:
-            child = await self._nursery.open(parent, started)
+            child = await self._host.open(parent, started)
         except LmagentError as trouble:
             await self._unopened(parent, started, trouble)
             return
         try:
             await self._finish(parent, started, child, await self._broken(child, "crash", CUT_OFF))
         finally:
-            await self._nursery.close(child)
+            await self._host.close(child)
 
 
 async def _withdraw(child: Session) -> None:

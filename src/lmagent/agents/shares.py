@@ -8,7 +8,7 @@ from lmagent.engine.budget import steps_made, tokens_spent
 from lmagent.engine.session import Session
 
 
-class Shares:
+class ChildShares:
     """What is left for the sub-agents of a session.
 
     Args:

@@ -32,7 +32,7 @@ class Quiet:
         """Leave the line."""
 
 
-class Lines(Quiet):
+class ProgressLines(Quiet):
     """A line every tenth of a file."""
 
     def __init__(self) -> None:
@@ -99,4 +99,4 @@ def progress(*, quiet: bool) -> Quiet:
     """What fits where standard error goes."""
     if quiet:
         return Quiet()
-    return Bar() if sys.stderr.isatty() else Lines()
+    return Bar() if sys.stderr.isatty() else ProgressLines()

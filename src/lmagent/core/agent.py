@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from lmagent.core.model import Sampling, SessionOptions
 
 
-class Limits(Struct, frozen=True):
+class TurnLimits(Struct, frozen=True):
     """When a turn has to stop.
 
     Attributes:
@@ -97,7 +97,7 @@ class Agent(Struct, frozen=True):
     sampling: Sampling = Sampling()
     max_tokens: int | None = None
     keep_thinking: bool | None = None
-    limits: Limits = Limits()
+    limits: TurnLimits = TurnLimits()
     window: Window = Window()
     checks: tuple[str, ...] = ()
     proven: bool = False

@@ -13,13 +13,13 @@ from lmagent.core.work import Budget, Plan, Task, TaskState, Way, WorkMode
 from lmagent.core.workevents import PlanDecision
 
 
-class _Command(Struct, frozen=True, kw_only=True, tag_field="type"):
+class _BaseCommand(Struct, frozen=True, kw_only=True, tag_field="type"):
     """`by` names the surface, for the log."""
 
     by: str = ""
 
 
-class Submit(_Command, frozen=True, tag="submit"):
+class Submit(_BaseCommand, frozen=True, tag="submit"):
     """Start a turn; while one runs, the input waits for its end.
 
     Attributes:
@@ -33,7 +33,7 @@ class Submit(_Command, frozen=True, tag="submit"):
     way: Way | None = None
 
 
-class Steer(_Command, frozen=True, tag="steer"):
+class Steer(_BaseCommand, frozen=True, tag="steer"):
     """Deliver to the running turn with the next tool result; when idle, the same as Submit.
 
     Attributes:
@@ -47,23 +47,23 @@ class Steer(_Command, frozen=True, tag="steer"):
     job: str = ""
 
 
-class Withdraw(_Command, frozen=True, tag="withdraw"):
+class Withdraw(_BaseCommand, frozen=True, tag="withdraw"):
     """Take back an input that has not reached the model."""
 
     input: str
 
 
-class Continue(_Command, frozen=True, tag="continue"):
+class Continue(_BaseCommand, frozen=True, tag="continue"):
     """Go on with a turn that a crash or an interrupt left unfinished."""
 
 
-class Interrupt(_Command, frozen=True, tag="interrupt"):
+class Interrupt(_BaseCommand, frozen=True, tag="interrupt"):
     """Stop the running turn now; `to` as in Steer: only that sub-agent stops, and its result says so."""
 
     to: str = ""
 
 
-class Approve(_Command, frozen=True, tag="approve"):
+class Approve(_BaseCommand, frozen=True, tag="approve"):
     """Answer an approval; `scope` "session" adds the rule that the request named."""
 
     approval: str
@@ -72,25 +72,25 @@ class Approve(_Command, frozen=True, tag="approve"):
     feedback: str = ""
 
 
-class SetMode(_Command, frozen=True, tag="set_mode"):
+class SetMode(_BaseCommand, frozen=True, tag="set_mode"):
     """Change the permission mode."""
 
     mode: PermissionMode
 
 
-class SetModel(_Command, frozen=True, tag="set_model"):
+class SetModel(_BaseCommand, frozen=True, tag="set_model"):
     """Let another model answer from the next step on."""
 
     model: str
 
 
-class SetOptions(_Command, frozen=True, tag="set_options"):
+class SetOptions(_BaseCommand, frozen=True, tag="set_options"):
     """Give the session other options, from the next model call on; see `OptionsChanged`."""
 
     options: SessionOptions
 
 
-class SetWork(_Command, frozen=True, tag="set_work"):
+class SetWork(_BaseCommand, frozen=True, tag="set_work"):
     """Work in another mode; see `WorkChanged`."""
 
     mode: WorkMode
@@ -98,7 +98,7 @@ class SetWork(_Command, frozen=True, tag="set_work"):
     then: WorkMode = "normal"
 
 
-class DecidePlan(_Command, frozen=True, tag="decide_plan"):
+class DecidePlan(_BaseCommand, frozen=True, tag="decide_plan"):
     """Decide on the proposed plan.
 
     Attributes:
@@ -112,7 +112,7 @@ class DecidePlan(_Command, frozen=True, tag="decide_plan"):
     feedback: str = ""
 
 
-class ChangeTasks(_Command, frozen=True, tag="change_tasks"):
+class ChangeTasks(_BaseCommand, frozen=True, tag="change_tasks"):
     """Change the store of tasks for a person; the model is told of it.
 
     Attributes:
@@ -126,13 +126,13 @@ class ChangeTasks(_Command, frozen=True, tag="change_tasks"):
     state: TaskState | None = None
 
 
-class Compact(_Command, frozen=True, tag="compact"):
+class Compact(_BaseCommand, frozen=True, tag="compact"):
     """Compact the conversation now; `focus` says what the summary must keep."""
 
     focus: str = ""
 
 
-class Undo(_Command, frozen=True, tag="undo"):
+class Undo(_BaseCommand, frozen=True, tag="undo"):
     """Take back what calls changed in the workspace; while a turn runs, it is refused.
 
     Attributes:
@@ -144,26 +144,26 @@ class Undo(_Command, frozen=True, tag="undo"):
     turn: bool = False
 
 
-class Redo(_Command, frozen=True, tag="redo"):
+class Redo(_BaseCommand, frozen=True, tag="redo"):
     """Do again what was taken back last; `count` as in Undo."""
 
     count: int = 1
 
 
-class Rename(_Command, frozen=True, tag="rename"):
+class Rename(_BaseCommand, frozen=True, tag="rename"):
     """Give the session a title."""
 
     title: str
 
 
-class Mark(_Command, frozen=True, tag="mark"):
+class Mark(_BaseCommand, frozen=True, tag="mark"):
     """Pin or archive the session, or no longer; None leaves it."""
 
     pinned: bool | None = None
     archived: bool | None = None
 
 
-class Close(_Command, frozen=True, tag="close"):
+class Close(_BaseCommand, frozen=True, tag="close"):
     """Stop what runs and release the session."""
 
 

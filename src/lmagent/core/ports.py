@@ -16,9 +16,9 @@ from lmagent.core.sandbox import Sandbox
 __all__ = [
     "Clock",
     "Damage",
+    "DispatchJob",
     "Dispatcher",
     "EventStore",
-    "Job",
     "MemoryHit",
     "MemoryIndex",
     "ModelTraits",
@@ -226,7 +226,7 @@ UNATTENDED = ("inbox:", "cron:")
 """Begin the ids of jobs that are for nobody who could answer what their turns ask."""
 
 
-class Job(Struct, frozen=True):
+class DispatchJob(Struct, frozen=True):
     """A piece of work. What it is about, its id says; the truth of it is in the logs and in the files of the schedule.
 
     Attributes:
@@ -255,7 +255,7 @@ class Postponed(Exception):
 class Dispatcher(Protocol):
     """Delivers jobs, one at a time a lane, lanes in parallel; at least once, so that a handler must know a repeat."""
 
-    async def submit(self, job: Job) -> None:
+    async def submit(self, job: DispatchJob) -> None:
         """Accept a job; when this returns it will run, whatever becomes of this process.
 
         Raises:
@@ -271,7 +271,7 @@ class Dispatcher(Protocol):
         """
         ...
 
-    async def serve(self, handler: Callable[[Job], Awaitable[None]]) -> None:
+    async def serve(self, handler: Callable[[DispatchJob], Awaitable[None]]) -> None:
         """Run jobs until cancelled. A job that is cut off by that is delivered again to whoever serves next.
 
         Args:

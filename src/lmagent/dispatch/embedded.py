@@ -9,7 +9,7 @@ from functools import partial
 import anyio
 
 from lmagent.core.errors import LmagentError, StoreError
-from lmagent.core.ports import Clock, Job, Postponed
+from lmagent.core.ports import Clock, DispatchJob, Postponed
 from lmagent.dispatch.table import Claim, JobTable
 
 LANES = 8
@@ -25,7 +25,7 @@ LOOK = 0.25
 ATTEMPTS = 5
 """Failed attempts after which a job is given up until somebody serves anew."""
 
-Handler = Callable[[Job], Awaitable[None]]
+Handler = Callable[[DispatchJob], Awaitable[None]]
 
 
 class EmbeddedDispatcher:
@@ -46,7 +46,7 @@ class EmbeddedDispatcher:
         *,
         lanes: int = LANES,
         backoff: float = 2.0,
-        given_up: Callable[[Job, LmagentError], None] = lambda _job, _error: None,
+        given_up: Callable[[DispatchJob, LmagentError], None] = lambda _job, _error: None,
     ) -> None:
         self.table = table
         self._clock = clock
@@ -55,7 +55,7 @@ class EmbeddedDispatcher:
         self._given_up = given_up
         self._news = anyio.Event()
 
-    async def submit(self, job: Job) -> None:
+    async def submit(self, job: DispatchJob) -> None:
         """See the port."""
         if self.table.add(job):
             self._news.set()

@@ -15,7 +15,7 @@ from typing import TypeVar
 from msgspec import Struct
 
 from lmagent.core.errors import StoreError
-from lmagent.core.ports import Job
+from lmagent.core.ports import DispatchJob
 
 T = TypeVar("T")
 
@@ -41,7 +41,7 @@ class Claim(Struct, frozen=True):
         attempts: how often it has failed before.
     """
 
-    job: Job
+    job: DispatchJob
     token: str
     attempts: int
 
@@ -84,7 +84,7 @@ class JobTable:
 
     # --- in and out ---------------------------------------------------------------------------------------------------
 
-    def add(self, job: Job) -> bool:
+    def add(self, job: DispatchJob) -> bool:
         """Put a job in; False if its id is known."""
         query = "INSERT OR IGNORE INTO job (id, lane, run_at) VALUES (?, ?, ?)"
         return self._run(lambda: self._change(query, (job.id, job.lane, job.run_at))) > 0
@@ -121,7 +121,7 @@ class JobTable:
                 for token in self._lost(now):
                     self._change("UPDATE job SET state = 'queued', claim = '' WHERE claim = ?", (token,))
                 claims = [
-                    Claim(Job(str(id), str(lane), float(run_at)), os.urandom(8).hex(), int(attempts))
+                    Claim(DispatchJob(str(id), str(lane), float(run_at)), os.urandom(8).hex(), int(attempts))
                     for id, lane, run_at, attempts in self._claimable(now, most)
                 ]
                 for claim in claims:

@@ -22,7 +22,7 @@ from lmagent.engine.session import Session
 from lmagent.headless.printer import Questions
 from lmagent.terminal.question import approval
 from lmagent.terminal.render import Renderer
-from lmagent.terminal.style import Style
+from lmagent.terminal.style import TextStyle
 from lmagent.tools.sanitize import visible
 
 _ANSWERS = ("", "n", "no", "y", "yes", "a", "always")
@@ -39,7 +39,7 @@ class Asker:
         style: how what they are about looks.
     """
 
-    def __init__(self, session: Session, questions: Questions, style: Style) -> None:
+    def __init__(self, session: Session, questions: Questions, style: TextStyle) -> None:
         self._session = session
         self._questions = questions
         self._style = style

@@ -17,7 +17,7 @@ from lmagent.terminal.tally import TurnTally
 from lmagent.tools.sanitize import one_line
 
 
-class Life:
+class ActivityLine:
     """The line, and what stands above it.
 
     Args:

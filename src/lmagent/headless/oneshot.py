@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lmagent.headless.asker import Asker
-    from lmagent.headless.life import Life
+    from lmagent.headless.life import ActivityLine
     from lmagent.headless.screen import ScreenPrinter
 
 
@@ -115,16 +115,18 @@ def _asker(session: Session, questions: Questions, request: TaskRequest) -> Aske
     return asker
 
 
-def _life(host: Host) -> Life | None:
+def _life(host: Host) -> ActivityLine | None:
     """Says what goes on, where somebody sees it."""
     if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         return None
-    from lmagent.headless.life import Life
+    from lmagent.headless.life import ActivityLine
 
-    return Life(sys.stderr, host.clock)
+    return ActivityLine(sys.stderr, host.clock)
 
 
-def _text_printer(host: Host, request: TaskRequest, session: Session, life: Life | None) -> TextPrinter | ScreenPrinter:
+def _text_printer(
+    host: Host, request: TaskRequest, session: Session, life: ActivityLine | None
+) -> TextPrinter | ScreenPrinter:
     answer = request.schema is None
     if sys.stdout.isatty():
         from lmagent.headless.screen import ScreenPrinter

@@ -15,7 +15,7 @@ from lmagent.tools.sanitize import printable, visible
 
 if TYPE_CHECKING:
     from lmagent.app.nested import NestedLines
-    from lmagent.headless.life import Life
+    from lmagent.headless.life import ActivityLine
 
 FLUSH_EVERY = 0.04
 """Seconds between flushes of streamed text: 25 times a second looks live, and costs a fraction of a flush a token."""
@@ -55,7 +55,7 @@ class Questions:
         life: says what goes on, except while something is asked; None for nothing.
     """
 
-    def __init__(self, err: TextIO, life: Life | None) -> None:
+    def __init__(self, err: TextIO, life: ActivityLine | None) -> None:
         self._err = err
         self._life = life
         self._question = ""
@@ -110,7 +110,7 @@ class TextPrinter:
         color: bool,
         answer: bool = True,
         plans: bool = True,
-        life: Life | None = None,
+        life: ActivityLine | None = None,
     ) -> None:
         self._out = out or sys.stdout
         self._life = life

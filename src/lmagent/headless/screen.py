@@ -8,16 +8,16 @@ from collections.abc import Callable
 from typing import TextIO
 
 from lmagent.core import events as ev
-from lmagent.headless.life import Life, columns
+from lmagent.headless.life import ActivityLine, columns
 from lmagent.headless.printer import Questions
 from lmagent.terminal.render import Renderer
-from lmagent.terminal.style import PlainStyle, RichStyle, Style, wrapped
+from lmagent.terminal.style import PlainStyle, RichStyle, TextStyle, wrapped
 
 TAIL_LINES = 8
 """Rows of the growing paragraph that are shown."""
 
 
-def style_of(stream: TextIO, *, color: bool) -> Style:
+def style_of(stream: TextIO, *, color: bool) -> TextStyle:
     """How text looks on a stream: plain where it is no terminal, or one that moves no cursor."""
     if not stream.isatty() or os.environ.get("TERM") == "dumb":
         return PlainStyle()
@@ -34,7 +34,7 @@ class ScreenPrinter:
         life: says what goes on; None where stderr is no terminal.
     """
 
-    def __init__(self, *, color: bool, answer: bool, plans: Callable[[], bool], life: Life | None) -> None:
+    def __init__(self, *, color: bool, answer: bool, plans: Callable[[], bool], life: ActivityLine | None) -> None:
         self._out, self._err = sys.stdout, sys.stderr
         self._show_answer = answer
         self._plans = plans

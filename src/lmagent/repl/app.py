@@ -20,7 +20,7 @@ from lmagent.core.commands import Close
 from lmagent.core.errors import StoreError, ungrouped
 from lmagent.repl import banner
 from lmagent.repl import plain as plain_loop
-from lmagent.repl.conversation import Conversation
+from lmagent.repl.conversation import ReplConversation
 from lmagent.sandbox.scratch import forget_scratch
 from lmagent.terminal.render import Renderer
 from lmagent.terminal.style import PlainStyle, RichStyle
@@ -51,7 +51,7 @@ async def run_repl(host: Host, opening: Opening, *, plain: bool = False) -> int:
         plain: plain lines, nothing redrawn. So it is without a terminal, too.
     """
     signals = list[int]()
-    conversation: Conversation | None = None
+    conversation: ReplConversation | None = None
     plain = plain or host.settings.plain or os.environ.get("TERM") == "dumb"
     plain = plain or not (sys.stdin.isatty() and sys.stdout.isatty())
     with ungrouped():
@@ -62,8 +62,8 @@ async def run_repl(host: Host, opening: Opening, *, plain: bool = False) -> int:
                     tasks.start_soon(_watch_signals, talk, signals)
                 if plain:
                     renderer = Renderer(PlainStyle(), plain_loop.write, terminal=sys.stdout.isatty())
-                    surface = plain_loop.Lines(_bell(host))
-                    conversation = Conversation(host, renderer, tasks, surface)
+                    surface = plain_loop.PlainSurface(_bell(host))
+                    conversation = ReplConversation(host, renderer, tasks, surface)
                     if sys.platform != "win32":
                         await tasks.start(_stop_on_interrupt, conversation, surface, talk, signals)
                     await _open(conversation, opening)
@@ -76,7 +76,7 @@ async def run_repl(host: Host, opening: Opening, *, plain: bool = False) -> int:
 
                     screen = Screen(_history(host), _bell(host), _theme(host))
                     renderer = Renderer(RichStyle(screen.width), screen.write, more="Ctrl+O shows them")
-                    conversation = Conversation(host, renderer, tasks, screen)
+                    conversation = ReplConversation(host, renderer, tasks, screen)
                     await _open(conversation, opening)
                     tasks.start_soon(banner.finish, host, renderer.say)
                     tasks.start_soon(_schedule, host, conversation, scheduling)
@@ -92,7 +92,7 @@ async def run_repl(host: Host, opening: Opening, *, plain: bool = False) -> int:
     return 128 + signals[0] if signals else 0
 
 
-async def _leave(host: Host, conversation: Conversation, session: str) -> None:
+async def _leave(host: Host, conversation: ReplConversation, session: str) -> None:
     """Say the way back to the session; one that was begun here and in which nothing was said is not kept."""
     if conversation.has_questions:
         conversation.renderer.say(f"Resume with: lmagent --resume {session}", "quiet")
@@ -103,7 +103,7 @@ async def _leave(host: Host, conversation: Conversation, session: str) -> None:
             forget_scratch(host.settings.agent_data_dir, host.workspace, session)
 
 
-async def _schedule(host: Host, conversation: Conversation, scope: anyio.CancelScope) -> None:
+async def _schedule(host: Host, conversation: ReplConversation, scope: anyio.CancelScope) -> None:
     """Do what is due in the workspace meanwhile."""
     with scope:
         await scheduling_in_chat(host, lambda text: conversation.renderer.say(text, "quiet"))
@@ -118,8 +118,8 @@ async def _watch_signals(talk: anyio.CancelScope, signals: list[int]) -> None:
 
 
 async def _stop_on_interrupt(
-    conversation: Conversation,
-    surface: plain_loop.Lines,
+    conversation: ReplConversation,
+    surface: plain_loop.PlainSurface,
     talk: anyio.CancelScope,
     signals: list[int],
     *,
@@ -134,7 +134,7 @@ async def _stop_on_interrupt(
                 talk.cancel()
 
 
-async def _open(conversation: Conversation, opening: Opening) -> None:
+async def _open(conversation: ReplConversation, opening: Opening) -> None:
     host, say = conversation.host, conversation.renderer.say
     banner.begin(host, say)
     if opening.resume:

@@ -21,7 +21,7 @@ from lmagent.core.view import Pending, UserBlock, View, reduce
 from lmagent.engine.lane import run_until_idle
 from lmagent.engine.session import Session
 from lmagent.repl.clipboard import copy
-from lmagent.repl.exchange import Exchange
+from lmagent.repl.exchange import LastExchange
 from lmagent.repl.failures import failures_shown
 from lmagent.repl.owncommands import OwnCommands
 from lmagent.repl.ownshell import run_in_terminal
@@ -36,7 +36,7 @@ QUIT_WITHIN = 2.0
 """Seconds within which a second Ctrl+C leaves."""
 
 
-class Conversation:
+class ReplConversation:
     """One person, one session at a time.
 
     Args:
@@ -81,7 +81,7 @@ class Conversation:
         self._detach()
         self.session = session
         view = View()
-        exchange = Exchange()
+        exchange = LastExchange()
         for event in self.host.store.read(session.state.session):
             exchange.add(event, view.work)
             view = reduce(view, event)

@@ -11,7 +11,7 @@ MOST = 40
 """Messages, calls and results of the exchange that are printed, besides the question."""
 
 
-class Exchange:
+class LastExchange:
     """The last exchange of a session whose events are added one by one."""
 
     def __init__(self) -> None:

@@ -7,13 +7,13 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition, has_completions
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
-from lmagent.repl.conversation import Conversation
+from lmagent.repl.conversation import ReplConversation
 
 
-class Wishes:
+class KeyRequests:
     """What the keys want of the loop."""
 
-    def __init__(self, conversation: Conversation) -> None:
+    def __init__(self, conversation: ReplConversation) -> None:
         self.conversation = conversation
         self.queue = False
         self.hidden = False
@@ -25,20 +25,20 @@ class Wishes:
         return draft
 
 
-def bindings(wishes: Wishes) -> KeyBindings:
+def bindings(requests: KeyRequests) -> KeyBindings:
     """The key bindings."""
     keys = KeyBindings()
-    _editing(keys, wishes)
-    _steering(keys, wishes.conversation)
+    _editing(keys, requests)
+    _steering(keys, requests.conversation)
     return keys
 
 
-def _editing(keys: KeyBindings, wishes: Wishes) -> None:
-    conversation = wishes.conversation
+def _editing(keys: KeyBindings, requests: KeyRequests) -> None:
+    conversation = requests.conversation
 
     def hand_over(event: KeyPressEvent) -> None:
         """End the prompt; a message that takes effect later leaves the screen until then."""
-        wishes.hidden = event.app.erase_when_done = conversation.defers(event.current_buffer.text)
+        requests.hidden = event.app.erase_when_done = conversation.defers(event.current_buffer.text)
         event.current_buffer.validate_and_handle()
 
     @keys.add("c-j")  # what Enter is when it was typed before the prompt was there
@@ -56,7 +56,7 @@ def _editing(keys: KeyBindings, wishes: Wishes) -> None:
     @keys.add("escape", "enter")
     def queue(event: KeyPressEvent) -> None:
         if conversation.working:
-            wishes.queue = True
+            requests.queue = True
             hand_over(event)
         else:
             event.current_buffer.insert_text("\n")
@@ -87,7 +87,7 @@ def _taken_from_menu(buffer: Buffer) -> bool:
     return chosen is not None and chosen.text.endswith(" ")
 
 
-def _steering(keys: KeyBindings, conversation: Conversation) -> None:
+def _steering(keys: KeyBindings, conversation: ReplConversation) -> None:
     working = Condition(lambda: conversation.working)
     busy = Condition(lambda: conversation.busy)
 

@@ -11,13 +11,13 @@ import anyio
 
 from lmagent.app.slash import Choice
 from lmagent.core.events import grant_in_a_line
-from lmagent.repl.conversation import Conversation
+from lmagent.repl.conversation import ReplConversation
 from lmagent.repl.owncommands import OUTSIDE
 
 PIECE = 65536
 
 
-class Lines:
+class PlainSurface:
     """A surface of lines in and lines out.
 
     Args:
@@ -61,12 +61,12 @@ def write(text: str) -> None:
     sys.stdout.flush()
 
 
-async def run(conversation: Conversation) -> None:
+async def run(conversation: ReplConversation) -> None:
     """Read and act until the end of the input or until the person leaves.
 
     A line is read while the agent works, too: it steers, and answers what is asked.
     """
-    read = _Reader(sys.stdin.fileno())
+    read = _LineReader(sys.stdin.fileno())
     while True:
         write(_prompt(conversation))
         line = await read.line()
@@ -79,7 +79,7 @@ async def run(conversation: Conversation) -> None:
         await conversation.until(lambda: not conversation.busy or conversation.question is not None)
 
 
-class _Reader:
+class _LineReader:
     """Lines of a file, without a thread that would keep the program from ending while it waits for one."""
 
     def __init__(self, descriptor: int) -> None:
@@ -105,7 +105,7 @@ class _Reader:
             return b""
 
 
-def _prompt(conversation: Conversation) -> str:
+def _prompt(conversation: ReplConversation) -> str:
     if conversation.unconfined:
         return f"{OUTSIDE} [y = yes, n = no] "
     if pending := conversation.question:

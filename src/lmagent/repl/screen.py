@@ -26,8 +26,8 @@ from prompt_toolkit.styles import Style
 from lmagent.app.slash import Choice
 from lmagent.repl.clipboard import osc52
 from lmagent.repl.complete import ReplCompleter, opens_menu
-from lmagent.repl.conversation import Conversation
-from lmagent.repl.keys import Wishes, bindings
+from lmagent.repl.conversation import ReplConversation
+from lmagent.repl.keys import KeyRequests, bindings
 from lmagent.repl.owncommands import OUTSIDE
 from lmagent.terminal.question import PLAN, approval
 from lmagent.terminal.status import FRAME, status_line
@@ -59,7 +59,7 @@ class Screen:
     """The live region of a conversation."""
 
     def __init__(self, history: Path | None, bell: Callable[[], None], theme: str) -> None:
-        self.conversation: Conversation | None = None
+        self.conversation: ReplConversation | None = None
         self._theme = theme
         self.ring = bell
         self._history = history
@@ -160,10 +160,10 @@ class Screen:
         """Columns of the terminal."""
         return self._session.output.get_size().columns if self._session is not None else get_terminal_size().columns
 
-    async def run(self, conversation: Conversation) -> None:
+    async def run(self, conversation: ReplConversation) -> None:
         """Read and act until the person leaves."""
         self.conversation = conversation
-        wishes = Wishes(conversation)
+        wishes = KeyRequests(conversation)
         self._session = PromptSession(
             message=self._message,
             multiline=True,
@@ -187,14 +187,14 @@ class Screen:
                 await self._loop(conversation, wishes)
                 tasks.cancel_scope.cancel()
 
-    async def _spin(self, conversation: Conversation) -> None:
+    async def _spin(self, conversation: ReplConversation) -> None:
         """Show that something goes on."""
         while True:
             await anyio.sleep(FRAME)
             if conversation.busy:
                 self.changed()
 
-    async def _loop(self, conversation: Conversation, wishes: Wishes) -> None:
+    async def _loop(self, conversation: ReplConversation, wishes: KeyRequests) -> None:
         assert self._session is not None
         while True:
             wishes.queue = wishes.hidden = False
@@ -205,7 +205,7 @@ class Screen:
             if not await self._act(conversation, text, wishes):
                 return
 
-    async def _act(self, conversation: Conversation, text: str, wishes: Wishes) -> bool:
+    async def _act(self, conversation: ReplConversation, text: str, wishes: KeyRequests) -> bool:
         """Act on a line; Ctrl+C gives it up. There is no prompt meanwhile to take the key, so it is a signal."""
         going = True
         async with anyio.create_task_group() as tasks:

@@ -12,7 +12,7 @@ HISTORY = 500
 What = Literal["on", "off", "claimed", "ran", "missed", "delivering", "delivered"]
 
 
-class Entry(Struct, frozen=True, omit_defaults=True):
+class LedgerEntry(Struct, frozen=True, omit_defaults=True):
     """One fact.
 
     Attributes:
@@ -41,7 +41,7 @@ class Entry(Struct, frozen=True, omit_defaults=True):
     by: str = ""
 
 
-class Run(Struct):
+class CronRun(Struct):
     """One time of a job and what became of it."""
 
     at: int
@@ -67,9 +67,9 @@ class JobHistory(Struct):
     on: bool = False
     schedule: str = ""
     horizon: float = 0.0
-    runs: dict[int, Run] = field(default_factory=dict[int, Run])
+    runs: dict[int, CronRun] = field(default_factory=dict[int, CronRun])
 
-    def unfinished(self, *, delivers: bool) -> list[Run]:
+    def unfinished(self, *, delivers: bool) -> list[CronRun]:
         """What was decided and has not ended; where a result is delivered, that counts as well."""
         stages = ("claimed", "ran", "delivering") if delivers else ("claimed",)
         return [run for run in self.runs.values() if run.stage in stages]
@@ -79,7 +79,7 @@ class JobHistory(Struct):
         """A turn of it has not ended."""
         return any(run.stage == "claimed" for run in self.runs.values())
 
-    def apply(self, entry: Entry) -> None:
+    def apply(self, entry: LedgerEntry) -> None:
         """Fold one entry in."""
         match entry.what:
             case "on":
@@ -87,18 +87,18 @@ class JobHistory(Struct):
             case "off":
                 self.on = False
             case "claimed":
-                self.runs[entry.at] = Run(entry.at, "claimed", entry.session, by=entry.by)
+                self.runs[entry.at] = CronRun(entry.at, "claimed", entry.session, by=entry.by)
                 if not entry.by:
                     self.horizon = max(self.horizon, entry.at)
             case "missed":
-                self.runs[entry.at] = Run(entry.at, "missed", count=entry.count, until=entry.until)
+                self.runs[entry.at] = CronRun(entry.at, "missed", count=entry.count, until=entry.until)
                 self.horizon = max(self.horizon, entry.until)
             case _:
                 self._settle(entry)
         while len(self.runs) > HISTORY:
             del self.runs[next(iter(self.runs))]
 
-    def _settle(self, entry: Entry) -> None:
+    def _settle(self, entry: LedgerEntry) -> None:
         run = self.runs.get(entry.at)
         if run is None:
             return

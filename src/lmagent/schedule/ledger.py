@@ -17,9 +17,9 @@ import msgspec
 
 from lmagent.core.decoding import decode_json
 from lmagent.core.errors import StoreError
-from lmagent.schedule.entries import Entry as Entry
+from lmagent.schedule.entries import CronRun as CronRun
 from lmagent.schedule.entries import JobHistory as JobHistory
-from lmagent.schedule.entries import Run as Run
+from lmagent.schedule.entries import LedgerEntry as LedgerEntry
 from lmagent.schedule.entries import What as What
 from lmagent.schedule.locks import locked
 from lmagent.store.failures import store_error
@@ -112,7 +112,7 @@ class Ledger:
             finally:
                 self._held = False
 
-    def append(self, *entries: Entry) -> None:
+    def append(self, *entries: LedgerEntry) -> None:
         """Write facts down, on disk when this returns. Those that decide something: inside `locked`.
 
         Raises:
@@ -124,7 +124,7 @@ class Ledger:
             with self.locked():  # else the file could be replaced between opening it and writing to it
                 self._write(entries)
 
-    def _write(self, entries: Sequence[Entry]) -> None:
+    def _write(self, entries: Sequence[LedgerEntry]) -> None:
         lines = b"".join(msgspec.json.encode(entry) + b"\n" for entry in entries)
         try:
             made = make_private(self.path.parent)
@@ -163,7 +163,7 @@ class Ledger:
         Raises:
             StoreError: it could not be written.
         """
-        self.append(Entry(self._now(), job, what, at, session=session, outcome=outcome))
+        self.append(LedgerEntry(self._now(), job, what, at, session=session, outcome=outcome))
 
     def _begin_anew(self, file: tuple[int, int] | None) -> None:
         self._jobs.clear()
@@ -174,7 +174,7 @@ class Ledger:
         if not line.strip():
             return
         try:
-            entry = decode_json(line, Entry)
+            entry = decode_json(line, LedgerEntry)
         except ValueError:
             entry = None
         if entry is None or not all(0 <= moment <= LATEST for moment in (entry.ts, entry.at, entry.until)):

@@ -16,7 +16,7 @@ from xml.sax.saxutils import escape
 
 from lmagent.config.paths import home_dir
 from lmagent.service.ask import ask, said_by
-from lmagent.service.spec import ServiceError, Spec, Status
+from lmagent.service.spec import ServiceError, ServiceSpec, ServiceStatus
 
 
 class Launchd:
@@ -31,7 +31,7 @@ class Launchd:
         self.folder = home_dir(env) / "Library" / "LaunchAgents"
         self._domain = f"gui/{user}"
 
-    def describe(self, spec: Spec) -> str:
+    def describe(self, spec: ServiceSpec) -> str:
         """The property list. It is started again when it fails, not when it was stopped."""
         fields = {
             "Label": spec.name,
@@ -46,7 +46,7 @@ class Launchd:
         }
         return plistlib.dumps(fields).decode()
 
-    def install(self, spec: Spec) -> Sequence[str]:
+    def install(self, spec: ServiceSpec) -> Sequence[str]:
         """See `Manager`."""
         file = self._file(spec.name)
         _write(file, self.describe(spec), spec.log.parent)
@@ -66,14 +66,14 @@ class Launchd:
         file.unlink(missing_ok=True)
         return True
 
-    def status(self, name: str) -> Status:
+    def status(self, name: str) -> ServiceStatus:
         """See `Manager`."""
         file = self._file(name)
         asked = ask("launchctl", "print", f"{self._domain}/{name}")
         running = asked.returncode == 0 and "state = running" in asked.stdout
         log = plistlib.loads(file.read_bytes()).get("StandardOutPath", "") if file.exists() else ""
         words = "running" if running else "loaded" if asked.returncode == 0 else "not loaded"
-        return Status(name, file.exists(), running, asked.returncode == 0, words, str(file), str(log))
+        return ServiceStatus(name, file.exists(), running, asked.returncode == 0, words, str(file), str(log))
 
     def _file(self, name: str) -> Path:
         return self.folder / f"{name}.plist"
@@ -89,7 +89,7 @@ class ScheduledTask:
     def __init__(self, env: Mapping[str, str]) -> None:
         self._program = str(Path(env.get("SYSTEMROOT", r"C:\Windows")) / "System32" / "schtasks.exe")
 
-    def describe(self, spec: Spec) -> str:
+    def describe(self, spec: ServiceSpec) -> str:
         """The task."""
         user = escape(getpass.getuser())
         program, *arguments = spec.command
@@ -112,7 +112,7 @@ class ScheduledTask:
             "</Task>\n"
         )
 
-    def install(self, spec: Spec) -> Sequence[str]:
+    def install(self, spec: ServiceSpec) -> Sequence[str]:
         """See `Manager`."""
         handle, name = tempfile.mkstemp(suffix=".xml")
         os.close(handle)
@@ -140,12 +140,14 @@ class ScheduledTask:
             raise _refused("schtasks /Delete", done)
         return True
 
-    def status(self, name: str) -> Status:
+    def status(self, name: str) -> ServiceStatus:
         """See `Manager`."""
         asked = ask(self._program, "/Query", "/TN", name, "/FO", "CSV", "/NH")
         there = asked.returncode == 0
         words = asked.stdout.strip().rpartition(",")[2].strip('"') if there else "not installed"
-        return Status(name, there, words == "Running", there and words != "Disabled", words, f"task {name}", "none")
+        return ServiceStatus(
+            name, there, words == "Running", there and words != "Disabled", words, f"task {name}", "none"
+        )
 
 
 def _write(file: Path, text: str, logs: Path) -> None:

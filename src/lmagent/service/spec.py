@@ -18,7 +18,7 @@ class ServiceError(LmagentError):
     """The service cannot be installed, removed or asked about."""
 
 
-class Spec(Struct, frozen=True):
+class ServiceSpec(Struct, frozen=True):
     """A program to keep running for a user.
 
     Attributes:
@@ -36,7 +36,7 @@ class Spec(Struct, frozen=True):
     log: Path = Path()
 
 
-class Status(Struct, frozen=True):
+class ServiceStatus(Struct, frozen=True):
     """What the system's manager says.
 
     Attributes:
@@ -61,11 +61,11 @@ class Status(Struct, frozen=True):
 class Manager(Protocol):
     """A system's own way of keeping programs running."""
 
-    def describe(self, spec: Spec) -> str:
+    def describe(self, spec: ServiceSpec) -> str:
         """The description that `install` writes."""
         ...
 
-    def install(self, spec: Spec) -> Sequence[str]:
+    def install(self, spec: ServiceSpec) -> Sequence[str]:
         """Write the description and start the service; returns what a person should know.
 
         Raises:
@@ -81,7 +81,7 @@ class Manager(Protocol):
         """
         ...
 
-    def status(self, name: str) -> Status:
+    def status(self, name: str) -> ServiceStatus:
         """What is known of it."""
         ...
 
@@ -93,7 +93,7 @@ def name_for(workspace: Path) -> str:
     return "-".join(part for part in ("lmagent", words, mark) if part)
 
 
-def spec_for(workspace: Path, arguments: Sequence[str], data: Path, variables: Mapping[str, str]) -> Spec:
+def spec_for(workspace: Path, arguments: Sequence[str], data: Path, variables: Mapping[str, str]) -> ServiceSpec:
     """`lmagent web` for a workspace.
 
     Args:
@@ -106,4 +106,4 @@ def spec_for(workspace: Path, arguments: Sequence[str], data: Path, variables: M
     command = (sys.executable, "-m", "lmagent", "web", *arguments, "--no-browser", "-w", str(workspace))
     if bad := next((part for part in command if re.search(r"[\x00-\x1f\x7f]", part)), None):
         raise ServiceError(f"{bad!r} holds a control character, which no service description can", fix="rename it")
-    return Spec(name, workspace, command, variables, data / "logs" / f"{name}.log")
+    return ServiceSpec(name, workspace, command, variables, data / "logs" / f"{name}.log")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lmagent.config.paths import home_dir
 from lmagent.service.ask import ask, said_by
-from lmagent.service.spec import ServiceError, Spec, Status
+from lmagent.service.spec import ServiceError, ServiceSpec, ServiceStatus
 
 STOP = 20
 """Seconds that the gateway has to end; a running turn stays unfinished on record and is gone on with afterwards."""
@@ -28,7 +28,7 @@ class Systemd:
         home = Path(base) if base and Path(base).is_absolute() else home_dir(env) / ".config"
         self.folder = home / "systemd" / "user"
 
-    def describe(self, spec: Spec) -> str:
+    def describe(self, spec: ServiceSpec) -> str:
         """The unit. It is started again when it fails, not when it was stopped."""
         variables = "".join(f"Environment={_quoted(f'{name}={value}')}\n" for name, value in spec.variables.items())
         folder = str(spec.workspace).replace("%", "%%")
@@ -50,7 +50,7 @@ class Systemd:
             "WantedBy=default.target\n"
         )
 
-    def install(self, spec: Spec) -> Sequence[str]:
+    def install(self, spec: ServiceSpec) -> Sequence[str]:
         """See `Manager`."""
         self._need()
         file = self._file(spec.name)
@@ -89,13 +89,13 @@ class Systemd:
         self._call("daemon-reload")
         return True
 
-    def status(self, name: str) -> Status:
+    def status(self, name: str) -> ServiceStatus:
         """See `Manager`."""
         file = self._file(name)
         state = self._run("is-active", name)
         enabled = self._run("is-enabled", name)
         words = (state.stdout or state.stderr).strip() or "unknown"
-        return Status(
+        return ServiceStatus(
             name,
             installed=file.exists(),
             running=state.returncode == 0,

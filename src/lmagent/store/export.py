@@ -9,7 +9,7 @@ from html import escape
 
 from lmagent.core.events import DurableEvent, encode
 from lmagent.core.plurals import plural
-from lmagent.store.transcript import Entry, Transcript, transcript_of
+from lmagent.store.transcript import Transcript, TranscriptEntry, transcript_of
 
 _TICKS = re.compile(r"`+")
 _SAFE_IMAGE = re.compile(r"image/(png|jpeg|gif|webp)")
@@ -60,7 +60,7 @@ def _as_markdown(transcript: Transcript) -> str:
     return "\n\n".join(block for block in blocks if block) + "\n"
 
 
-def _markdown(entry: Entry) -> str:
+def _markdown(entry: TranscriptEntry) -> str:
     match entry.kind:
         case "user":
             images = f"\n\n({len(entry.images)} image(s))" if entry.images else ""
@@ -121,7 +121,7 @@ def to_html(events: Iterable[DurableEvent]) -> str:
     )
 
 
-def _html(entry: Entry) -> str:
+def _html(entry: TranscriptEntry) -> str:
     text = f'<p class="text">{escape(entry.text)}</p>' if entry.text else ""
     match entry.kind:
         case "user":

@@ -11,7 +11,7 @@ from zlib import crc32
 import anyio
 
 from lmagent.core.events import DurableEvent
-from lmagent.store.scan import Line, in_order, lines
+from lmagent.store.scan import LogLine, in_order, lines
 
 POLL = 0.05
 """Seconds between two looks at the file's size: a person does not notice them, and they cost about 10 µs each."""
@@ -24,7 +24,7 @@ END = 65_536
 """Bytes at the end of a log that hold its last event, mostly."""
 
 
-class Mark(NamedTuple):
+class LogMark(NamedTuple):
     """A line that is known to be in a log, by which it can be told whether it is still that log.
 
     Attributes:
@@ -42,7 +42,7 @@ class Mark(NamedTuple):
     crc: int = 0
 
 
-NOWHERE = Mark()
+NOWHERE = LogMark()
 """In front of all lines."""
 
 Facts = tuple[int, int, int]
@@ -65,10 +65,10 @@ class LogTail:
         mark: where the next read begins, as above.
     """
 
-    def __init__(self, path: Path, after: int = 0, mark: Mark = NOWHERE) -> None:
+    def __init__(self, path: Path, after: int = 0, mark: LogMark = NOWHERE) -> None:
         self.path = path
         self.after = after
-        self.mark: Mark = mark
+        self.mark: LogMark = mark
         self._seen: Facts = NOTHING
 
     @property
@@ -90,7 +90,7 @@ class LogTail:
                 self._start_again(file)
                 continue
             for line in batch:
-                self.mark = Mark(line.seq, line.end, file, len(line.raw), crc32(line.raw))
+                self.mark = LogMark(line.seq, line.end, file, len(line.raw), crc32(line.raw))
                 if line.event is not None and line.seq > self.after:
                     self.after = line.seq
                     found.append(line.event)
@@ -100,7 +100,7 @@ class LogTail:
         return found
 
     def _start_again(self, file: int) -> None:
-        self.mark, self._seen = Mark(file=file), NOTHING
+        self.mark, self._seen = LogMark(file=file), NOTHING
 
 
 def last_seq(path: Path) -> int:
@@ -136,12 +136,12 @@ async def follow_log(path: Path, after: int = 0) -> AsyncIterator[DurableEvent]:
             await anyio.sleep(POLL)
 
 
-def _read(path: Path, mark: Mark) -> list[Line] | None:
+def _read(path: Path, mark: LogMark) -> list[LogLine] | None:
     """The next events behind a mark; none where the file is another one by now, None where only its content is.
 
     A line without its end is still being written, and is left for later.
     """
-    batch: list[Line] = []
+    batch: list[LogLine] = []
     try:
         stream = path.open("rb")
     except FileNotFoundError:

@@ -24,7 +24,7 @@ _FLAGS = OPEN_FLAGS | getattr(os, "O_NONBLOCK", 0)
 """A pipe in its place holds nobody up."""
 
 
-class Gone(Struct, frozen=True):
+class DeletedSession(Struct, frozen=True):
     """A session that was deleted, and its last event."""
 
     session: str
@@ -44,7 +44,7 @@ def note_gone(root: Path, session: str, seq: int) -> None:
     """
     fd = os.open(root.parent / GONE, os.O_WRONLY | os.O_CREAT | os.O_APPEND | _FLAGS, FILE_MODE)
     try:
-        write_whole(fd, msgspec.json.encode(Gone(session, seq)) + b"\n")
+        write_whole(fd, msgspec.json.encode(DeletedSession(session, seq)) + b"\n")
         sync_file(fd)
     finally:
         os.close(fd)
@@ -60,7 +60,7 @@ def last_gone(root: Path, session: str) -> int:
     last, named = 0, f'"{session}"'.encode()
     for line in content.splitlines() if named in content else ():
         with suppress(ValueError):  # half a line, of a disk that was full
-            gone = decode_json(line, Gone)
+            gone = decode_json(line, DeletedSession)
             if gone.session == session and last < gone.seq < HIGHEST:
                 last = gone.seq
     return last

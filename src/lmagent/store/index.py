@@ -25,8 +25,8 @@ from lmagent.store.database import is_damage, move_aside, open_database
 from lmagent.store.listed import ListPlace, SessionRow, Shelf
 from lmagent.store.lock import is_held
 from lmagent.store.log import EVENTS, LOCK, log_facts
-from lmagent.store.numbered import Numbered, Place, number, numbered, numbering, place_of
-from lmagent.store.scan import Line, ends_with, in_order, lines
+from lmagent.store.numbered import EventPlace, EventRow, number, numbered, numbering, place_of
+from lmagent.store.scan import LogLine, ends_with, in_order, lines
 from lmagent.store.spent import Account, Spending, spending
 from lmagent.store.tally import Tally, passage_of
 
@@ -37,7 +37,7 @@ _COLUMNS = Tally.__struct_fields__
 _ROW = f"SELECT {', '.join(_COLUMNS)} FROM session WHERE id = ?"
 
 
-class Hit(Struct, frozen=True):
+class SearchHit(Struct, frozen=True):
     """A found text: in which session, by which event, who said it, and the words around what was looked for."""
 
     session: str
@@ -54,11 +54,11 @@ class _Gained(Struct):
     fresh: bool = True
     passages: list[tuple[str, str, int, str]] = field(default_factory=list[tuple[str, str, int, str]])
     activity: list[Activity] = field(default_factory=list[Activity])
-    places: list[Place] = field(default_factory=list[Place])
+    places: list[EventRow] = field(default_factory=list[EventRow])
     is_copy: bool = False
     begins: int = 0  # seq of the first event, of a log that has taken another one's place
 
-    def add(self, line: Line) -> None:
+    def add(self, line: LogLine) -> None:
         """Take in an event."""
         assert line.event is not None
         self.tally.apply(line.event)
@@ -158,7 +158,7 @@ class SessionIndex:
         """
         return self._run(lambda: branches(self._db))
 
-    def search(self, query: str, limit: int = 20) -> list[Hit]:
+    def search(self, query: str, limit: int = 20) -> list[SearchHit]:
         """Texts of people and models with all words of the query; with any of them, where none has all. Best first."""
         words = _WORD.findall(query)
         return self._run(lambda: self._search(" ".join(map(_term, words)), limit)) or (
@@ -198,7 +198,7 @@ class SessionIndex:
         """What tells this numbering of events from another index's, and the last number given. Refresh before."""
         return self._run(lambda: numbering(self._db))
 
-    def numbered(self, after: int, limit: int) -> list[Numbered]:
+    def numbered(self, after: int, limit: int) -> list[EventPlace]:
         """The events behind a number, in the order in which they were read. Refresh before."""
         return self._run(lambda: numbered(self._db, after, limit))
 
@@ -355,7 +355,7 @@ class SessionIndex:
         )
         return [Unattended(*row) for row in self._db.execute(query)]
 
-    def _search(self, expression: str, limit: int) -> list[Hit]:
+    def _search(self, expression: str, limit: int) -> list[SearchHit]:
         if not expression:
             return []
         cursor = self._db.execute(
@@ -363,7 +363,7 @@ class SessionIndex:
             "WHERE passage MATCH ? ORDER BY bm25(passage), rowid DESC LIMIT ?",
             (expression, limit),
         )
-        return [Hit(str(session), int(seq), str(role), str(text)) for session, seq, role, text in cursor]
+        return [SearchHit(str(session), int(seq), str(role), str(text)) for session, seq, role, text in cursor]
 
 
 def _tally(row: Sequence[object]) -> Tally:

@@ -26,7 +26,7 @@ from lmagent.store.blobs import Blobs
 from lmagent.store.failures import store_error
 from lmagent.store.files import FILE_MODE, OPEN_FLAGS, make_private, sync_file, sync_folder, write_whole
 from lmagent.store.lock import Lock, hold
-from lmagent.store.scan import Line, in_order, lines
+from lmagent.store.scan import LogLine, in_order, lines
 
 EVENTS, LOCK, BLOBS = "events.jsonl", "lock", "blobs"
 GONE = "deleted.jsonl"
@@ -104,7 +104,7 @@ class JsonlLog:
     def _load(self) -> None:
         events: list[DurableEvent] = []
         damage: list[Damage] = []
-        tail: Line | None = None
+        tail: LogLine | None = None
         with self.path.open("rb") as stream:
             for line in in_order(lines(stream)):
                 self._seq = max(self._seq, line.seq)

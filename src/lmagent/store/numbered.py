@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from lmagent.core.events import DurableEvent
-from lmagent.store.scan import Line
+from lmagent.store.scan import LogLine
 
-Place = tuple[str, int, float, str, int, int]
+EventRow = tuple[str, int, float, str, int, int]
 """Session, seq, Unix seconds, type, and the bytes of the line: its offset and its length."""
 
 _PLACE = (  # what has a number keeps it, wherever it stands now: who has seen it is not told of it again
@@ -20,7 +20,7 @@ _PLACE = (  # what has a number keeps it, wherever it stands now: who has seen i
 )
 
 
-class Numbered(Struct, frozen=True):
+class EventPlace(Struct, frozen=True):
     """Where an event stands.
 
     Attributes:
@@ -38,12 +38,12 @@ class Numbered(Struct, frozen=True):
     size: int
 
 
-def place_of(session: str, event: DurableEvent, line: Line) -> Place:
+def place_of(session: str, event: DurableEvent, line: LogLine) -> EventRow:
     """What is kept of an event."""
     return (session, line.seq, event.ts, str(event.__struct_config__.tag), line.start, len(line.raw))
 
 
-def number(database: sqlite3.Connection, places: Iterable[Place]) -> None:
+def number(database: sqlite3.Connection, places: Iterable[EventRow]) -> None:
     """Give events their numbers."""
     database.executemany(_PLACE, places)
 
@@ -55,7 +55,7 @@ def numbering(database: sqlite3.Connection) -> tuple[str, int]:
     return str(row[0]), int(row[1])
 
 
-def numbered(database: sqlite3.Connection, after: int, limit: int) -> list[Numbered]:
+def numbered(database: sqlite3.Connection, after: int, limit: int) -> list[EventPlace]:
     """The events behind a number, the lowest first."""
     query = "SELECT number, session, seq, start, size FROM event WHERE number > ? ORDER BY number LIMIT ?"
-    return [Numbered(*row) for row in database.execute(query, (after, limit))]
+    return [EventPlace(*row) for row in database.execute(query, (after, limit))]

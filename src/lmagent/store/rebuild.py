@@ -29,7 +29,7 @@ NO_BEGINNING = "[The beginning of this conversation is missing: it was not in th
 NO_RESULT = "Interrupted: the imported session holds no result of this call. It may have acted, fully or in part."
 
 
-class Said(Struct, frozen=True):
+class ImportedMessage(Struct, frozen=True):
     """One message of an imported conversation.
 
     Attributes:
@@ -52,7 +52,7 @@ class Said(Struct, frozen=True):
 
 
 def rebuild(
-    opening: SessionCreated, said: list[Said], left: list[str], started: float
+    opening: SessionCreated, said: list[ImportedMessage], left: list[str], started: float
 ) -> tuple[tuple[DurableEvent, ...], tuple[str, ...]]:
     """The events of a session, and what was taken over in words; what does not fit is added to `left`.
 
@@ -70,7 +70,7 @@ def rebuild(
     return tuple(builder.events), builder.summary()
 
 
-def _joined(before: Said, item: Said) -> Said:
+def _joined(before: ImportedMessage, item: ImportedMessage) -> ImportedMessage:
     """Two replies with nothing between them as one: chat templates insist on alternation."""
     between = (Text("\n\n"),) if before.parts and item.parts else ()
     usage = item.usage or before.usage
@@ -79,7 +79,7 @@ def _joined(before: Said, item: Said) -> Said:
         completion = before.usage.completion_tokens + item.usage.completion_tokens
         usage = Usage(prompt, completion, estimated=True)
     parts = (*before.parts, *between, *item.parts)
-    return Said("assistant", parts, item.calls, at=item.at or before.at, usage=usage)
+    return ImportedMessage("assistant", parts, item.calls, at=item.at or before.at, usage=usage)
 
 
 class _Builder:
@@ -95,7 +95,7 @@ class _Builder:
         self._used: set[str] = set()
         self._original: dict[str, str] = {}
         self._answer: str | None = None
-        self._held: Said | None = None
+        self._held: ImportedMessage | None = None
         """A reply without calls: another one may follow, and then they are one."""
         self._counts = dict.fromkeys(
             ("users", "replies", "results", "orphans", "unanswered", "shortened", "measured"), 0
@@ -106,7 +106,7 @@ class _Builder:
         turn = self._turn if self._in_turn else 0
         self.events.append(msgspec.structs.replace(event, id=event.id or new_id(), ts=self._now, turn=turn))
 
-    def add(self, item: Said) -> None:
+    def add(self, item: ImportedMessage) -> None:
         """Take in one message."""
         self._now = max(self._now, item.at)
         if item.role == "tool":
@@ -136,7 +136,7 @@ class _Builder:
         self._put(TurnStarted())
         self._put(MessageAdded(message=message, origin=origin, input=received.id if origin == "input" else None))
 
-    def _reply(self, item: Said) -> None:
+    def _reply(self, item: ImportedMessage) -> None:
         self._close_calls()
         self._step += 1
         calls = [self._with_id(call) for call in item.calls]
@@ -159,7 +159,7 @@ class _Builder:
         self._original[own] = call.id
         return ToolCall(own, call.name, call.arguments)
 
-    def _result(self, item: Said) -> None:
+    def _result(self, item: ImportedMessage) -> None:
         call = self._answered_by(item)
         if call is None:
             self._counts["orphans"] += 1
@@ -174,7 +174,7 @@ class _Builder:
         self._finish(call, _status(content), content, size)
         self._counts["results"] += 1
 
-    def _answered_by(self, item: Said) -> ToolCall | None:
+    def _answered_by(self, item: ImportedMessage) -> ToolCall | None:
         if item.call_id:
             fitting = (call for call in self._open.values() if self._original[call.id] == item.call_id)
         else:

@@ -20,7 +20,7 @@ ENVELOPE = 256
 _SEQ = re.compile(rb'(?<!\\)"seq":(\d{1,18})')
 
 
-class Line(Struct, frozen=True):
+class LogLine(Struct, frozen=True):
     """One line of a log.
 
     Attributes:
@@ -60,7 +60,7 @@ class _Envelope(Struct, frozen=True):
     v: int = 1
 
 
-def lines(stream: BinaryIO, *, start: int = 0, number: int = 1) -> Iterator[Line]:
+def lines(stream: BinaryIO, *, start: int = 0, number: int = 1) -> Iterator[LogLine]:
     """The lines of a log that is open at offset `start`; empty lines are passed over."""
     for raw in stream:
         if raw != b"\n":
@@ -68,33 +68,33 @@ def lines(stream: BinaryIO, *, start: int = 0, number: int = 1) -> Iterator[Line
         number, start = number + 1, start + len(raw)
 
 
-def _line(number: int, start: int, raw: bytes) -> Line:
+def _line(number: int, start: int, raw: bytes) -> LogLine:
     try:
         event = decode(raw)
     except (ValueError, RecursionError) as error:
         return _no_event(number, start, raw, str(error))
     if event.v > VERSION:
-        return Line(number, start, raw, "newer", event.seq, None, f"{NEWER} (event version {event.v})")
-    return Line(number, start, raw, "event", event.seq, event)
+        return LogLine(number, start, raw, "newer", event.seq, None, f"{NEWER} (event version {event.v})")
+    return LogLine(number, start, raw, "event", event.seq, event)
 
 
-def _no_event(number: int, start: int, raw: bytes, reason: str) -> Line:
+def _no_event(number: int, start: int, raw: bytes, reason: str) -> LogLine:
     try:
         envelope = decode_json(raw, _Envelope)
     except (ValueError, RecursionError):
-        return Line(number, start, raw, "damaged", 0, None, reason)
+        return LogLine(number, start, raw, "damaged", 0, None, reason)
     if envelope.v > VERSION:
-        return Line(number, start, raw, "newer", envelope.seq, None, f"{NEWER} (event version {envelope.v})")
+        return LogLine(number, start, raw, "newer", envelope.seq, None, f"{NEWER} (event version {envelope.v})")
     if envelope.type not in _known_types():
-        return Line(number, start, raw, "newer", envelope.seq, None, f"{NEWER} (event type {envelope.type!r})")
-    return Line(number, start, raw, "damaged", 0, None, reason)
+        return LogLine(number, start, raw, "newer", envelope.seq, None, f"{NEWER} (event type {envelope.type!r})")
+    return LogLine(number, start, raw, "damaged", 0, None, reason)
 
 
 def _known_types() -> set[str]:
     return {str(kind.__struct_config__.tag) for kind in get_args(DurableEvent)}
 
 
-def in_order(found: Iterable[Line], *, after: int = 0) -> Iterator[Line]:
+def in_order(found: Iterable[LogLine], *, after: int = 0) -> Iterator[LogLine]:
     """The lines, with events in rising order of `seq` only; what is out of order comes back as a damaged line.
 
     One flipped digit can turn a `seq` into a far larger one, and everything behind it would then look old. So an
@@ -127,9 +127,9 @@ def in_order(found: Iterable[Line], *, after: int = 0) -> Iterator[Line]:
         yield held
 
 
-def _misplaced(line: Line, last: int) -> Line:
+def _misplaced(line: LogLine, last: int) -> LogLine:
     reason = f"seq {line.seq} does not follow {last}"
-    return Line(line.number, line.start, line.raw, "misplaced", 0, None, reason)
+    return LogLine(line.number, line.start, line.raw, "misplaced", 0, None, reason)
 
 
 def ends_with(fd: int, end: int, seq: int) -> bool:

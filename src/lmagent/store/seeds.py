@@ -23,7 +23,7 @@ from lmagent.core.messages import Image, Part, Text, Thinking, ToolCall
 from lmagent.core.model import Usage
 from lmagent.core.plurals import plural
 from lmagent.store.failures import store_error
-from lmagent.store.rebuild import Said, rebuild
+from lmagent.store.rebuild import ImportedMessage, rebuild
 
 _OWN_ID = re.compile(r"(\d{8})_(\d{6})_[0-9a-f]{6}")
 _DATA_URL = re.compile(r"data:(image/[a-z0-9.+-]+);base64,([A-Za-z0-9+/=]+)")
@@ -152,8 +152,8 @@ def _session_id(path: Path, metadata: dict[str, Any], opening: SessionCreated) -
 # --- messages -----------------------------------------------------------------------------------------------------
 
 
-def _messages(raw: list[dict[str, Any]], left: list[str]) -> list[Said]:
-    said: list[Said] = []
+def _messages(raw: list[dict[str, Any]], left: list[str]) -> list[ImportedMessage]:
+    said: list[ImportedMessage] = []
     dropped: Counter[str] = Counter()
     for entry in raw:
         role, at = entry["role"], _time(entry.get("timestamp"))
@@ -163,12 +163,16 @@ def _messages(raw: list[dict[str, Any]], left: list[str]) -> list[Said]:
             parts = (*_thought(entry, role), *_parts(entry.get("content"), dropped))
             calls = tuple(_calls(entry)) if role == "assistant" else ()
             if parts or calls:
-                said.append(Said(role, parts, calls, at=at))
+                said.append(ImportedMessage(role, parts, calls, at=at))
             else:
                 dropped[f"empty {role} message"] += 1
         elif role == "tool":
             name = _text(entry, "tool_name") or _text(entry, "name")
-            said.append(Said("tool", _parts(entry.get("content"), dropped), (), _text(entry, "tool_call_id"), name, at))
+            said.append(
+                ImportedMessage(
+                    "tool", _parts(entry.get("content"), dropped), (), _text(entry, "tool_call_id"), name, at
+                )
+            )
         else:
             dropped["system or injected message" if role in ("system", "developer") else f"{role!r} message"] += 1
     left.extend(f"{count} {what}{'s' if count > 1 else ''}" for what, count in dropped.items())
@@ -220,7 +224,7 @@ def _text(entry: dict[str, Any], key: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _note_usage(said: list[Said], entry: dict[str, Any]) -> None:
+def _note_usage(said: list[ImportedMessage], entry: dict[str, Any]) -> None:
     """Usage belongs to the reply before it."""
     usage = _object(_object(entry.get("content")).get("usage"))
     prompt, completion = (
@@ -232,7 +236,7 @@ def _note_usage(said: list[Said], entry: dict[str, Any]) -> None:
             before = item.usage or Usage()
             # "Estimated": another prompt was counted, so nothing may be concluded for ours.
             total = Usage(before.prompt_tokens + prompt, before.completion_tokens + completion, estimated=True)
-            said[position] = Said(item.role, item.parts, item.calls, at=item.at, usage=total)
+            said[position] = ImportedMessage(item.role, item.parts, item.calls, at=item.at, usage=total)
             return
 
 

@@ -19,7 +19,7 @@ SESSIONS_SHOWN = 500
 _SUMS = "SUM(steps), SUM(prompt_tokens), SUM(completion_tokens), SUM(cached_tokens)"
 
 
-class Spent(Struct, frozen=True):
+class UsageSums(Struct, frozen=True):
     """What was spent.
 
     Attributes:
@@ -43,10 +43,10 @@ class Spending(Struct, frozen=True):
     """What was spent since some day, as a whole and by what; days in their order, the rest from the highest down."""
 
     sessions: int
-    total: Spent
-    by_day: tuple[Spent, ...]
-    by_model: tuple[Spent, ...]
-    by_session: tuple[Spent, ...]
+    total: UsageSums
+    by_day: tuple[UsageSums, ...]
+    by_model: tuple[UsageSums, ...]
+    by_session: tuple[UsageSums, ...]
 
 
 class Account:
@@ -100,7 +100,7 @@ def day_of(ts: float) -> str:
 def spending(database: sqlite3.Connection, since: str) -> Spending:
     """What was spent from a day on; an empty `since` is from the beginning."""
 
-    def rows(key: str, order: str, limit: int = -1) -> tuple[Spent, ...]:
+    def rows(key: str, order: str, limit: int = -1) -> tuple[UsageSums, ...]:
         query = f"SELECT {key}, {_SUMS} FROM usage WHERE day >= ? GROUP BY {key} ORDER BY {order} LIMIT ?"
         return tuple(_spent(name, "", counts) for name, *counts in database.execute(query, (since, limit)))
 
@@ -118,9 +118,9 @@ def spending(database: sqlite3.Connection, since: str) -> Spending:
     )
 
 
-def _spent(key: str, title: str, counts: Sequence[Any]) -> Spent:
-    return Spent(key, title, *(int(count or 0) for count in counts))
+def _spent(key: str, title: str, counts: Sequence[Any]) -> UsageSums:
+    return UsageSums(key, title, *(int(count or 0) for count in counts))
 
 
-def _titled(row: Spent, title: str) -> Spent:
-    return Spent(row.key, title, row.steps, row.prompt_tokens, row.completion_tokens, row.cached_tokens)
+def _titled(row: UsageSums, title: str) -> UsageSums:
+    return UsageSums(row.key, title, row.steps, row.prompt_tokens, row.completion_tokens, row.cached_tokens)

@@ -26,7 +26,7 @@ _ORIGINS = {
 }
 
 
-class Entry(Struct, frozen=True):
+class TranscriptEntry(Struct, frozen=True):
     """One thing that was said or done.
 
     Attributes:
@@ -63,10 +63,10 @@ class Transcript(Struct):
     steps: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
-    entries: list[Entry] = []
+    entries: list[TranscriptEntry] = []
 
 
-class _Writer:
+class _TranscriptWriter:
     """Folds events into a transcript; the result of a call is put where the call stands."""
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class _Writer:
 
     def put(self, kind: Literal["user", "assistant", "thinking", "tool", "note"], text: str, **facts: object) -> None:
         """Add an entry; its text is what may be shown of it."""
-        self.transcript.entries.append(msgspec.structs.replace(Entry(kind, plain(text)), **facts))
+        self.transcript.entries.append(msgspec.structs.replace(TranscriptEntry(kind, plain(text)), **facts))
 
     def note(self, label: str, text: str = "", status: str = "ok") -> None:
         """Add a remark."""
@@ -204,7 +204,7 @@ class _Writer:
 
 def transcript_of(events: Iterable[ev.DurableEvent]) -> Transcript:
     """The transcript of a session."""
-    writer = _Writer()
+    writer = _TranscriptWriter()
     for event in events:
         writer.apply(event)
     return writer.finish()

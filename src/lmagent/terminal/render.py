@@ -12,7 +12,7 @@ from lmagent.core.plurals import plural
 from lmagent.core.view import command_end, is_filler, proof_line, spoken
 from lmagent.terminal.blocks import BlockStream
 from lmagent.terminal.output import SHOWN, CommandOutput
-from lmagent.terminal.style import Style
+from lmagent.terminal.style import TextStyle
 from lmagent.terminal.tally import TurnTally
 from lmagent.tools.sanitize import one_line, printable, visible
 
@@ -38,12 +38,12 @@ class Renderer:
 
     def __init__(
         self,
-        style: Style,
+        style: TextStyle,
         write: Write,
         *,
         terminal: bool = True,
         more: str = "",
-        aside: tuple[Style, Write] | None = None,
+        aside: tuple[TextStyle, Write] | None = None,
     ) -> None:
         self._style = style
         self._write = write

@@ -13,7 +13,7 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 _WORDS = re.compile(r"\s*\S+|\s+$")
 
 
-class Style(Protocol):
+class TextStyle(Protocol):
     """How finished pieces look. Each returns text with its line end, ready for the terminal."""
 
     def markdown(self, text: str) -> str:

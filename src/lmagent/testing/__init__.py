@@ -12,10 +12,10 @@ Nothing here is imported by the program itself.
 from __future__ import annotations
 
 from lmagent.testing.script import (
-    Call,
     Counts,
-    Plain,
+    PlainAnswer,
     Reply,
+    ScriptedCall,
     call,
     call_raw,
     calls,
@@ -34,10 +34,10 @@ from lmagent.testing.script import (
 from lmagent.testing.server import ScriptedServer
 
 __all__ = [
-    "Call",
     "Counts",
-    "Plain",
+    "PlainAnswer",
     "Reply",
+    "ScriptedCall",
     "ScriptedServer",
     "call",
     "call_raw",

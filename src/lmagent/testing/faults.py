@@ -9,45 +9,45 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from lmagent.testing.script import Behaviour, Plain, Reply, error_in_stream, raw, status
+from lmagent.testing.script import Behaviour, PlainAnswer, Reply, error_in_stream, raw, status
 
 OverflowFault = Callable[[int, int], Behaviour]
 """Takes the prompt's tokens and the window's, gives the server's answer."""
 
 
-def bad_key() -> Plain:
+def bad_key() -> PlainAnswer:
     """401, as OpenAI says it."""
     return _openai(401, "Incorrect API key provided: sk-****. Check your API key.", "invalid_api_key")
 
 
-def unknown_model(name: str = "nope") -> Plain:
+def unknown_model(name: str = "nope") -> PlainAnswer:
     """404, as vLLM says it."""
     return _openai(404, f"The model `{name}` does not exist.", "NotFoundError")
 
 
-def rate_limited(retry_after: str | None = "1") -> Plain:
+def rate_limited(retry_after: str | None = "1") -> PlainAnswer:
     """429, with a Retry-After in seconds or as an HTTP date; None leaves it out."""
     headers = {} if retry_after is None else {"Retry-After": retry_after}
     return _openai(429, "Rate limit reached for requests", "rate_limit_exceeded", headers)
 
 
-def server_error(code: int = 500) -> Plain:
+def server_error(code: int = 500) -> PlainAnswer:
     """A 5xx with a plain text."""
     return status(code, "Internal Server Error")
 
 
-def loading() -> Plain:
+def loading() -> PlainAnswer:
     """503, as llama.cpp answers while it loads the model."""
     return status(503, {"error": {"code": 503, "message": "Loading model", "type": "unavailable_error"}})
 
 
-def html_page(code: int = 200) -> Plain:
+def html_page(code: int = 200) -> PlainAnswer:
     """A web page where a model's answer should be: the wrong server, or a proxy's login."""
     page = "<!doctype html><html><head><title>Welcome</title></head><body><h1>It works!</h1></body></html>"
     return raw([page.encode()], code=code, content_type="text/html; charset=utf-8", framing="length")
 
 
-def empty_body() -> Plain:
+def empty_body() -> PlainAnswer:
     """200 with nothing in it."""
     return raw([], framing="length")
 
@@ -57,7 +57,7 @@ def empty_reply() -> Reply:
     return Reply()
 
 
-def json_in_stream() -> Plain:
+def json_in_stream() -> PlainAnswer:
     """A 200 event stream whose data is no JSON."""
     return raw([b"data: {not json\n\n", b"data: [DONE]\n\n"])
 
@@ -65,14 +65,14 @@ def json_in_stream() -> Plain:
 # --- overflow -----------------------------------------------------------------------------------------------------
 
 
-def overflow_llamacpp(tokens: int = 9000, window: int = 4096) -> Plain:
+def overflow_llamacpp(tokens: int = 9000, window: int = 4096) -> PlainAnswer:
     """400 with both figures as fields."""
     text = f"request ({tokens} tokens) exceeds the available context size ({window} tokens), try increasing it"
     fields = {"type": "exceed_context_size_error", "n_prompt_tokens": tokens, "n_ctx": window}
     return status(400, {"error": {"code": 400, "message": text, **fields}})
 
 
-def overflow_openai(tokens: int = 9000, window: int = 4096) -> Plain:
+def overflow_openai(tokens: int = 9000, window: int = 4096) -> PlainAnswer:
     """400 with the code `context_length_exceeded`."""
     text = (
         f"This model's maximum context length is {window} tokens. However, your messages resulted in {tokens} "
@@ -81,7 +81,7 @@ def overflow_openai(tokens: int = 9000, window: int = 4096) -> Plain:
     return _openai(400, text, "context_length_exceeded")
 
 
-def overflow_vllm(tokens: int = 9000, window: int = 4096) -> Plain:
+def overflow_vllm(tokens: int = 9000, window: int = 4096) -> PlainAnswer:
     """400; the window holds prompt and reply together."""
     text = (
         f"This model's maximum context length is {window} tokens. However, you requested {tokens + 512} tokens "
@@ -90,7 +90,7 @@ def overflow_vllm(tokens: int = 9000, window: int = 4096) -> Plain:
     return status(400, {"object": "error", "message": text, "type": "BadRequestError", "param": None, "code": 400})
 
 
-def overflow_lmstudio(tokens: int = 9000, window: int = 4096) -> Plain:
+def overflow_lmstudio(tokens: int = 9000, window: int = 4096) -> PlainAnswer:
     """400 with the error as a bare string."""
     text = (
         f"Trying to keep the first {tokens} tokens when context the overflows. However, the model is loaded with "
@@ -100,7 +100,7 @@ def overflow_lmstudio(tokens: int = 9000, window: int = 4096) -> Plain:
     return status(400, {"error": text})
 
 
-def overflow_openrouter(tokens: int = 9000, window: int = 4096) -> Plain:
+def overflow_openrouter(tokens: int = 9000, window: int = 4096) -> PlainAnswer:
     """400; tells the sender to use a transform."""
     text = (
         f"This endpoint's maximum context length is {window} tokens. However, you requested about {tokens} tokens. "
@@ -109,12 +109,12 @@ def overflow_openrouter(tokens: int = 9000, window: int = 4096) -> Plain:
     return status(400, {"error": {"message": text, "code": 400}})
 
 
-def overflow_too_large(tokens: int = 9000, window: int = 4096) -> Plain:
+def overflow_too_large(tokens: int = 9000, window: int = 4096) -> PlainAnswer:
     """413, with the window in the text."""
     return status(413, f"Prompt of {tokens} tokens is too long: the maximum context length is {window} tokens")
 
 
-def overflow_as_500(tokens: int = 9000, window: int = 4096) -> Plain:
+def overflow_as_500(tokens: int = 9000, window: int = 4096) -> PlainAnswer:
     """500, although nothing is wrong with the server."""
     text = f"context size exceeded: n_ctx = {window}, n_prompt_tokens = {tokens}"
     return status(500, {"error": {"code": 500, "message": text, "type": "server_error"}})
@@ -142,6 +142,6 @@ OVERFLOWS: Mapping[str, OverflowFault] = {
 """All wordings of an overflow, by server."""
 
 
-def _openai(code: int, text: str, kind: str, headers: Mapping[str, str] | None = None) -> Plain:
+def _openai(code: int, text: str, kind: str, headers: Mapping[str, str] | None = None) -> PlainAnswer:
     error: dict[str, Any] = {"message": text, "type": "invalid_request_error", "param": None, "code": kind}
     return status(code, {"error": error}, headers)

@@ -47,14 +47,14 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ForcedAnswer:
     """The model must answer in text of `least` to `most` characters."""
 
     least: int = 20
     most: int = 120
 
 
-Plan = Callable[[Received], Sequence[Option] | Answer]
+Plan = Callable[[Received], Sequence[Option] | ForcedAnswer]
 
 
 def read_all_then_write(files: Sequence[str], target: str, *, tool: str = "read", length: int = 200) -> Plan:
@@ -67,14 +67,14 @@ def read_all_then_write(files: Sequence[str], target: str, *, tool: str = "read"
         length: characters of the text that is written.
     """
 
-    def plan(received: Received) -> Sequence[Option] | Answer:
+    def plan(received: Received) -> Sequence[Option] | ForcedAnswer:
         done = [function["arguments"] for function in called(received)]
         left = [path for path in files if not any(_names(arguments, path) for arguments in done)]
         if left:
             return [Option(tool, {"path": left})]
         if not any(_names(arguments, target) for arguments in done):
             return [Option("write", {"path": [target], "content": length})]
-        return Answer()
+        return ForcedAnswer()
 
     return plan
 
@@ -90,9 +90,9 @@ def _names(arguments: str, path: str) -> bool:
     return json_object(msgspec.json.decode(arguments)).get("path") == path
 
 
-def grammar(choice: Sequence[Option] | Answer) -> str:
+def grammar(choice: Sequence[Option] | ForcedAnswer) -> str:
     """The grammar (GBNF) of what may come: one compact JSON object with name and arguments, or plain text."""
-    if isinstance(choice, Answer):
+    if isinstance(choice, ForcedAnswer):
         return f"root ::= {_LETTERS}{{{choice.least},{choice.most}}}"
     alternatives: list[str] = []
     for option in choice:
@@ -169,7 +169,7 @@ class ForcedCalls:
             content = await answer.aread()
             await pool.aclose()
             return Response((content,), answer.status, {"Content-Type": "application/json"})
-        steps = self._relay(answer, pool, is_answer=isinstance(choice, Answer))
+        steps = self._relay(answer, pool, is_answer=isinstance(choice, ForcedAnswer))
         return Response(steps, headers={"Content-Type": "text/event-stream"}, framing="chunked")
 
     async def _relay(

@@ -26,7 +26,7 @@ from lmagent.testing.loopback import Drop, Framing, Hang, Pause, Received
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ScriptedCall:
     """A tool call. `arguments` is sent as it stands; an empty `id` is numbered by the server."""
 
     name: str
@@ -44,7 +44,7 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Style:
+class WireStyle:
     """How a reply is put on the wire. The defaults are OpenAI's; the other values occur in the wild.
 
     Attributes:
@@ -115,11 +115,11 @@ class Reply:
 
     text: str = ""
     thinking: str = ""
-    calls: tuple[Call, ...] = ()
+    calls: tuple[ScriptedCall, ...] = ()
     finish: str = ""
     usage: Counts | None = None
     chunk: int = 16
-    style: Style = field(default_factory=Style)
+    style: WireStyle = field(default_factory=WireStyle)
     before_head: float = 0.0
     first: float = 0.0
     each: float = 0.0
@@ -132,7 +132,7 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
-class Plain:
+class PlainAnswer:
     """An answer that is no reply: an error, a page, or bytes of any kind.
 
     Attributes:
@@ -150,7 +150,7 @@ class Plain:
     before_head: tuple[Pause | Drop | Hang, ...] = ()
 
 
-Behaviour = Reply | Plain
+Behaviour = Reply | PlainAnswer
 Scripted = Behaviour | Callable[[Received], Behaviour]
 Script = Sequence[Scripted] | Callable[[Received], Behaviour]
 
@@ -160,9 +160,9 @@ def say(text: str, *, chunk: int = 16) -> Reply:
     return Reply(text=text, chunk=chunk)
 
 
-def tool(name: str, /, **arguments: Any) -> Call:
+def tool(name: str, /, **arguments: Any) -> ScriptedCall:
     """A call, to be put into `calls` or `reply`."""
-    return Call(name, msgspec.json.encode(arguments).decode())
+    return ScriptedCall(name, msgspec.json.encode(arguments).decode())
 
 
 def call(name: str, /, **arguments: Any) -> Reply:
@@ -172,10 +172,10 @@ def call(name: str, /, **arguments: Any) -> Reply:
 
 def call_raw(name: str, arguments: str, *, id: str = "") -> Reply:
     """A reply that is one tool call whose arguments are this text, damaged or not."""
-    return Reply(calls=(Call(name, arguments, id),))
+    return Reply(calls=(ScriptedCall(name, arguments, id),))
 
 
-def calls(*wanted: Call, text: str = "") -> Reply:
+def calls(*wanted: ScriptedCall, text: str = "") -> Reply:
     """A reply with several tool calls."""
     return Reply(text=text, calls=wanted)
 
@@ -189,7 +189,7 @@ def reply(
     *,
     text: str = "",
     thinking: str = "",
-    calls: Sequence[Call] = (),
+    calls: Sequence[ScriptedCall] = (),
     finish: str = "",
     usage: Counts | None = None,
 ) -> Reply:
@@ -218,16 +218,16 @@ def cut(then: Reply, *, chunks: int | None = None, bytes: int | None = None, res
 def hang(then: Reply | None = None, *, chunks: int = 0) -> Behaviour:
     """No answer at all; with a reply, silence after so many of its events."""
     if then is None:
-        return Plain((), before_head=(Hang(),))
+        return PlainAnswer((), before_head=(Hang(),))
     return replace(then, stop_chunks=chunks, stop=Hang())
 
 
-def refuse() -> Plain:
+def refuse() -> PlainAnswer:
     """The connection is closed without an answer."""
-    return Plain((), before_head=(Drop(),))
+    return PlainAnswer((), before_head=(Drop(),))
 
 
-def status(code: int, body: object = None, headers: Mapping[str, str] | None = None) -> Plain:
+def status(code: int, body: object = None, headers: Mapping[str, str] | None = None) -> PlainAnswer:
     """An HTTP status. `body` is sent as JSON, as text (str) or as it is (bytes); the default is OpenAI's shape."""
     fields = {"Content-Type": "application/json"}
     if body is None:
@@ -236,7 +236,7 @@ def status(code: int, body: object = None, headers: Mapping[str, str] | None = N
         fields, data = {"Content-Type": "text/plain; charset=utf-8"}, body.encode()
     else:
         data = body if isinstance(body, bytes) else msgspec.json.encode(body)
-    return Plain((data,), code, fields | dict(headers or {}))
+    return PlainAnswer((data,), code, fields | dict(headers or {}))
 
 
 def error_in_stream(message: str, then: Reply | None = None) -> Reply:
@@ -250,6 +250,6 @@ def raw(
     code: int = 200,
     content_type: str = "text/event-stream",
     framing: Framing = "chunked",
-) -> Plain:
+) -> PlainAnswer:
     """Any bytes at all."""
-    return Plain(tuple(chunks), code, {"Content-Type": content_type}, framing)
+    return PlainAnswer(tuple(chunks), code, {"Content-Type": content_type}, framing)

@@ -15,7 +15,7 @@ from lmagent.core.decoding import decode_json
 from lmagent.testing import quirks
 from lmagent.testing.loopback import Received
 from lmagent.testing.prefix import PrefixMeter
-from lmagent.testing.script import Behaviour, Call, Counts, Reply, Script, say, status, tool
+from lmagent.testing.script import Behaviour, Counts, Reply, Script, ScriptedCall, say, status, tool
 from lmagent.testing.server import ScriptedServer
 
 READ_TOOLS = ("read", "read_file")
@@ -41,7 +41,7 @@ def bench_script(steps: int, final: str = "Done: all notes were read.", *, chunk
         if step >= steps:
             return say(final, chunk=chunk)
         wanted = tool(name, path=f"notes/note_{step:03d}.txt")
-        return Reply(calls=(Call(wanted.name, wanted.arguments, f"call_{step:06d}"),))
+        return Reply(calls=(ScriptedCall(wanted.name, wanted.arguments, f"call_{step:06d}"),))
 
     return reply
 
@@ -87,10 +87,10 @@ def _load(item: Mapping[str, Any]) -> Behaviour:
     return reply
 
 
-def _load_call(wanted: Mapping[str, Any]) -> Call:
+def _load_call(wanted: Mapping[str, Any]) -> ScriptedCall:
     arguments = wanted.get("arguments", {})
     text = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
-    return Call(wanted["name"], text, wanted.get("id", ""))
+    return ScriptedCall(wanted["name"], text, wanted.get("id", ""))
 
 
 def request_log(file: BinaryIO, meter: Callable[[], PrefixMeter]) -> Callable[[Received], None]:

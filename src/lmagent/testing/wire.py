@@ -14,13 +14,13 @@ from typing import Any
 import msgspec
 
 from lmagent.testing.loopback import Pause, Response, Step
-from lmagent.testing.script import Call, Counts, Plain, Reply
+from lmagent.testing.script import Counts, PlainAnswer, Reply, ScriptedCall
 
 _encode = msgspec.json.Encoder().encode
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ServerRequest:
     """What the server knows of the request that it answers.
 
     Attributes:
@@ -40,12 +40,12 @@ class Asked:
     cached_tokens: int
 
 
-def plain_response(answer: Plain) -> Response:
+def plain_response(answer: PlainAnswer) -> Response:
     """An answer that is no reply."""
     return Response(answer.chunks, answer.code, answer.headers, answer.framing, answer.before_head)
 
 
-def respond(reply: Reply, asked: Asked) -> Response:
+def respond(reply: Reply, asked: ServerRequest) -> Response:
     """The reply as a stream, or as one JSON body where no stream was asked for."""
     before = (Pause(reply.before_head),) if reply.before_head else ()
     if not asked.stream:
@@ -55,7 +55,7 @@ def respond(reply: Reply, asked: Asked) -> Response:
     return Response(_steps(reply, asked), 200, headers, reply.style.framing, before)
 
 
-def counts(reply: Reply, asked: Asked) -> Counts:
+def counts(reply: Reply, asked: ServerRequest) -> Counts:
     """The figures that the reply reports."""
     if reply.style.usage == "zero":
         return Counts(0, 0)
@@ -66,7 +66,7 @@ def counts(reply: Reply, asked: Asked) -> Counts:
 # --- a stream ---------------------------------------------------------------------------------------------------
 
 
-def _steps(reply: Reply, asked: Asked) -> list[Step]:
+def _steps(reply: Reply, asked: ServerRequest) -> list[Step]:
     events = [_frame(chunk, reply) for chunk in _chunks(reply, asked)]
     if reply.style.done and not reply.error:
         events.append(_line(b"[DONE]", reply))
@@ -84,7 +84,7 @@ def _steps(reply: Reply, asked: Asked) -> list[Step]:
     return [*steps, reply.stop] if ended else steps
 
 
-def _prefill(reply: Reply, asked: Asked) -> Iterator[Step]:
+def _prefill(reply: Reply, asked: ServerRequest) -> Iterator[Step]:
     """What passes before the first event: comments and progress, spread evenly over `first` seconds."""
     signs: list[bytes] = [b": keep-alive" + reply.style.newline * 2] * reply.keepalive
     total = asked.prompt_tokens
@@ -99,7 +99,7 @@ def _prefill(reply: Reply, asked: Asked) -> Iterator[Step]:
         yield Pause(gap)
 
 
-def _chunks(reply: Reply, asked: Asked) -> Iterator[dict[str, Any]]:
+def _chunks(reply: Reply, asked: ServerRequest) -> Iterator[dict[str, Any]]:
     style = reply.style
     yield _chunk(asked, {"role": "assistant", "content": ""})
     for delta in chain(_text_deltas(reply), _call_deltas(reply, asked)):
@@ -136,7 +136,7 @@ def _text_deltas(reply: Reply) -> Iterator[dict[str, Any]]:
         yield {"content": piece}
 
 
-def _call_deltas(reply: Reply, asked: Asked) -> Iterator[dict[str, Any]]:
+def _call_deltas(reply: Reply, asked: ServerRequest) -> Iterator[dict[str, Any]]:
     fragments = [_fragments(reply, asked, place, call) for place, call in enumerate(reply.calls)]
     ordered = chain.from_iterable(zip_longest(*fragments, fillvalue=None) if reply.style.interleave else fragments)
     for fragment in ordered:
@@ -149,7 +149,7 @@ def _call_deltas(reply: Reply, asked: Asked) -> Iterator[dict[str, Any]]:
             yield {"tool_calls": [whole]}
 
 
-def _fragments(reply: Reply, asked: Asked, place: int, call: Call) -> list[dict[str, Any]]:
+def _fragments(reply: Reply, asked: ServerRequest, place: int, call: ScriptedCall) -> list[dict[str, Any]]:
     head = _head(reply, asked, place, call)
     if reply.style.arguments == "object":
         head["function"]["arguments"] = _object(call.arguments)
@@ -167,7 +167,7 @@ def _fragments(reply: Reply, asked: Asked, place: int, call: Call) -> list[dict[
     return [head, *later]
 
 
-def _head(reply: Reply, asked: Asked, place: int, call: Call) -> dict[str, Any]:
+def _head(reply: Reply, asked: ServerRequest, place: int, call: ScriptedCall) -> dict[str, Any]:
     head = _bare(reply, place)
     if reply.style.ids != "none":
         number = 0 if reply.style.ids == "same" else place
@@ -185,7 +185,7 @@ def _bare(reply: Reply, place: int) -> dict[str, Any]:
 # --- one body -----------------------------------------------------------------------------------------------------
 
 
-def _whole(reply: Reply, asked: Asked) -> dict[str, Any]:
+def _whole(reply: Reply, asked: ServerRequest) -> dict[str, Any]:
     text = "".join(delta.get("content", "") for delta in _text_deltas(reply))
     message: dict[str, Any] = {"role": "assistant", "content": text or None}
     if reply.thinking and reply.style.thinking in ("reasoning_content", "reasoning"):
@@ -208,7 +208,7 @@ def finish_reason(reply: Reply) -> str:
     return reply.finish or ("tool_calls" if reply.calls else "stop")
 
 
-def _chunk(asked: Asked, delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
+def _chunk(asked: ServerRequest, delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
     return {
         "id": f"chatcmpl-{asked.number:06d}",
         "object": "chat.completion.chunk",
@@ -218,7 +218,7 @@ def _chunk(asked: Asked, delta: dict[str, Any], finish: str | None = None) -> di
     }
 
 
-def _usage(reply: Reply, asked: Asked) -> dict[str, Any]:
+def _usage(reply: Reply, asked: ServerRequest) -> dict[str, Any]:
     figures = counts(reply, asked)
     return {
         "prompt_tokens": figures.prompt,

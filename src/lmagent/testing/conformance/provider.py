@@ -15,7 +15,7 @@ from lmagent.core.messages import Message, Text, Thinking, ToolCall, ToolResult,
 from lmagent.core.model import ModelEvent, ModelRequest, Reply, TextChunk, ThinkingChunk, ToolSpec
 from lmagent.core.ports import Provider
 from lmagent.testing import faults
-from lmagent.testing.script import Behaviour, Call, Counts, call_raw, calls, cut, hang, reply, say, think, tool
+from lmagent.testing.script import Behaviour, Counts, ScriptedCall, call_raw, calls, cut, hang, reply, say, think, tool
 
 READ = ToolSpec("read", "Read a file.", {"type": "object", "properties": {"path": {"type": "string"}}})
 
@@ -73,7 +73,11 @@ class ProviderConformance:
 
     def test_calls_keep_their_order_and_their_arguments_to_the_letter(self) -> None:
         """White space in the arguments included."""
-        wanted = [Call("read", '{ "path":  "a\\u00e9.txt" }', "one"), tool("ls", path="b"), Call("ls", "{}", "three")]
+        wanted = [
+            ScriptedCall("read", '{ "path":  "a\\u00e9.txt" }', "one"),
+            tool("ls", path="b"),
+            ScriptedCall("ls", "{}", "three"),
+        ]
         last = self._reply(calls(*wanted, text="Looking."))
         assert [(call.name, call.arguments) for call in last.message.tool_calls] == [
             (call.name, call.arguments) for call in wanted
@@ -98,7 +102,7 @@ class ProviderConformance:
 
     def test_a_call_in_a_reply_that_hit_its_length_is_marked_as_cut(self) -> None:
         """It must not run."""
-        last = self._reply(reply(calls=[Call("read", '{"path": "a.t', "c1")], finish="length"))
+        last = self._reply(reply(calls=[ScriptedCall("read", '{"path": "a.t', "c1")], finish="length"))
         assert last.finish_reason == "length"
         assert last.truncated_calls == {"c1"}
 

@@ -6,7 +6,7 @@ from lmagent.testing.fakes.clock import FakeClock
 from lmagent.testing.fakes.dispatcher import FakeDispatcher
 from lmagent.testing.fakes.memory import FakeMemoryIndex
 from lmagent.testing.fakes.provider import FakeProvider, model_events
-from lmagent.testing.fakes.sandbox import FakeSandbox, Ran
+from lmagent.testing.fakes.sandbox import FakeSandbox, ProgramRun
 from lmagent.testing.fakes.store import MemoryStore
 
 __all__ = [
@@ -16,6 +16,6 @@ __all__ = [
     "FakeProvider",
     "FakeSandbox",
     "MemoryStore",
-    "Ran",
+    "ProgramRun",
     "model_events",
 ]

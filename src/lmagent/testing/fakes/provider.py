@@ -19,7 +19,7 @@ from lmagent.core.model import Reply as ModelReply
 from lmagent.core.repair import read_arguments
 from lmagent.providers import jsontext
 from lmagent.testing.loopback import Hang
-from lmagent.testing.script import Behaviour, Plain, Reply
+from lmagent.testing.script import Behaviour, PlainAnswer, Reply
 from lmagent.testing.wire import finish_reason
 
 Scripted = Behaviour | Sequence[ModelEvent] | errors.ProviderError
@@ -59,7 +59,7 @@ class FakeProvider:
         await anyio.lowlevel.checkpoint()
         if isinstance(item, errors.ProviderError):
             raise item
-        if isinstance(item, Plain):
+        if isinstance(item, PlainAnswer):
             if any(isinstance(step, Hang) for step in item.before_head):
                 await anyio.sleep_forever()
             raise _refusal(item)
@@ -138,7 +138,7 @@ def overflow_of(text: str) -> errors.ContextOverflow | None:
     return errors.ContextOverflow(text, window=int(found[1]) if found else None)
 
 
-def _refusal(answer: Plain) -> errors.ProviderError:
+def _refusal(answer: PlainAnswer) -> errors.ProviderError:
     """The typed error for an HTTP answer that is no reply."""
     text = b"".join(step for step in answer.chunks if isinstance(step, bytes)).decode("utf-8", "replace")
     if (overflow := overflow_of(text)) is not None:

@@ -17,7 +17,7 @@ KILLED = 137
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class ProgramRun:
     """What a command does.
 
     Attributes:
@@ -37,7 +37,7 @@ class Ran:
     channel: bytes = b""
 
 
-Program = Mapping[tuple[str, ...], Ran] | Callable[[Sequence[str]], Ran | None]
+Program = Mapping[tuple[str, ...], ProgramRun] | Callable[[Sequence[str]], ProgramRun | None]
 
 
 class FakeSandbox:
@@ -80,7 +80,9 @@ class FakeSandbox:
             raise SandboxError(self.broken)
         self.runs.append(command)
         known = self._program(command.argv) if callable(self._program) else self._program.get(command.argv)
-        ran = known or Ran(errors=f"{command.argv[0] if command.argv else ''}: command not found\n", exit_code=127)
+        ran = known or ProgramRun(
+            errors=f"{command.argv[0] if command.argv else ''}: command not found\n", exit_code=127
+        )
         return FakeRunning(command, ran, output, self._clock, self.workspace)
 
     async def aclose(self) -> None:
@@ -94,7 +96,7 @@ class FakeRunning:
         sent: what was written to its channel.
     """
 
-    def __init__(self, command: Exec, ran: Ran, output: OnOutput, clock: Clock, workspace: Path) -> None:
+    def __init__(self, command: Exec, ran: ProgramRun, output: OnOutput, clock: Clock, workspace: Path) -> None:
         self.sent = b""
         self._command = command
         self._ran = ran

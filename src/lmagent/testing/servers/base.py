@@ -11,7 +11,7 @@ import msgspec
 from lmagent.testing import wire
 from lmagent.testing.faults import OverflowFault, bad_key, html_page, overflow_llamacpp
 from lmagent.testing.loopback import Received, Response
-from lmagent.testing.script import Behaviour, Plain, Reply, Script, status
+from lmagent.testing.script import Behaviour, PlainAnswer, Reply, Script, status
 from lmagent.testing.server import ScriptedServer
 
 
@@ -102,11 +102,11 @@ class DialectServer(ScriptedServer):
     # --- routes -----------------------------------------------------------------------------------------------------
 
     def get(self, path: str, answer: Callable[[Received], Any]) -> None:
-        """Answer GET requests for a path with JSON, or with a `Plain`."""
+        """Answer GET requests for a path with JSON, or with a `PlainAnswer`."""
         self._gets[path] = answer
 
     def post(self, path: str, answer: Callable[[Received], Any]) -> None:
-        """Answer POST requests for a path with JSON, or with a `Plain`."""
+        """Answer POST requests for a path with JSON, or with a `PlainAnswer`."""
         self._posts[path] = answer
 
     def listing(self) -> Any:
@@ -127,7 +127,7 @@ class DialectServer(ScriptedServer):
         if self.lies.html and received.method == "GET":
             return wire.plain_response(html_page())
         said = answer(received)
-        return wire.plain_response(said if isinstance(said, Plain) else status(200, msgspec.json.encode(said)))
+        return wire.plain_response(said if isinstance(said, PlainAnswer) else status(200, msgspec.json.encode(said)))
 
     def _list(self, received: Received) -> Any:
         return self.listing()

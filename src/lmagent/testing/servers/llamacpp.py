@@ -23,7 +23,7 @@ import msgspec
 from lmagent.testing import wire
 from lmagent.testing.loopback import Pause, Received, Response, Step, json_object
 from lmagent.testing.prefix import canonical
-from lmagent.testing.script import Behaviour, Plain, Reply, Script, status
+from lmagent.testing.script import Behaviour, PlainAnswer, Reply, Script, status
 from lmagent.testing.servers.base import DialectServer, renamed
 from lmagent.testing.servers.kv import Admission, SlotCache
 
@@ -152,7 +152,7 @@ class LlamaCppServer(DialectServer):
             return status(400, {"error": {"code": 400, "message": "Unable to restore slot, no available space"}})
         return {"id_slot": number, "filename": name, "n_restored": restored}
 
-    def _metrics(self, received: Received) -> Plain:
+    def _metrics(self, received: Received) -> PlainAnswer:
         figures = {"prompt_tokens_total": self.kv.read, "prompt_tokens_cached_total": self.kv.cached}
         return status(200, "".join(f"llamacpp:{name} {value}\n" for name, value in figures.items()))
 
@@ -184,9 +184,9 @@ class LlamaCppServer(DialectServer):
         cache = body.get("cache_prompt") is not False
         admitted = self.kv.admit(canonical(body), _wanted(body), cache=cache)
         self._busy[id(self._received)] = admitted.slot
-        if isinstance(behaviour, Plain):
+        if isinstance(behaviour, PlainAnswer):
             return super()._send(behaviour, body, row)
-        asked = wire.Asked(
+        asked = wire.ServerRequest(
             number=len(self.chats),
             model=str(body.get("model") or self.model),
             stream=bool(body.get("stream")),
@@ -196,7 +196,7 @@ class LlamaCppServer(DialectServer):
         )
         return self._with_figures(behaviour, asked, admitted, progress=body.get("return_progress") is True)
 
-    def _with_figures(self, reply: Reply, asked: wire.Asked, row: Admission, *, progress: bool) -> Response:
+    def _with_figures(self, reply: Reply, asked: wire.ServerRequest, row: Admission, *, progress: bool) -> Response:
         """The reply with progress before it and timings at its end."""
         before = self._prefill(asked, row) if progress else self._silence(row)
         plain = reply.stop_chunks is None and reply.stop_bytes is None and not reply.error
@@ -218,7 +218,7 @@ class LlamaCppServer(DialectServer):
         last["timings"] = {"cache_n": row.cached, "prompt_n": row.read, "predicted_n": made.completion}
         return replace(response, steps=[*before, *_listed(response), _event(last), b"data: [DONE]\n\n"])
 
-    def _prefill(self, asked: wire.Asked, row: Admission) -> list[Step]:
+    def _prefill(self, asked: wire.ServerRequest, row: Admission) -> list[Step]:
         """`prompt_progress` as llama-server reports it: `processed` begins with what the cache holds."""
         steps: list[Step] = []
         done, spent = row.cached, 0.0

@@ -14,7 +14,7 @@ import msgspec
 from lmagent.testing import wire
 from lmagent.testing.loopback import Received, Response, Step, json_object
 from lmagent.testing.prefix import PrefixRow, canonical
-from lmagent.testing.script import Behaviour, Plain, Script, status
+from lmagent.testing.script import Behaviour, PlainAnswer, Script, status
 from lmagent.testing.servers import ndjson
 from lmagent.testing.servers.base import DialectServer, renamed
 
@@ -142,20 +142,20 @@ class OllamaServer(DialectServer):
         if tokens > self.window and body.get("truncate") is False and self._refuses:
             return wire.plain_response(_refusal(tokens, self.window))
         behaviour, row = self._next(received), self.prefix.add(prompt)
-        if isinstance(behaviour, Plain):
+        if isinstance(behaviour, PlainAnswer):
             return wire.plain_response(behaviour)
         return ndjson.respond(behaviour, self._asked(body, row, stream=body.get("stream") is not False))
 
     def _send(self, behaviour: Behaviour, body: dict[str, Any], row: Any) -> Response:
-        if isinstance(behaviour, Plain) or row is None:
+        if isinstance(behaviour, PlainAnswer) or row is None:
             return super()._send(behaviour, body, row)
         response = wire.respond(behaviour, self._asked(body, row, stream=bool(body.get("stream"))))
         return renamed(response) if self.lies.usage == "wrong_field" else response
 
-    def _asked(self, body: dict[str, Any], row: PrefixRow, *, stream: bool) -> wire.Asked:
+    def _asked(self, body: dict[str, Any], row: PrefixRow, *, stream: bool) -> wire.ServerRequest:
         """The request, with the tokens that are left of its prompt."""
         tokens = row.size // 4
-        return wire.Asked(
+        return wire.ServerRequest(
             number=len(self.chats),
             model=str(body.get("model") or self.model),
             stream=stream,
@@ -165,7 +165,7 @@ class OllamaServer(DialectServer):
         )
 
 
-def _refusal(tokens: int, window: int) -> Plain:
+def _refusal(tokens: int, window: int) -> PlainAnswer:
     """The engine's own refusal, as JSON in the text of Ollama's."""
     text = f"request ({tokens} tokens) exceeds the available context size ({window} tokens), try increasing it"
     inner = {

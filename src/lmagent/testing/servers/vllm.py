@@ -8,7 +8,7 @@ from lmagent.testing import wire
 from lmagent.testing.faults import overflow_vllm
 from lmagent.testing.loopback import Received, Response
 from lmagent.testing.prefix import canonical
-from lmagent.testing.script import Plain, Script
+from lmagent.testing.script import PlainAnswer, Script
 from lmagent.testing.servers.base import DialectServer
 
 
@@ -48,5 +48,5 @@ class VLLMServer(DialectServer):
         if body and self._overflow is not None and tokens + limit > self.window:
             self.chats.append(received)
             refusal = self._overflow(tokens, self.window)
-            return wire.plain_response(refusal) if isinstance(refusal, Plain) else self._send(refusal, body, None)
+            return wire.plain_response(refusal) if isinstance(refusal, PlainAnswer) else self._send(refusal, body, None)
         return super()._chat(received)

@@ -1,4 +1,4 @@
-"""Nursery: what sub-agents need of the program that holds the sessions."""
+"""ChildHost: the sessions, as far as sub-agents need them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from lmagent.agents.feature import Bounds
+from lmagent.agents.feature import AgentBounds
 from lmagent.core.events import DurableEvent
 from lmagent.core.ports import Clock
 from lmagent.core.workevents import SubagentStarted
 from lmagent.engine.session import Session
 
 
-class Place(Struct, frozen=True):
+class PromptPlace(Struct, frozen=True):
     """Where the sub-agents of a session have their prompts.
 
     Attributes:
@@ -27,7 +27,7 @@ class Place(Struct, frozen=True):
     side_by_side: int
 
 
-class Nursery(Protocol):
+class ChildHost(Protocol):
     """The sessions of the program, as far as sub-agents are concerned."""
 
     @property
@@ -41,7 +41,7 @@ class Nursery(Protocol):
         ...
 
     @property
-    def bounds(self) -> Bounds:
+    def bounds(self) -> AgentBounds:
         """How far they may go."""
         ...
 
@@ -61,7 +61,7 @@ class Nursery(Protocol):
         """
         ...
 
-    async def place(self, parent: Session) -> Place:
+    async def place(self, parent: Session) -> PromptPlace:
         """Where the next sub-agent of a session has its prompt."""
         ...
 
