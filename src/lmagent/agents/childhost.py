@@ -16,11 +16,11 @@ from lmagent.engine.session import Session
 
 
 class PromptPlace(Struct, frozen=True):
-    """Where the sub-agents of a session have their prompts.
+    """How the sub-agents of a session use the server's prompt cache.
 
     Attributes:
-        inherits: they begin with the parent's conversation, where the server keeps it.
-        side_by_side: how many may be at work at once.
+        inherits: they begin with the parent's conversation, because the server keeps it.
+        side_by_side: how many may work at the same time.
     """
 
     inherits: bool
@@ -28,48 +28,38 @@ class PromptPlace(Struct, frozen=True):
 
 
 class ChildHost(Protocol):
-    """The sessions of the program, as far as sub-agents are concerned."""
+    @property
+    def workspace(self) -> Path: ...
 
     @property
-    def workspace(self) -> Path:
-        """The workspace."""
-        ...
+    def clock(self) -> Clock: ...
 
     @property
-    def clock(self) -> Clock:
-        """Time."""
-        ...
-
-    @property
-    def bounds(self) -> AgentBounds:
-        """How far they may go."""
-        ...
+    def bounds(self) -> AgentBounds: ...
 
     def session(self, session: str) -> Session:
-        """A session that is open here.
+        """Return a session that is open here.
 
         Raises:
-            ToolError: there is none, as where a person calls a single tool.
+            ToolError: no session is open, as when a user calls a single tool.
         """
         ...
 
     def events(self, session: str) -> Iterable[DurableEvent]:
-        """What is on record of a session.
+        """Read the recorded events of a session.
 
         Raises:
-            SessionNotFound: nothing is.
+            SessionNotFound: it has no log.
         """
         ...
 
-    async def place(self, parent: Session) -> PromptPlace:
-        """Where the next sub-agent of a session has its prompt."""
-        ...
+    async def place(self, parent: Session) -> PromptPlace: ...
 
     async def open(self, parent: Session, started: SubagentStarted) -> Session:
-        """The sub-agent's session: the one on record, else a new one, ready for its brief.
+        """Open the sub-agent's session, ready for its brief; create it unless its log exists.
 
         Raises:
-            SessionBusy: somebody else has it open.
+            SessionBusy: another process has it open.
             StoreError: it cannot be read or written.
         """
         ...
@@ -80,6 +70,6 @@ class ChildHost(Protocol):
 
 
 def depth_of(session: Session) -> int:
-    """How deep a session is; a person's has 0."""
+    """Return how deep a session is nested; a user's session has 0."""
     parent = session.state.work.parent
     return parent.depth if parent is not None else 0

@@ -1,4 +1,4 @@
-"""Feature: what sub-agents bring to a program. Cheap to put together; the rest is imported when it is needed."""
+"""Feature: what sub-agents bring to a program. Cheap to build; everything else is imported when it is needed."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from lmagent.engine.endings import Ending
 
 BEGINNING = ("delegate", "decompose")
-"""The tools that begin a sub-agent."""
+"""The tools that start a sub-agent."""
 
 TOOLS = (*BEGINNING, "report_result")
-"""The tools of sub-agents; the last is theirs."""
+"""The tools of sub-agents; only a sub-agent has the last one."""
 
 
 class AgentBounds(Struct, frozen=True):
-    """How far sub-agents may go.
+    """Limits of sub-agents.
 
     Attributes:
         depth: how deep they may be nested (`AGENT_MAX_DEPTH`).
-        steps: model calls of one, before its depth is taken off (`MAX_SUB_AGENT_ITERATIONS`).
-        data: characters of the parent's findings for one that begins afresh (`BRIEF_DATA_BUDGET`).
+        steps: model calls of one sub-agent, before its depth is subtracted (`MAX_SUB_AGENT_ITERATIONS`).
+        data: characters of the parent's findings for one that does not inherit (`BRIEF_DATA_BUDGET`).
     """
 
     depth: int = 3
@@ -41,8 +41,6 @@ class AgentBounds(Struct, frozen=True):
 
 
 class DelegateArgs(Struct, frozen=True):
-    """Arguments of delegate."""
-
     objective: str
     deliverable_type: DeliverableType = "report"
     deliverable_description: str = ""
@@ -53,14 +51,10 @@ class DelegateArgs(Struct, frozen=True):
 
 
 class DecomposeArgs(Struct, frozen=True):
-    """Arguments of decompose."""
-
     manifest: Any
 
 
 class ReportArgs(Struct, frozen=True):
-    """Arguments of report_result."""
-
     status: ChildStatus
     summary: str
     artifacts: tuple[str, ...] = ()
@@ -69,9 +63,10 @@ class ReportArgs(Struct, frozen=True):
 
 
 def delegation_tools(host: ChildHost, runner: Callable[[], ChildRunner]) -> Iterator[Tool]:
-    """delegate: one sub-agent for one task. decompose: several, in the order of their dependencies.
+    """Yield the tools delegate (one sub-agent for one task) and decompose (several, in the order of their
+    dependencies).
 
-    They are reading tools to the gate: they harm nothing themselves, and what the sub-agent does is asked for there.
+    The gate takes them for reading tools: they do no harm themselves, and the calls of the sub-agent pass the gate too.
     """
 
     async def delegate(arguments: DelegateArgs, context: ToolContext) -> ToolOutput:
@@ -111,7 +106,7 @@ def delegation_tools(host: ChildHost, runner: Callable[[], ChildRunner]) -> Iter
 
 
 def report_tool(host: ChildHost) -> Tool:
-    """report_result: how a sub-agent ends."""
+    """Return the tool report_result, with which a sub-agent ends."""
 
     async def run(arguments: ReportArgs, context: ToolContext) -> ToolOutput:
         from lmagent.agents.report import report
@@ -131,13 +126,12 @@ def report_tool(host: ChildHost) -> Tool:
 
 
 class ReportReview:
-    """Ends a sub-agent's turn with its report, or when nothing is left of what it shares; asks for a missing report."""
+    """Ends a sub-agent's turn with its report, or when its shared budget is used up; asks for a missing report."""
 
     def __init__(self, shares: Callable[[], ChildShares]) -> None:
         self._shares = shares
 
     async def after_calls(self, session: Session) -> End | None:
-        """See `lmagent.engine.review.Review`."""
         if session.above is None:
             return None
         from lmagent.agents.report import after_calls
@@ -145,7 +139,6 @@ class ReportReview:
         return after_calls(session, session.above, self._shares())
 
     async def at_end(self, session: Session, ending: Ending, answer: str) -> End | Again | None:
-        """See `lmagent.engine.review.Review`."""
         if session.above is None:
             return None
         from lmagent.agents.report import at_end
@@ -154,7 +147,7 @@ class ReportReview:
 
 
 def fence(bounds: AgentBounds) -> Fence:
-    """Who may use the tools of sub-agents."""
+    """Allow the tools of sub-agents only where they apply."""
 
     def judge(state: SessionState, tool: Tool) -> str:
         parent = state.work.parent
@@ -168,7 +161,8 @@ def fence(bounds: AgentBounds) -> Fence:
 
 
 def hidden(state: SessionState, bounds: AgentBounds) -> set[str]:
-    """Tools of sub-agents that a session is not told of. One that inherited its parent's catalogue keeps to it."""
+    """Return the tools of sub-agents that a session does not see; one that inherited its parent's catalogue keeps them
+    all."""
     parent, note = state.work.parent, state.notes.get("tools")
     if parent is None:
         return {"report_result"}

@@ -9,17 +9,13 @@ from lmagent.engine.session import Session
 
 
 class ChildShares:
-    """What is left for the sub-agents of a session.
-
-    Args:
-        clock: time.
-    """
+    """The remaining budget of a session's sub-agents."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
     def over(self, session: Session | None) -> str:
-        """Why neither a session nor those that it works for may spend more; empty where something is left."""
+        """Return why a session and its sub-agents may spend no more; empty while something is left."""
         while session is not None:
             if reason := self._over(session):
                 return reason
@@ -43,7 +39,7 @@ class ChildShares:
 
 
 def _tokens(session: Session) -> int:
-    """What a session and its sub-agents have spent, those at work included."""
+    """Count the tokens of a session and its sub-agents, those at work included."""
     return tokens_spent(session.state) + sum(map(_tokens, session.children.values()))
 
 

@@ -20,7 +20,7 @@ FAILED = ("error", "blocked")
 
 
 async def delegate(host: ChildHost, runner: ChildRunner, arguments: DelegateArgs, context: ToolContext) -> ToolOutput:
-    """One sub-agent for one task.
+    """Run one sub-agent for one task.
 
     Raises:
         ToolError: the order cannot be carried out, or the sub-agent failed.
@@ -39,7 +39,7 @@ async def delegate(host: ChildHost, runner: ChildRunner, arguments: DelegateArgs
 
 
 async def decompose(host: ChildHost, runner: ChildRunner, arguments: DecomposeArgs, context: ToolContext) -> ToolOutput:
-    """Several sub-agents, in the order of their dependencies.
+    """Run several sub-agents, in the order of their dependencies.
 
     Raises:
         ToolError: the manifest cannot be carried out, or every task failed or was skipped.

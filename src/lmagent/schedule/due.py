@@ -1,4 +1,4 @@
-"""Due: what is to be done about a job now. Pure decisions; `decide` writes nothing."""
+"""Due: the decision about a job at a moment. Pure; `decide` writes nothing."""
 
 from __future__ import annotations
 
@@ -8,36 +8,26 @@ from lmagent.schedule.jobs import CronJob
 from lmagent.schedule.ledger import WRONG_CLOCK, JobHistory, LedgerEntry
 
 GRACE = 60.0
-"""Seconds by which a time may be passed and still not count as missed."""
+"""Seconds by which a time may be late and still not count as missed."""
 
 MOST = 100
 """Times that `catch_up: all` makes up for; older ones are missed."""
 
 COUNTED = 1000
-"""Missed times that are counted; beyond that there are "at least" so many."""
+"""Missed times that are counted; the rest is reported as "at least" this many."""
 
 
 class DueDecision(Struct, frozen=True):
-    """What to write into the ledger.
-
-    Attributes:
-        entries: the facts, in order.
-        runs: the times to run now, Unix seconds.
-    """
+    """Entries for the ledger, in order, and the times (Unix seconds) to run now."""
 
     entries: tuple[LedgerEntry, ...] = ()
     runs: tuple[int, ...] = ()
 
 
 def decide(job: CronJob, history: JobHistory, now: float) -> DueDecision:
-    """What is to be done about a job: nothing, or times to run and times that are missed for good.
+    """Decide about a job: nothing, or times to run and times that are missed for good.
 
-    A job never overlaps itself: what falls due while a turn of it has not ended is decided on when it has.
-
-    Args:
-        job: the job.
-        history: what is known of it.
-        now: Unix seconds.
+    A job never overlaps itself: times that fall due while its turn runs are decided on when the turn has ended.
     """
     begin = _beginning(job, history, now)
     if begin is not None:
@@ -58,14 +48,14 @@ def decide(job: CronJob, history: JobHistory, now: float) -> DueDecision:
 
 
 def next_due(job: CronJob, history: JobHistory, now: float) -> int | None:
-    """When the job is due next; None for never, or not by the clock."""
+    """Return the time at which the job is due next; None for never, or not by the clock."""
     if not job.enabled or job.schedule.kind == "startup":
         return None
     return job.schedule.next(max(history.horizon, now) if history.on else now)
 
 
 def _beginning(job: CronJob, history: JobHistory, now: float) -> LedgerEntry | None:
-    """The entry from which on the job's times count anew, where it is new, changed, switched on or off."""
+    """Return the entry that makes the job's times count from now, if it is new, changed, or switched on or off."""
     if not job.enabled:
         return LedgerEntry(now, job.id, "off") if history.on else None
     schedule = f"{job.schedule.text} ({job.schedule.zone})"

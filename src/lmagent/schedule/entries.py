@@ -1,4 +1,4 @@
-"""Entries: the facts of the ledger, and what is known of a job by them."""
+"""Entries: the facts of the ledger, and the state of a job that follows from them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal
 from msgspec import Struct, field
 
 HISTORY = 500
-"""Times of a job that are remembered; older ones are known by the horizon."""
+"""Times of a job that are remembered; older ones are covered by the horizon."""
 
 What = Literal["on", "off", "claimed", "ran", "missed", "delivering", "delivered"]
 
@@ -19,14 +19,14 @@ class LedgerEntry(Struct, frozen=True, omit_defaults=True):
         ts: Unix seconds at which it was written.
         job: id of the job.
         what: `on`: its times count from here, by this schedule. `off`: they do not. `claimed`: it is going to run.
-            `ran`: it ended. `missed`: times that nobody will run. `delivering`, `delivered`: its result.
-        at: the time it was due, Unix seconds; the first one, where several were missed.
-        until: the last one, where several were missed.
+            `ran`: it ended. `missed`: times that will never run. `delivering`, `delivered`: its result.
+        at: the time it was due, Unix seconds; the first one, if several were missed.
+        until: the last one, if several were missed.
         count: how many were missed.
         schedule: of `on`.
         session: in which it ran.
         outcome: how the turn ended, or the delivery.
-        by: who wanted it, where it was not the schedule.
+        by: the surface that asked for it, if it was not the schedule.
     """
 
     ts: float
@@ -42,7 +42,7 @@ class LedgerEntry(Struct, frozen=True, omit_defaults=True):
 
 
 class CronRun(Struct):
-    """One time of a job and what became of it."""
+    """One time of a job and its result."""
 
     at: int
     stage: What
@@ -55,13 +55,13 @@ class CronRun(Struct):
 
 
 class JobHistory(Struct):
-    """What is known about a job: a fold of its entries.
+    """The state of a job: a fold of its entries.
 
     Attributes:
         on: its times count.
         schedule: by which they do.
         horizon: up to here, Unix seconds, every time has been decided on.
-        runs: by the time they were due, the last ones.
+        runs: the last ones, by the time they were due.
     """
 
     on: bool = False
@@ -70,17 +70,16 @@ class JobHistory(Struct):
     runs: dict[int, CronRun] = field(default_factory=dict[int, CronRun])
 
     def unfinished(self, *, delivers: bool) -> list[CronRun]:
-        """What was decided and has not ended; where a result is delivered, that counts as well."""
+        """Return the runs that have not ended; if results are delivered, also those without a delivery."""
         stages = ("claimed", "ran", "delivering") if delivers else ("claimed",)
         return [run for run in self.runs.values() if run.stage in stages]
 
     @property
     def busy(self) -> bool:
-        """A turn of it has not ended."""
+        """Whether a turn of it has not ended."""
         return any(run.stage == "claimed" for run in self.runs.values())
 
     def apply(self, entry: LedgerEntry) -> None:
-        """Fold one entry in."""
         match entry.what:
             case "on":
                 self.on, self.schedule, self.horizon = True, entry.schedule, entry.ts

@@ -1,4 +1,4 @@
-"""Shorter: the facts that a ledger can begin with instead of all that were ever written."""
+"""Shorter: a short list of facts that replaces all facts of a ledger so far."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lmagent.store.files import replace_whole
 
 
 def facts_of(jobs: Mapping[str, JobHistory]) -> list[LedgerEntry] | None:
-    """Entries from which the same is known again; None where that cannot be said, and nothing may be left out."""
+    """Return entries with the same meaning; None if that is uncertain, and nothing may be left out."""
     facts = [entry for job, history in jobs.items() for entry in _facts(job, history)]
     again = dict[str, JobHistory]()
     for entry in facts:
@@ -28,7 +28,8 @@ def _facts(job: str, history: JobHistory) -> Iterator[LedgerEntry]:
     ts = history.horizon
     for run in history.runs.values():
         yield from _run(job, run, ts)
-    yield LedgerEntry(ts, job, "on", schedule=history.schedule)  # behind the runs: it says up to where all is decided
+    # after the runs: it says up to where everything is decided
+    yield LedgerEntry(ts, job, "on", schedule=history.schedule)
     if not history.on:
         yield LedgerEntry(ts, job, "off")
 
@@ -46,17 +47,17 @@ def _run(job: str, run: CronRun, ts: float) -> Iterator[LedgerEntry]:
 
 
 def replace(path: Path, facts: list[LedgerEntry], unread: list[bytes]) -> None:
-    """Put a ledger of these facts in the place of the one that is there; at every moment one of them is there, whole.
+    """Replace a ledger by one with these facts; at every moment one of the two is there, whole.
 
     Args:
         path: the ledger; its lock is held.
-        facts: what it says.
-        unread: lines that nobody here can read, kept as they are.
+        facts: its new content.
+        unread: lines that this version cannot read, kept unchanged.
 
     Raises:
-        OSError: the ledger is as it was.
+        OSError: the ledger is unchanged.
     """
     lines = [msgspec.json.encode(entry) + b"\n" for entry in facts] + unread
-    # Its beginning is one that no ledger had before: a number of a file may be given a second time.
+    # The new beginning is one that no ledger had before: a system may reuse a file's number.
     lines[0] = b'{"of":"' + os.urandom(12).hex().encode() + b'",' + lines[0][1:]
     replace_whole(path, path.with_suffix(".new"), b"".join(lines))
