@@ -258,7 +258,7 @@ def _as_of_now(child: Session, reported: ChildResult) -> ChildResult:
     """Return its report; a report from before a later message, and not repeated since, counts as partial."""
     if child.state.work.reported_in == child.state.turn:
         return reported
-        reasons = (reported.error, "it got a message after this report, and has not reported again")
+    reasons = (reported.error, "it got a message after this report, and has not reported again")
     status = "partial" if reported.status == "ok" else reported.status
     return msgspec.structs.replace(reported, status=status, error="; ".join(reason for reason in reasons if reason))
 

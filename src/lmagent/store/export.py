@@ -1,4 +1,4 @@
-"""A session for people: Markdown, one HTML file that needs nothing else, or its events."""
+"""A session for reading: Markdown, one HTML file without other files, or its events."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ img { max-width: 100%; }
 
 
 def to_jsonl(events: Iterable[DurableEvent]) -> str:
-    """The events as they stand in the log, one a line."""
+    """Return the events as lines of the log."""
     return "".join(f"{encode(event).decode()}\n" for event in events)
 
 
@@ -43,12 +43,12 @@ def to_jsonl(events: Iterable[DurableEvent]) -> str:
 
 
 def to_markdown(events: Iterable[DurableEvent]) -> str:
-    """The session as Markdown. Control characters are left out, since this is also shown in terminals."""
+    """Format the session as Markdown. Control characters are left out, since this is also shown in terminals."""
     return _as_markdown(transcript_of(events))
 
 
 def to_talk(events: Iterable[DurableEvent]) -> str:
-    """The session as Markdown, without the notes that only the model reads."""
+    """Format the session as Markdown, without the notes that only the model reads."""
     transcript = transcript_of(events)
     transcript.entries = [entry for entry in transcript.entries if not entry.for_model]
     return _as_markdown(transcript)
@@ -82,7 +82,7 @@ def _quoted(text: str) -> str:
 
 
 def _fenced(text: str) -> str:
-    """A code block; its fence is longer than any run of backticks in the text."""
+    """Return a code block; its fence is longer than any run of backticks in the text."""
     fence = "`" * max(3, _longest_run(text) + 1)
     return f"{fence}\n{text.rstrip()}\n{fence}"
 
@@ -104,7 +104,7 @@ def _longest_run(text: str) -> int:
 
 
 def to_html(events: Iterable[DurableEvent]) -> str:
-    """The session as one HTML page: no scripts, nothing from outside, everything escaped."""
+    """Format the session as one HTML page: no scripts, nothing from outside, everything escaped."""
     transcript = transcript_of(events)
     title = escape(transcript.title or transcript.session)
     facts = "<br>".join(map(escape, _facts(transcript)))

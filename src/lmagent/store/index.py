@@ -1,7 +1,7 @@
-"""The index of the sessions: `.lmagent/state.db`, filled by those who read it. Delete it, and nothing is lost.
+"""The index of the sessions: `.lmagent/state.db`, filled by its readers. It can be deleted without loss.
 
-Who writes a session never touches it, so that it costs a step nothing. A reader first reads what the logs have gained
-since the last time (`refresh`), from where it left off.
+The writer of a session never touches it, so it costs a step nothing. A reader first reads the new events of the logs
+(`refresh`), each from where it stopped.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _ROW = f"SELECT {', '.join(_COLUMNS)} FROM session WHERE id = ?"
 
 
 class SearchHit(Struct, frozen=True):
-    """A found text: in which session, by which event, who said it, and the words around what was looked for."""
+    """A found text: its session, its event, the role of its author, and an excerpt around the match."""
 
     session: str
     seq: int
@@ -47,7 +47,7 @@ class SearchHit(Struct, frozen=True):
 
 
 class _Gained(Struct):
-    """What a session's log has gained since it was read last."""
+    """The new events of a session's log since it was last read."""
 
     tally: Tally
     account: Account
@@ -56,10 +56,9 @@ class _Gained(Struct):
     activity: list[Activity] = field(default_factory=list[Activity])
     places: list[EventRow] = field(default_factory=list[EventRow])
     is_copy: bool = False
-    begins: int = 0  # seq of the first event, of a log that has taken another one's place
+    begins: int = 0  # seq of the first event, of a log that has replaced another one
 
     def add(self, line: LogLine) -> None:
-        """Take in an event."""
         assert line.event is not None
         self.tally.apply(line.event)
         self.account.apply(line.event, self.tally.model)
@@ -77,11 +76,11 @@ class _Gained(Struct):
 
 
 class Unattended(Struct, frozen=True):
-    """A session that goes on without a person: it waits for a time, or a job's turn in it was cut off.
+    """A session that continues without the user: it waits for a time, or a job's turn in it was interrupted.
 
     Attributes:
         session: its id.
-        until: Unix seconds at which it goes on; 0 for one that was cut off.
+        until: Unix seconds at which it continues; 0 for an interrupted one.
         ended: id of the event that ended its last turn.
         job: id of the job that submitted its newest input.
         surface: where it came from.
@@ -95,10 +94,9 @@ class Unattended(Struct, frozen=True):
 
 
 class SessionIndex:
-    """The index over the sessions in `root`. What reads it raises StoreError where the database cannot be read.
+    """The index over the sessions in `root`, the folder beside which its database is.
 
-    Args:
-        root: the folder of the sessions; the database is beside it.
+    Reads raise StoreError if the database cannot be read.
     """
 
     def __init__(self, root: Path) -> None:
@@ -113,7 +111,6 @@ class SessionIndex:
         self.close()
 
     def close(self) -> None:
-        """Close the database."""
         self._db.close()
 
     # --- reading ------------------------------------------------------------------------------------------------
@@ -127,83 +124,64 @@ class SessionIndex:
         after: ListPlace | None = None,
         shelf: Shelf = "all",
     ) -> list[SessionRow]:
-        """Sessions, pinned ones first, then the one that was written to last; those of sub-agents where words are
-        looked for, or wanted.
+        """List sessions, pinned ones first, then the most recently written.
+
+        Sessions of sub-agents are included when they are asked for or `search` is not empty.
 
         Args:
             limit: how many at most; sub-agents' are not counted.
             children: with those of sub-agents, whatever the shelf.
             after: only what follows this place.
-            shelf: which of them.
-            search: only those that say all these words, anywhere, or have the text in their id or title.
-
-        Raises:
-            StoreError: the database cannot be read.
+            shelf: open or archived sessions, or all.
+            search: only those that contain all these words, anywhere, or have the text in their id or title.
         """
         return self._run(lambda: self._list(limit, search.strip(), children or bool(search.strip()), after, shelf))
 
     def row(self, session: str) -> SessionRow | None:
-        """One session; None where the index has none of that id. Refresh before.
-
-        Raises:
-            StoreError: the database cannot be read.
-        """
+        """Return one session; None if the index does not have it. Refresh before."""
         return self._run(lambda: self._one(session))
 
     def branches(self) -> dict[str, Branch]:
-        """Copies of sessions and the sessions that were copied, by id. Refresh before.
-
-        Raises:
-            StoreError: the database cannot be read.
-        """
+        """Return the copies of sessions and the sessions that were copied, by id. Refresh before."""
         return self._run(lambda: branches(self._db))
 
     def search(self, query: str, limit: int = 20) -> list[SearchHit]:
-        """Texts of people and models with all words of the query; with any of them, where none has all. Best first."""
+        """Find texts of users and models with all words of the query; if none has all, with any of them. Best first."""
         words = _WORD.findall(query)
         return self._run(lambda: self._search(" ".join(map(_term, words)), limit)) or (
             self._run(lambda: self._search(" OR ".join(map(_term, words)), limit)) if len(words) > 1 else []
         )
 
     def unattended(self) -> list[Unattended]:
-        """Sessions that go on without a person, the first to be due first. Refresh before.
-
-        Raises:
-            StoreError: the database cannot be read.
-        """
+        """Return the sessions that continue without the user, the first to be due first. Refresh before."""
         return self._run(self._unattended)
 
     def of_job(self, begin: str) -> list[str]:
-        """Ids of the sessions whose newest input is of a job whose id begins so. Refresh before."""
+        """Return the ids of the sessions whose newest input is of a job with this prefix. Refresh before."""
         query = "SELECT id FROM session WHERE child = 0 AND substr(job, 1, ?) = ? ORDER BY id"
         return [str(id) for (id,) in self._run(lambda: self._db.execute(query, (len(begin), begin)).fetchall())]
 
     def spending(self, since: str = "") -> Spending:
-        """What was spent from a local day on (`2026-01-31`); empty for all that is on record. Refresh before.
-
-        Raises:
-            StoreError: the database cannot be read.
-        """
+        """Sum up the usage since a local day (`2026-01-31`); empty for everything on record. Refresh before."""
         return self._run(lambda: spending(self._db, since))
 
     def activity(self, limit: int = 50, session: str = "") -> list[Activity]:
-        """What happened last, in one session or in all, the newest first. Refresh before.
-
-        Raises:
-            StoreError: the database cannot be read.
-        """
+        """Return the newest activity, of one session or of all, the newest first. Refresh before."""
         return self._run(lambda: activity(self._db, limit, session))
 
     def numbering(self) -> tuple[str, int]:
-        """What tells this numbering of events from another index's, and the last number given. Refresh before."""
+        """Return the mark that distinguishes this index's numbering from another's, and the last number.
+
+        Refresh before.
+        """
         return self._run(lambda: numbering(self._db))
 
     def numbered(self, after: int, limit: int) -> list[EventPlace]:
-        """The events behind a number, in the order in which they were read. Refresh before."""
+        """Return the events after a number, in the order in which they were read. Refresh before."""
         return self._run(lambda: numbered(self._db, after, limit))
 
     def refresh(self) -> None:
-        """Read what the logs have gained, and forget the sessions that are gone.
+        """Read the new events of the logs, and forget deleted sessions.
 
         Raises:
             StoreError: the database cannot be read or written.
@@ -213,7 +191,7 @@ class SessionIndex:
     # --- the work -------------------------------------------------------------------------------------------------
 
     def _run(self, work: Callable[[], T]) -> T:
-        """Do something with the database: a damaged one is moved aside and filled anew, a locked one done without."""
+        """Work on the database: a damaged one is moved aside and filled anew, a locked one is skipped."""
         try:
             return work()
         except sqlite3.DatabaseError as error:
@@ -251,7 +229,7 @@ class SessionIndex:
         return found
 
     def _read(self, session: str, facts: os.stat_result) -> None:
-        """Fold in what a log has gained, or all of it where it is not the one that was read before."""
+        """Fold in a log's new events, or all of it if it is not the log that was read before."""
         gained = self._known(session)
         try:
             with (self.root / session / EVENTS).open("rb") as stream:
@@ -263,7 +241,7 @@ class SessionIndex:
                     if line.event is not None and line.whole:
                         gained.add(line)
         except OSError:
-            return  # deleted meanwhile, or not readable: the list does without it
+            return  # deleted meanwhile, or not readable: the list omits it
         tally = gained.tally
         tally.size, tally.mtime_ns, tally.inode = facts.st_size, facts.st_mtime_ns, facts.st_ino
         tally.created = tally.created or facts.st_mtime
@@ -271,7 +249,7 @@ class SessionIndex:
         self._store(gained)
 
     def _known(self, session: str) -> _Gained:
-        """What is known of a session, read at one moment: another reader may be about to write it."""
+        """Return the known state of a session, read in one transaction: another reader may be about to write it."""
         self._db.execute("BEGIN")
         try:
             row = self._db.execute(_ROW, (session,)).fetchone()
@@ -290,7 +268,7 @@ class SessionIndex:
         self._db.execute("BEGIN IMMEDIATE")
         try:
             seq = 0 if gained.fresh else min((item[2] for item in passages), default=tally.seq + 1)
-            # Another reader may have been faster: what it has put there is replaced by the same.
+            # Another reader may have been faster: its rows are replaced by the same.
             self._db.execute("DELETE FROM passage WHERE session = ? AND seq >= ?", (tally.id, seq))
             self._db.executemany("INSERT INTO passage (text, session, seq, role) VALUES (?, ?, ?, ?)", passages)
             gained.account.store(self._db)
@@ -340,7 +318,7 @@ class SessionIndex:
         return SessionRow(status=status, waiting_for=tally.waiting_for(status), **shared)
 
     def _fitting(self, search: str) -> set[str]:
-        """Sessions in which every word of `search` is said, in whichever message."""
+        """Return the sessions that contain every word of `search`, in any message."""
         fitting: set[str] | None = None
         for word in _WORD.findall(search):
             cursor = self._db.execute("SELECT DISTINCT session FROM passage WHERE passage MATCH ?", (_term(word),))
@@ -371,12 +349,12 @@ def _tally(row: Sequence[object]) -> Tally:
 
 
 def _term(word: str) -> str:
-    """A word as FTS5 takes it: quoted, so that nothing in it is syntax, and as the beginning of a word."""
+    """Quote a word for FTS5, so that nothing in it is syntax, and match it as the beginning of a word."""
     return f'"{word}"*'
 
 
 def _continues(tally: Tally, facts: os.stat_result, fd: int) -> bool:
-    """Whether the log is still the one that was read up to `tally.read_to`."""
+    """Whether this is still the log that was read up to `tally.read_to`."""
     if tally.read_to == 0:
         return True
     if facts.st_ino != tally.inode or facts.st_size < tally.read_to:

@@ -34,12 +34,12 @@ class ImportedMessage(Struct, frozen=True):
 
     Attributes:
         role: user, assistant or tool.
-        parts: what it says.
+        parts: its content.
         calls: the calls of an assistant; ids may be empty or used before.
-        call_id: the call that a tool message answers, where it says so.
-        name: the tool that it comes from, where it says so.
+        call_id: the call that a tool message answers, if known.
+        name: the tool that it comes from, if known.
         at: Unix seconds; 0 for unknown.
-        usage: token counts of the reply, where they are known.
+        usage: token counts of the reply, if known.
     """
 
     role: str
@@ -54,7 +54,7 @@ class ImportedMessage(Struct, frozen=True):
 def rebuild(
     opening: SessionCreated, said: list[ImportedMessage], left: list[str], started: float
 ) -> tuple[tuple[DurableEvent, ...], tuple[str, ...]]:
-    """The events of a session, and what was taken over in words; what does not fit is added to `left`.
+    """Return the events of a session, and a description of the imported parts.
 
     Args:
         opening: the first event.
@@ -71,7 +71,7 @@ def rebuild(
 
 
 def _joined(before: ImportedMessage, item: ImportedMessage) -> ImportedMessage:
-    """Two replies with nothing between them as one: chat templates insist on alternation."""
+    """Join two replies with nothing between them: chat templates insist on alternation."""
     between = (Text("\n\n"),) if before.parts and item.parts else ()
     usage = item.usage or before.usage
     if item.usage and before.usage:
@@ -96,7 +96,7 @@ class _Builder:
         self._original: dict[str, str] = {}
         self._answer: str | None = None
         self._held: ImportedMessage | None = None
-        """A reply without calls: another one may follow, and then they are one."""
+        """A reply without calls: if another one follows, they become one."""
         self._counts = dict.fromkeys(
             ("users", "replies", "results", "orphans", "unanswered", "shortened", "measured"), 0
         )
@@ -107,7 +107,6 @@ class _Builder:
         self.events.append(msgspec.structs.replace(event, id=event.id or new_id(), ts=self._now, turn=turn))
 
     def add(self, item: ImportedMessage) -> None:
-        """Take in one message."""
         self._now = max(self._now, item.at)
         if item.role == "tool":
             self._result(item)
@@ -151,7 +150,7 @@ class _Builder:
         self._counts["measured"] += item.usage is not None
 
     def _with_id(self, call: ToolCall) -> ToolCall:
-        """The call with an id that is unique within the session; its result is looked up by the original one."""
+        """Return the call with an id that is unique within the session; its result is looked up by the original one."""
         own = call.id
         if not own or own in self._used:
             own = f"call_{new_id()}"
@@ -191,7 +190,6 @@ class _Builder:
             self._finish(call, "interrupted", NO_RESULT, len(NO_RESULT))
 
     def end_turn(self) -> None:
-        """Close what is open."""
         self._flush()
         if not self._in_turn:
             return
@@ -201,7 +199,6 @@ class _Builder:
         self._in_turn = False
 
     def summary(self) -> tuple[str, ...]:
-        """What was taken over."""
         counts = self._counts
         found = (
             (counts["users"], "user message", "user messages"),
@@ -212,7 +209,7 @@ class _Builder:
         return tuple(f"{count} {one if count == 1 else many}" for count, one, many in found if count)
 
     def remarks(self) -> list[str]:
-        """What was left out or mended."""
+        """Describe the parts that were left out or repaired."""
         counts = self._counts
         found = (
             (counts["orphans"], "tool result(s) that belong to no call"),

@@ -30,13 +30,13 @@ _DATA_URL = re.compile(r"data:(image/[a-z0-9.+-]+);base64,([A-Za-z0-9+/=]+)")
 
 
 class ImportedSession(Struct, frozen=True):
-    """What was found in a file.
+    """The content of an imported file.
 
     Attributes:
-        session: the id: the file's own where it is one that we can use, else the caller's.
+        session: the file's own id if it is usable, else the caller's.
         events: to be appended in this order; the first is `session.created`.
-        taken: what was taken over, in words.
-        left: what was not, and why.
+        taken: descriptions of the imported parts.
+        left: the other parts, with reasons.
     """
 
     session: str
@@ -51,7 +51,7 @@ def read_seed(path: Path, opening: SessionCreated, now: float) -> ImportedSessio
     Args:
         path: the file; it is only read.
         opening: the first event of the new session: its system text and tools (theirs are not kept), its workspace and
-            mode, and an id for the case that the file's own cannot be used.
+            mode, and an id in case the file's own cannot be used.
         now: Unix seconds, for messages that have no time.
 
     Raises:
@@ -93,7 +93,7 @@ def read_seed(path: Path, opening: SessionCreated, now: float) -> ImportedSessio
 
 
 def _parse(text: str, left: list[str]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Metadata and raw messages; what is no message is noted in `left`."""
+    """Return metadata and raw messages; other entries are noted in `left`."""
     try:
         whole: Any = json.loads(text)
     except (ValueError, RecursionError):
@@ -131,7 +131,7 @@ def _objects(value: Any, left: list[str]) -> list[dict[str, Any]]:
 
 
 def _unwrapped(entry: dict[str, Any]) -> dict[str, Any]:
-    """agent_computer puts a whole OpenAI message where its text belongs when there are tool calls."""
+    """agent_computer puts a whole OpenAI message in the place of its text when there are tool calls."""
     content = _object(entry.get("content"))
     if entry["role"] == "assistant" and content:
         return {**content, "role": "assistant", "timestamp": entry.get("timestamp")}
@@ -241,7 +241,7 @@ def _note_usage(said: list[ImportedMessage], entry: dict[str, Any]) -> None:
 
 
 def _time(value: Any) -> float:
-    """Unix seconds of a number or an ISO time (naive ones are local); 0 where there is none."""
+    """Convert a number or an ISO time (naive ones are local) to Unix seconds; 0 for anything else."""
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1e11:
         return float(value)
     if isinstance(value, str):
