@@ -1,4 +1,4 @@
-"""Life: a line on standard error that says what a single task is at, while nothing else comes."""
+"""Life: a line on standard error with the current activity of a single task, between other output."""
 
 from __future__ import annotations
 
@@ -18,12 +18,7 @@ from lmagent.tools.sanitize import one_line
 
 
 class ActivityLine:
-    """The line, and what stands above it.
-
-    Args:
-        err: the terminal.
-        clock: tells how long something takes.
-    """
+    """The line, and the text above it."""
 
     def __init__(self, err: TextIO, clock: Clock) -> None:
         self.above: Callable[[], Sequence[str]] = tuple
@@ -35,7 +30,7 @@ class ActivityLine:
         self._paused = False
 
     def see(self, event: ev.Event) -> None:
-        """Take what an event says of the work."""
+        """Update the line from an event."""
         before = self._view.state, bool(self._view.draft), self._running()
         self._view = reduce(self._view, event)
         self._tally.add(event)
@@ -43,11 +38,11 @@ class ActivityLine:
             self._since = self._clock.monotonic()
 
     def figures(self, finished: ev.TurnFinished) -> str:
-        """What the turn took."""
+        """Return the turn's duration and token counts."""
         return self._tally.line(finished)
 
     def erase(self) -> None:
-        """Make room for what is printed."""
+        """Erase the line, before other output."""
         self._rows.erase()
 
     def pause(self, paused: bool) -> None:
@@ -56,7 +51,7 @@ class ActivityLine:
         self.erase()
 
     async def run(self) -> None:
-        """Show what goes on until cancelled."""
+        """Show the activity until cancelled."""
         try:
             while True:
                 self._draw()
@@ -80,7 +75,6 @@ class ActivityLine:
 
 
 def columns(stream: TextIO) -> int:
-    """The width of the terminal that a stream writes to."""
     try:
         return os.get_terminal_size(stream.fileno()).columns or 80
     except (OSError, ValueError):

@@ -27,7 +27,7 @@ from lmagent.terminal.style import PlainStyle, RichStyle
 from lmagent.terminal.theme import resolved
 
 AT_ONCE = 1.0
-"""Seconds that the plain loop waits for the lines about server and sandbox; what is not known by then is left out."""
+"""Seconds that the plain loop waits for the lines about server and sandbox; later answers are left out."""
 
 
 class Opening(Struct, frozen=True):
@@ -43,12 +43,12 @@ class Opening(Struct, frozen=True):
 
 
 async def run_repl(host: Host, opening: Opening, *, plain: bool = False) -> int:
-    """Talk until the person leaves, or the terminal does; returns the exit code.
+    """Talk until the user leaves, or the terminal closes; returns the exit code.
 
     Args:
         host: the sessions; attended.
         opening: how it begins.
-        plain: plain lines, nothing redrawn. So it is without a terminal, too.
+        plain: plain lines, nothing redrawn; always so without a terminal.
     """
     signals = list[int]()
     conversation: ReplConversation | None = None
@@ -67,7 +67,7 @@ async def run_repl(host: Host, opening: Opening, *, plain: bool = False) -> int:
                     if sys.platform != "win32":
                         await tasks.start(_stop_on_interrupt, conversation, surface, talk, signals)
                     await _open(conversation, opening)
-                    with anyio.move_on_after(AT_ONCE):  # a line that came later would be in the middle of a typed one
+                    with anyio.move_on_after(AT_ONCE):  # a later line would appear in the middle of one being typed
                         await banner.finish(host, renderer.say)
                     tasks.start_soon(_schedule, host, conversation, scheduling)
                     await plain_loop.run(conversation)
@@ -93,7 +93,7 @@ async def run_repl(host: Host, opening: Opening, *, plain: bool = False) -> int:
 
 
 async def _leave(host: Host, conversation: ReplConversation, session: str) -> None:
-    """Say the way back to the session; one that was begun here and in which nothing was said is not kept."""
+    """Print how to resume the session; a session that was created here and stayed empty is deleted."""
     if conversation.has_questions:
         conversation.renderer.say(f"Resume with: lmagent --resume {session}", "quiet")
     elif conversation.begun_here:
@@ -104,13 +104,13 @@ async def _leave(host: Host, conversation: ReplConversation, session: str) -> No
 
 
 async def _schedule(host: Host, conversation: ReplConversation, scope: anyio.CancelScope) -> None:
-    """Do what is due in the workspace meanwhile."""
+    """Run due jobs of the workspace during the conversation."""
     with scope:
         await scheduling_in_chat(host, lambda text: conversation.renderer.say(text, "quiet"))
 
 
 async def _watch_signals(talk: anyio.CancelScope, signals: list[int]) -> None:
-    """End the conversation when the program is told to go, or the terminal is closed."""
+    """End the conversation on a signal to stop, or when the terminal closes."""
     with anyio.open_signal_receiver(*ending()) as received:
         async for number in received:
             signals.append(number)
@@ -125,7 +125,7 @@ async def _stop_on_interrupt(
     *,
     task_status: TaskStatus[None],
 ) -> None:
-    """Ctrl+C in the plain loop: stop what runs; twice, end the conversation."""
+    """Handle Ctrl+C in the plain loop: stop the running turn; twice, end the conversation."""
     with anyio.open_signal_receiver(signal.SIGINT) as received:
         task_status.started()
         async for number in received:
@@ -138,14 +138,14 @@ async def _open(conversation: ReplConversation, opening: Opening) -> None:
     host, say = conversation.host, conversation.renderer.say
     banner.begin(host, say)
     if opening.resume:
-        session = await host.open_session(opening.resume)  # a name that fits none ends the program here
+        session = await host.open_session(opening.resume)  # an unknown name ends the program here
         await conversation.line(f"/resume {session.state.session}")
     elif opening.pick:
         await conversation.line("/resume")
 
 
 def _bell(host: Host) -> Callable[[], None]:
-    """Rings the terminal's bell, where there is a terminal and the person wants it."""
+    """Return a function that rings the bell, if there is a terminal and the settings allow it."""
 
     def ring() -> None:
         sys.stdout.write("\a")
@@ -155,12 +155,12 @@ def _bell(host: Host) -> Callable[[], None]:
 
 
 def _theme(host: Host) -> str:
-    """The theme of the settings; NO_COLOR takes the colours away and nothing else."""
+    """Return the theme of the settings; NO_COLOR removes the colours and nothing else."""
     return "none" if host.settings.no_color else resolved(host.settings.theme, os.environ)
 
 
 def _history(host: Host) -> Path | None:
-    """Where what was typed is kept; None where that cannot be."""
+    """Return the file of the input history; None if it cannot be written."""
     folder = host.settings.agent_data_dir
     try:
         folder.mkdir(parents=True, exist_ok=True)

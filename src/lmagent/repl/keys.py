@@ -11,7 +11,7 @@ from lmagent.repl.conversation import ReplConversation
 
 
 class KeyRequests:
-    """What the keys want of the loop."""
+    """Requests of the keys to the loop."""
 
     def __init__(self, conversation: ReplConversation) -> None:
         self.conversation = conversation
@@ -20,13 +20,12 @@ class KeyRequests:
         self._draft = ""
 
     def take_draft(self) -> str:
-        """Text that the next prompt begins with."""
+        """Return the text that the next prompt begins with, once."""
         draft, self._draft = self._draft, ""
         return draft
 
 
 def bindings(requests: KeyRequests) -> KeyBindings:
-    """The key bindings."""
     keys = KeyBindings()
     _editing(keys, requests)
     _steering(keys, requests.conversation)
@@ -41,7 +40,7 @@ def _editing(keys: KeyBindings, requests: KeyRequests) -> None:
         requests.hidden = event.app.erase_when_done = conversation.defers(event.current_buffer.text)
         event.current_buffer.validate_and_handle()
 
-    @keys.add("c-j")  # what Enter is when it was typed before the prompt was there
+    @keys.add("c-j")  # Enter becomes this if it was typed before the prompt appeared
     @keys.add("enter")
     def send(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
@@ -79,7 +78,7 @@ def _editing(keys: KeyBindings, requests: KeyRequests) -> None:
 
 
 def _taken_from_menu(buffer: Buffer) -> bool:
-    """Take what is chosen in the menu; True if it waits for more words, which its blank at the end shows."""
+    """Take the menu's selection; True if it ends in a blank, because more arguments follow."""
     chosen = buffer.complete_state.current_completion if buffer.complete_state else None
     if chosen is None:
         buffer.cancel_completion()
@@ -107,6 +106,6 @@ def _steering(keys: KeyBindings, conversation: ReplConversation) -> None:
 
 
 def _give_back(buffer: Buffer, text: str) -> None:
-    """Put a message that was not sent in front of what is being typed."""
+    """Put an unsent message before the text being typed."""
     if text:
         buffer.document = Document(f"{text}\n{buffer.text}" if buffer.text else text)

@@ -24,7 +24,7 @@ class Launchd:
 
     Args:
         env: the environment; HOME.
-        user: the user's number, whose session launchd is told of.
+        user: the user's number, whose session launchd serves.
     """
 
     def __init__(self, env: Mapping[str, str], user: int) -> None:
@@ -32,7 +32,7 @@ class Launchd:
         self._domain = f"gui/{user}"
 
     def describe(self, spec: ServiceSpec) -> str:
-        """The property list. It is started again when it fails, not when it was stopped."""
+        """Return the property list. launchd restarts the program when it fails, not when it was stopped."""
         fields = {
             "Label": spec.name,
             "ProgramArguments": list(spec.command),
@@ -47,18 +47,16 @@ class Launchd:
         return plistlib.dumps(fields).decode()
 
     def install(self, spec: ServiceSpec) -> Sequence[str]:
-        """See `Manager`."""
         file = self._file(spec.name)
         _write(file, self.describe(spec), spec.log.parent)
-        ask("launchctl", "bootout", f"{self._domain}/{spec.name}")  # an older one, if there is one
+        ask("launchctl", "bootout", f"{self._domain}/{spec.name}")  # remove an older one, if it exists
         done = ask("launchctl", "bootstrap", self._domain, str(file))
         if done.returncode != 0:
             file.unlink(missing_ok=True)
             raise _refused("launchctl bootstrap", done)
-        return (f"installed and started: {file}", f"what it prints, the PIN too: {spec.log}")
+        return (f"installed and started: {file}", f"output, with the PIN: {spec.log}")
 
     def remove(self, name: str) -> bool:
-        """See `Manager`."""
         file = self._file(name)
         if not file.exists():
             return False
@@ -67,7 +65,6 @@ class Launchd:
         return True
 
     def status(self, name: str) -> ServiceStatus:
-        """See `Manager`."""
         file = self._file(name)
         asked = ask("launchctl", "print", f"{self._domain}/{name}")
         running = asked.returncode == 0 and "state = running" in asked.stdout
@@ -90,7 +87,6 @@ class ScheduledTask:
         self._program = str(Path(env.get("SYSTEMROOT", r"C:\Windows")) / "System32" / "schtasks.exe")
 
     def describe(self, spec: ServiceSpec) -> str:
-        """The task."""
         user = escape(getpass.getuser())
         program, *arguments = spec.command
         return (
@@ -113,7 +109,6 @@ class ScheduledTask:
         )
 
     def install(self, spec: ServiceSpec) -> Sequence[str]:
-        """See `Manager`."""
         handle, name = tempfile.mkstemp(suffix=".xml")
         os.close(handle)
         file = Path(name)
@@ -131,7 +126,6 @@ class ScheduledTask:
         return (f"installed and started: the task {spec.name}", "set AGENT_PIN: a task's output is shown nowhere")
 
     def remove(self, name: str) -> bool:
-        """See `Manager`."""
         if ask(self._program, "/Query", "/TN", name).returncode != 0:
             return False
         ask(self._program, "/End", "/TN", name)
@@ -141,7 +135,6 @@ class ScheduledTask:
         return True
 
     def status(self, name: str) -> ServiceStatus:
-        """See `Manager`."""
         asked = ask(self._program, "/Query", "/TN", name, "/FO", "CSV", "/NH")
         there = asked.returncode == 0
         words = asked.stdout.strip().rpartition(",")[2].strip('"') if there else "not installed"
