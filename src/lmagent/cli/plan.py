@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 NO_PLAN = 'lmagent --plan "TASK" makes one; lmagent --continue resumes an approved one'
-"""What to do where no plan waits."""
+"""The next step if no plan waits."""
 
 
 @click.group(cls=CommandGroup, default="show")
@@ -170,7 +170,7 @@ def _with_host(
     from lmagent.app.wiring import HostOptions, open_host
 
     async def run() -> int:
-        # Else opening the session would approve the plan before what was decided here is heard.
+        # Otherwise opening the session would approve the plan before this decision arrives.
         settings = {**flags(**options), "approve_plans": False}
         given = HostOptions(workspace, settings, options.get("record"), options.get("replay"), attended)
         host = await open_host(given, say=lambda text: click.echo(text, err=True))

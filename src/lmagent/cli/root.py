@@ -22,7 +22,7 @@ EXAMPLES = (
     ("lmagent models recommend", "see which models this machine can run"),
     ("lmagent web", "use the agent in a browser"),
 )
-"""What most people need, with what it does."""
+"""The examples that most users need, each with an explanation."""
 
 MAIN_OPTIONS = (
     *("latest", "resume", "workspace", "model", "base_url", "permission"),
@@ -35,11 +35,9 @@ class LazyGroup(click.Group):
     """A group whose commands are imported when they are called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names, in the order of the table."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the command."""
         if cmd_name not in COMMANDS:
             return None
         module, _, name = COMMANDS[cmd_name][0].partition(":")
@@ -47,7 +45,7 @@ class LazyGroup(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run the command; an error that it did not foresee is one sentence, and its traceback is logged."""
+        """Run the command; an unexpected error is printed as one sentence, and its traceback is logged."""
         try:
             with ungrouped():
                 return super().invoke(ctx)
@@ -93,13 +91,13 @@ def root() -> None:
 
 
 def _explained(defect: Exception, workspace: Path | None) -> LmagentError:
-    """The sentence for an error that no caller foresaw."""
+    """Turn an unexpected error into a sentence."""
     from lmagent.app.logs import unexpected
     from lmagent.app.wiring import HostOptions, load_settings
 
     try:
         loaded = load_settings(HostOptions(workspace))
-    except LmagentError as failure:  # it is what the user can mend
+    except LmagentError as failure:  # the user can correct it
         return failure
     return unexpected(defect, loaded.workspace.path, loaded.settings)
 
