@@ -1,4 +1,4 @@
-"""Command: a wish from a surface. Commands go in, events come out; nothing else crosses the line."""
+"""Command: a request from a surface. Commands go in, events come out; nothing else crosses the line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lmagent.core.workevents import PlanDecision
 
 
 class _BaseCommand(Struct, frozen=True, kw_only=True, tag_field="type"):
-    """`by` names the surface, for the log."""
+    """Base of all commands; `by` names the surface, for the log."""
 
     by: str = ""
 
@@ -23,9 +23,10 @@ class Submit(_BaseCommand, frozen=True, tag="submit"):
     """Start a turn; while one runs, the input waits for its end.
 
     Attributes:
-        message: what the model is told.
-        job: id of the job that submits it; what a job has submitted once is not accepted again. Empty for a person.
-        way: how the session works from the beginning of that turn on; None leaves it. What runs till then is spared.
+        message: the message to the model.
+        job: id of the job that submits it; a repeated submission of the same job is ignored. Empty for the user.
+        way: the session's mode of work from the beginning of that turn on; None leaves it. Earlier turns are
+            unaffected.
     """
 
     message: Message
@@ -37,8 +38,8 @@ class Steer(_BaseCommand, frozen=True, tag="steer"):
     """Deliver to the running turn with the next tool result; when idle, the same as Submit.
 
     Attributes:
-        message: what the model is told.
-        to: id of the sub-agent's session that is meant; empty for this one.
+        message: the message to the model.
+        to: id of the sub-agent's session that should get it; empty for this one.
         job: as in Submit.
     """
 
@@ -54,7 +55,7 @@ class Withdraw(_BaseCommand, frozen=True, tag="withdraw"):
 
 
 class Continue(_BaseCommand, frozen=True, tag="continue"):
-    """Go on with a turn that a crash or an interrupt left unfinished."""
+    """Resume a turn that a crash or an interrupt left unfinished."""
 
 
 class Interrupt(_BaseCommand, frozen=True, tag="interrupt"):
@@ -85,13 +86,13 @@ class SetModel(_BaseCommand, frozen=True, tag="set_model"):
 
 
 class SetOptions(_BaseCommand, frozen=True, tag="set_options"):
-    """Give the session other options, from the next model call on; see `OptionsChanged`."""
+    """Replace the session's options, from the next model call on; see `OptionsChanged`."""
 
     options: SessionOptions
 
 
 class SetWork(_BaseCommand, frozen=True, tag="set_work"):
-    """Work in another mode; see `WorkChanged`."""
+    """Switch the mode of work; see `WorkChanged`."""
 
     mode: WorkMode
     budget: Budget = Budget()
@@ -103,8 +104,8 @@ class DecidePlan(_BaseCommand, frozen=True, tag="decide_plan"):
 
     Attributes:
         decision: `approved`, `revise` or `rejected`.
-        plan: the plan as a person has edited it; None to take it as it is.
-        feedback: words for the model.
+        plan: the user's edited plan; None to accept the proposal.
+        feedback: text for the model.
     """
 
     decision: PlanDecision
@@ -113,11 +114,11 @@ class DecidePlan(_BaseCommand, frozen=True, tag="decide_plan"):
 
 
 class ChangeTasks(_BaseCommand, frozen=True, tag="change_tasks"):
-    """Change the store of tasks for a person; the model is told of it.
+    """Change the session's tasks for the user; the model gets a note about it.
 
     Attributes:
         items: tasks that are new or different, whole.
-        removed: ids of tasks to take away.
+        removed: ids of tasks to remove.
         state: the task state; an empty one clears it, None leaves it.
     """
 
@@ -127,13 +128,13 @@ class ChangeTasks(_BaseCommand, frozen=True, tag="change_tasks"):
 
 
 class Compact(_BaseCommand, frozen=True, tag="compact"):
-    """Compact the conversation now; `focus` says what the summary must keep."""
+    """Compact the conversation now; `focus` names facts that the summary must keep."""
 
     focus: str = ""
 
 
 class Undo(_BaseCommand, frozen=True, tag="undo"):
-    """Take back what calls changed in the workspace; while a turn runs, it is refused.
+    """Undo changes of calls in the workspace; refused while a turn runs.
 
     Attributes:
         count: how many changing calls, from the last one; 0 for all of the session.
@@ -145,7 +146,7 @@ class Undo(_BaseCommand, frozen=True, tag="undo"):
 
 
 class Redo(_BaseCommand, frozen=True, tag="redo"):
-    """Do again what was taken back last; `count` as in Undo."""
+    """Redo the last undone changes; `count` as in Undo."""
 
     count: int = 1
 
