@@ -1,7 +1,7 @@
 """Faults: errors in the words of the servers that send them.
 
-`overflow` has the texts in which a server says that a prompt does not fit its window; several are sent with a status
-that does not say so (500, or 200 and an error in the stream).
+`overflow` has the texts in which servers refuse a prompt that exceeds their window; several are sent with a misleading
+status (500, or 200 and an error in the stream).
 """
 
 from __future__ import annotations
@@ -12,53 +12,53 @@ from typing import Any
 from lmagent.testing.script import Behaviour, PlainAnswer, Reply, error_in_stream, raw, status
 
 OverflowFault = Callable[[int, int], Behaviour]
-"""Takes the prompt's tokens and the window's, gives the server's answer."""
+"""Takes the prompt's tokens and the window's, returns the server's answer."""
 
 
 def bad_key() -> PlainAnswer:
-    """401, as OpenAI says it."""
+    """Return 401 in OpenAI's words."""
     return _openai(401, "Incorrect API key provided: sk-****. Check your API key.", "invalid_api_key")
 
 
 def unknown_model(name: str = "nope") -> PlainAnswer:
-    """404, as vLLM says it."""
+    """Return 404 in vLLM's words."""
     return _openai(404, f"The model `{name}` does not exist.", "NotFoundError")
 
 
 def rate_limited(retry_after: str | None = "1") -> PlainAnswer:
-    """429, with a Retry-After in seconds or as an HTTP date; None leaves it out."""
+    """Return 429, with a Retry-After in seconds or as an HTTP date; None leaves it out."""
     headers = {} if retry_after is None else {"Retry-After": retry_after}
     return _openai(429, "Rate limit reached for requests", "rate_limit_exceeded", headers)
 
 
 def server_error(code: int = 500) -> PlainAnswer:
-    """A 5xx with a plain text."""
+    """Return a 5xx with a plain text."""
     return status(code, "Internal Server Error")
 
 
 def loading() -> PlainAnswer:
-    """503, as llama.cpp answers while it loads the model."""
+    """Return 503, llama.cpp's answer while it loads the model."""
     return status(503, {"error": {"code": 503, "message": "Loading model", "type": "unavailable_error"}})
 
 
 def html_page(code: int = 200) -> PlainAnswer:
-    """A web page where a model's answer should be: the wrong server, or a proxy's login."""
+    """Return a web page in place of a model's answer: the wrong server, or a proxy's login."""
     page = "<!doctype html><html><head><title>Welcome</title></head><body><h1>It works!</h1></body></html>"
     return raw([page.encode()], code=code, content_type="text/html; charset=utf-8", framing="length")
 
 
 def empty_body() -> PlainAnswer:
-    """200 with nothing in it."""
+    """Return 200 with an empty body."""
     return raw([], framing="length")
 
 
 def empty_reply() -> Reply:
-    """A proper stream that says nothing."""
+    """Return a proper stream without content."""
     return Reply()
 
 
 def json_in_stream() -> PlainAnswer:
-    """A 200 event stream whose data is no JSON."""
+    """Return a 200 event stream whose data is no JSON."""
     return raw([b"data: {not json\n\n", b"data: [DONE]\n\n"])
 
 

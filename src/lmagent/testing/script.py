@@ -1,17 +1,18 @@
-"""Script: the words in which a test says what the model server does next.
+"""Script: a test's instructions to the model server.
 
     say("hello")                                 a text answer
     call("read", path="a.txt")                   a tool call (`call_raw` for arguments as raw text)
     calls(tool("read", path="a"), tool("ls"))    several calls in one reply
     think("hm", say("hello"))                    a thought before a reply
     reply(text=…, thinking=…, calls=…, finish=…, usage=…)
+
     slow(reply, first=1.0, each=0.05)            delays; `keepalive` and `prefill` show life during them
-    cut(reply, chunks=3), hang(reply, chunks=3)  the stream breaks off, or stands still
+    cut(reply, chunks=3), hang(reply, chunks=3)  the stream breaks off, or pauses forever
     status(429, headers={"Retry-After": "2"})    an HTTP error; `lmagent.testing.faults` has the servers' own wordings
     error_in_stream("out of memory", say("par")) an error inside a 200
     raw([b"data: …"])                            anything at all
 
-What a server does oddly but not wrongly is a `Style`; `lmagent.testing.quirks` names the oddities.
+An odd but allowed form of a reply is a `WireStyle`; `lmagent.testing.quirks` names the oddities.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from lmagent.testing.loopback import Drop, Framing, Hang, Pause, Received
 
 @dataclass(frozen=True, slots=True)
 class ScriptedCall:
-    """A tool call. `arguments` is sent as it stands; an empty `id` is numbered by the server."""
+    """A tool call. `arguments` is sent unchanged; an empty `id` is numbered by the server."""
 
     name: str
     arguments: str
@@ -45,11 +46,11 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WireStyle:
-    """How a reply is put on the wire. The defaults are OpenAI's; the other values occur in the wild.
+    """The form of a reply on the wire. The defaults are OpenAI's; the other values occur in real servers.
 
     Attributes:
         newline: line end of the event stream.
-        space: a space behind `data:`.
+        space: a space after `data:`.
         event_lines: `event:`, `id:` and `retry:` lines beside the data.
         done: the stream ends with `[DONE]`.
         thinking: the field that holds thought, or the way it is tagged in the text.
@@ -64,7 +65,7 @@ class WireStyle:
         comments: a comment line before every chunk.
         finish: the finish reason is sent; without it the stream just ends.
         usage: `asked` (when the request asks for it), `always`, `zero`, `never`, or `last` (in the finish chunk).
-        split: the byte stream is cut into pieces of this many bytes, whatever they hold; 0 leaves events whole.
+        split: the byte stream is divided into pieces of this many bytes, whatever they hold; 0 leaves events whole.
         framing: how the end of the body is marked.
         content_type: the answer's content type.
     """
@@ -216,19 +217,22 @@ def cut(then: Reply, *, chunks: int | None = None, bytes: int | None = None, res
 
 
 def hang(then: Reply | None = None, *, chunks: int = 0) -> Behaviour:
-    """No answer at all; with a reply, silence after so many of its events."""
+    """Never answer; with a reply, fall silent after so many of its events."""
     if then is None:
         return PlainAnswer((), before_head=(Hang(),))
     return replace(then, stop_chunks=chunks, stop=Hang())
 
 
 def refuse() -> PlainAnswer:
-    """The connection is closed without an answer."""
+    """Close the connection without an answer."""
     return PlainAnswer((), before_head=(Drop(),))
 
 
 def status(code: int, body: object = None, headers: Mapping[str, str] | None = None) -> PlainAnswer:
-    """An HTTP status. `body` is sent as JSON, as text (str) or as it is (bytes); the default is OpenAI's shape."""
+    """Answer with an HTTP status.
+
+    `body` is sent as JSON, as text (str) or unchanged (bytes); the default is OpenAI's shape.
+    """
     fields = {"Content-Type": "application/json"}
     if body is None:
         body = {"error": {"message": f"scripted status {code}", "type": "scripted", "code": code}}

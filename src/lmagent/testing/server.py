@@ -1,4 +1,4 @@
-"""ScriptedServer: an OpenAI-compatible model server that does what a script says, over real HTTP on 127.0.0.1.
+"""ScriptedServer: an OpenAI-compatible model server that follows a script, over real HTTP on 127.0.0.1.
 
     with ScriptedServer([call("read", path="a.txt"), say("It says hello.")]) as server:
         ...                                # point an agent at server.base_url
@@ -37,23 +37,23 @@ class ScriptedServer:
         script: replies, given out one per chat request in the order of arrival; an item may be a function that takes
             the request and gives its reply. Or one such function for all requests. After the last reply every
             further request gets a 500 that says so.
-        strict: refuse with 400 what the pickiest servers refuse (`lmagent.testing.strict`).
-        template: refuses what a chat template refuses (`lmagent.testing.templates`).
+        strict: refuse with 400 everything that the pickiest servers refuse (`lmagent.testing.strict`).
+        template: refuses conversations that a chat template refuses (`lmagent.testing.templates`).
         models: names that `GET …/models` lists.
         routes: extra GET routes by path (`/props`, `/api/v0/models`, `/v1/models` …): a `Route`.
         unknown: the answer to GET routes that do not exist; LM Studio says 200 there.
         window: size of the window in tokens (canonical bytes / 4); a larger prompt gets `overflow`.
-        overflow: the words of the refusal; None cuts silently, as Ollama does: usage then tells the window.
+        overflow: the words of the refusal; None cuts silently, as Ollama does: usage then shows the window.
         api_key: the key without which every request gets 401.
         slots: prompts that the cache of the prefix meter holds.
         port: the port; 0 takes a free one.
-        finished: called with each request when its answer is out.
+        finished: called with each request after its answer.
 
     Attributes:
         requests: every request in the order of arrival, GETs too.
         chats: the chat requests alone.
-        objections: for each chat request that strict mode or the template refused, what was wrong with it.
-        prefix: the account of what a server's prompt cache could reuse.
+        objections: the reason for each chat request that strict mode or the template refused.
+        prefix: the account of the prompts that a server's cache could reuse.
     """
 
     def __init__(  # noqa: PLR0913 (settings by keyword, each with its default)
@@ -123,7 +123,7 @@ class ScriptedServer:
 
     @property
     def left(self) -> int:
-        """Replies of the script that nobody has asked for yet; 0 if the script is a function."""
+        """Count the replies of the script that are still unused; 0 if the script is a function."""
         return 0 if callable(self._script) else len(self._script) - self._position
 
     # --- answering --------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ _encode = msgspec.json.Encoder().encode
 
 @dataclass(frozen=True, slots=True)
 class ServerRequest:
-    """What the server knows of the request that it answers.
+    """The server's facts about the request that it answers.
 
     Attributes:
         number: number of the chat request, from 1.
@@ -29,7 +29,7 @@ class ServerRequest:
         stream: the client wants a stream.
         usage: the client wants usage in the stream.
         prompt_tokens: size of the prompt (canonical bytes / 4).
-        cached_tokens: how much of it the previous request already held.
+        cached_tokens: tokens that the previous request already held.
     """
 
     number: int
@@ -46,7 +46,7 @@ def plain_response(answer: PlainAnswer) -> Response:
 
 
 def respond(reply: Reply, asked: ServerRequest) -> Response:
-    """The reply as a stream, or as one JSON body where no stream was asked for."""
+    """Return the reply as a stream, or as one JSON body if the request asks for no stream."""
     before = (Pause(reply.before_head),) if reply.before_head else ()
     if not asked.stream:
         body = _encode({"error": _error(reply)} if reply.error else _whole(reply, asked))
@@ -56,7 +56,7 @@ def respond(reply: Reply, asked: ServerRequest) -> Response:
 
 
 def counts(reply: Reply, asked: ServerRequest) -> Counts:
-    """The figures that the reply reports."""
+    """Return the figures that the reply reports."""
     if reply.style.usage == "zero":
         return Counts(0, 0)
     size = len(reply.text) + len(reply.thinking) + sum(len(call.arguments) + len(call.name) for call in reply.calls)
@@ -85,7 +85,7 @@ def _steps(reply: Reply, asked: ServerRequest) -> list[Step]:
 
 
 def _prefill(reply: Reply, asked: ServerRequest) -> Iterator[Step]:
-    """What passes before the first event: comments and progress, spread evenly over `first` seconds."""
+    """Yield comments and progress, spread evenly over the `first` seconds before the first event."""
     signs: list[bytes] = [b": keep-alive" + reply.style.newline * 2] * reply.keepalive
     total = asked.prompt_tokens
     for fraction in reply.prefill:
@@ -204,7 +204,7 @@ def _whole(reply: Reply, asked: ServerRequest) -> dict[str, Any]:
 
 
 def finish_reason(reply: Reply) -> str:
-    """Why the model stopped."""
+    """Return why the model stopped."""
     return reply.finish or ("tool_calls" if reply.calls else "stop")
 
 
@@ -257,7 +257,7 @@ def _object(arguments: str) -> Any:
 
 
 def _split(steps: list[Step], size: int) -> Iterator[Step]:
-    """The same bytes in pieces of `size`, across the borders of events."""
+    """Split the bytes into pieces of `size`, across the borders of events."""
     for kind, run in groupby(steps, key=lambda step: isinstance(step, bytes)):
         if not kind:
             yield from run

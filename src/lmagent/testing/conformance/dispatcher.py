@@ -15,7 +15,7 @@ class DispatcherConformance:
     """Subclass it and override `make`. The clock may be a fake one whose sleeps return by themselves."""
 
     def make(self) -> tuple[Dispatcher, Clock]:
-        """An empty dispatcher and the clock it goes by."""
+        """Return an empty dispatcher and its clock."""
         raise AssertionError("override make")
 
     def _serve(
@@ -125,7 +125,7 @@ class DispatcherConformance:
         assert all(later - sooner >= 0.009 for sooner, later in pairwise(put_off))
 
     def test_a_job_that_fails_is_tried_again_and_others_go_on(self) -> None:
-        """It is given up after some attempts, and its lane goes on."""
+        """It is given up after some attempts, and its lane continues."""
         dispatcher, _ = self.make()
         ran: list[str] = []
 
@@ -168,7 +168,7 @@ class DispatcherConformance:
         assert ran == ["one", "one", "two"]
 
     def test_a_cancelled_job_never_runs(self) -> None:
-        """Cancelling what is unknown, or has begun, is False."""
+        """Cancelling a job that is unknown, or has begun, returns False."""
         dispatcher, _ = self.make()
         ran: list[str] = []
         answers: list[bool] = []

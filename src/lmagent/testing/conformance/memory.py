@@ -9,7 +9,7 @@ class MemoryIndexConformance:
     """Subclass it and override `make`."""
 
     def make(self) -> MemoryIndex:
-        """An empty index."""
+        """Return an empty index."""
         raise AssertionError("override make")
 
     def _filled(self) -> MemoryIndex:

@@ -21,7 +21,7 @@ READ = ToolSpec("read", "Read a file.", {"type": "object", "properties": {"path"
 
 
 def request(*messages: Message, **fields: Any) -> ModelRequest:
-    """A model call with one tool."""
+    """Return a model call with one tool."""
     return ModelRequest("test-model", "Be brief.", (READ,), list(messages or (user("hello"),)), **fields)
 
 
@@ -29,11 +29,11 @@ class ProviderConformance:
     """Subclass it and override `make`. The provider under test should make no retries, or make them without delay."""
 
     def make(self, replies: Sequence[Behaviour]) -> AbstractContextManager[Provider]:
-        """A provider whose model gives these replies, one a request."""
+        """Return a provider whose model gives these replies, one a request."""
         raise AssertionError("override make")
 
     def _stream(self, behaviour: Behaviour, wanted: ModelRequest | None = None) -> list[ModelEvent]:
-        """All events of one call; an error is raised out of it."""
+        """Return all events of one call, or raise its error."""
 
         async def main(provider: Provider) -> list[ModelEvent]:
             try:
@@ -91,12 +91,12 @@ class ProviderConformance:
         assert last.finish_reason == "tool_calls"
 
     def test_damaged_arguments_are_passed_on_as_they_came(self) -> None:
-        """Nobody but the engine decides what becomes of them."""
+        """The engine alone decides about them."""
         last = self._reply(call_raw("read", '{"path": "a.txt'))
         assert [call.arguments for call in last.message.tool_calls] == ['{"path": "a.txt']
 
     def test_damage_that_is_plainly_complete_is_repaired(self) -> None:
-        """As it is in calls that stand in the text."""
+        """As in calls within text."""
         last = self._reply(call_raw("read", "{'path': \"a.txt\",}"))
         assert [json.loads(call.arguments) for call in last.message.tool_calls] == [{"path": "a.txt"}]
 
@@ -150,7 +150,7 @@ class ProviderConformance:
         assert caught.value.window == 4096
 
     def test_a_stream_that_breaks_off_is_an_error_and_never_a_reply(self) -> None:
-        """What was shown stays shown; the error says so."""
+        """The shown text stays; the error says so."""
         with pytest.raises(errors.ProviderError) as caught:
             self._stream(cut(say("a long answer that ends too early", chunk=4), chunks=3))
         assert caught.value.partial

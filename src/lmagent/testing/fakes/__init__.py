@@ -1,4 +1,4 @@
-"""Fakes: one in-memory stand-in for each port. They keep their port's contract; `conformance` tests them on it."""
+"""Fakes: one in-memory implementation of each port. They keep their port's contract; `conformance` tests them on it."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class FakeDispatcher:
                 await self._until_news_or_due(self._news)
 
     def _startable(self) -> list[DispatchJob]:
-        """Of each lane that is free, the first job whose time has come, if it was not put off."""
+        """Return the first due job of each free lane, unless it was postponed."""
         now = self._clock.now()
         heads = dict[str, DispatchJob]()
         for job in self._waiting:

@@ -1,4 +1,4 @@
-"""FakeSandbox: commands that end as a test says, without a process."""
+"""FakeSandbox: commands with results from the test, without a process."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ KILLED = 137
 
 @dataclass(frozen=True, slots=True)
 class ProgramRun:
-    """What a command does.
+    """The effects of a command.
 
     Attributes:
-        output: what it prints.
-        errors: what it prints as errors, after that.
+        output: its output.
+        errors: its error output, after that.
         exit_code: its exit status; 128 + the signal that ended it.
         seconds: how long it takes, on the sandbox's clock; it prints first.
         writes: files that it leaves in the workspace, by relative path.
-        channel: what it writes to its private channel at its end.
+        channel: its output on the private channel, at its end.
     """
 
     output: str = ""
@@ -41,17 +41,17 @@ Program = Mapping[tuple[str, ...], ProgramRun] | Callable[[Sequence[str]], Progr
 
 
 class FakeSandbox:
-    """Runs what the program knows; anything else is a command that is not found (exit 127).
+    """Runs the commands of `program`; any other is a command that is not found (exit 127).
 
     Args:
-        program: what each command line does: a mapping, or a function that gives None for an unknown command.
+        program: the effects of each command line: a mapping, or a function that returns None for an unknown command.
         clock: passes the time that commands take.
         workspace: where they leave their files.
-        report: what its probe says.
+        report: the result of its probe.
 
     Attributes:
         runs: every command that was started.
-        broken: set it, and nothing is run any more: every start is a SandboxError with this text.
+        broken: set it, and every later start raises a SandboxError with this text.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class FakeRunning:
     """A command of a `FakeSandbox`.
 
     Attributes:
-        sent: what was written to its channel.
+        sent: the bytes written to its channel.
     """
 
     def __init__(self, command: Exec, ran: ProgramRun, output: OnOutput, clock: Clock, workspace: Path) -> None:

@@ -16,7 +16,7 @@ _TYPE = {"Content-Type": "application/x-ndjson"}
 
 
 def respond(reply: Reply, asked: ServerRequest) -> Response:
-    """The reply as a stream of lines, or as one object where no stream was asked for."""
+    """Return the reply as a stream of lines, or as one object if the request asks for no stream."""
     before = (Pause(reply.before_head),) if reply.before_head else ()
     if not asked.stream:
         return Response((_encode(_whole(reply, asked)),), 200, {"Content-Type": "application/json"}, "length", before)
@@ -97,7 +97,7 @@ def _arguments(call: ScriptedCall) -> Any:
 
 
 def _messages(reply: Reply) -> Iterator[dict[str, Any]]:
-    """Calls come whole, one a line. A damaged one is none for Ollama's own parser: it comes as text."""
+    """Yield each call whole, on a line. Ollama's own parser returns a damaged call as text."""
     for call in reply.calls:
         if isinstance(_arguments(call), dict):
             yield {"content": "", "tool_calls": [_call(call)]}
