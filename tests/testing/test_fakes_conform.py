@@ -7,12 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from lmagent.app.clock import SystemClock
-from lmagent.core.ports import Clock, Dispatcher, EventStore, MemoryIndex, Provider, Sandbox
+from lmagent.core.ports import Clock, Dispatcher, EventStore, Provider, Sandbox
 from lmagent.testing.conformance import (
     ClockConformance,
     DispatcherConformance,
     EventStoreConformance,
-    MemoryIndexConformance,
     ProviderConformance,
     SandboxConformance,
 )
@@ -20,7 +19,6 @@ from lmagent.testing.conformance.sandbox import CHANNEL, KILLED, PRINT, SLOW, TO
 from lmagent.testing.fakes import (
     FakeClock,
     FakeDispatcher,
-    FakeMemoryIndex,
     FakeProvider,
     FakeSandbox,
     MemoryStore,
@@ -61,8 +59,3 @@ class TestFakeDispatcher(DispatcherConformance):
     def make(self) -> tuple[Dispatcher, Clock]:
         clock = FakeClock(auto=True)
         return FakeDispatcher(clock), clock
-
-
-class TestFakeMemoryIndex(MemoryIndexConformance):
-    def make(self) -> MemoryIndex:
-        return FakeMemoryIndex()

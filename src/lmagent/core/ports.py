@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -19,8 +19,6 @@ __all__ = [
     "DispatchJob",
     "Dispatcher",
     "EventStore",
-    "MemoryHit",
-    "MemoryIndex",
     "ModelTraits",
     "Postponed",
     "Provider",
@@ -274,28 +272,4 @@ class Dispatcher(Protocol):
             handler: does a job. If it raises an LmagentError the job is delivered again a few times, and then given up;
                 if it raises `Postponed`, as often as it takes. Any other error ends `serve`.
         """
-        ...
-
-
-class MemoryHit(Struct, frozen=True):
-    """A found memory; `score` is higher for a better match."""
-
-    id: str
-    text: str
-    score: float
-
-
-class MemoryIndex(Protocol):
-    """Search over remembered texts."""
-
-    def put(self, id: str, text: str, kind: Literal["fact", "lesson", "session"]) -> None:
-        """Add or replace a text."""
-        ...
-
-    def search(self, query: str, limit: int = 5) -> Sequence[MemoryHit]:
-        """Return the best matches, best first."""
-        ...
-
-    def forget(self, id: str) -> bool:
-        """Remove a text; False if it does not exist."""
         ...
