@@ -21,10 +21,6 @@ if TYPE_CHECKING:
     from lmagent.store.jsonl import JsonlStore
 
 
-NO_PLAN = 'lmagent --plan "TASK" makes one; lmagent --continue resumes an approved one'
-"""The next step if no plan waits."""
-
-
 @click.group(cls=CommandGroup, default="show")
 @workspace_option
 @click.pass_context
