@@ -37,15 +37,6 @@ _COLUMNS = Tally.__struct_fields__
 _ROW = f"SELECT {', '.join(_COLUMNS)} FROM session WHERE id = ?"
 
 
-class SearchHit(Struct, frozen=True):
-    """A found text: its session, its event, the role of its author, and an excerpt around the match."""
-
-    session: str
-    seq: int
-    role: str
-    excerpt: str
-
-
 class _Gained(Struct):
     """The new events of a session's log since it was last read."""
 
@@ -144,13 +135,6 @@ class SessionIndex:
     def branches(self) -> dict[str, Branch]:
         """Return the copies of sessions and the sessions that were copied, by id. Refresh before."""
         return self._run(lambda: branches(self._db))
-
-    def search(self, query: str, limit: int = 20) -> list[SearchHit]:
-        """Find texts of users and models with all words of the query; if none has all, with any of them. Best first."""
-        words = _WORD.findall(query)
-        return self._run(lambda: self._search(" ".join(map(_term, words)), limit)) or (
-            self._run(lambda: self._search(" OR ".join(map(_term, words)), limit)) if len(words) > 1 else []
-        )
 
     def unattended(self) -> list[Unattended]:
         """Return the sessions that continue without the user, the first to be due first. Refresh before."""
@@ -332,16 +316,6 @@ class SessionIndex:
             "AND (until > 0 OR (job <> '' AND (turn_open OR waiting > 0))) ORDER BY until, id"
         )
         return [Unattended(*row) for row in self._db.execute(query)]
-
-    def _search(self, expression: str, limit: int) -> list[SearchHit]:
-        if not expression:
-            return []
-        cursor = self._db.execute(
-            "SELECT session, seq, role, snippet(passage, 0, '', '', '…', 24) FROM passage "
-            "WHERE passage MATCH ? ORDER BY bm25(passage), rowid DESC LIMIT ?",
-            (expression, limit),
-        )
-        return [SearchHit(str(session), int(seq), str(role), str(text)) for session, seq, role, text in cursor]
 
 
 def _tally(row: Sequence[object]) -> Tally:
