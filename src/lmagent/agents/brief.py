@@ -71,7 +71,6 @@ def brief_of(parent: Session, child: str, order: Order, bounds: AgentBounds, pla
 
 
 def told(brief: Brief, place: PromptPlace, steps: int) -> str:
-    """Return the brief as the sub-agent's first message."""
     wanted = brief.deliverable
     where = ", ".join(named(wanted))
     form = f" ({wanted.format})" if wanted.format else ""
@@ -177,13 +176,8 @@ def _pieces(messages: Sequence[Message]) -> Iterator[str]:
 def write_brief(workspace: Path, child: str, brief: Brief) -> None:
     """Write the brief and make the scratch folder.
 
-    Args:
-        workspace: the workspace.
-        child: id of the sub-agent's session; `brief.agent_id` comes from a log, which anybody may have written.
-        brief: its brief.
-
-    Raises:
-        StoreError: the file cannot be written.
+    `child`: id of the sub-agent's session; `brief.agent_id` comes from a log, which anybody may have written. Raises
+    StoreError if the file cannot be written.
     """
     _write(workspace, child, "brief.json", msgspec.json.encode(brief))
 

@@ -40,17 +40,12 @@ class ChildHost(Protocol):
     def session(self, session: str) -> Session:
         """Return a session that is open here.
 
-        Raises:
-            ToolError: no session is open, as when a user calls a single tool.
+        Raises ToolError if no session is open, as when a user calls a single tool.
         """
         ...
 
     def events(self, session: str) -> Iterable[DurableEvent]:
-        """Read the recorded events of a session.
-
-        Raises:
-            SessionNotFound: it has no log.
-        """
+        """Read the recorded events of a session. Raises SessionNotFound if it has no log."""
         ...
 
     async def place(self, parent: Session) -> PromptPlace: ...
@@ -58,9 +53,7 @@ class ChildHost(Protocol):
     async def open(self, parent: Session, started: SubagentStarted) -> Session:
         """Open the sub-agent's session, ready for its brief; create it unless its log exists.
 
-        Raises:
-            SessionBusy: another process has it open.
-            StoreError: it cannot be read or written.
+        Raises SessionBusy or StoreError.
         """
         ...
 

@@ -106,8 +106,6 @@ def delegation_tools(host: ChildHost, runner: Callable[[], ChildRunner]) -> Iter
 
 
 def report_tool(host: ChildHost) -> Tool:
-    """Return the tool report_result, with which a sub-agent ends."""
-
     async def run(arguments: ReportArgs, context: ToolContext) -> ToolOutput:
         from lmagent.agents.report import report
 
@@ -147,8 +145,6 @@ class ReportReview:
 
 
 def fence(bounds: AgentBounds) -> Fence:
-    """Allow the tools of sub-agents only where they apply."""
-
     def judge(state: SessionState, tool: Tool) -> str:
         parent = state.work.parent
         if tool.name == "report_result" and parent is None:

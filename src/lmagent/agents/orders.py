@@ -59,11 +59,7 @@ def refuse(why: str) -> ToolError:
 
 
 def order_of(arguments: DelegateArgs, workspace: Path) -> Order:
-    """Read the order of a delegate call.
-
-    Raises:
-        ToolError: it cannot be carried out in this form.
-    """
+    """Read the order of a delegate call. Raises ToolError if it cannot be carried out in this form."""
     path, kind = arguments.deliverable_path, arguments.deliverable_type
     wanted = Deliverable(
         type="file" if path and kind == "report" else kind,
@@ -84,12 +80,11 @@ def order_of(arguments: DelegateArgs, workspace: Path) -> Order:
 def orders_of(manifest: Any, workspace: Path) -> list[Order]:
     """Return the tasks of a manifest, each after those that it depends on, otherwise in the given order.
 
+    Raises ToolError: it is no manifest, or its dependencies cannot be followed; the text names the task.
+
     Args:
         manifest: `{"tasks": [...]}`, the list alone, or either as JSON text.
         workspace: in which the deliverables are.
-
-    Raises:
-        ToolError: it is no manifest, or its dependencies cannot be followed; the text names the task.
     """
     entries = _entries(manifest)
     if not 1 <= len(entries) <= MOST_TASKS:
@@ -181,8 +176,7 @@ def _in_order(orders: dict[str, Order]) -> list[Order]:
 def checked(wanted: Deliverable, workspace: Path) -> Deliverable:
     """Return the deliverable with its paths relative to the workspace.
 
-    Raises:
-        ToolError: a path leads out of the workspace or into the program's own folders, or the schema is invalid.
+    Raises ToolError if a path leads out of the workspace or into the program's own folders, or the schema is invalid.
     """
     paths = tuple(_path(workspace, path) for path in wanted.paths)
     path = _path(workspace, wanted.path) if wanted.path else ""

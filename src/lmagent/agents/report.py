@@ -28,8 +28,7 @@ TOLD = "deliverable"
 async def report(child: Session, arguments: ReportArgs) -> ToolOutput:
     """Record the report of a sub-agent, once a turn.
 
-    Raises:
-        ToolError: no session waits for one, or it differs from the order and the sub-agent can still correct it.
+    Raises ToolError if no session waits for one, or it differs from the order and the sub-agent can still correct it.
     """
     if child.above is None:
         raise ToolError("No session waits for a report: this one works for no other. Give your answer as text.")
@@ -46,7 +45,6 @@ def reported_now(child: Session) -> ChildResult | None:
 
 
 def brief_of(child: Session) -> Brief | None:
-    """Return the brief of a sub-agent at work, from its parent's record."""
     if child.above is None:
         return None
     begun = child.above.state.work.children.values()
@@ -56,8 +54,7 @@ def brief_of(child: Session) -> Brief | None:
 def _judged(child: Session, brief: Brief, arguments: ReportArgs) -> ChildResult:
     """Check a report against the disk.
 
-    Raises:
-        ToolError: it differs from the order and can still be corrected; raised once.
+    Raises ToolError: it differs from the order and can still be corrected; raised once.
     """
     state = child.state
     workspace, touched = child.wiring.workspace, deliver.touched_by(child)

@@ -59,14 +59,12 @@ class ChildRunner:
     ) -> ChildResult:
         """Return the result of a sub-agent: the recorded one, or the result of resuming or starting it.
 
+        Raises LmagentError if it could not start, or its log cannot be written.
+
         Args:
             parent: the session that asks.
-            call: id of its call.
             order: the task.
             passed: returns the results that the order depends on, once its turn has come.
-
-        Raises:
-            LmagentError: it could not start, or its log cannot be written.
         """
         place = await self._host.place(parent)
         async with self._turns.setdefault(parent, anyio.Semaphore(place.side_by_side)):
@@ -128,7 +126,6 @@ class ChildRunner:
             child.above = None
 
     async def _work(self, parent: Session, started: ev.SubagentStarted, child: Session) -> ev.TurnFinished | None:
-        """Run its turn, or the rest of it after a crash."""
         state = child.state
         if started.child in state.work.jobs:
             if not state.turn_open and not state.inputs:
@@ -156,7 +153,6 @@ class ChildRunner:
     async def _finish(
         self, parent: Session, started: ev.SubagentStarted, child: Session, result: ChildResult
     ) -> ChildResult:
-        """Record its result, its changes and its cost."""
         await _take_over_changes(parent, started.call_id, child)
         own, below = child.state.usage, child.state.work.child_usage
         usage = Usage(
@@ -215,13 +211,11 @@ class ChildRunner:
 
 
 async def _withdraw(child: Session) -> None:
-    """Withdraw the messages that it will not come to."""
     for item in child.state.waiting("submit", "queue", "steer"):
         await child.record(ev.InputWithdrawn(input=item.id))
 
 
 def _interrupted(session: Session | None) -> bool:
-    """Whether the user has stopped a session, or one that it works for."""
     while session is not None:
         if session.scope is not None and session.scope.cancel_called:
             return True
@@ -230,7 +224,6 @@ def _interrupted(session: Session | None) -> bool:
 
 
 def _result(child: Session, finished: ev.TurnFinished | None) -> ChildResult:
-    """Return its report; without one, the result that follows from the end of its turn."""
     state, workspace, touched = child.state, child.wiring.workspace, deliver.touched_by(child)
     written = {path for path, mark in state.files.items() if mark.changed}
     written |= {path for result in state.work.results.values() for path in result.artifacts}
@@ -279,7 +272,6 @@ async def _take_over_changes(parent: Session, call: str, child: Session) -> None
 
 
 def outcome(result: ChildResult, task: str = "") -> str:
-    """Format a result for the model."""
     name = f"{task}: " if task else "Sub-agent "
     took = f" ({plural(result.iterations, 'step')})" if result.iterations else ""
     lines = [f"{name}{result.status}{took}"]

@@ -9,8 +9,6 @@ from lmagent.engine.session import Session
 
 
 class ChildShares:
-    """The remaining budget of a session's sub-agents."""
-
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
@@ -39,7 +37,6 @@ class ChildShares:
 
 
 def _tokens(session: Session) -> int:
-    """Count the tokens of a session and its sub-agents, those at work included."""
     return tokens_spent(session.state) + sum(map(_tokens, session.children.values()))
 
 

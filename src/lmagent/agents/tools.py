@@ -20,11 +20,7 @@ FAILED = ("error", "blocked")
 
 
 async def delegate(host: ChildHost, runner: ChildRunner, arguments: DelegateArgs, context: ToolContext) -> ToolOutput:
-    """Run one sub-agent for one task.
-
-    Raises:
-        ToolError: the order cannot be carried out, or the sub-agent failed.
-    """
+    """Run one sub-agent for one task. Raises ToolError if the order cannot be carried out, or the sub-agent failed."""
     parent = host.session(context.session)
     order = order_of(arguments, context.workspace)
     result = await runner.run(parent, context.call, order, dict)
@@ -41,8 +37,7 @@ async def delegate(host: ChildHost, runner: ChildRunner, arguments: DelegateArgs
 async def decompose(host: ChildHost, runner: ChildRunner, arguments: DecomposeArgs, context: ToolContext) -> ToolOutput:
     """Run several sub-agents, in the order of their dependencies.
 
-    Raises:
-        ToolError: the manifest cannot be carried out, or every task failed or was skipped.
+    Raises ToolError if the manifest cannot be carried out, or every task failed or was skipped.
     """
     parent = host.session(context.session)
     orders = orders_of(arguments.manifest, context.workspace)
@@ -53,7 +48,6 @@ async def decompose(host: ChildHost, runner: ChildRunner, arguments: DecomposeAr
 async def _all(
     runner: ChildRunner, parent: Session, call: str, orders: Sequence[Order]
 ) -> dict[str, ChildResult | None]:
-    """The result of each task; None for one that was skipped."""
     results: dict[str, ChildResult | None] = {}
     over = {order.task: anyio.Event() for order in orders}
 

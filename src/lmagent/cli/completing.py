@@ -54,7 +54,6 @@ def answer(root: click.Group, instruction: str) -> int:
 
 
 def session_ids(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the sessions of the workspace whose id begins so, with their titles."""
     from lmagent.app.records import open_records
 
     with suppress(LmagentError, OSError):
@@ -64,7 +63,6 @@ def session_ids(context: click.Context, _: click.Parameter, incomplete: str) -> 
 
 
 def model_names(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the models of the server and of the library whose names begin so."""
     found = dict.fromkeys((*_served(context), *_library(context)))
     return [CompletionItem(name) for name in found if name.lower().startswith(incomplete.lower())]
 

@@ -51,7 +51,6 @@ def _tell(item: Finding) -> None:
 
 
 def _close(findings: list[Finding]) -> None:
-    """Print the closing line: the number of faults and warnings, or the next command."""
     counts = [(sum(item.state == state for item in findings), state) for state in ("fault", "warning")]
     parts = [f"{count} {state}{'s' * (count > 1)}" for count, state in counts if count]
     click.echo(", ".join(parts) or "all good: type lmagent")

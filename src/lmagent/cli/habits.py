@@ -52,8 +52,7 @@ ELSEWHERE = {
 def not_a_task(words: Sequence[str]) -> str:
     """Answer words that are no task: a word of another program, or a mistyped command; else return nothing.
 
-    Args:
-        words: the arguments, up to the first option.
+    `words`: the arguments, up to the first option.
     """
     about = len(words) == 2 and words[0] == "help"
     word = words[-1] if about else words[0]

@@ -114,7 +114,6 @@ def rewrite(arguments: Sequence[str]) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Entry point of the `lmagent` script; ends the process with the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if answer := slip(given):
         sys.stderr.write(f"lmagent: {answer}\n")

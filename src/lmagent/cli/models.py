@@ -55,7 +55,6 @@ def models(ctx: click.Context, workspace: Path | None) -> None:
 
 
 def open_library(workspace: Path | None) -> Library:
-    """Return the library that the settings name."""
     from lmagent.app.wiring import HostOptions, load_settings
     from lmagent.modelserver.library import Library
 

@@ -79,11 +79,7 @@ def _pull(library: Library, name: str, *, with_mmproj: bool, quiet: bool, as_jso
 
 
 def download(library: Library, name: str) -> str:
-    """Fetch a model and return its name in the library.
-
-    Raises:
-        LmagentError: it cannot be fetched or loaded.
-    """
+    """Fetch a model and return its name in the library. Raises LmagentError if it cannot be fetched or loaded."""
     from lmagent.modelserver.spec import ModelServerError
 
     details = _at(library, _fetched(library, name).paths[0])

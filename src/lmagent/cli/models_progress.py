@@ -27,8 +27,6 @@ class Quiet:
 
 
 class ProgressLines(Quiet):
-    """Prints a line every tenth of a file."""
-
     def __init__(self) -> None:
         self._name = ""
         self._size = self._have = self._shown = 0
@@ -50,8 +48,6 @@ class ProgressLines(Quiet):
 
 
 class Bar(Quiet):
-    """Draws a bar with speed and time left."""
-
     def __init__(self) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn

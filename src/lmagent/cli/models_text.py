@@ -12,7 +12,6 @@ from lmagent.tools.sanitize import one_line
 
 
 def amount(count: int) -> str:
-    """Format a number of bytes."""
     if count >= 10_000_000_000:
         return f"{count / 1e9:.0f} GB"
     if count >= 100_000_000:

@@ -19,7 +19,6 @@ WORKSPACE = "lmagent.workspace"
 
 
 def _remember_workspace(context: click.Context, option: click.Parameter, value: Path | None) -> Path | None:
-    """Keep the folder for the handler of unexpected errors."""
     if value is not None:
         context.meta[WORKSPACE] = value
     return value
@@ -47,7 +46,6 @@ def workspace_option(function: Function) -> Function:
 
 
 def _name_config(context: click.Context, _: click.Parameter, file: Path | None) -> None:
-    """Name the file in the environment, so that child processes read it too."""
     if file is not None:
         before = os.environ.get(CONFIG_JSON)
         os.environ[CONFIG_JSON] = os.path.abspath(file)
@@ -77,7 +75,6 @@ PICK = "?"
 
 
 def resume_option(function: Function) -> Function:
-    """Add --resume and -c/--continue."""
     for option in (
         click.option(
             "--resume",
@@ -196,7 +193,6 @@ def flags(
     log_level: str | None = None,
     **switches: object,
 ) -> dict[str, Any]:
-    """Return the settings that were given as flags."""
     given = {
         "llm_model": model,
         "llm_url": base_url,

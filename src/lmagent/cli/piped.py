@@ -31,12 +31,11 @@ WITHOUT = 'if nothing is meant to be piped in, type: lmagent "TASK" </dev/null'
 def with_piped(task: str, *, needed: bool) -> str:
     """Add the piped input to the task.
 
+    Raises ConfigError if no input came in time, or it could not be read.
+
     Args:
         task: the task from the command line.
         needed: the input is the whole task, so the wait has no limit.
-
-    Raises:
-        ConfigError: no input came in time, or it could not be read.
     """
     try:
         descriptor = sys.stdin.fileno()
@@ -56,7 +55,6 @@ def with_piped(task: str, *, needed: bool) -> str:
 
 
 def _await_first(descriptor: int, *, needed: bool) -> None:
-    """Wait until there is a byte or the end."""
     if _ready(descriptor, NOTICE_AFTER):
         return
     click.echo("waiting for piped input (</dev/null to skip)", err=True)

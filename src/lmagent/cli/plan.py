@@ -121,7 +121,6 @@ def _state(store: JsonlStore, session: str) -> SessionState:
 
 
 def _waiting(store: JsonlStore) -> str:
-    """Return the only session whose plan waits."""
     from lmagent.core.errors import ConfigError
 
     waiting = [name for name in store.sessions() if _state(store, name).work.proposal is not None]

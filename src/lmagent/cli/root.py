@@ -55,7 +55,6 @@ class LazyGroup(click.Group):
             raise _explained(defect, ctx.meta.get(WORKSPACE)) from defect
 
     def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write both ways to call the program."""
         formatter.write_usage("lmagent", "[OPTIONS] [TASK]")
         formatter.write_usage("lmagent", "COMMAND [OPTIONS] [ARGUMENTS]", "       ")
 
@@ -73,7 +72,6 @@ class LazyGroup(click.Group):
         self.format_commands(ctx, formatter)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the table, without importing the commands."""
         for group in GROUPS:
             with formatter.section(group):
                 formatter.write_dl([(f"{name:<10}", text) for name, (_, text, of) in COMMANDS.items() if of == group])
@@ -91,7 +89,6 @@ def root() -> None:
 
 
 def _explained(defect: Exception, workspace: Path | None) -> LmagentError:
-    """Turn an unexpected error into a sentence."""
     from lmagent.app.logs import unexpected
     from lmagent.app.wiring import HostOptions, load_settings
 
@@ -103,7 +100,6 @@ def _explained(defect: Exception, workspace: Path | None) -> LmagentError:
 
 
 def call(arguments: Sequence[str]) -> int:
-    """Call the command with arguments that name it; returns the exit code."""
     if instruction := os.environ.get("_LMAGENT_COMPLETE"):
         from lmagent.cli.completing import answer  # only shells ask
 

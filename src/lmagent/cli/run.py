@@ -163,7 +163,6 @@ def _defects_explained(host: Host) -> Generator[None]:
 
 
 def _latest(host: Host) -> str:
-    """Return the session that was written last."""
     from lmagent.core.errors import SessionNotFound
 
     if session := host.latest():
@@ -225,14 +224,12 @@ def _download(options: HostOptions, name: str) -> str:
 
 
 def _demo() -> None:
-    """Show the demo, and end the program."""
     from lmagent.cli.demo import demo
 
     click.get_current_context().exit(demo.main([], standalone_mode=False) or 0)
 
 
 def _stand_in(options: HostOptions) -> StandIn | None:
-    """Return the server that answers, if the configured one does not."""
     from lmagent.app.wiring import load_settings
     from lmagent.providers.transport import is_silent
 

@@ -22,7 +22,6 @@ def server_folder() -> Path:
 
 
 def size_text(size: float) -> str:
-    """Format a number of bytes."""
     for unit in ("B", "KB", "MB", "GB"):
         if size < 1024:
             return f"{size:.0f} {unit}" if unit == "B" or size >= 100 else f"{size:.1f} {unit}"
@@ -112,7 +111,6 @@ def start(as_json: bool, foreground: bool, **given: Any) -> int:
 
 
 def _run(folder: Path, *, as_json: bool, **given: Any) -> int:
-    """Run the server until a signal comes."""
     import gc
 
     import anyio
@@ -237,7 +235,6 @@ def stats(as_json: bool) -> int:
 
 
 def print_running(models: list[dict[str, Any]]) -> None:
-    """Print a table of models that run, or failed to."""
     for model in models:
         row = f"{model['name']:<32} {model['state']:<11} {size_text(model['memory']):>8}  {model['active']} active"
         row += f"  {model['waiting']} waiting  {model['requests']} request{'s' * (model['requests'] != 1)}"

@@ -82,7 +82,6 @@ def status(workspace: Path | None, as_json: bool) -> int:
 
 
 def _places(workspace: Path | None) -> tuple[Path, Path]:
-    """Return the workspace, and the user's data folder."""
     from lmagent.app.wiring import HostOptions, load_settings
     from lmagent.config.workspace import open_workspace
 

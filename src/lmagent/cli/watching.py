@@ -29,7 +29,6 @@ class _Block:
         self._last: list[str] = []
 
     def show(self, lines: list[str]) -> None:
-        """Replace the shown lines."""
         lines = [visible(line) for line in lines]
         if lines == self._last:
             return

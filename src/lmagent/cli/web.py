@@ -77,7 +77,6 @@ def _show_token(workspace: Path | None) -> int:
 
 
 def _serve(port: int | None, given: dict[str, Any]) -> int:
-    """Run the gateway until a signal comes."""
     import anyio
 
     from lmagent.app.signals import ending

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 
 def plan_options(function: Function) -> Function:
-    """Add --plan, --deep, --yes-plan and the budget."""
     for option in reversed(
         (
             click.option("--plan", is_flag=True, help="Only read, propose a plan, and begin when you approve it."),
@@ -28,7 +27,6 @@ def plan_options(function: Function) -> Function:
 
 
 def work_flags(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings that were given as flags."""
     return {"approve_plans": True} if options["yes_plan"] else {}
 
 

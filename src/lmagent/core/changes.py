@@ -75,6 +75,8 @@ class Snapshots(Protocol):
     async def before(self, paths: Sequence[str] | None = None, call: str = "") -> Sequence[Refusal]:
         """Keep the state of the workspace, or of these paths and the files under them, before a call.
 
+        Raises StoreError: nothing can be kept (a full disk): the call must not be made.
+
         Args:
             paths: None for the whole workspace.
             call: names the call among all that are ever made in the workspace: its state then outlives the process,
@@ -82,9 +84,6 @@ class Snapshots(Protocol):
 
         Returns:
             Files whose content could not be kept (too large, not readable).
-
-        Raises:
-            StoreError: nothing can be kept (a full disk): the call must not be made.
         """
         ...
 

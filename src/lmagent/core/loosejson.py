@@ -207,8 +207,7 @@ class Loose:
     def _inner(self, at: int, start: int, role: str, inner: int) -> int:
         """Return 1 for a quotation mark that can only be text, 0 for an apostrophe: they must come in pairs.
 
-        Raises:
-            Broken: it may as well be the end of the string.
+        Raises Broken if it may as well be the end of the string.
         """
         text = self._text
         behind = self.space(at + 1)

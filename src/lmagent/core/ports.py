@@ -50,8 +50,7 @@ class Provider(Protocol):
     def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Stream one reply; the last event is the `Reply`.
 
-        Raises:
-            ProviderError: typed, and only after the adapter's own retries.
+        Raises ProviderError: typed, and only after the adapter's own retries.
         """
         ...
 
@@ -141,8 +140,7 @@ class SessionLog(Protocol):
 
         The bytes have reached the kernel when this returns (a SIGKILL does not lose them); with `sync`, the disk.
 
-        Raises:
-            StoreError: it could not be written whole; the log is unchanged.
+        Raises StoreError: it could not be written whole; the log is unchanged.
         """
         ...
 
@@ -153,16 +151,14 @@ class SessionLog(Protocol):
     async def adopt_blob(self, path: Path) -> str:
         """Move a file into the blobs, without reading it into memory, and return its SHA-256.
 
-        Raises:
-            StoreError: it could not be moved.
+        Raises StoreError if it could not be moved.
         """
         ...
 
     def get_blob(self, sha256: str) -> bytes:
         """Return the content of a blob, by its hash or a unique prefix of at least 8 digits.
 
-        Raises:
-            StoreError: the blob does not exist, or its content no longer matches its hash.
+        Raises StoreError if the blob does not exist, or its content no longer matches its hash.
         """
         ...
 
@@ -177,8 +173,7 @@ class EventStore(Protocol):
     def create(self, session: str) -> SessionLog:
         """Return a new, empty log. Nothing is on disk before the first append.
 
-        Raises:
-            StoreError: a session of that id exists.
+        Raises StoreError if a session of that id exists.
         """
         ...
 
@@ -194,8 +189,7 @@ class EventStore(Protocol):
     def read(self, session: str, after: int = 0) -> Iterable[DurableEvent]:
         """Read events with `seq` > `after`, without opening the session for writing.
 
-        Raises:
-            SessionNotFound: no such session.
+        Raises SessionNotFound if it does not exist.
         """
         ...
 
@@ -252,24 +246,21 @@ class Dispatcher(Protocol):
     async def submit(self, job: DispatchJob) -> None:
         """Accept a job; when this returns it will run, even if this process dies.
 
-        Raises:
-            StoreError: it was not accepted.
+        Raises StoreError if it was not accepted.
         """
         ...
 
     async def cancel(self, job: str) -> bool:
         """Forget a job that has not begun; False if it has, or does not exist.
 
-        Raises:
-            StoreError: it could not be forgotten.
+        Raises StoreError if it could not be forgotten.
         """
         ...
 
     async def serve(self, handler: Callable[[DispatchJob], Awaitable[None]]) -> None:
         """Run jobs until cancelled. A job that is cut off by that is delivered again to the next process that serves.
 
-        Args:
-            handler: does a job. If it raises an LmagentError the job is delivered again a few times, and then given up;
-                if it raises `Postponed`, as often as it takes. Any other error ends `serve`.
+        `handler`: does a job. If it raises an LmagentError the job is delivered again a few times, and then given up;
+        if it raises `Postponed`, as often as it takes. Any other error ends `serve`.
         """
         ...

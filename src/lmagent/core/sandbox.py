@@ -132,11 +132,7 @@ class Running(Protocol):
         ...
 
     async def send(self, data: bytes) -> None:
-        """Write to the private channel.
-
-        Raises:
-            SandboxError: the command has ended or has closed it.
-        """
+        """Write to the private channel. Raises SandboxError if the command has ended or has closed it."""
         ...
 
     def mark(self) -> None:
@@ -174,11 +170,7 @@ class Sandbox(Protocol):
         ...
 
     async def start(self, command: Exec, output: OnOutput) -> Running:
-        """Start a command.
-
-        Raises:
-            SandboxError: nothing was run.
-        """
+        """Start a command. Raises SandboxError if nothing was run."""
         ...
 
     async def aclose(self) -> None:

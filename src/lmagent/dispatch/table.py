@@ -37,7 +37,6 @@ class Claim(Struct, frozen=True):
     """A job that this process is to do now.
 
     Attributes:
-        job: the job.
         token: names this claim; another process that takes it over gets a new one.
         attempts: how often it has failed before.
     """
@@ -89,7 +88,6 @@ class JobTable:
         return self._run(lambda: self._change(query, (job.id, job.lane, job.run_at))) > 0
 
     def remove(self, job: str) -> bool:
-        """Remove a job that has not begun."""
         return self._run(lambda: self._change("DELETE FROM job WHERE id = ? AND state = 'queued'", (job,))) > 0
 
     def revive(self, now: float) -> None:
@@ -137,7 +135,6 @@ class JobTable:
         return claims
 
     def renew(self, now: float, lease: float) -> None:
-        """Renew the leases of this process's claims."""
         self._leased_until = now + lease
         tokens = [(self._leased_until, claim.token) for claim in self.held.values()]
         if tokens:
@@ -171,7 +168,6 @@ class JobTable:
         return due
 
     def counts(self) -> Mapping[str, int]:
-        """Count the jobs in each state."""
         return self._run(lambda: dict(self._db.execute("SELECT state, COUNT(*) FROM job GROUP BY state").fetchall()))
 
     # --- the database -------------------------------------------------------------------------------------------------
@@ -203,8 +199,7 @@ class JobTable:
     def _run(self, work: Callable[[], T]) -> T:
         """Work on the database. A removed or damaged one is opened anew.
 
-        Raises:
-            StoreError: it cannot be read or written.
+        Raises StoreError if it cannot be read or written.
         """
         try:
             if self._file is not None and self._identity() != self._file:

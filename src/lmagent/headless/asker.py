@@ -36,7 +36,6 @@ class Asker:
     It must listen before the printer does: it takes a void question back before its end is printed.
 
     Args:
-        session: the session.
         questions: shows the questions.
         style: formats the details of a question.
     """
@@ -53,7 +52,6 @@ class Asker:
         self._scope = anyio.CancelScope()
 
     def __call__(self, event: ev.Event) -> None:
-        """Handle an event of the session or of a sub-agent."""
         asked, (child, event) = self._asked, ev.innermost(event)
         match event:
             case ev.ApprovalRequested() if event.id not in self._heard:  # a resumed session asks a second time

@@ -30,7 +30,6 @@ class ActivityLine:
         self._paused = False
 
     def see(self, event: ev.Event) -> None:
-        """Update the line from an event."""
         before = self._view.state, bool(self._view.draft), self._running()
         self._view = reduce(self._view, event)
         self._tally.add(event)
@@ -38,11 +37,9 @@ class ActivityLine:
             self._since = self._clock.monotonic()
 
     def figures(self, finished: ev.TurnFinished) -> str:
-        """Return the turn's duration and token counts."""
         return self._tally.line(finished)
 
     def erase(self) -> None:
-        """Erase the line, before other output."""
         self._rows.erase()
 
     def pause(self, paused: bool) -> None:
@@ -51,7 +48,6 @@ class ActivityLine:
         self.erase()
 
     async def run(self) -> None:
-        """Show the activity until cancelled."""
         try:
             while True:
                 self._draw()

@@ -114,7 +114,6 @@ def _asker(session: Session, questions: Questions, request: TaskRequest) -> Aske
 
 
 def _life(host: Host) -> ActivityLine | None:
-    """Return the activity line, if stderr is a terminal."""
     if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         return None
     from lmagent.headless.life import ActivityLine
@@ -164,7 +163,6 @@ def _misfit(session: Session, finished: ev.TurnFinished) -> ev.Notice:
 
 
 async def _message(task: str, typed: str, host: Host, session: Session) -> Message:
-    """Return the task with the files that the user named with `@`."""
     if "@" not in typed:
         return user(task)
     from lmagent.app.attaching import with_attachments  # few tasks name files

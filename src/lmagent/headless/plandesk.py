@@ -33,8 +33,6 @@ async def settle_plans(session: Session, finished: TurnFinished | None, desk: Pl
 
 
 class PlanDesk:
-    """Shows a plan to the user at the terminal."""
-
     def __init__(self, session: Session, questions: Questions) -> None:
         self._session = session
         self._questions = questions
@@ -42,9 +40,7 @@ class PlanDesk:
     async def decide(self, proposal: PlanProposed, refused: str = "") -> DecidePlan | None:
         """Ask until there is an answer; the end of the input leaves the plan waiting.
 
-        Args:
-            proposal: the plan.
-            refused: why the last decision was not accepted; empty the first time.
+        `refused`: why the last decision was not accepted; empty the first time.
         """
         from lmagent.app.planedit import decision  # few runs have a plan
         from lmagent.planning.plans import plan_text

@@ -167,12 +167,10 @@ class TextPrinter:
                 self._beside(event)
 
     def close(self) -> None:
-        """End the last line."""
         self._end_line()
         self._out.flush()
 
     def _beside(self, event: ev.Event) -> None:
-        """Print plans, and the actions of sub-agents."""
         if isinstance(event, ev.WorkChanged):
             self.words.planning = event.mode == "plan"
         elif isinstance(event, ev.PlanProposed) and self._plans:
@@ -251,11 +249,7 @@ class TextPrinter:
 
 
 class _Again:
-    """A reply that comes a second time.
-
-    Args:
-        before: the shown text of the first.
-    """
+    """A reply that comes a second time. `before`: the shown text of the first."""
 
     def __init__(self, before: str) -> None:
         self.before = before

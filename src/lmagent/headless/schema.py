@@ -23,17 +23,11 @@ _FENCE = re.compile(r"```(?:json)?\s*\n(?P<body>.*?)\n\s*```", re.DOTALL)
 
 
 class AnswerCheck(Struct, frozen=True):
-    """A schema that judges answers."""
-
     schema: dict[str, Any]
 
     @classmethod
     def load(cls, path: Path) -> AnswerCheck:
-        """Load the check from a schema file.
-
-        Raises:
-            ConfigError: the file cannot be read, or is no JSON schema.
-        """
+        """Load the check from a schema file. Raises ConfigError if the file cannot be read, or is no JSON schema."""
         fix = "give a file with a JSON schema of draft 2020-12"
         try:
             schema = json.loads(path.read_text(encoding="utf-8"))
@@ -47,7 +41,6 @@ class AnswerCheck(Struct, frozen=True):
 
     @property
     def instruction(self) -> str:
-        """Return the instruction for the model."""
         return f"Your final answer must be only JSON that follows this JSON schema:\n{json.dumps(self.schema)}"
 
     def faults(self, answer: str) -> list[str]:
@@ -60,7 +53,6 @@ class AnswerCheck(Struct, frozen=True):
         return [f"{error.json_path}: {error.message}" for error in found][:10]
 
     def answer(self, finished: TurnFinished) -> str:
-        """Return the answer's JSON, on one line."""
         return json.dumps(json.loads(_json_of(finished.answer)), ensure_ascii=False)
 
     async def settle(self, session: Session, finished: TurnFinished) -> TurnFinished | None:

@@ -105,11 +105,7 @@ def _exists(ctx: ToolContext, name: str) -> bool:
 
 
 def _changed(work: WorkState, state: TaskState) -> TasksChanged:
-    """Build the change to a state.
-
-    Raises:
-        ToolError: the state contradicts itself, or is too long to keep.
-    """
+    """Build the change to a state. Raises ToolError if the state contradicts itself, or is too long to keep."""
     if state.processed_count < 0 or (state.total_count is not None and state.total_count < 0):
         raise ToolError("A count is below 0. Nothing was changed.")
     if state.total_count is not None and state.processed_count > state.total_count:

@@ -62,19 +62,16 @@ class Planning:
 
     @property
     def tools(self) -> Iterable[Tool]:
-        """Return the tools; the model calls all of them through use_tool."""
         return planning_tools(lambda: self._store, todos=self._choices.todos)
 
     @cached_property
     def _store(self) -> Store:
-        """Return the store that the tools share; the first call creates it."""
         from lmagent.planning.store import Store
 
         return Store(self._session)
 
     @property
     def notes(self) -> tuple[Callable[[str], str], ...]:
-        """Return the notes at the tail of a prompt, as functions of the session."""
         told = (notes.tasks_note, notes.work_note, notes.plan_note, notes.budget_note, self._tools_note)
         return tuple(map(self._note, told))
 
@@ -86,13 +83,10 @@ class Planning:
 
     @property
     def fence(self) -> Fence:
-        """Return the fence that closes other tools in plan mode."""
         return proposing.fence
 
     @property
     def orders(self) -> Mapping[type, Order]:
-        """Return the handler of each command."""
-
         def late(name: str) -> Order:
             async def carry_out(session: Session, command: Any) -> DurableEvent | None:
                 from lmagent.planning.orders import Orders
@@ -153,7 +147,6 @@ class Planning:
         return True
 
     def _watch(self, session: Session) -> None:
-        """Write a report at the end of every turn of deep work."""
         work = session.state.work
         if "deep" not in (work.mode, work.then) or session in self._reporting:
             return

@@ -43,13 +43,11 @@ def unmet(state: TaskState) -> str:
 
 
 def is_checkable(gate: str) -> bool:
-    """Whether every part of a gate is understood."""
     conditions = _conditions(gate)
     return bool(conditions) and all(map(_readable, conditions))
 
 
 def standing(state: TaskState) -> str:
-    """Return the progress of the batch in a sentence."""
     total = "?" if state.total_count is None else state.total_count
     counted = f"{state.processed_count} of {total} processed, {len(state.remaining_queue)} in the queue."
     if not state.completion_gate.strip():

@@ -71,7 +71,6 @@ def _budget(state: SessionState) -> str:
 
 
 def budget_note(state: SessionState) -> str:
-    """Warn once most of a budget is used."""
     total, used, warned = state.work.budget, budget.used(state), "budget" in state.notes
     shares = [
         spent / limit
@@ -97,7 +96,6 @@ def tools_note(state: SessionState, tools: Iterable[Tool], *, small: bool) -> st
     """List the tools for a plan, for deep work and for a batch, from the moment when they are of use.
 
     Args:
-        state: the session.
         tools: all tools of planning.
         small: the window has no room for the tools of a batch.
     """
@@ -135,6 +133,5 @@ def tasks_note(state: SessionState) -> str:
 
 
 def _told(note: str) -> int:
-    """Return the number of the last event that an earlier note covers."""
     number = note.partition("; event ")[2].partition(")")[0]
     return int(number) if number.isdecimal() else 0

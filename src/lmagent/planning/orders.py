@@ -25,11 +25,7 @@ class Orders:
         self._deep = deep
 
     async def set_work(self, session: Session, command: SetWork) -> DurableEvent:
-        """Switch the mode of work; a waiting plan is dropped.
-
-        Raises:
-            ConfigError: the mode does not exist.
-        """
+        """Switch the mode of work; a waiting plan is dropped. Raises ConfigError if the mode does not exist."""
         if command.mode == "plan" and command.then == "plan":
             raise ConfigError("a plan cannot be followed by planning", fix="/plan TASK, or /deep TASK")
         if any(limit is not None and limit <= 0 for limit in (command.budget.steps, command.budget.tokens)):
@@ -46,8 +42,7 @@ class Orders:
     async def decide(self, session: Session, command: DecidePlan) -> DurableEvent:
         """Decide on the waiting plan, and start the work that follows from it.
 
-        Raises:
-            ConfigError: no plan waits, or the user's edited plan cannot be followed.
+        Raises ConfigError if no plan waits, or the user's edited plan cannot be followed.
         """
         proposal = session.state.work.proposal
         if proposal is None:
@@ -75,8 +70,7 @@ class Orders:
     async def change_tasks(self, session: Session, command: ChangeTasks) -> DurableEvent:
         """Change tasks for the user, all or none.
 
-        Raises:
-            ConfigError: afterwards a dependency would be missing, or run in a circle.
+        Raises ConfigError if afterwards a dependency would be missing, or run in a circle.
         """
         tasks = dict(session.state.work.tasks)
         unknown = [id for id in command.removed if id not in tasks]

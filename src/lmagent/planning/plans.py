@@ -234,7 +234,6 @@ def plan_text(plan: Plan) -> str:
 
 
 def plan_json(plan: Plan) -> str:
-    """Format the plan as JSON that a user can edit."""
     value = {
         "title": plan.title,
         "goal": plan.goal,

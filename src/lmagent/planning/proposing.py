@@ -30,7 +30,6 @@ APPROVED = End("done", "plan", "the plan is approved; the work begins")
 
 
 def fence(state: SessionState, tool: Tool) -> str:
-    """Return why a tool may not be used in plan mode."""
     if state.work.mode != "plan":
         return ""
     if tool.effect != "read":

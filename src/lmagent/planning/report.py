@@ -46,11 +46,7 @@ class Gathered(Struct):
 
 
 def write(workspace: Path, state: SessionState, events: Iterable[ev.DurableEvent]) -> Path:
-    """Write the report, whole or not at all; returns its path.
-
-    Raises:
-        StoreError: it could not be written.
-    """
+    """Write the report, whole or not at all; returns its path. Raises StoreError if it could not be written."""
     path = workspace.joinpath(*FOLDER, f"{state.session}.md")
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -69,8 +65,7 @@ def write(workspace: Path, state: SessionState, events: Iterable[ev.DurableEvent
 def _folder(workspace: Path) -> None:
     """Make the folder; a link from a checkout could lead anywhere.
 
-    Raises:
-        StoreError: it is not a folder of the workspace.
+    Raises StoreError if it is not a folder of the workspace.
     """
     folder = workspace
     for name in FOLDER:
@@ -81,7 +76,6 @@ def _folder(workspace: Path) -> None:
 
 
 def gather(events: Iterable[ev.DurableEvent]) -> Gathered:
-    """Read the log of the work, from the event that set it."""
     found, called = Gathered(), dict[str, str]()
     for event in events:
         found.ended = event.ts or found.ended

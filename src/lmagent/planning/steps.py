@@ -38,7 +38,6 @@ def waits_for(work: WorkState, task: Task) -> list[str]:
 
 
 def next_of(work: WorkState, tasks: Iterable[Task]) -> str:
-    """Say in a line which tasks can be done now."""
     opened = [task for task in tasks if task.is_open]
     if not opened:
         return "All are done."

@@ -33,11 +33,7 @@ class Store:
         self._locks: defaultdict[str, anyio.Lock] = defaultdict(anyio.Lock)
 
     def session(self, ctx: ToolContext) -> Session:
-        """Return the session of a call.
-
-        Raises:
-            ToolError: no session is open, as when a user calls a single tool.
-        """
+        """Return the session of a call. Raises ToolError if no session is open, as when a user calls a single tool."""
         return self._session(ctx.session)
 
     def work(self, ctx: ToolContext) -> WorkState:
@@ -80,7 +76,6 @@ def too_much(session: Session, work: WorkState) -> str:
 
 
 def told(change: TasksChanged) -> str:
-    """Describe a change."""
     lines = [worktext.row(task, worktext.SHORT) for task in change.items[:ROWS]]
     if len(change.items) > ROWS:
         lines.append(f"and {len(change.items) - ROWS} more, up to {change.items[-1].id}")

@@ -57,11 +57,7 @@ async def show(store: Store, _: NoArgs, ctx: ToolContext) -> ToolOutput:
 
 
 def find(work: WorkState, named: str | int, kind: TaskKind) -> Task:
-    """Find the task that a model names; a bare number means `todo3`.
-
-    Raises:
-        ToolError: no task has this id.
-    """
+    """Find the task that a model names; a bare number means `todo3`. Raises ToolError if no task has this id."""
     id = str(named).strip()
     task = work.tasks.get(id) or (work.tasks.get(f"{PREFIX[kind]}{id}") if id.isdigit() else None)
     if task is not None and task.kind == kind:

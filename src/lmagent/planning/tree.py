@@ -98,11 +98,7 @@ def _complete(work: WorkState, arguments: ManageTasks) -> TasksChanged:
 
 
 def _to(work: WorkState, before: Task, after: Task, status: TaskStatus) -> TasksChanged:
-    """Give a task a status.
-
-    Raises:
-        ToolError: another task comes first.
-    """
+    """Give a task a status. Raises ToolError if another task comes first."""
     moves = status != before.status
     if moves and status in ("in_progress", "completed") and (waits := waits_for(work, after)):
         raise ToolError(f"{after.id} comes after {', '.join(waits)}, not done yet. {NOTHING}")

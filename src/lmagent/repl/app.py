@@ -104,7 +104,6 @@ async def _leave(host: Host, conversation: ReplConversation, session: str) -> No
 
 
 async def _schedule(host: Host, conversation: ReplConversation, scope: anyio.CancelScope) -> None:
-    """Run due jobs of the workspace during the conversation."""
     with scope:
         await scheduling_in_chat(host, lambda text: conversation.renderer.say(text, "quiet"))
 

@@ -23,7 +23,6 @@ Say = Callable[[str, str], None]
 
 
 def begin(host: Host, say: Say) -> None:
-    """Print the lines that need no question."""
     say(fitted(f"lmagent {__version__} · {{}}", _short(str(host.workspace)), _width()), "user")
     say("Type a task. /help lists the commands, Ctrl+C twice leaves.", "quiet")
 
@@ -40,7 +39,6 @@ async def finish(host: Host, say: Say) -> None:
 
 
 async def _server(host: Host) -> tuple[str, str]:
-    """Return the line about the server, and its kind."""
     if host.replay is not None:
         return "the model's side is played from a cassette", "quiet"
     wanted = host.agent.model

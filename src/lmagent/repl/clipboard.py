@@ -28,12 +28,7 @@ PATIENCE = 5.0
 async def copy(text: str, clip: Callable[[str], bool]) -> str:
     """Put a text on the clipboard, by a program or by the terminal; returns the sentence to print.
 
-    Args:
-        text: the text.
-        clip: asks the terminal; False if it cannot be asked.
-
-    Raises:
-        LmagentError: no way works.
+    `clip`: asks the terminal; False if it cannot be asked. Raises LmagentError if no way works.
     """
     program = await _copy_by_program(text)
     if not program and not clip(text):

@@ -25,8 +25,7 @@ SKIPPED = frozenset({".git", ".lmagent", "node_modules", "__pycache__", ".venv"}
 class ReplCompleter(Completer):
     """Completes `/name` at the start of a line, the choices of a command after it, and `@path` anywhere.
 
-    Args:
-        context: returns the context of a command entered now.
+    `context`: returns the context of a command entered now.
     """
 
     def __init__(self, context: Callable[[], SlashContext]) -> None:

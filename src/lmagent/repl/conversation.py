@@ -69,7 +69,6 @@ class ReplConversation:
         self._news = anyio.Event()
 
     async def until(self, done: Callable[[], bool]) -> None:
-        """Wait until `done`, looking again after every event."""
         while not done():
             self._news = anyio.Event()
             await self._news.wait()
@@ -97,7 +96,6 @@ class ReplConversation:
         self._sleep(session)
 
     def _detach(self) -> None:
-        """Stop listening to the session, if there is one."""
         self._stop_listening()
         self._stop_listening = lambda: None
         self.session = None
@@ -185,7 +183,6 @@ class ReplConversation:
             self._tasks.start_soon(self._beside, partial(self._own.run, session, command))
 
     async def _run_unconfined(self, answer: str) -> None:
-        """Run the command in the user's own shell, if the answer to the question was yes."""
         command, self.unconfined = self.unconfined, ""
         if answer.lower() not in ("y", "yes"):
             self.renderer.say("not run", "quiet")
@@ -228,7 +225,6 @@ class ReplConversation:
 
     @property
     def context(self) -> SlashContext:
-        """Return the context of a slash command entered now."""
         return SlashContext(self.host, self.session, self.view)
 
     async def _ask_beside(self, command: SlashCommand, argument: str) -> None:
@@ -270,7 +266,6 @@ class ReplConversation:
 
     @property
     def question(self) -> Pending | None:
-        """Return the approval that waits for the user."""
         return self.view.approvals[0] if self.view.approvals else None
 
     async def answer(self, word: str) -> None:
@@ -346,7 +341,6 @@ class ReplConversation:
         return False
 
     def _sleep(self, session: Session) -> None:
-        """Wake a waiting session at its time."""
         if session.state.wait is not None:
             self._tasks.start_soon(self._wake, session)
 
@@ -383,7 +377,6 @@ class ReplConversation:
 
     @property
     def has_questions(self) -> bool:
-        """Whether the user has sent anything in this session."""
         return any(isinstance(block, UserBlock) for block in (*self.view.blocks, *self.view.waiting))
 
     async def take_back(self) -> str:

@@ -12,8 +12,6 @@ MOST = 40
 
 
 class LastExchange:
-    """The last exchange of a session whose events are added one by one."""
-
     def __init__(self) -> None:
         self._over = True
         self._events: list[tuple[ev.DurableEvent, str]] = []

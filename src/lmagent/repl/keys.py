@@ -11,8 +11,6 @@ from lmagent.repl.conversation import ReplConversation
 
 
 class KeyRequests:
-    """Requests of the keys to the loop."""
-
     def __init__(self, conversation: ReplConversation) -> None:
         self.conversation = conversation
         self.queue = False
@@ -20,7 +18,6 @@ class KeyRequests:
         self._draft = ""
 
     def take_draft(self) -> str:
-        """Return the text that the next prompt begins with, once."""
         draft, self._draft = self._draft, ""
         return draft
 
@@ -106,6 +103,5 @@ def _steering(keys: KeyBindings, conversation: ReplConversation) -> None:
 
 
 def _give_back(buffer: Buffer, text: str) -> None:
-    """Put an unsent message before the text being typed."""
     if text:
         buffer.document = Document(f"{text}\n{buffer.text}" if buffer.text else text)

@@ -56,8 +56,7 @@ class OwnCommands:
     async def run(self, session: Session, command: str) -> None:
         """Run a command after the one before it; the model sees its output with the next input.
 
-        Raises:
-            LmagentError: it could not be run.
+        Raises LmagentError if it could not be run.
         """
         self._waiting += 1
         line = f"!{one_line(command, 60)}"
@@ -93,7 +92,6 @@ class OwnCommands:
         return await self._host.run_for_person(session.state.session, command, show)
 
     def _explain(self) -> None:
-        """Print once where commands run."""
         settings = self._host.settings
         if self._explained or settings.sandbox == "off" or settings.own_shell:
             return

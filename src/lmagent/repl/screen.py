@@ -80,7 +80,6 @@ class Screen:
             self._writing = asyncio.get_running_loop().create_task(self._write_above())
 
     async def _write_above(self) -> None:
-        """Print the collected text between two drawings of the live region."""
         try:
             while self._unwritten:
                 self._write_between()
@@ -140,7 +139,6 @@ class Screen:
         return True
 
     def use_theme(self, theme: str) -> None:
-        """Use the colours of a theme for all later text."""
         self._theme = resolved(theme, os.environ)
         if self._session is not None:
             self._session.color_depth = self._depth()
@@ -149,7 +147,6 @@ class Screen:
         return ColorDepth.DEPTH_1_BIT if self._theme == "none" else None
 
     def changed(self) -> None:
-        """Redraw the live region, soon."""
         if self._session is not None and self._session.app.is_running:
             self._session.app.invalidate()
 
@@ -183,7 +180,6 @@ class Screen:
                 tasks.cancel_scope.cancel()
 
     async def _spin(self, conversation: ReplConversation) -> None:
-        """Animate the activity while the agent works."""
         while True:
             await anyio.sleep(FRAME)
             if conversation.busy:

@@ -13,9 +13,7 @@ from lmagent.terminal.render import Renderer
 class Surface(Protocol):
     """A terminal, or lines in and lines out."""
 
-    def changed(self) -> None:
-        """Redraw the changing parts, soon."""
-        ...
+    def changed(self) -> None: ...
 
     def ring(self) -> None:
         """Alert a user who is looking elsewhere."""
@@ -37,7 +35,6 @@ class Surface(Protocol):
 
 
 def print_text(result: SlashResult, renderer: Renderer) -> None:
-    """Print the text of a command: a diff as a diff, headings as headings."""
     if result.diff:
         renderer.diff(result.text)
         return

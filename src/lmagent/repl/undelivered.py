@@ -19,7 +19,6 @@ class Undelivered:
         self._waiting: dict[str, tuple[str, str]] = {}
 
     def lines(self) -> list[str]:
-        """Return the messages that wait, for above the prompt."""
         return [
             f"{'queued' if delivery == 'queue' else 'steering'}: {one_line(text)}"
             for delivery, text in self._waiting.values()
@@ -35,11 +34,9 @@ class Undelivered:
             self._sending = ""
 
     def show(self, text: str) -> None:
-        """Show a message in the style of the prompt."""
         self._renderer.say("> " + text.rstrip().replace("\n", "\n  "), "user")
 
     def __call__(self, event: ev.Event) -> None:
-        """Show the message that an event delivers."""
         match event:
             case ev.InputReceived() if self._sending:
                 self._waiting[event.id] = (event.delivery, self._sending)

@@ -17,13 +17,11 @@ class LedgerEntry(Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         ts: Unix seconds at which it was written.
-        job: id of the job.
         what: `on`: its times count from here, by this schedule. `off`: they do not. `claimed`: it is going to run.
             `ran`: it ended. `missed`: times that will never run. `delivering`, `delivered`: its result.
         at: the time it was due, Unix seconds; the first one, if several were missed.
         until: the last one, if several were missed.
         count: how many were missed.
-        schedule: of `on`.
         session: in which it ran.
         outcome: how the turn ended, or the delivery.
         by: the surface that asked for it, if it was not the schedule.
@@ -42,8 +40,6 @@ class LedgerEntry(Struct, frozen=True, omit_defaults=True):
 
 
 class CronRun(Struct):
-    """One time of a job and its result."""
-
     at: int
     stage: What
     session: str = ""
@@ -76,7 +72,6 @@ class JobHistory(Struct):
 
     @property
     def busy(self) -> bool:
-        """Whether a turn of it has not ended."""
         return any(run.stage == "claimed" for run in self.runs.values())
 
     def apply(self, entry: LedgerEntry) -> None:

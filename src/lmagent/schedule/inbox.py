@@ -67,8 +67,7 @@ class Inbox:
     def submit(self, task: str, now: float, rights: Rights = NO_RIGHTS) -> Path:
         """Put a task in; it is whole and on disk when this returns. Two tasks at one moment are two files.
 
-        Raises:
-            StoreError: the task is empty, or could not be written; no file is left over.
+        Raises StoreError: the task is empty, or could not be written; no file is left over.
         """
         if not task.strip():
             raise StoreError("there is no task to submit", terminal='lmagent submit "what to do"')
@@ -95,13 +94,11 @@ class Inbox:
     def claim(self, now: float) -> tuple[list[Claimed], list[str]]:
         """Claim waiting tasks. Only one of several processes gets a file.
 
+        Raises StoreError if the inbox cannot be read or changed.
+
         Returns:
             All claimed and unfinished tasks, including those of earlier processes, with a few more at each call; and
-                notices
-            for the user.
-
-        Raises:
-            StoreError: the inbox cannot be read or changed.
+            notices for the user.
         """
         problems: list[str] = []
         try:
@@ -125,8 +122,7 @@ class Inbox:
     def read(self, claimed: Claimed) -> str | None:
         """Return the text of a claimed task, with its rights; None if the file is gone because the task is done.
 
-        Raises:
-            StoreError: it cannot be a task; it was put aside, and the message says why.
+        Raises StoreError: it cannot be a task; it was put aside, and the message says why.
         """
         try:
             fd = os.open(claimed.path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | OPEN_FLAGS)
@@ -155,11 +151,7 @@ class Inbox:
         return text
 
     def done(self, claimed: Claimed) -> None:
-        """Remove the file: its turn has ended, and the log has it.
-
-        Raises:
-            StoreError: the file cannot be removed.
-        """
+        """Remove the file: its turn has ended, and the log has it. Raises StoreError if the file cannot be removed."""
         try:
             claimed.path.unlink(missing_ok=True)
         except OSError as error:

@@ -52,7 +52,6 @@ class CronJob(Struct, frozen=True):
         webhook: URL that the result is posted to.
         rights: its permissions.
         file: the file that defines it.
-        line: its line in the file, from 1.
     """
 
     id: str
@@ -123,8 +122,7 @@ def stamps(workspace: Path) -> tuple[tuple[int, int] | None, ...]:
 def add_job(workspace: Path, fields: Mapping[str, object]) -> CronJob:
     """Add a job to the file.
 
-    Raises:
-        ConfigError: it is wrong, its id is taken, or the file cannot be read or written; nothing was changed.
+    Raises ConfigError: it is wrong, its id is taken, or the file cannot be read or written; nothing was changed.
     """
     file = FILES[0] if (workspace / FILES[0]).exists() else FILES[1]
     try:
@@ -145,8 +143,7 @@ def add_job(workspace: Path, fields: Mapping[str, object]) -> CronJob:
 def change_job(workspace: Path, id: str, fields: Mapping[str, object]) -> CronJob:
     """Change fields of a job in its file; an empty text removes a field, and the rest of its entry stays.
 
-    Raises:
-        ConfigError: the job does not exist or would be wrong, or the file cannot be read or written.
+    Raises ConfigError if the job does not exist or would be wrong, or the file cannot be read or written.
     """
     job = find_job(workspace, id)
 
@@ -165,32 +162,20 @@ def change_job(workspace: Path, id: str, fields: Mapping[str, object]) -> CronJo
 
 
 def remove_job(workspace: Path, id: str) -> None:
-    """Remove a job from its file.
-
-    Raises:
-        ConfigError: it does not exist, or the file cannot be written.
-    """
+    """Remove a job from its file. Raises ConfigError if it does not exist, or the file cannot be written."""
     job = find_job(workspace, id)
     _rewrite(workspace, job.file, lambda rows: rows.remove(_row_of(rows, id)))
 
 
 def set_enabled(workspace: Path, id: str, enabled: bool) -> CronJob:
-    """Switch a job on or off in its file.
-
-    Raises:
-        ConfigError: it does not exist, or the file cannot be written.
-    """
+    """Switch a job on or off in its file. Raises ConfigError if it does not exist, or the file cannot be written."""
     job = find_job(workspace, id)
     _rewrite(workspace, job.file, lambda rows: _row_of(rows, id).update(enabled=enabled))
     return find_job(workspace, id)
 
 
 def find_job(workspace: Path, id: str) -> CronJob:
-    """Return a job.
-
-    Raises:
-        ConfigError: it does not exist; the message includes problems of the files.
-    """
+    """Return a job. Raises ConfigError: it does not exist; the message includes problems of the files."""
     found = read_jobs(workspace)
     if id not in found.jobs:
         known = ", ".join(found.jobs) or "no jobs exist"
@@ -215,8 +200,7 @@ def _text(path: Path) -> str | None:
 def _rows(text: str | None, file: str) -> list[tuple[Any, int]]:
     """Return the entries of the list, each with its line; empty if the file does not exist.
 
-    Raises:
-        ConfigError: it is not a list in JSON. An empty file has no entries: a program may be about to write it.
+    Raises ConfigError: it is not a list in JSON. An empty file has no entries: a program may be about to write it.
     """
     if text is None:
         return []
@@ -246,11 +230,7 @@ def _lines(text: str, count: int) -> list[int]:
 
 
 def _job(row: Any, file: str, line: int) -> CronJob:
-    """Read a job from its entry.
-
-    Raises:
-        ValueError: the field that is wrong, and its allowed values.
-    """
+    """Read a job from its entry. Raises ValueError with the wrong field and its allowed values."""
     if not isinstance(row, dict):
         raise ValueError("a job is an object: { … }")
     fields = cast("dict[str, Any]", row)

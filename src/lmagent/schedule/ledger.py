@@ -71,8 +71,7 @@ class Ledger:
     def read(self) -> None:
         """Fold in the entries that any process has appended since the last read.
 
-        Raises:
-            StoreError: it cannot be read.
+        Raises StoreError if it cannot be read.
         """
         try:
             fd = os.open(self.path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | OPEN_FLAGS)
@@ -101,8 +100,7 @@ class Ledger:
     def locked(self) -> Generator[None]:
         """Hold the lock, with all entries of other processes read.
 
-        Raises:
-            StoreError: the lock cannot be had, or the ledger cannot be read.
+        Raises StoreError if the lock cannot be had, or the ledger cannot be read.
         """
         with locked(self._lock, "the history of the jobs"):
             self._held = True
@@ -115,8 +113,7 @@ class Ledger:
     def append(self, *entries: LedgerEntry) -> None:
         """Append facts, on disk when this returns. Decisions need `locked`.
 
-        Raises:
-            StoreError: they could not be written.
+        Raises StoreError if they could not be written.
         """
         if self._held:
             self._write(entries)
@@ -158,11 +155,7 @@ class Ledger:
             self.read()
 
     def note(self, job: str, what: What, at: int, *, session: str = "", outcome: str = "") -> None:
-        """Append the result of a claimed time.
-
-        Raises:
-            StoreError: it could not be written.
-        """
+        """Append the result of a claimed time. Raises StoreError if it could not be written."""
         self.append(LedgerEntry(self._now(), job, what, at, session=session, outcome=outcome))
 
     def _begin_anew(self, file: tuple[int, int] | None) -> None:

@@ -20,8 +20,7 @@ PATIENCE, PAUSE = 10.0, 0.01
 def locked(path: Path, what: str) -> Generator[None]:
     """Hold a lock file, whose folder is made; `what` names the locked thing in messages.
 
-    Raises:
-        StoreError: it cannot be had.
+    Raises StoreError if it cannot be had.
     """
     try:
         make_private(path.parent)

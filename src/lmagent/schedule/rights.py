@@ -38,11 +38,7 @@ NO_RIGHTS = Rights()
 
 
 def read_rights(permission: object, allow: object) -> Rights:
-    """Check the rights that a job states.
-
-    Raises:
-        ValueError: the field and the reason.
-    """
+    """Check the rights that a job states. Raises ValueError with the field and the reason."""
     if permission not in (None, "", *get_args(PermissionMode)):
         raise ValueError(f"permission: {permission!r} is not one of {', '.join(get_args(PermissionMode))}")
     rules = cast("list[Any]", [] if allow is None else allow)
@@ -67,8 +63,7 @@ def written(task: str, rights: Rights) -> str:
 def taken_apart(text: str) -> tuple[str, Rights]:
     """Split a task from its rights; lines that are not rights are part of the task.
 
-    Raises:
-        ValueError: the rights cannot be understood.
+    Raises ValueError if the rights cannot be understood.
     """
     lines = text.splitlines()
     if len(lines) < 3 or lines[0].strip() != FENCE or FENCE not in (line.strip() for line in lines[1:]):

@@ -106,8 +106,7 @@ class Schedule(Struct, frozen=True):
 def parse_schedule(text: str, zone: str = "UTC") -> Schedule:
     """Read the text of a schedule, whose times are meant in the time zone of an IANA name.
 
-    Raises:
-        ValueError: its form or time zone is unknown, or it is never due; with the reason.
+    Raises ValueError: its form or time zone is unknown, or it is never due; with the reason.
     """
     zone_of(zone)
     plain = text.strip()
@@ -145,11 +144,7 @@ def local_zone() -> str:
 
 
 def zone_of(name: str) -> tzinfo:
-    """Return the time zone of an IANA name.
-
-    Raises:
-        ValueError: it is not known here.
-    """
+    """Return the time zone of an IANA name. Raises ValueError if it is not known here."""
     if name == "UTC":
         return UTC
     from zoneinfo import ZoneInfo
@@ -161,11 +156,7 @@ def zone_of(name: str) -> tzinfo:
 
 
 def _checked(line: str, text: str) -> str:
-    """Return a cron line that cronsim understands.
-
-    Raises:
-        ValueError: it is invalid.
-    """
+    """Return a cron line that cronsim understands. Raises ValueError if it is invalid."""
     if len(line.split()) != 5:
         raise ValueError(f"{text!r} is not a valid schedule; known are: {FORMS}")
     from cronsim import CronSim, CronSimError

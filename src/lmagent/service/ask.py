@@ -13,7 +13,6 @@ MISSING, SILENT = 127, 124
 
 
 def ask(*command: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """Run the program to its end; without `env`, in our environment."""
     try:
         return subprocess.run(
             command,
@@ -32,5 +31,4 @@ def ask(*command: str, env: Mapping[str, str] | None = None) -> subprocess.Compl
 
 
 def said_by(done: subprocess.CompletedProcess[str]) -> str:
-    """Return its last output, for an error."""
     return (done.stderr or done.stdout).strip() or f"exit code {done.returncode}"

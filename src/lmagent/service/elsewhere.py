@@ -77,11 +77,7 @@ class Launchd:
 
 
 class ScheduledTask:
-    """Windows: a task that runs from the user's login on.
-
-    Args:
-        env: the environment: SYSTEMROOT.
-    """
+    """Windows: a task that runs from the user's login on. `env`: the environment: SYSTEMROOT."""
 
     def __init__(self, env: Mapping[str, str]) -> None:
         self._program = str(Path(env.get("SYSTEMROOT", r"C:\Windows")) / "System32" / "schtasks.exe")

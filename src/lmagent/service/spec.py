@@ -61,23 +61,19 @@ class ServiceStatus(Struct, frozen=True):
 class Manager(Protocol):
     """A system's own way of keeping programs running."""
 
-    def describe(self, spec: ServiceSpec) -> str:
-        """Return the description that `install` writes."""
-        ...
+    def describe(self, spec: ServiceSpec) -> str: ...
 
     def install(self, spec: ServiceSpec) -> Sequence[str]:
         """Write the description and start the service; returns notes for the user.
 
-        Raises:
-            ServiceError: the manager is missing, or refuses. The description is removed again.
+        Raises ServiceError if the manager is missing, or refuses. The description is removed again.
         """
         ...
 
     def remove(self, name: str) -> bool:
         """Stop it and remove its description; False if it was not installed.
 
-        Raises:
-            ServiceError: the manager refuses.
+        Raises ServiceError if the manager refuses.
         """
         ...
 

@@ -18,8 +18,7 @@ STOP = 20
 class Systemd:
     """The user's systemd.
 
-    Args:
-        env: the environment: HOME, XDG_CONFIG_HOME, and the variables by which systemctl finds the manager.
+    `env`: the environment: HOME, XDG_CONFIG_HOME, and the variables by which systemctl finds the manager.
     """
 
     def __init__(self, env: Mapping[str, str]) -> None:

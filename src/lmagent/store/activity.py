@@ -88,7 +88,6 @@ def store_activity(database: sqlite3.Connection, session: str, rows: Sequence[Ac
 
 
 def activity(database: sqlite3.Connection, limit: int, session: str = "") -> list[Activity]:
-    """Return the newest lines, of one session or of all, the newest first."""
     where = "WHERE activity.session = ?" if session else ""
     columns = ", ".join(f"activity.{name.strip()}" for name in _COLUMNS.split(","))
     query = (

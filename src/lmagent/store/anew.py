@@ -28,17 +28,13 @@ def begin_anew(folder: Path, aside: Path, opening: SessionCreated, clock: Clock)
     A process killed in between leaves the session unchanged, and perhaps a copy of it. The lock is held throughout and
     passes to the new log, so no other process can open the session in between.
 
+    Raises SessionNotFound, SessionBusy or StoreError.
+
     Args:
         folder: of the session.
         aside: of the session for the old log; it must not exist.
         opening: the first event of the new log, which names `aside`.
         clock: gives events their time.
-
-    Raises:
-        SessionNotFound: no such session.
-        SessionBusy: a process writes it.
-        StoreError: it failed and the session is unchanged, unless only the last part failed: to sync its folder, or to
-            open the new log. Then it has begun anew.
     """
     try:
         lock = hold(folder / LOCK, folder.name)

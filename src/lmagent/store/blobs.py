@@ -24,8 +24,7 @@ class Blobs:
     def put(self, content: bytes) -> str:
         """Keep `content` and return its SHA-256; an existing blob stays.
 
-        Raises:
-            StoreError: it could not be written; no part of it is left over.
+        Raises StoreError: it could not be written; no part of it is left over.
         """
         sha256 = _sha256(content)
         path = self.folder / sha256
@@ -42,8 +41,7 @@ class Blobs:
     def adopt(self, path: Path) -> str:
         """Move a file of any size into the blobs, without reading it into memory.
 
-        Raises:
-            StoreError: it could not be moved.
+        Raises StoreError if it could not be moved.
         """
         import hashlib
         import shutil
@@ -62,8 +60,7 @@ class Blobs:
     def get(self, handle: str) -> bytes:
         """Return the content of a blob, by its hash or a unique prefix of at least 8 hexadecimal digits.
 
-        Raises:
-            StoreError: the blob does not exist, or its content no longer matches its hash.
+        Raises StoreError if the blob does not exist, or its content no longer matches its hash.
         """
         sha256 = self._find(handle)
         path = self.folder / sha256

@@ -14,8 +14,6 @@ class Branch(Struct, frozen=True):
     """A session as one of several with the same beginning.
 
     Attributes:
-        id: its id.
-        title: its title.
         created: Unix seconds of its first event; of a copy, of the moment in which it was made.
         parent: the session that it is a copy of; empty for none.
         branch_turn: the first turn that it does not share with that session; 0 if it is no copy.
@@ -32,7 +30,6 @@ class Fork(Struct, frozen=True):
     """A turn in which several sessions diverge.
 
     Attributes:
-        turn: number of the turn.
         at: the one of the sessions that leads to the session in question.
         sessions: the sessions, the one that was copied first.
     """
@@ -43,7 +40,6 @@ class Fork(Struct, frozen=True):
 
 
 def branches(database: sqlite3.Connection) -> dict[str, Branch]:
-    """Return the copies of sessions and the sessions that were copied, by id."""
     query = (
         "SELECT id, title, created, parent, branch_turn FROM session "
         "WHERE branch_turn > 0 OR id IN (SELECT parent FROM session WHERE branch_turn > 0)"
@@ -75,7 +71,6 @@ def forks_of(session: str, rows: Mapping[str, Branch]) -> list[Fork]:
     A copy of a copy that leaves before the first copy did belongs to the original.
 
     Args:
-        session: id of the session.
         rows: all copies, and the sessions that were copied.
     """
     groups: dict[tuple[str, int], list[Branch]] = {}

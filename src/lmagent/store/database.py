@@ -66,8 +66,7 @@ def _make(path: Path) -> None:
     process hold on it, and another process would take away the WAL under them (sqlite.org, "How To Corrupt An SQLite
     Database File", 2.2). So the file is made under another name and renamed when nothing has it open.
 
-    Raises:
-        OSError: it cannot be made, or its name belongs to something that is no file.
+    Raises OSError if it cannot be made, or its name belongs to something that is no file.
     """
     with suppress(FileNotFoundError):
         if not stat.S_ISREG(os.lstat(path).st_mode):
@@ -110,7 +109,6 @@ def _version(connection: sqlite3.Connection) -> int:
 
 
 def _steps() -> Iterator[str]:
-    """Yield the scripts of `migrations/`, in the order of their numbers."""
     folder = files("lmagent.store.migrations")
     scripts = {item.name: item for item in folder.iterdir() if item.name.endswith(".sql")}
     for name in sorted(scripts):

@@ -35,7 +35,6 @@ img { max-width: 100%; }
 
 
 def to_jsonl(events: Iterable[DurableEvent]) -> str:
-    """Return the events as lines of the log."""
     return "".join(f"{encode(event).decode()}\n" for event in events)
 
 

@@ -65,13 +65,11 @@ def write_new(path: Path, content: bytes) -> None:
 def replace_whole(path: Path, beside: Path, content: bytes) -> None:
     """Replace the content of a file atomically; it is on the disk when this returns.
 
+    After an OSError the file is unchanged or, if only syncing its folder failed, replaced.
+
     Args:
-        path: the file.
         beside: where the content is written first, in the same folder; a leftover of a killed process is replaced.
         content: all of it.
-
-    Raises:
-        OSError: the file is unchanged or, if only syncing its folder failed, replaced.
     """
     beside.unlink(missing_ok=True)
     try:

@@ -32,7 +32,6 @@ class LogMark(NamedTuple):
         end: where it ends, in bytes.
         file: the number of the file, which the system may reuse as soon as this file is deleted.
         size: bytes of the line.
-        crc: CRC-32 of it.
     """
 
     seq: int = 0

@@ -29,16 +29,14 @@ def fork_log(
 
     The new session appears all at once: a fork that is killed half-way leaves no session.
 
+    Raises SessionNotFound or StoreError.
+
     Args:
         source: folder of the session to copy; it is only read.
         target: folder of the new session.
         through_seq: the last event to copy; None for all.
         clock: for the new event.
         moved: the source is about to be deleted, so its events count as the copy's own.
-
-    Raises:
-        SessionNotFound: the source does not exist.
-        StoreError: the target exists, the source is empty, or the copy could not be written.
     """
     try:
         with (source / EVENTS).open("rb") as stream:

@@ -38,8 +38,6 @@ _ROW = f"SELECT {', '.join(_COLUMNS)} FROM session WHERE id = ?"
 
 
 class _Gained(Struct):
-    """The new events of a session's log since it was last read."""
-
     tally: Tally
     account: Account
     fresh: bool = True
@@ -70,7 +68,6 @@ class Unattended(Struct, frozen=True):
     """A session that continues without the user: it waits for a time, or a job's turn in it was interrupted.
 
     Attributes:
-        session: its id.
         until: Unix seconds at which it continues; 0 for an interrupted one.
         ended: id of the event that ended its last turn.
         job: id of the job that submitted its newest input.
@@ -167,8 +164,7 @@ class SessionIndex:
     def refresh(self) -> None:
         """Read the new events of the logs, and forget deleted sessions.
 
-        Raises:
-            StoreError: the database cannot be read or written.
+        Raises StoreError if the database cannot be read or written.
         """
         self._run(self._refresh)
 
@@ -302,7 +298,6 @@ class SessionIndex:
         return SessionRow(status=status, waiting_for=tally.waiting_for(status), **shared)
 
     def _fitting(self, search: str) -> set[str]:
-        """Return the sessions that contain every word of `search`, in any message."""
         fitting: set[str] | None = None
         for word in _WORD.findall(search):
             cursor = self._db.execute("SELECT DISTINCT session FROM passage WHERE passage MATCH ?", (_term(word),))

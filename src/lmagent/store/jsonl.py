@@ -50,8 +50,7 @@ class JsonlStore:
         """Return a new, empty log. Nothing is on disk before the first append; it continues the numbers of a deleted
         namesake.
 
-        Raises:
-            StoreError: a session of that id exists, or the id cannot name a folder.
+        Raises StoreError if a session of that id exists, or the id cannot name a folder.
         """
         folder = self._folder(session)
         if (folder / EVENTS).exists():
@@ -64,13 +63,7 @@ class JsonlStore:
         return JsonlLog(folder, self._clock, last)
 
     def open(self, session: str) -> JsonlLog:
-        """Open an existing log for writing.
-
-        Raises:
-            SessionNotFound: no such session.
-            SessionBusy: another process writes it.
-            StoreError: it cannot be read or written.
-        """
+        """Open an existing log for writing. Raises SessionNotFound, SessionBusy or StoreError."""
         return JsonlLog.open(self._known(session), self._clock)
 
     async def fork(
@@ -81,9 +74,7 @@ class JsonlStore:
         The source may be running meanwhile; it is only read. `moved`: it is about to be deleted, and the copy takes
         its place.
 
-        Raises:
-            SessionNotFound: the source does not exist.
-            StoreError: a session of that id exists, the source is empty, or the copy could not be written.
+        Raises SessionNotFound or StoreError.
         """
         from lmagent.store.fork import fork_log  # rare
 
@@ -92,23 +83,14 @@ class JsonlStore:
     def begin_anew(self, session: str, aside: str, opening: SessionCreated) -> JsonlLog:
         """Keep a session's log as the session `aside`, and open a new one in its place. See `store.anew`.
 
-        Raises:
-            SessionNotFound: no such session.
-            SessionBusy: a process writes it.
-            StoreError: it failed; the session is unchanged.
+        Raises SessionNotFound, SessionBusy or StoreError.
         """
         from lmagent.store.anew import begin_anew  # rare
 
         return begin_anew(self._known(session), self._folder(aside), opening, self._clock)
 
     def delete(self, session: str) -> None:
-        """Delete a session with its blobs.
-
-        Raises:
-            SessionNotFound: no such session.
-            SessionBusy: a process writes it.
-            StoreError: it cannot be removed.
-        """
+        """Delete a session with its blobs. Raises SessionNotFound, SessionBusy or StoreError."""
         import shutil  # rare, and not light
 
         from lmagent.store.follow import last_seq
@@ -136,14 +118,11 @@ class JsonlStore:
     def read(self, session: str, after: int = 0) -> Iterable[DurableEvent]:
         """Read events with `seq` > `after`, without opening the session for writing; damaged lines are skipped.
 
-        Raises:
-            SessionNotFound: no such session.
-            StoreError: it cannot be read.
+        Raises SessionNotFound or StoreError.
         """
         return _events(self._known(session) / EVENTS, after)
 
     def follow(self, session: str, after: int = 0) -> AsyncIterator[DurableEvent]:
-        """Yield history, then events as any process appends them, without gaps; the session may not exist yet."""
         from lmagent.store.follow import follow_log  # only for watching another process
 
         return follow_log(self._folder(session) / EVENTS, after)
@@ -151,9 +130,7 @@ class JsonlStore:
     def get_blob(self, session: str, sha256: str) -> bytes:
         """Return a blob of a session that is not open, by its hash or a unique prefix of at least 8 digits.
 
-        Raises:
-            SessionNotFound: no such session.
-            StoreError: the blob does not exist, or its content no longer matches its hash.
+        Raises SessionNotFound or StoreError.
         """
         return Blobs(self._known(session) / BLOBS).get(sha256)
 
@@ -164,11 +141,9 @@ class JsonlStore:
     # --- names ----------------------------------------------------------------------------------------------------
 
     def sessions(self) -> Sequence[str]:
-        """Return the ids of all sessions, oldest first."""
         return [session for _, session in sorted((_created(entry), entry.name) for entry in self._entries())]
 
     def latest(self) -> str | None:
-        """Return the session that was written last; None if no session exists."""
         newest, found = -1, None
         for entry in self._entries():
             written = os.stat(os.path.join(entry.path, EVENTS)).st_mtime_ns
@@ -179,8 +154,7 @@ class JsonlStore:
     def resolve(self, prefix: str) -> str:
         """Return the session that `prefix` names: an id, the unique beginning of one, or "last".
 
-        Raises:
-            SessionNotFound: it names none or several; the message lists candidates.
+        Raises SessionNotFound: it names none or several; the message lists candidates.
         """
         folder = self.root / prefix
         if is_session_id(prefix) and not folder.is_symlink() and log_facts(folder) is not None:

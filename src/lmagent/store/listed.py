@@ -11,7 +11,6 @@ class SessionRow(Struct, frozen=True):
     """A session in a list.
 
     Attributes:
-        id: its id.
         title: the first words of its first input, or the user's title for it.
         created: Unix seconds of its first event; of a copy, of the moment in which it was made.
         updated: Unix seconds of its last one.

@@ -51,8 +51,6 @@ class Owner(Struct, frozen=True):
 
 
 class Lock(Struct):
-    """A lock that this process holds."""
-
     path: Path
     fd: int
 

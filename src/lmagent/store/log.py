@@ -74,15 +74,12 @@ class JsonlLog:
     def open(cls, folder: Path, clock: Clock, lock: Lock | None = None) -> JsonlLog:
         """Open an existing log; an incomplete last line, of a writer that died, is cut off.
 
+        Raises SessionNotFound, SessionBusy or StoreError.
+
         Args:
             folder: of the session.
             clock: gives events their time.
             lock: the session's, if it is held already; the log has it from here on.
-
-        Raises:
-            SessionNotFound: no such session.
-            SessionBusy: another process writes it.
-            StoreError: it cannot be read or written.
         """
         _require_real_folders(folder)
         log = cls(folder, clock)
@@ -127,7 +124,6 @@ class JsonlLog:
         self.damage = (*_missing_beginning(events), *damage)
 
     def _begin(self) -> None:
-        """Make the session's folder, before the first write."""
         try:
             _require_real_folders(self.folder)
             home = self.folder.parent.parent
@@ -176,9 +172,8 @@ class JsonlLog:
 
         The bytes have reached the kernel when this returns (a SIGKILL does not lose them); with `sync`, the disk.
 
-        Raises:
-            StoreError: it could not be written whole; the log is unchanged, and accepts nothing more until it is opened
-                again.
+        Raises StoreError: it could not be written whole; the log is unchanged, and accepts nothing more until it is
+        opened again.
         """
         if self._refusal is not None:
             raise StoreError(
@@ -216,7 +211,6 @@ class JsonlLog:
             self._unsynced_folders.pop()
 
     def _undo(self, length: int) -> None:
-        """Remove the written part of an event."""
         with contextlib.suppress(OSError):  # an incomplete line then stays, and the next open cuts it off
             if self._size < os.fstat(self._fd).st_size <= self._size + length:
                 os.ftruncate(self._fd, self._size)
@@ -231,24 +225,21 @@ class JsonlLog:
     async def put_blob(self, content: bytes) -> str:
         """Keep `content` and return its SHA-256 in hexadecimal. The next synced event syncs it too.
 
-        Raises:
-            StoreError: it could not be written.
+        Raises StoreError if it could not be written.
         """
         return self._blobs.put(content)
 
     async def adopt_blob(self, path: Path) -> str:
         """Move a file into the blobs and return its SHA-256. The next synced event syncs it too.
 
-        Raises:
-            StoreError: it could not be moved.
+        Raises StoreError if it could not be moved.
         """
         return self._blobs.adopt(path)
 
     def get_blob(self, sha256: str) -> bytes:
         """Return the content of a blob, by its hash or a unique prefix of at least 8 digits.
 
-        Raises:
-            StoreError: the blob does not exist, or its content no longer matches its hash.
+        Raises StoreError if the blob does not exist, or its content no longer matches its hash.
         """
         return self._blobs.get(sha256)
 

@@ -25,7 +25,6 @@ class EventPlace(Struct, frozen=True):
 
     Attributes:
         number: its number among all, from 1, rising.
-        session: id of its session.
         seq: its place in that session.
         start: where its line begins in the log, in bytes.
         size: bytes of the line.
@@ -54,6 +53,5 @@ def numbering(database: sqlite3.Connection) -> tuple[str, int]:
 
 
 def numbered(database: sqlite3.Connection, after: int, limit: int) -> list[EventPlace]:
-    """Return the events after a number, the lowest first."""
     query = "SELECT number, session, seq, start, size FROM event WHERE number > ? ORDER BY number LIMIT ?"
     return [EventPlace(*row) for row in database.execute(query, (after, limit))]

@@ -83,8 +83,6 @@ def _joined(before: ImportedMessage, item: ImportedMessage) -> ImportedMessage:
 
 
 class _Builder:
-    """Puts events in their order while it walks over the messages."""
-
     def __init__(self, opening: SessionCreated, started: float) -> None:
         self.events: list[DurableEvent] = []
         self._now = started
@@ -209,7 +207,6 @@ class _Builder:
         return tuple(f"{count} {one if count == 1 else many}" for count, one, many in found if count)
 
     def remarks(self) -> list[str]:
-        """Describe the parts that were left out or repaired."""
         counts = self._counts
         found = (
             (counts["orphans"], "tool result(s) that belong to no call"),

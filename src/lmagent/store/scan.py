@@ -24,7 +24,6 @@ class LogLine(Struct, frozen=True):
     """One line of a log.
 
     Attributes:
-        number: from 1.
         start: where it begins, in bytes.
         raw: its bytes, with the line end if it has one.
         kind: an event; one that only a newer version knows; one whose `seq` is out of order; or damaged.
@@ -99,7 +98,6 @@ def in_order(found: Iterable[LogLine], *, after: int = 0) -> Iterator[LogLine]:
     event that leaps ahead is believed only once the next event is ahead of it, or the log ends.
 
     Args:
-        found: lines of a log.
         after: `seq` of the event before the first line.
     """
     last, held = after, None

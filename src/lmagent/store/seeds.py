@@ -48,14 +48,13 @@ class ImportedSession(Struct, frozen=True):
 def read_seed(path: Path, opening: SessionCreated, now: float) -> ImportedSession:
     """Read a session of LMAgent (`.json`) or agent_computer (`.jsonl`).
 
+    Raises StoreError if the file cannot be read, or holds no conversation.
+
     Args:
         path: the file; it is only read.
         opening: the first event of the new session: its system text and tools (theirs are not kept), its workspace and
             mode, and an id in case the file's own cannot be used.
         now: Unix seconds, for messages that have no time.
-
-    Raises:
-        StoreError: the file cannot be read, or holds no conversation.
     """
     try:
         text = path.read_text(encoding="utf-8", errors="replace")

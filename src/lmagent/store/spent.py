@@ -62,7 +62,6 @@ class Account:
         self._rows: dict[tuple[str, str], list[int]] = {}
 
     def load(self, database: sqlite3.Connection) -> None:
-        """Continue from the rows in the index."""
         query = "SELECT day, model, steps, prompt_tokens, completion_tokens, cached_tokens FROM usage WHERE session = ?"
         for day, name, *counts in database.execute(query, (self._session,)):
             self._rows[str(day), str(name)] = [int(count) for count in counts]

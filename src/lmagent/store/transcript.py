@@ -73,7 +73,6 @@ class _TranscriptWriter:
         self._inputs: dict[str, ev.InputReceived] = {}
 
     def put(self, kind: Literal["user", "assistant", "thinking", "tool", "note"], text: str, **facts: object) -> None:
-        """Add an entry, with the printable part of its text."""
         self.transcript.entries.append(msgspec.structs.replace(TranscriptEntry(kind, plain(text)), **facts))
 
     def note(self, label: str, text: str = "", status: str = "ok") -> None:

@@ -31,7 +31,6 @@ class BlockStream:
         return done
 
     def finish(self) -> list[str]:
-        """Return the rest as the last block."""
         rest, self.tail = self.tail, ""
         return [rest.rstrip()] if rest.strip() else []
 

@@ -43,7 +43,6 @@ class CommandOutput:
         return _lines(self._live.get(call_id, ""))[-LIVE:]
 
     def finish(self, event: ev.ToolFinished, summary: str) -> list[str]:
-        """Return the output of a call that has ended; empty if it runs no command."""
         self._live.pop(event.call_id, None)
         lines = command_output(event)
         if lines:

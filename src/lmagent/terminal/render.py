@@ -66,7 +66,6 @@ class Renderer:
         return printable(self._blocks.tail)
 
     def __call__(self, event: ev.Event) -> None:
-        """Print the text that the event finishes."""
         self._tally.add(event)
         match event:
             case ev.TextDelta(text=text):
@@ -113,7 +112,6 @@ class Renderer:
             self._say(f"{indent}{line}", {"+": "added", "-": "fault"}.get(line[:1], "quiet"))
 
     def approval(self, request: ev.ApprovalRequested) -> None:
-        """Print the details of a request, before the question itself."""
         self._say(f"{one_line(request.summary)} — {request.reason}", "warning")
         self._diff(visible(request.preview))
         if request.preview:
@@ -133,7 +131,6 @@ class Renderer:
             self.words.planning = event.mode == "plan"
 
     def _beside(self, event: ev.Event) -> None:
-        """Print requests, and the actions of sub-agents."""
         inner = ev.innermost(event)[1]
         if isinstance(inner, ev.ApprovalRequested):
             self.approval(inner)

@@ -69,7 +69,6 @@ def _state(view: View, elapsed: float, running: str) -> str:
 
 
 def _waiting(view: View, elapsed: float) -> str:
-    """Describe the probable work of the server before its first output."""
     pace = view.pace
     if pace.reading_s >= NOTICEABLE and elapsed < 2 * pace.reading_s:
         return f"reading {pace.fresh:,} tokens {elapsed:.0f} s{_left(max(0.0, pace.reading_s - elapsed))}"

@@ -16,9 +16,7 @@ _WORDS = re.compile(r"\s*\S+|\s+$")
 class TextStyle(Protocol):
     """Formats finished pieces. Each method returns text with its line end, ready for the terminal."""
 
-    def markdown(self, text: str) -> str:
-        """Format a block of the model's text."""
-        ...
+    def markdown(self, text: str) -> str: ...
 
     def line(self, text: str, kind: str) -> str:
         """Format one line; `kind` is ok, fault, warning, quiet, user, plain, added or output, cut to one row."""

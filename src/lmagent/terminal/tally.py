@@ -7,8 +7,6 @@ from lmagent.core.model import Usage
 
 
 class TurnTally:
-    """Counts the time and the tokens of the running turn."""
-
     def __init__(self) -> None:
         self._forget()
 

@@ -25,14 +25,13 @@ ALIAS = "tiny"
 class EngineServer:
     """A llama.cpp server while the `with` block runs.
 
+    Entering raises RuntimeError, with the engine's output, if the engine does not start.
+
     Args:
         model: the GGUF file.
         context: size of the window in tokens.
         slot_files: folder in which slots can be saved (`--slot-save-path`).
         seconds: how long loading may take.
-
-    Raises:
-        RuntimeError: on entering, if the engine does not start; with the engine's output.
     """
 
     def __init__(

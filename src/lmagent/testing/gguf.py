@@ -38,6 +38,8 @@ TEMPLATE = """\
 def build_tiny_gguf(path: Path, *, seed: int = 0, context: int = 131_072) -> Path:
     """Write a llama of about 0.4 MB: 2 layers of width 64, printable ASCII as vocabulary, ChatML.
 
+    Raises ImportError if the package `gguf` is missing.
+
     Args:
         path: the file to write.
         seed: of the random weights.
@@ -45,9 +47,6 @@ def build_tiny_gguf(path: Path, *, seed: int = 0, context: int = 131_072) -> Pat
 
     Returns:
         The path.
-
-    Raises:
-        ImportError: the package `gguf` is missing.
     """
     import gguf
 

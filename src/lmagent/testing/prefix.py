@@ -62,10 +62,9 @@ def common_prefix(one: bytes, other: bytes) -> int:
 class PrefixMeter:
     """Keeps the account over all requests of a server.
 
-    Args:
-        slots: prompts that the server keeps at a time. With one, every request is compared with the one before it.
-            With more, a request goes to the slot with the longest common prefix if that is at least half of the
-            slot's content, else to an empty slot, else to the one that was used longest ago (llama.cpp's way).
+    `slots`: prompts that the server keeps at a time. With one, every request is compared with the one before it. With
+    more, a request goes to the slot with the longest common prefix if that is at least half of the slot's content, else
+    to an empty slot, else to the one that was used longest ago (llama.cpp's way).
     """
 
     def __init__(self, slots: int = 1) -> None:

@@ -60,8 +60,7 @@ def load_script(data: bytes) -> list[Behaviour]:
     `usage` (`prompt`, `completion`, `cached`), the other fields of `Reply`, and `quirks` (names from
     `lmagent.testing.quirks`). An object with `status` is an HTTP error with `body` and `headers`.
 
-    Raises:
-        ValueError: it is not JSON of that shape.
+    Raises ValueError if it is not JSON of that shape.
     """
     try:
         items = decode_json(data, list[dict[str, Any]])

@@ -25,7 +25,6 @@ class ServerRequest:
 
     Attributes:
         number: number of the chat request, from 1.
-        model: name of the model.
         stream: the client wants a stream.
         usage: the client wants usage in the stream.
         prompt_tokens: size of the prompt (canonical bytes / 4).

@@ -21,7 +21,6 @@ class ProgramRun:
     """The effects of a command.
 
     Attributes:
-        output: its output.
         errors: its error output, after that.
         exit_code: its exit status; 128 + the signal that ended it.
         seconds: how long it takes, on the sandbox's clock; it prints first.
@@ -90,11 +89,7 @@ class FakeSandbox:
 
 
 class FakeRunning:
-    """A command of a `FakeSandbox`.
-
-    Attributes:
-        sent: the bytes written to its channel.
-    """
+    """A command of a `FakeSandbox`. `sent`: the bytes written to its channel."""
 
     def __init__(self, command: Exec, ran: ProgramRun, output: OnOutput, clock: Clock, workspace: Path) -> None:
         self.sent = b""

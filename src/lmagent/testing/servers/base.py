@@ -44,7 +44,6 @@ class DialectServer(ScriptedServer):
 
     Args:
         script: see `ScriptedServer`.
-        model: name of the model.
         window: tokens that one request may use (canonical bytes / 4).
         maximum: tokens that the model was made for.
         lies: its false statements.
@@ -52,7 +51,6 @@ class DialectServer(ScriptedServer):
         settings: further arguments of `ScriptedServer`.
 
     Attributes:
-        model: name of the model.
         maximum: tokens that the model was made for.
         lies: its false statements.
         loaded: the model is in memory. A chat request loads it.

@@ -17,7 +17,6 @@ class GenericServer(DialectServer):
 
     Args:
         script: see `ScriptedServer`.
-        kind: which one.
         settings: see `DialectServer`.
     """
 

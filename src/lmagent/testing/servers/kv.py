@@ -23,7 +23,6 @@ class Admission:
     """How one request was served.
 
     Attributes:
-        slot: the slot.
         why: how it was chosen.
         tokens: tokens of the prompt.
         cached: tokens that were not read again.
@@ -61,7 +60,6 @@ class SlotCache:
     """The slots of a server.
 
     Attributes:
-        slots: the slots.
         similarity: share of a request that a slot must hold to be preferred (llama.cpp's default is 0.1).
         host: bytes of prompts that are kept outside the slots; 0 keeps none.
         bytes_per_token: bytes that make a token.
@@ -111,7 +109,6 @@ class SlotCache:
         """Serve a prompt; its slot is busy until `release`.
 
         Args:
-            prompt: its bytes.
             wanted: `id_slot`; below 0 the server chooses.
             cache: `cache_prompt`; without it everything is read.
         """

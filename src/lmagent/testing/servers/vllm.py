@@ -17,7 +17,6 @@ class VLLMServer(DialectServer):
 
     Args:
         script: see `ScriptedServer`.
-        version: its version.
         settings: see `DialectServer`.
     """
 
