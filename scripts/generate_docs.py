@@ -99,7 +99,7 @@ def cli() -> str:
 
 def configuration() -> str:
     """The table of settings."""
-    from lmagent.config.docs import config_table_markdown
+    from lmagent.config.show import config_table_markdown
 
     return config_table_markdown()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from config_machine import Machine, write
 
-from lmagent.config.trust import is_trusted, trust, trust_file, trusted_folders, untrust
+from lmagent.config.trust import is_trusted, trust, trust_file, untrust
 from lmagent.core.errors import ConfigError
 
 
@@ -160,7 +160,7 @@ def test_trust_is_for_the_folder_itself_not_for_those_in_it_and_links_are_resolv
 
 def test_trust_can_be_taken_back(machine: Machine) -> None:
     trust(machine.data, machine.cwd)
-    assert trusted_folders(machine.data) == (str(machine.cwd),)
+    assert is_trusted(machine.data, machine.cwd)
     assert untrust(machine.data, machine.cwd)
     assert not untrust(machine.data, machine.cwd)
     assert not is_trusted(machine.data, machine.cwd)

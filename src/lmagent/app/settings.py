@@ -9,8 +9,8 @@ import msgspec
 
 from lmagent.app.wiring import HostOptions, load_settings
 from lmagent.config import paths
-from lmagent.config.dotenv import save_env
-from lmagent.config.importing import ImportReport, Targets, import_file, save_settings
+from lmagent.config.compat import ImportReport, Targets, import_file
+from lmagent.config.files import save_env, save_settings, toml_of
 from lmagent.config.layers import DEFAULT
 from lmagent.config.show import rows, shown
 from lmagent.config.trust import trust
@@ -61,7 +61,7 @@ def set_setting(workspace: Path | None, name: str, text: str | None) -> str:
     Raises:
         ConfigError: there is no such setting, the value is not allowed, or the file cannot be written.
     """
-    from lmagent.app.setting_changes import field_named, toml_of, value_of
+    from lmagent.app.setting_changes import field_named, value_of
 
     field, loaded = field_named(name), load_settings(HostOptions(workspace))
     file = loaded.env_file if field.secret else loaded.config_file

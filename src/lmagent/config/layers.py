@@ -3,12 +3,13 @@
     default < user config < user .env < config.json < workspace config < workspace .env < current .env < environment
             < flag
 
-A later layer wins; lists of permission rules add up instead, so that no layer can take a user's rule away. A layer
-that lies in a folder nobody vouched for is restricted by `Field.folder`; what it may not set is held back.
+A later layer wins; lists of permission rules add up instead, so that no layer can take a user's rule away. A file in a
+folder that the user does not trust is restricted by `Setting.folder`: what it may not set is held back.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -16,9 +17,8 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from lmagent.config.fields import BY_NAME, FIELDS, Field
-from lmagent.config.settings import DEFAULTS, PLACEHOLDER_KEYS, Settings
-from lmagent.config.values import host_of, is_loopback
+from lmagent.config.setting import URL, Setting
+from lmagent.config.settings import BY_NAME, DEFAULTS, PLACEHOLDER_KEYS, SETTINGS, Settings
 
 LayerName = Literal[
     "default",
@@ -49,7 +49,7 @@ class Origin(Struct, frozen=True):
     line: int = 0
 
     def __str__(self) -> str:
-        """The origin in words."""
+        """Return the origin as a phrase."""
         if self.source:
             place = f"{self.source}:{self.line}" if self.line else self.source
             return f"{self.name} in {place}"
@@ -67,14 +67,14 @@ class Entry(Struct, frozen=True):
 
 
 class Layer(Struct, frozen=True):
-    """What one place says.
+    """The values of one place.
 
     Attributes:
         name: which layer it is.
-        entries: value by field name.
-        folder: the folder whose file it is; None for what is the user's own.
+        entries: value by setting.
+        folder: the folder whose file it is; None for the user's own places.
         file: that file, relative to the folder.
-        content: what was read, so that trust can be checked on these very bytes.
+        content: the bytes that were read, so that trust is checked on these very bytes.
     """
 
     name: LayerName
@@ -94,13 +94,13 @@ class Held(Struct, frozen=True):
 
 
 class Merged(Struct, frozen=True):
-    """All layers as one.
+    """The layers, folded.
 
     Attributes:
-        values: value by field name, for every field.
+        values: value by setting, for all settings.
         origins: where each comes from; for lists, the last layer that added something.
         item_origins: for lists of rules, the origin of each item, in order.
-        held: what does not count.
+        held: values that do not count.
     """
 
     values: Mapping[str, Any]
@@ -122,21 +122,21 @@ def merge(layers: Sequence[Layer]) -> Merged:
 
 
 def trusted(layer: Layer) -> Layer:
-    """The layer, with nothing held back from it."""
+    """Return the layer without its folder, so that nothing is held back from it."""
     return replace(layer, folder=None)
 
 
 def _fold(layers: Iterable[Layer], diverted: Sequence[Held]) -> Merged:
     values = dict(DEFAULTS)
     origins = dict.fromkeys(values, DEFAULT)
-    items: dict[str, tuple[Origin, ...]] = {field.name: () for field in FIELDS if field.kind == "rules"}
+    items: dict[str, tuple[Origin, ...]] = {each.name: () for each in SETTINGS if each.kind == "rules"}
     held = list(diverted)
     for layer in layers:
         for name, entry in layer.entries.items():
-            field = BY_NAME[name]
-            if layer.folder is not None and (reason := _objection(field, entry.value, values[name])):
+            setting = BY_NAME[name]
+            if layer.folder is not None and (reason := _objection(setting, entry.value, values[name])):
                 held.append(Held(name, entry, layer.folder, reason))
-            elif field.kind == "rules":
+            elif setting.kind == "rules":
                 added = [rule for rule in entry.value if rule not in values[name]]
                 values[name] = (*values[name], *added)
                 items[name] = (*items[name], *[entry.origin] * len(added))
@@ -147,20 +147,20 @@ def _fold(layers: Iterable[Layer], diverted: Sequence[Held]) -> Merged:
     return Merged(values, origins, items, tuple(held))
 
 
-def _objection(field: Field, value: Any, below: Any) -> str:
-    """Why an untrusted folder may not set this over what is below it; empty if it may."""
-    order = field.choices or (True, False)
-    if field.folder == "stricter" and order.index(value) < order.index(below):
+def _objection(setting: Setting, value: Any, below: Any) -> str:
+    """Return why an untrusted folder may not set this over the value below it; empty if it may."""
+    order = setting.choices or (True, False)
+    if setting.folder == "stricter" and order.index(value) < order.index(below):
         return f"a folder may not loosen {below!r}"
-    if field.folder == "smaller" and below is not None and (value is None or value > below):
+    if setting.folder == "smaller" and below is not None and (value is None or value > below):
         return f"a folder may not raise the limit of {below}"
-    if field.folder == "trusted":
+    if setting.folder == "trusted":
         return "only the user, or a folder the user trusts, may set this"
     return ""
 
 
 def _diversion(merged: Merged, layers: Iterable[Layer]) -> Held | None:
-    """A value of an untrusted folder that would send what is the user's to a place the user did not name."""
+    """Return a value of an untrusted folder that would send keys or text to a server that the user did not name."""
     owners = {
         entry.origin: (entry, layer.folder) for layer in layers if layer.folder for entry in layer.entries.values()
     }
@@ -174,14 +174,14 @@ def _diversion(merged: Merged, layers: Iterable[Layer]) -> Held | None:
         if merged.origins[name] not in owners:
             continue
         entry, folder = owners[merged.origins[name]]
-        if not is_loopback(url):
-            return Held(name, entry, folder, f"it would send what you type to {host_of(url)}")
+        if not _is_loopback(url):
+            return Held(name, entry, folder, f"it would send what you type to {_host_of(url)}")
         if users_key:
-            return Held(name, entry, folder, f"it would send your key ({key_origin}) to {host_of(url)}")
+            return Held(name, entry, folder, f"it would send your key ({key_origin}) to {_host_of(url)}")
     endpoint = _endpoint(merged.values)
-    if key_origin in owners and not is_loopback(endpoint):
+    if key_origin in owners and not _is_loopback(endpoint):
         entry, folder = owners[key_origin]
-        return Held("llm_api_key", entry, folder, f"your server {host_of(endpoint)} would be asked in its name")
+        return Held("llm_api_key", entry, folder, f"your server {_host_of(endpoint)} would be asked in its name")
     return None
 
 
@@ -194,3 +194,14 @@ def _without(layer: Layer, held: Held) -> Layer:
     if layer.entries.get(held.field) is not held.entry:
         return layer
     return replace(layer, entries={name: entry for name, entry in layer.entries.items() if name != held.field})
+
+
+def _host_of(url: str) -> str:
+    found = URL.fullmatch(url)
+    return found["host"].lower() if found else url
+
+
+def _is_loopback(url: str) -> bool:
+    """Whether a URL leads to this machine; a name that only looks like an address (`127.example.org`) does not."""
+    loopback = r"(?:.+\.)?localhost|127(?:\.\d{1,3}){3}|\[::1\]"
+    return re.fullmatch(loopback, _host_of(url).rstrip(".")) is not None

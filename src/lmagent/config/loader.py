@@ -28,7 +28,7 @@ from lmagent.config.sources import (
     read_flags,
     read_toml,
 )
-from lmagent.config.trust import is_trusted, vouches_for
+from lmagent.config.trust import is_trusted, trusts
 from lmagent.config.workspace import Choice, choose_workspace
 from lmagent.core.errors import ConfigError
 
@@ -135,11 +135,11 @@ def _found_json(folder: Path, home: Path, data: Path, notes: Notes) -> Layer:
         content = None  # another program's: agent_computer's is small, and its user can read it
     if content is None:
         return place.layer({})
-    from lmagent.config.seeds import is_agent_computers  # few folders have one
+    from lmagent.config.compat import is_agent_computers  # few folders have one
 
     if not is_agent_computers(content.decode("utf-8-sig", "replace")):
         return place.layer({})
-    if vouches_for(data, folder, "config.json", content):
+    if trusts(data, folder, "config.json", content):
         layer = read_config_json(place, content, notes)
         chosen = layer.entries.get("workspace")
         if chosen is None:
@@ -156,7 +156,7 @@ def _loaded(layers: Sequence[Layer], choice: Choice, notes: Notes, config_file: 
     data = _data_dir(layers, env)
     merged = merge(layers)
     if merged.held:
-        merged = merge([trusted(layer) if _is_vouched_for(layer, data) else layer for layer in layers])
+        merged = merge([trusted(layer) if _is_trusted(layer, data) else layer for layer in layers])
     notes.warnings += [_held_back(held, data) for held in merged.held]
     values: dict[str, Any] = {**merged.values, "workspace": choice.path, "agent_data_dir": data}
     return Loaded(
@@ -227,8 +227,8 @@ def _usable(data: Path, named: str, fix: str) -> Path:
     return data
 
 
-def _is_vouched_for(layer: Layer, data: Path) -> bool:
-    return layer.folder is not None and vouches_for(data, layer.folder, layer.file, layer.content)
+def _is_trusted(layer: Layer, data: Path) -> bool:
+    return layer.folder is not None and trusts(data, layer.folder, layer.file, layer.content)
 
 
 def _trust_command(folder: Path) -> str:

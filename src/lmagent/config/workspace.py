@@ -14,15 +14,14 @@ from typing import Literal
 
 from msgspec import Struct
 
-from lmagent.config.paths import config_dir, data_dir
-from lmagent.config.values import expand_path
+from lmagent.config.paths import config_dir, data_dir, expand_path
 from lmagent.core.errors import WorkspaceError
 
 FALLBACK = "lm_workspace"
 
 
 class Choice(Struct, frozen=True):
-    """A workspace that was chosen and not yet looked at.
+    """A workspace that was chosen and is not checked yet.
 
     Attributes:
         path: absolute, links resolved.
@@ -42,7 +41,7 @@ class Workspace(Struct, frozen=True):
 
     Attributes:
         path: absolute, links resolved.
-        created: it was made just now.
+        created: `open_workspace` made the folder.
         note: what the user should know, in one line; empty if nothing.
     """
 
@@ -54,7 +53,7 @@ class Workspace(Struct, frozen=True):
 def choose_workspace(
     flag: Path | str | None, setting: Path | str | None, cwd: Path, home: Path, named: str = "WORKSPACE"
 ) -> Choice:
-    """Decide; nothing is made or checked.
+    """Choose the workspace; nothing is made or checked.
 
     Args:
         flag: the value of `--workspace`.
@@ -100,13 +99,6 @@ def open_workspace(choice: Choice) -> Workspace:
     done = "made it and works there" if created else "works there"
     note = f"Started in {choice.named}: the workspace is {path}, lmagent {done}. Choose another with --workspace."
     return Workspace(path, created, note)
-
-
-def resolve_workspace(
-    flag: Path | str | None, setting: Path | str | None, cwd: Path, home: Path, named: str = "WORKSPACE"
-) -> Workspace:
-    """Choose and open in one go; arguments and errors are those of the two."""
-    return open_workspace(choose_workspace(flag, setting, cwd, home, named))
 
 
 def _resolve(named: Path | str, cwd: Path, home: Path) -> Path:
