@@ -198,7 +198,7 @@ class _More(TypedDict, total=False):
     folder: FolderRule
 
 
-def setting(default: Any, variables: str, help: str, **more: Unpack[_More]) -> Any:
+def setting(default: Any, variables: str, *, help: str, **more: Unpack[_More]) -> Any:
     """Declare an attribute of `Settings`; `variables` are separated by blanks, the rest is as in `Setting`."""
     return field(default_factory=Setting(default, tuple(variables.split()), help, **more))
 
