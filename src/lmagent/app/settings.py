@@ -13,7 +13,7 @@ from lmagent.config.compat import ImportReport, Targets, import_file
 from lmagent.config.files import save_env, save_settings, toml_of
 from lmagent.config.layers import DEFAULT
 from lmagent.config.show import rows, shown
-from lmagent.config.trust import trust
+from lmagent.config.trust import trust, untrust
 from lmagent.config.workspace import open_workspace
 from lmagent.core.errors import ConfigError
 
@@ -88,8 +88,17 @@ def import_settings(file: Path, workspace: Path | None) -> ImportReport:
 
 
 def trust_workspace(workspace: Path | None) -> str:
-    """Trust the folder with its configuration files as they are now."""
+    """Trust the folder with its configuration files as they are now; returns what came of it."""
     loaded = load_settings(HostOptions(workspace))
     path = open_workspace(loaded.workspace).path
     files = trust(loaded.settings.agent_data_dir, path)
-    return f"{path} ({', '.join(files) or 'it has no configuration files yet'})"
+    return f"trusted {path} ({', '.join(files) or 'it has no configuration files yet'})"
+
+
+def untrust_workspace(workspace: Path | None) -> str:
+    """Stop trusting the folder; returns what came of it."""
+    loaded = load_settings(HostOptions(workspace))
+    path = loaded.workspace.path
+    if untrust(loaded.settings.agent_data_dir, path):
+        return f"no longer trusted: {path}; programs that run keep the settings that they began with"
+    return f"{path} was not trusted"

@@ -27,11 +27,6 @@ def plan_options(function: Function) -> Function:
     return function
 
 
-def work_flags(options: dict[str, Any]) -> dict[str, Any]:
-    """Settings that were given as flags."""
-    return {"approve_plans": True} if options["yes_plan"] else {}
-
-
 def work_of(options: dict[str, Any], *, planning: bool) -> SetWork | None:
     """How the session is to work; None where nothing says so.
 

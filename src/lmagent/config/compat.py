@@ -25,52 +25,42 @@ from lmagent.core.errors import ConfigError
 Pairs = tuple[tuple[str, str], ...]
 
 
-class JsonKey(Struct, frozen=True):
-    """A key of `config.json`.
-
-    Attributes:
-        field: the setting it feeds; empty when it is not used.
-        note: why it is not used, or how its value is converted.
-    """
-
-    field: str = ""
-    note: str = ""
-
-
 _REFLECTION = "not used by this version: there is no reflection yet"
 _MEMORY = "not used by this version: there is no memory yet"
 
-KEYS: dict[str, JsonKey] = {
-    "gateway.host": JsonKey("web_host"),
-    "gateway.port": JsonKey("web_port"),
-    "agent.name": JsonKey(note="not used: the agent is called lmagent everywhere"),
-    "agent.workspace": JsonKey("workspace", "a path counts from the file's folder"),
-    "agent.model.provider": JsonKey("llm_url", "the provider's usual address; `base_url` goes before it"),
-    "agent.model.model_id": JsonKey("llm_model"),
-    "agent.model.base_url": JsonKey("llm_url", "not with `openrouter`, which has an address of its own"),
-    "agent.model.max_tokens": JsonKey("llm_max_tokens"),
-    "agent.model.temperature": JsonKey("llm_temperature"),
-    "agent.model.api_key": JsonKey("llm_api_key", "`openrouter_api_key` with the provider `openrouter`"),
-    "agent.tools.allow": JsonKey("tools_allow", "`manage_tasks` becomes the todo tools; an empty list allows none"),
-    "agent.tools.require_approval": JsonKey("permission_ask", "tools by their names here"),
-    "agent.max_loop_iterations": JsonKey("bounded_steps", "caps bounded work alone"),
-    "agent.deep_work.max_iterations": JsonKey("deep_steps"),
-    "agent.deep_work.token_budget": JsonKey("deep_tokens"),
-    "agent.deep_work.warning_threshold": JsonKey(note="not needed: the model is told when 0.8 of a budget is used"),
-    "agent.non_interactive_approval_policy": JsonKey(
-        note="not used: what needs approval is denied where no user can be asked; `permission_allow` rules exempt it"
+KEYS: dict[str, tuple[str, str]] = {
+    "gateway.host": ("web_host", ""),
+    "gateway.port": ("web_port", ""),
+    "agent.name": ("", "not used: the agent is called lmagent everywhere"),
+    "agent.workspace": ("workspace", "a path counts from the file's folder"),
+    "agent.model.provider": ("llm_url", "the provider's usual address; `base_url` goes before it"),
+    "agent.model.model_id": ("llm_model", ""),
+    "agent.model.base_url": ("llm_url", "not with `openrouter`, which has an address of its own"),
+    "agent.model.max_tokens": ("llm_max_tokens", ""),
+    "agent.model.temperature": ("llm_temperature", ""),
+    "agent.model.api_key": ("llm_api_key", "`openrouter_api_key` with the provider `openrouter`"),
+    "agent.tools.allow": ("tools_allow", "`manage_tasks` becomes the todo tools; an empty list allows none"),
+    "agent.tools.require_approval": ("permission_ask", "tools by their names here"),
+    "agent.max_loop_iterations": ("bounded_steps", "caps bounded work alone"),
+    "agent.deep_work.max_iterations": ("deep_steps", ""),
+    "agent.deep_work.token_budget": ("deep_tokens", ""),
+    "agent.deep_work.warning_threshold": ("", "not needed: the model is told when 0.8 of a budget is used"),
+    "agent.non_interactive_approval_policy": (
+        "",
+        "not used: what needs approval is denied where no user can be asked; `permission_allow` rules exempt it",
     ),
-    "sessions.directory": JsonKey(note="not used: take the sessions over with `lmagent sessions import FOLDER`"),
-    "sessions.max_history_tokens": JsonKey("summarization_threshold"),
-    "reflection.enabled": JsonKey(note=_REFLECTION),
-    "reflection.model_id": JsonKey(note=_REFLECTION),
-    "reflection.max_tokens": JsonKey(note=_REFLECTION),
-    "reflection.max_sessions_per_startup": JsonKey(note=_REFLECTION),
-    "memory.enabled": JsonKey(note=_MEMORY),
-    "memory.embedding_base_url": JsonKey(note=_MEMORY),
-    "memory.embedding_model": JsonKey(note=_MEMORY),
-    "memory.top_k": JsonKey(note=_MEMORY),
+    "sessions.directory": ("", "not used: take the sessions over with `lmagent sessions import FOLDER`"),
+    "sessions.max_history_tokens": ("summarization_threshold", ""),
+    "reflection.enabled": ("", _REFLECTION),
+    "reflection.model_id": ("", _REFLECTION),
+    "reflection.max_tokens": ("", _REFLECTION),
+    "reflection.max_sessions_per_startup": ("", _REFLECTION),
+    "memory.enabled": ("", _MEMORY),
+    "memory.embedding_base_url": ("", _MEMORY),
+    "memory.embedding_model": ("", _MEMORY),
+    "memory.top_k": ("", _MEMORY),
 }
+"""The setting that a key feeds, or empty; how its value is converted, or why it is not used."""
 
 _SECTIONS = {key.rpartition(".")[0] for key in KEYS} | {key.partition(".")[0] for key in KEYS}
 _TODO = ("todo_add", "todo_complete", "todo_update", "todo_list")
@@ -83,7 +73,6 @@ _TOOLS = {
 }
 _ABSENT = frozenset({"web_fetch", "web_fetch_js", "web_fetch_stealth", "memory_search"})
 _PLACEHOLDERS = ("", "your-model-id")
-_SIGN = re.compile(r'"agent"\s*:\s*\{')
 
 
 class ConfigJson(Struct):
@@ -102,9 +91,9 @@ class ConfigJson(Struct):
     unknown: list[tuple[str, str]]
 
 
-def is_agent_computers(text: str) -> bool:
+def is_agent_computers(content: bytes) -> bool:
     """Whether a file called `config.json` is agent_computer's: other programs have one too."""
-    return _SIGN.search(text) is not None
+    return re.search(rb'"agent"\s*:\s*\{', content) is not None
 
 
 def read_agent_computer(document: dict[str, Any], base: Path) -> ConfigJson:
@@ -128,10 +117,10 @@ def read_agent_computer(document: dict[str, Any], base: Path) -> ConfigJson:
             found.taken.append((key, "openrouter_api_key", value))
         elif key == "sessions.directory" and isinstance(value, str):
             found.left.append((key, f"take the sessions over with: lmagent sessions import {base / value}"))
-        elif not known.field:
-            found.left.append((key, known.note))
+        elif not known[0]:
+            found.left.append((key, known[1]))
         elif value is not None:
-            found.taken.append((key, known.field, _tools(key, value)))
+            found.taken.append((key, known[0], _tools(key, value)))
     return found
 
 

@@ -20,17 +20,8 @@ from msgspec.structs import replace
 from lmagent.config.setting import URL, Setting
 from lmagent.config.settings import BY_NAME, DEFAULTS, PLACEHOLDER_KEYS, SETTINGS, Settings
 
-LayerName = Literal[
-    "default",
-    "user config",
-    "user .env",
-    "config.json",
-    "workspace config",
-    "workspace .env",
-    "current .env",
-    "environment",
-    "flag",
-]
+_OfUser = Literal["default", "user config", "user .env", "config.json", "environment", "flag"]
+LayerName = Literal[_OfUser, "workspace config", "workspace .env", "current .env"]
 
 
 class Origin(Struct, frozen=True):
@@ -110,7 +101,7 @@ class Merged(Struct, frozen=True):
 
 
 def merge(layers: Sequence[Layer]) -> Merged:
-    """Fold layers, weakest first. Layers with a `folder` are restricted; see `trusted` for those that are not."""
+    """Fold layers, weakest first. Layers with a `folder` are restricted."""
     held: list[Held] = []
     while True:
         merged = _fold(layers, held)
@@ -119,11 +110,6 @@ def merge(layers: Sequence[Layer]) -> Merged:
             return merged
         held.append(diverted)
         layers = [_without(layer, diverted) for layer in layers]
-
-
-def trusted(layer: Layer) -> Layer:
-    """Return the layer without its folder, so that nothing is held back from it."""
-    return replace(layer, folder=None)
 
 
 def _fold(layers: Iterable[Layer], diverted: Sequence[Held]) -> Merged:
@@ -178,22 +164,15 @@ def _diversion(merged: Merged, layers: Iterable[Layer]) -> Held | None:
             return Held(name, entry, folder, f"it would send what you type to {_host_of(url)}")
         if users_key:
             return Held(name, entry, folder, f"it would send your key ({key_origin}) to {_host_of(url)}")
-    endpoint = _endpoint(merged.values)
+    endpoint = Settings(**merged.values).endpoint
     if key_origin in owners and not _is_loopback(endpoint):
         entry, folder = owners[key_origin]
         return Held("llm_api_key", entry, folder, f"your server {_host_of(endpoint)} would be asked in its name")
     return None
 
 
-def _endpoint(values: Mapping[str, Any]) -> str:
-    names = ("llm_url", "llm_base_url", "openrouter_api_key")
-    return Settings(**{name: values[name] for name in names}).endpoint
-
-
 def _without(layer: Layer, held: Held) -> Layer:
-    if layer.entries.get(held.field) is not held.entry:
-        return layer
-    return replace(layer, entries={name: entry for name, entry in layer.entries.items() if name != held.field})
+    return replace(layer, entries={name: entry for name, entry in layer.entries.items() if entry is not held.entry})
 
 
 def _host_of(url: str) -> str:

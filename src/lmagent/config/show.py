@@ -35,10 +35,10 @@ names the place of each value.
 """
 _CONFIG_JSON = """\
 `--config FILE` reads the file, of any name, as your own. `config.json` of the workspace is read if it has an object
-`agent` and you trust the folder (`lmagent config trust`), until the file changes; otherwise one line says that it is
-not read. Broken JSON and values that are not allowed end the command with the file, the line and the key; an unknown
-key is named with the nearest one. API keys in it are never printed. `lmagent config import FILE` copies the same values
-into your own configuration instead.
+`agent` and you trust the folder (`lmagent config trust`), until the file changes or you type `lmagent config untrust`;
+otherwise one line says that it is not read. Broken JSON and values that are not allowed end the command with the file,
+the line and the key; an unknown key is named with the nearest one. API keys in it are never printed.
+`lmagent config import FILE` copies the same values into your own configuration instead.
 
 ```sh
 echo '{"agent": {"model": {"provider": "lmstudio", "model_id": "qwen3-8b"}, "max_loop_iterations": 15}}' > agent.json
@@ -106,7 +106,7 @@ def config_table_markdown() -> str:
     )
     keys = _table(
         ("Key", "Feeds", "Note"),
-        [(f"`{name}`", f"`{key.field}`" if key.field else "", key.note) for name, key in KEYS.items()],
+        [(f"`{key}`", f"`{name}`" if name else "", note) for key, (name, note) in KEYS.items()],
     )
     return (
         f"{_LAYERS}\n## Settings\n\n{settings}\n## Names of older systems\n\n{aliases}\n"

@@ -84,7 +84,7 @@ def _content(path: Path) -> bytes | None:
         content = read_small(path)
     except ConfigError:
         return None  # agent_computer's is small, and its user can read it
-    return content if content is not None and is_agent_computers(content.decode("utf-8-sig", "replace")) else None
+    return content if content is not None and is_agent_computers(content) else None
 
 
 def _load(data_dir: Path) -> _Trusted:
