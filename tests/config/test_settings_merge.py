@@ -36,7 +36,9 @@ def layers_of(fields: dict[str, st.SearchStrategy[Any]], folders: bool) -> st.Se
         origin = Origin(name, "/file" if folder else "", "x")
         return st.fixed_dictionaries({}, optional=fields).map(
             lambda values: Layer(
-                name, {key: Entry(value, Origin(name, origin.source, key)) for key, value in values.items()}, folder
+                name,
+                folder=folder,
+                entries={key: Entry(value, Origin(name, origin.source, key)) for key, value in values.items()},
             )
         )
 

@@ -25,6 +25,7 @@ from lmagent.core.errors import ConfigError
 Pairs = tuple[tuple[str, str], ...]
 
 
+_UNKNOWN = "it is no key that lmagent knows"
 _REFLECTION = "not used by this version: there is no reflection yet"
 _MEMORY = "not used by this version: there is no memory yet"
 
@@ -82,13 +83,13 @@ class ConfigJson(Struct):
         taken: key, setting and value, which is not checked yet.
         left: key, and why it is not used.
         wrong: key, and what its value has to be.
-        unknown: key, and the key that was probably meant, or an empty text.
+        misspelt: key, and the key that was probably meant.
     """
 
     taken: list[tuple[str, str, Any]]
     left: list[tuple[str, str]]
     wrong: list[tuple[str, str]]
-    unknown: list[tuple[str, str]]
+    misspelt: list[tuple[str, str]]
 
 
 def is_agent_computers(content: bytes) -> bool:
@@ -106,7 +107,8 @@ def read_agent_computer(document: dict[str, Any], base: Path) -> ConfigJson:
         if known is None and _is_openrouter_key(key, value):
             found.taken.append((key, "openrouter_api_key", value))
         elif known is None:
-            found.unknown.append((key, closest(key, KEYS)))
+            meant = closest(key, KEYS)
+            found.misspelt.append((key, meant)) if meant else found.left.append((key, _UNKNOWN))
         elif key == "agent.model.provider":
             _take_provider(values, found)
         elif key == "agent.model.base_url" and provider == "openrouter":
@@ -229,8 +231,7 @@ def import_file(path: Path, targets: Targets) -> ImportReport:
         raise ConfigError(f"{path} is JSON, but nothing that can be taken over", fix=f"name {_ACCEPTED}")
     read = read_agent_computer(document, base)
     left = [*read.left, *((key, f"it {why}") for key, why in read.wrong)]
-    for key, meant in read.unknown:
-        left.append((key, f"it is no key that lmagent knows{f'; did you mean {meant}?' if meant else ''}"))
+    left += [(key, f"{_UNKNOWN}; did you mean {meant}?") for key, meant in read.misspelt]
     return _import_settings(read.taken, left, base, targets)
 
 

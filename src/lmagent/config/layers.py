@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from lmagent.config.setting import URL, Setting
 from lmagent.config.settings import BY_NAME, DEFAULTS, PLACEHOLDER_KEYS, SETTINGS, Settings
+from lmagent.core.errors import ConfigError
 
 _OfUser = Literal["default", "user config", "user .env", "config.json", "environment", "flag"]
 LayerName = Literal[_OfUser, "workspace config", "workspace .env", "current .env"]
@@ -58,21 +59,38 @@ class Entry(Struct, frozen=True):
 
 
 class Layer(Struct, frozen=True):
-    """The values of one place.
+    """A place that sets values.
 
     Attributes:
         name: which layer it is.
-        entries: value by setting.
+        base: the folder that relative paths count from.
+        home: the home folder.
+        path: the file, if it is one.
         folder: the folder whose file it is; None for the user's own places.
-        file: that file, relative to the folder.
-        content: the bytes that were read, so that trust is checked on these very bytes.
+        entries: value by setting.
+        content: the bytes of the file, so that trust is checked on these very bytes.
     """
 
     name: LayerName
-    entries: Mapping[str, Entry]
+    base: Path = Path()
+    home: Path = Path()
+    path: Path | None = None
     folder: Path | None = None
-    file: str = ""
+    entries: Mapping[str, Entry] = {}
     content: bytes = b""
+
+    def entry(self, setting: Setting, raw: object, key: str, line: int = 0, *, text: bool = False) -> Entry:
+        """Return a value of this place.
+
+        Raises:
+            ConfigError: it is not allowed.
+        """
+        origin = Origin(self.name, str(self.path or ""), key, line)
+        try:
+            return Entry(setting.read(raw, self.base, self.home, text=text), origin)
+        except ValueError as error:
+            example = "" if setting.secret or setting.default in (None, "", ()) else f", for example {setting.default}"
+            raise ConfigError(f"{origin} {error}", fix=f"correct it{example}, or leave it out") from error
 
 
 class Held(Struct, frozen=True):

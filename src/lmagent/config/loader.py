@@ -20,7 +20,6 @@ from lmagent.config.settings import Settings
 from lmagent.config.sources import (
     ConfigWarning,
     Notes,
-    Place,
     Unused,
     read_config_json,
     read_env_file,
@@ -85,12 +84,12 @@ def load(env: Mapping[str, str], cwd: Path, flags: Mapping[str, Any] | None = No
     config_file = _user_config(env)
     own = config_file.parent
     users = [
-        read_toml(Place("user config", own, home, config_file), notes),
-        read_env_file(Place("user .env", own, home, _env_file(config_file)), notes),
+        read_toml(Layer("user config", own, home, config_file), notes),
+        read_env_file(Layer("user .env", own, home, _env_file(config_file)), notes),
     ]
-    current = read_env_file(Place("current .env", cwd, home, cwd / ".env", cwd), notes)
-    environment = read_environment(Place("environment", cwd, home), env, notes)
-    flagged = read_flags(Place("flag", cwd, home), flags or {})
+    current = read_env_file(Layer("current .env", cwd, home, cwd / ".env", cwd), notes)
+    environment = read_environment(Layer("environment", cwd, home), env, notes)
+    flagged = read_flags(Layer("flag", cwd, home), flags or {})
 
     named_json = env.get("LMAGENT_CONFIG_JSON")
     if named_json:
@@ -105,10 +104,10 @@ def load(env: Mapping[str, str], cwd: Path, flags: Mapping[str, Any] | None = No
         users.append(_found_json(folder, home, _data_dir([*users, environment], env), notes))
     layers = [
         *users,
-        read_toml(Place("workspace config", folder, home, folder / ".lmagent" / "config.toml", folder), notes),
+        read_toml(Layer("workspace config", folder, home, folder / ".lmagent" / "config.toml", folder), notes),
     ]
     if folder != cwd:
-        layers.append(read_env_file(Place("workspace .env", folder, home, folder / ".env", folder), notes))
+        layers.append(read_env_file(Layer("workspace .env", folder, home, folder / ".env", folder), notes))
     else:  # the current folder's `.env` is the workspace's
         current = _renamed(current)
     return _loaded([*layers, current, environment, flagged], choice, notes, config_file, env)
@@ -123,8 +122,9 @@ def _loaded(layers: Sequence[Layer], choice: Choice, notes: Notes, config_file: 
     origins = merged.origins
     if choice.by not in ("flag", "setting"):
         origins = {**origins, "workspace": Origin("default", name=choice.named)}
+    values: dict[str, Any] = {**merged.values, "workspace": choice.path, "agent_data_dir": data}
     return Loaded(
-        settings=Settings(**{**merged.values, "workspace": choice.path, "agent_data_dir": data}),
+        settings=Settings(**values),
         origins=origins,
         item_origins=merged.item_origins,
         workspace=choice,
@@ -144,30 +144,31 @@ def _named_json(path: Path, home: Path, notes: Notes) -> Layer:
         raise ConfigError(
             f"{path} is no config.json of agent_computer", fix=f"a config.toml is named by: LMAGENT_CONFIG={path}"
         )
-    return read_config_json(Place("config.json", path.parent, home, path), content, notes)
+    return read_config_json(Layer("config.json", path.parent, home, path), content, notes)
 
 
 def _found_json(folder: Path, home: Path, data: Path, notes: Notes) -> Layer:
     """Return the layer of the workspace's `config.json`, if it is agent_computer's and the user trusts its content."""
-    place = Place("config.json", folder, home, folder / "config.json")
+    path = folder / "config.json"
+    place = Layer("config.json", folder, home, path)
     try:
-        content = read_small(folder / "config.json")
+        content = read_small(path)
     except ConfigError:
         content = None  # another program's: agent_computer's is small, and its user can read it
     if content is None:
-        return place.layer({})
+        return place
     from lmagent.config.compat import is_agent_computers  # few folders have one
 
     if not is_agent_computers(content):
-        return place.layer({})
-    if not trusts(data, folder, "config.json", content):
+        return place
+    if not trusts(data, folder, path, content):
         why = (
             "has changed since you trusted the folder"
             if is_trusted(data, folder)
             else "is in a folder you do not trust"
         )
-        notes.warnings.append(ConfigWarning(f"{place.path} is not read: it {why}", _trust_command(folder)))
-        return place.layer({})
+        notes.warnings.append(ConfigWarning(f"{path} is not read: it {why}", _trust_command(folder)))
+        return place
     layer = read_config_json(place, content, notes)
     entries = dict(layer.entries)
     if chosen := entries.pop("workspace", None):
@@ -222,7 +223,9 @@ def _data_dir(layers: Sequence[Layer], env: Mapping[str, str]) -> Path:
 
 def _unrestricted(layer: Layer, data: Path) -> Layer:
     """Return the layer without its folder, so that nothing is held back from it, if the user trusts its content."""
-    trusted = layer.folder is not None and trusts(data, layer.folder, layer.file, layer.content)
+    trusted = (
+        layer.folder is not None and layer.path is not None and trusts(data, layer.folder, layer.path, layer.content)
+    )
     return replace(layer, folder=None) if trusted else layer
 
 

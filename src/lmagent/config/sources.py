@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from lmagent.config.files import EnvLine, decode_env, line_of, parse_env, read_small
-from lmagent.config.layers import Entry, Layer, LayerName, Origin
+from lmagent.config.layers import Entry, Layer, Origin
 from lmagent.config.names import FIELD_OF, as_text, closest, why_not_used
 from lmagent.config.setting import Setting
 from lmagent.config.settings import BY_NAME, SETTINGS
@@ -42,43 +43,7 @@ class Notes(Struct):
     files: list[Path]
 
 
-class Place(Struct, frozen=True):
-    """Where a layer is read from.
-
-    Attributes:
-        name: the layer.
-        base: the folder that relative paths count from.
-        home: the home folder.
-        path: the file, if it is one.
-        folder: the folder whose file it is, if it is not the user's own.
-    """
-
-    name: LayerName
-    base: Path
-    home: Path
-    path: Path | None = None
-    folder: Path | None = None
-
-    def layer(self, entries: Mapping[str, Entry], content: bytes = b"") -> Layer:
-        """Return the layer of this place."""
-        inside = self.path.relative_to(self.folder).as_posix() if self.path and self.folder else ""
-        return Layer(self.name, entries, self.folder, inside, content)
-
-    def entry(self, setting: Setting, raw: object, key: str, line: int = 0, *, text: bool = False) -> Entry:
-        """Return a value of this place.
-
-        Raises:
-            ConfigError: it is not allowed.
-        """
-        origin = Origin(self.name, str(self.path or ""), key, line)
-        try:
-            return Entry(setting.read(raw, self.base, self.home, text=text), origin)
-        except ValueError as error:
-            example = "" if setting.secret or setting.default in (None, "", ()) else f", for example {setting.default}"
-            raise ConfigError(f"{origin} {error}", fix=f"correct it{example}, or leave it out") from error
-
-
-def read_toml(place: Place, notes: Notes) -> Layer:
+def read_toml(place: Layer, notes: Notes) -> Layer:
     """Return the layer of a `config.toml`; without entries if the file does not exist.
 
     Raises:
@@ -87,7 +52,7 @@ def read_toml(place: Place, notes: Notes) -> Layer:
     path = place.path
     content = read_small(path) if path else None
     if path is None or content is None:
-        return place.layer({})
+        return place
     notes.files.append(path)
     text, table = _parse_toml(path, content)
     entries: dict[str, Entry] = {}
@@ -99,10 +64,10 @@ def read_toml(place: Place, notes: Notes) -> Layer:
             notes.unused.append(Unused(key, str(path), why))
         elif not _is_barred(place, setting, notes):
             entries[key] = place.entry(setting, value, key, line)
-    return place.layer(entries, content)
+    return replace(place, entries=entries, content=content)
 
 
-def read_env_file(place: Place, notes: Notes) -> Layer:
+def read_env_file(place: Layer, notes: Notes) -> Layer:
     """Return the layer of a `.env` file; without entries if it does not exist. Other programs' variables are ignored.
 
     Raises:
@@ -111,17 +76,18 @@ def read_env_file(place: Place, notes: Notes) -> Layer:
     path = place.path
     content = read_small(path) if path else None
     if path is None or content is None:
-        return place.layer({})
+        return place
     notes.files.append(path)
     lines = list(parse_env(decode_env(content)))
     found = {line.name: line for line in lines if line.value is not None}
     notes.warnings += _oddities(path, lines)
     notes.unused += [Unused(name, str(path), why) for name in found if (why := why_not_used(name))]
     values = {name: cast("str", line.value) for name, line in found.items()}
-    return place.layer(_variables(place, values.get, lambda name: found[name].line, notes), content)
+    entries = _variables(place, values.get, lambda name: found[name].line, notes)
+    return replace(place, entries=entries, content=content)
 
 
-def read_config_json(place: Place, content: bytes, notes: Notes) -> Layer:
+def read_config_json(place: Layer, content: bytes, notes: Notes) -> Layer:
     """Return the layer of agent_computer's `config.json`; see `compat` for its keys.
 
     Raises:
@@ -140,28 +106,24 @@ def read_config_json(place: Place, content: bytes, notes: Notes) -> Layer:
     for key, why in read.wrong:
         raise ConfigError(f"{Origin(place.name, str(path), key, line_of(text, key))} {why}", fix="correct it")
     notes.unused += [Unused(key, str(path), why) for key, why in read.left]
-    for key, meant in read.unknown:
-        if meant:
-            where = Origin(place.name, str(path), key, line_of(text, key))
-            notes.warnings.append(ConfigWarning(f"{where} is no key that lmagent knows", f"did you mean {meant}?"))
-        else:
-            notes.unused.append(Unused(key, str(path), "it is no key that lmagent knows"))
-    return place.layer(
-        {name: place.entry(BY_NAME[name], value, key, line_of(text, key)) for key, name, value in read.taken}, content
-    )
+    for key, meant in read.misspelt:
+        where = Origin(place.name, str(path), key, line_of(text, key))
+        notes.warnings.append(ConfigWarning(f"{where} is no key that lmagent knows", f"did you mean {meant}?"))
+    entries = {name: place.entry(BY_NAME[name], value, key, line_of(text, key)) for key, name, value in read.taken}
+    return replace(place, entries=entries, content=content)
 
 
-def read_environment(place: Place, env: Mapping[str, str], notes: Notes) -> Layer:
+def read_environment(place: Layer, env: Mapping[str, str], notes: Notes) -> Layer:
     """Return the layer of the environment.
 
     Raises:
         ConfigError: one of our variables has a value that is not allowed.
     """
     notes.unused += [Unused(name, "the environment", why) for name in env if (why := why_not_used(name))]
-    return place.layer(_variables(place, env.get, lambda _: 0, notes))
+    return replace(place, entries=_variables(place, env.get, lambda _: 0, notes))
 
 
-def read_flags(place: Place, flags: Mapping[str, Any]) -> Layer:
+def read_flags(place: Layer, flags: Mapping[str, Any]) -> Layer:
     """Return the layer of the command line; a flag that is None was not given.
 
     Raises:
@@ -172,11 +134,11 @@ def read_flags(place: Place, flags: Mapping[str, Any]) -> Layer:
         if value is not None:
             flag = BY_NAME[name].flag or f"--{name.replace('_', '-')}"
             entries[name] = place.entry(BY_NAME[name], value, flag, text=True)
-    return place.layer(entries)
+    return replace(place, entries=entries)
 
 
 def _variables(
-    place: Place, get: Callable[[str], str | None], line_in: Callable[[str], int], notes: Notes
+    place: Layer, get: Callable[[str], str | None], line_in: Callable[[str], int], notes: Notes
 ) -> dict[str, Entry]:
     """Return the entries that variables make: a setting's own name wins over its aliases."""
     entries: dict[str, Entry] = {}
@@ -192,7 +154,7 @@ def _variables(
     return entries
 
 
-def _is_barred(place: Place, setting: Setting, notes: Notes) -> bool:
+def _is_barred(place: Layer, setting: Setting, notes: Notes) -> bool:
     """Whether this place may not set the setting, trusted or not; then it is noted and left out."""
     if place.folder is None:
         return False

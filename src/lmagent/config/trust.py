@@ -33,13 +33,13 @@ def is_trusted(data_dir: Path, folder: Path) -> bool:
     return os.path.realpath(folder) in _load(data_dir).folders
 
 
-def trusts(data_dir: Path, folder: Path, file: str, content: bytes) -> bool:
-    """Whether the user trusts the folder, and its file (one of `CONFIG_FILES`) has the same content as then.
+def trusts(data_dir: Path, folder: Path, file: Path, content: bytes) -> bool:
+    """Whether the user trusts the folder, and its file has the same content as then.
 
     Raises:
         ConfigError: the list cannot be read.
     """
-    then = _load(data_dir).folders.get(os.path.realpath(folder), {}).get(file)
+    then = _load(data_dir).folders.get(os.path.realpath(folder), {}).get(file.relative_to(folder).as_posix())
     return then is not None and then == _digest(content)
 
 

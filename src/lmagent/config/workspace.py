@@ -118,25 +118,16 @@ def _make(path: Path) -> bool:
 
 
 def _check(path: Path, named: str) -> None:
-    another = "or choose another folder: lmagent -w FOLDER"
+    what, another = f"the workspace {path} ({named})", "choose another folder: lmagent -w FOLDER"
     try:
         found = path.stat()
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise WorkspaceError(
-            f"the workspace {path} ({named}) does not exist", fix=f"make it: mkdir -p {path}, {another}"
-        ) from error
+        raise WorkspaceError(f"{what} does not exist", fix=f"make it: mkdir -p {path}, or {another}") from error
     except OSError as error:
-        raise WorkspaceError(
-            f"the workspace {path} ({named}) cannot be reached: {error.strerror}", fix="name another with --workspace"
-        ) from error
+        raise WorkspaceError(f"{what} cannot be reached: {error.strerror}", fix=another) from error
     if not stat.S_ISDIR(found.st_mode):
-        raise WorkspaceError(
-            f"the workspace {path} ({named}) is a file, not a folder", fix="name a folder with --workspace"
-        )
-    effective = os.access in os.supports_effective_ids
-    if not os.access(path, os.R_OK | os.W_OK | os.X_OK, effective_ids=effective):
+        raise WorkspaceError(f"{what} is a file, not a folder", fix=another)
+    if not os.access(path, os.R_OK | os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):
         owned = hasattr(os, "geteuid") and found.st_uid == os.geteuid() != 0
-        raise WorkspaceError(
-            f"the workspace {path} ({named}) is not writable for you",
-            fix=f"make your folder writable, chmod u+rwx {path}, {another}" if owned else another.removeprefix("or "),
-        )
+        fix = f"make your folder writable, chmod u+rwx {path}, or {another}" if owned else another
+        raise WorkspaceError(f"{what} is not writable for you", fix=fix)
