@@ -14,8 +14,8 @@ from lmagent.core.errors import ConfigError
 
 TEXT = st.text(st.characters(codec="utf-8"))
 SCALAR = TEXT | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False)
-VALUES: st.SearchStrategy[dict[str, Any]] = st.dictionaries(TEXT, SCALAR | st.lists(TEXT))
-ONE_FOLDER = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+VALUES: st.SearchStrategy[dict[str, Any]] = st.dictionaries(TEXT, SCALAR | st.lists(TEXT, max_size=3), max_size=5)
+ONE_FOLDER = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=50)
 
 
 def updated(folder: Path, text: str, values: dict[str, Any]) -> str:

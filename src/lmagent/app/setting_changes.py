@@ -184,7 +184,7 @@ def _row(host: Host, field: Setting, now: Loaded) -> SettingRow:
         default=shown(field, field.default),
         help=field.help,
         allowed=field.allowed,
-        kind=str(field.kind),
+        kind=field.kind,
         choices=field.choices,
         changeable=changeable(field),
         pending=changed and not taken_over,

@@ -15,9 +15,6 @@ from lmagent.core.errors import ConfigError
 MAX_BYTES = 1_000_000
 """A configuration file is small; a larger file is something else."""
 
-_NAME = re.compile(r"(?:export\s+)?([A-Za-z_][\w.-]*)")
-_PLAIN = re.compile(r"[\w./:@%+,=-]*", re.ASCII)
-
 
 def read_small(path: Path) -> bytes | None:
     """Return the content of a regular file; None if there is no file (a folder or a pipe of that name is not read).
@@ -158,7 +155,7 @@ def parse_env(text: str) -> Iterator[EnvLine]:
         written = found.original.string
         body = written.lstrip()
         begins = line + _lines(written[: len(written) - len(body)])
-        name = _NAME.match(body)
+        name = re.match(r"(?:export\s+)?([A-Za-z_][\w.-]*)", body)
         yield EnvLine(name[1] if name else "", None if found.error else found.value, begins, written)
         line += _lines(written)
 
@@ -183,7 +180,7 @@ def with_values(text: str, values: Mapping[str, str]) -> str:
 
 def quoted(value: str) -> str:
     """Return a value as it is written after `NAME=`, so that it is read back unchanged."""
-    if _PLAIN.fullmatch(value):
+    if re.fullmatch(r"[\w./:@%+,=-]*", value, re.ASCII):
         return value
     escaped = value.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"

@@ -10,12 +10,11 @@ folder that the user does not trust is restricted by `Setting.folder`: what it m
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from lmagent.config.setting import URL, Setting
 from lmagent.config.settings import BY_NAME, DEFAULTS, PLACEHOLDER_KEYS, SETTINGS, Settings
@@ -120,25 +119,15 @@ class Merged(Struct, frozen=True):
 
 def merge(layers: Sequence[Layer]) -> Merged:
     """Fold layers, weakest first. Layers with a `folder` are restricted."""
-    held: list[Held] = []
-    while True:
-        merged = _fold(layers, held)
-        diverted = _diversion(merged, layers)
-        if diverted is None:
-            return merged
-        held.append(diverted)
-        layers = [_without(layer, diverted) for layer in layers]
-
-
-def _fold(layers: Iterable[Layer], diverted: Sequence[Held]) -> Merged:
     values = dict(DEFAULTS)
     origins = dict.fromkeys(values, DEFAULT)
     items: dict[str, tuple[Origin, ...]] = {each.name: () for each in SETTINGS if each.kind == "rules"}
-    held = list(diverted)
+    held: list[Held] = []
+    own = {name: entry for layer in layers if layer.folder is None for name, entry in layer.entries.items()}
     for layer in layers:
         for name, entry in layer.entries.items():
             setting = BY_NAME[name]
-            if layer.folder is not None and (reason := _objection(setting, entry.value, values[name])):
+            if layer.folder is not None and (reason := _objection(setting, entry.value, values[name], own)):
                 held.append(Held(name, entry, layer.folder, reason))
             elif setting.kind == "rules":
                 added = [rule for rule in entry.value if rule not in values[name]]
@@ -151,8 +140,15 @@ def _fold(layers: Iterable[Layer], diverted: Sequence[Held]) -> Merged:
     return Merged(values, origins, items, tuple(held))
 
 
-def _objection(setting: Setting, value: Any, below: Any) -> str:
-    """Return why an untrusted folder may not set this over the value below it; empty if it may."""
+def _objection(setting: Setting, value: Any, below: Any, own: Mapping[str, Entry]) -> str:
+    """Return why an untrusted folder may not set this; empty if it may.
+
+    Args:
+        setting: the setting.
+        value: the folder's value.
+        below: the value of the layers below.
+        own: the values of the user's own layers, also of those above.
+    """
     order = setting.choices or (True, False)
     if setting.folder == "stricter" and order.index(value) < order.index(below):
         return f"a folder may not loosen {below!r}"
@@ -160,37 +156,21 @@ def _objection(setting: Setting, value: Any, below: Any) -> str:
         return f"a folder may not raise the limit of {below}"
     if setting.folder == "trusted":
         return "only the user, or a folder the user trusts, may set this"
+    return _diversion(setting, value, own) if setting.folder == "endpoint" else ""
+
+
+def _diversion(setting: Setting, value: str, own: Mapping[str, Entry]) -> str:
+    """Return which text or key a folder's server or key would lead astray; empty if none."""
+    key = own.get("llm_api_key")
+    has_key = key is not None and key.value not in PLACEHOLDER_KEYS
+    if setting.kind == "url":
+        if not _is_loopback(value):
+            return f"it would send what you type to {_host_of(value)}"
+        return f"it would send your key ({key.origin}) to {_host_of(value)}" if key and has_key else ""
+    server = Settings(**{name: entry.value for name, entry in own.items()}).endpoint
+    if has_key or not _is_loopback(server):
+        return f"your server {_host_of(server)} would be asked in its name"
     return ""
-
-
-def _diversion(merged: Merged, layers: Iterable[Layer]) -> Held | None:
-    """Return a value of an untrusted folder that would send keys or text to a server that the user did not name."""
-    owners = {
-        entry.origin: (entry, layer.folder) for layer in layers if layer.folder for entry in layer.entries.values()
-    }
-    key = merged.values["llm_api_key"]
-    key_origin = merged.origins["llm_api_key"]
-    # By value too: a `.env` that is a link to a file of the user's own would pass the user's key off as the folder's.
-    own_keys = {entry.value for layer in layers if not layer.folder for entry in layer.entries.values()}
-    users_key = key not in PLACEHOLDER_KEYS and (key_origin not in owners or key in own_keys)
-    for name in ("llm_url", "llm_base_url"):
-        url = merged.values[name]
-        if merged.origins[name] not in owners:
-            continue
-        entry, folder = owners[merged.origins[name]]
-        if not _is_loopback(url):
-            return Held(name, entry, folder, f"it would send what you type to {_host_of(url)}")
-        if users_key:
-            return Held(name, entry, folder, f"it would send your key ({key_origin}) to {_host_of(url)}")
-    endpoint = Settings(**merged.values).endpoint
-    if key_origin in owners and not _is_loopback(endpoint):
-        entry, folder = owners[key_origin]
-        return Held("llm_api_key", entry, folder, f"your server {_host_of(endpoint)} would be asked in its name")
-    return None
-
-
-def _without(layer: Layer, held: Held) -> Layer:
-    return replace(layer, entries={name: entry for name, entry in layer.entries.items() if entry is not held.entry})
 
 
 def _host_of(url: str) -> str:

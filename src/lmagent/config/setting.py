@@ -61,7 +61,7 @@ class Setting(Struct, frozen=True):
         default: the value if nothing sets it.
         variables: environment variables, the setting's own first; the others are names that older systems gave it.
         help: what it means, for the documentation.
-        kind: what its value is; derived from the attribute's type unless that does not say it (url, secret, presence).
+        kind: what its value is; the attribute's type says it, unless the setting does (url, secret, presence).
         flag: the command line option that sets it.
         bounds: the least and the greatest value, both allowed.
         folder: what a file in an untrusted folder may do.
@@ -73,7 +73,7 @@ class Setting(Struct, frozen=True):
     default: Any
     variables: tuple[str, ...]
     help: str
-    kind: Kind | None = None
+    kind: Kind = "text"
     flag: str = ""
     bounds: tuple[float | None, float | None] = (None, None)
     folder: FolderRule = "free"
@@ -101,7 +101,7 @@ class Setting(Struct, frozen=True):
         if self.choices:
             return f"{', '.join(self.choices[:-1])} or {self.choices[-1]}"
         low, high = self.bounds
-        phrase = _PHRASES[cast("Kind", self.kind)]
+        phrase = _PHRASES[self.kind]
         if low is not None:
             phrase += f" of at least {low:g}" if high is None else f" from {low:g} to {high:g}"
         return f"{phrase}, or none" if self.optional else phrase
@@ -122,54 +122,19 @@ class Setting(Struct, frozen=True):
         Raises:
             ValueError: it is not allowed; the message says what is, and repeats no secret.
         """
-        value = self._of_text(raw.strip()) if text and isinstance(raw, str) else raw
+        value = _of_text(self.kind, raw.strip()) if text and isinstance(raw, str) else raw
         if self.optional and (value is None or value == -1 or str(value).lower() in _NO_VALUE):
             return None
         try:
-            checked = self._checked(value)
-        except (ValueError, ValidationError):
+            checked = _of_kind(self.kind, value)
+        except ValidationError:
+            checked = None
+        if checked is None or not self._fits(checked):
             private = self.secret or (self.kind == "url" and "@" in str(raw))
             given = ascii(raw)
             shown = "" if private else f", not {given if len(given) <= 60 else f'{given[:57]}...'}"
-            raise ValueError(f"must be {self.allowed}{shown}") from None
+            raise ValueError(f"must be {self.allowed}{shown}")
         return expand_path(checked, base, home) if self.kind == "path" else checked
-
-    def _of_text(self, text: str) -> object:
-        """Return the number, the switch or the list that a text means; `_checked` refuses a text that is none."""
-        match self.kind:
-            case "rules":
-                return [part.strip() for part in re.split(_RULE_COMMA, text) if part.strip()]
-            case "presence":
-                return bool(text)
-            case "switch":
-                return _SWITCH.get(text.lower(), text)
-            case "integer" | "number":
-                for number in (int, float):
-                    try:
-                        return number(text)
-                    except ValueError:
-                        continue
-            case _:
-                pass
-        return text
-
-    def _checked(self, value: object) -> Any:
-        """Return the value in the setting's type.
-
-        Raises:
-            ValueError: it is out of bounds, or not of the form that the setting has.
-            ValidationError: it has another type.
-        """
-        if self.kind == "choice":
-            value = str(value).lower()  # TOML has a `true` of its own, where "true" is a choice
-        elif self.kind == "path" and isinstance(value, Path):
-            value = str(value)
-        found = convert(value, _TYPES.get(cast("Kind", self.kind), str))
-        if isinstance(found, list):
-            found = tuple(dict.fromkeys(item.strip() for item in cast("list[str]", found)))
-        if not self._fits(found):
-            raise ValueError
-        return found
 
     def _fits(self, value: Any) -> bool:
         match self.kind:
@@ -189,6 +154,35 @@ class Setting(Struct, frozen=True):
                 return value.isprintable()
             case _:
                 return True
+
+
+def _of_text(kind: Kind, text: str) -> object:
+    """Return the number, the switch or the list that a text means; any other text is left for `_of_kind` to refuse."""
+    if kind == "rules":
+        return [part.strip() for part in re.split(_RULE_COMMA, text) if part.strip()]
+    if kind == "presence":
+        return bool(text)
+    if kind in ("integer", "number"):
+        for number in (int, float):
+            try:
+                return number(text)
+            except ValueError:
+                continue
+    return _SWITCH.get(text.lower(), text) if kind == "switch" else text
+
+
+def _of_kind(kind: Kind, value: object) -> Any:
+    """Return a value in the type of its kind.
+
+    Raises:
+        ValidationError: it has another type.
+    """
+    if kind == "choice":
+        return str(value).lower()  # TOML has a `true` of its own, where "true" is a choice
+    if kind == "path" and isinstance(value, Path):
+        return str(value)
+    found = convert(value, _TYPES.get(kind, str))
+    return tuple(dict.fromkeys(item.strip() for item in found)) if kind == "rules" else found
 
 
 class _More(TypedDict, total=False):
@@ -214,7 +208,7 @@ def _completed(setting: Setting, name: str, hint: Any) -> Setting:
     return replace(
         setting,
         name=name,
-        kind=setting.kind or _KINDS[kind],
+        kind=_KINDS[kind] if setting.kind == "text" else setting.kind,
         choices=get_args(types[0]) if kind is Literal else (),
         optional=NoneType in types,
     )
