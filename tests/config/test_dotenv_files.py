@@ -123,10 +123,10 @@ def test_what_is_written_is_read_back(values: dict[str, str]) -> None:
 
 def test_saving_changes_the_named_lines_and_no_other(tmp_path: Path) -> None:
     path = tmp_path / ".env"
-    path.write_bytes(b"# mine\n\nA = old # why\nodd \xff line\nB=keep\nA='two\nlines' # second\nlast=1")
+    path.write_bytes(b"# mine\n\nexport A = old # why\nodd \xff line\nB=keep\nA='two\nlines' # second\nlast=1")
     save_env(path, {"A": "it's new", "NEW": "/a b"})
     content = path.read_bytes()
-    assert content == b"# mine\n\nA = old # why\nodd \xff line\nB=keep\nA='it\\'s new'\nlast=1\nNEW='/a b'\n"
+    assert content == b"# mine\n\nexport A = old # why\nodd \xff line\nB=keep\nA='it\\'s new'\nlast=1\nNEW='/a b'\n"
     assert values_of(decode_env(content))["A"] == "it's new"
 
 

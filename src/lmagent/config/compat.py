@@ -8,7 +8,6 @@ go to the user's `config.toml`, secrets to the user's `.env`, the two JSON lists
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -90,11 +89,6 @@ class ConfigJson(Struct):
     left: list[tuple[str, str]]
     wrong: list[tuple[str, str]]
     misspelt: list[tuple[str, str]]
-
-
-def is_agent_computers(content: bytes) -> bool:
-    """Whether a file called `config.json` is agent_computer's: other programs have one too."""
-    return re.search(rb'"agent"\s*:\s*\{', content) is not None
 
 
 def read_agent_computer(document: dict[str, Any], base: Path) -> ConfigJson:

@@ -47,6 +47,15 @@ def read_small(path: Path) -> bytes | None:
     return content
 
 
+def read_agent_json(path: Path) -> bytes | None:
+    """Return the content of a `config.json` if it is agent_computer's; other programs have files of that name too."""
+    try:
+        content = read_small(path)
+    except ConfigError:
+        return None  # agent_computer's is small, and its user can read it
+    return content if content is not None and re.search(rb'"agent"\s*:\s*\{', content) else None
+
+
 def write_private(path: Path, text: str) -> None:
     """Replace a file in one step; only its owner can read it. A link is followed, so that it stays one.
 
@@ -170,7 +179,8 @@ def with_values(text: str, values: Mapping[str, str]) -> str:
         assigned = f"{name}={quoted(value)}{newline}"
         if name in at:
             old = lines[at[name]]
-            lines[at[name]] = f"{old[: len(old) - len(old.lstrip())]}{assigned}"
+            before = re.match(r"\s*(?:export\s+)?", old)
+            lines[at[name]] = f"{before[0] if before else ''}{assigned}"
         else:
             if lines and not lines[-1].endswith(("\n", "\r")):
                 lines.append(newline)

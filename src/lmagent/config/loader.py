@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from lmagent.config import paths
-from lmagent.config.files import read_small
+from lmagent.config.files import read_agent_json, read_small
 from lmagent.config.layers import Held, Layer, Origin, merge
 from lmagent.config.settings import Settings
 from lmagent.config.sources import (
@@ -151,15 +151,8 @@ def _found_json(folder: Path, home: Path, data: Path, notes: Notes) -> Layer:
     """Return the layer of the workspace's `config.json`, if it is agent_computer's and the user trusts its content."""
     path = folder / "config.json"
     place = Layer("config.json", folder, home, path)
-    try:
-        content = read_small(path)
-    except ConfigError:
-        content = None  # another program's: agent_computer's is small, and its user can read it
+    content = read_agent_json(path)
     if content is None:
-        return place
-    from lmagent.config.compat import is_agent_computers  # few folders have one
-
-    if not is_agent_computers(content):
         return place
     if not trusts(data, folder, path, content):
         why = (

@@ -11,12 +11,9 @@ from pathlib import Path
 
 import msgspec
 
-from lmagent.config.files import read_small, write_private
+from lmagent.config.files import read_agent_json, read_small, write_private
 from lmagent.core.decoding import decode_json
 from lmagent.core.errors import ConfigError
-
-CONFIG_FILES = (".lmagent/config.toml", ".env", "config.json")
-"""The files of a folder that settings are read from."""
 
 
 class _Trusted(msgspec.Struct):
@@ -49,7 +46,9 @@ def trust(data_dir: Path, folder: Path) -> tuple[str, ...]:
     Raises:
         ConfigError: a file cannot be read, or the list cannot be written.
     """
-    found = {name: _digest(content) for name in CONFIG_FILES if (content := _content(folder / name)) is not None}
+    contents = {name: read_small(folder / name) for name in (".lmagent/config.toml", ".env")}
+    contents["config.json"] = read_agent_json(folder / "config.json")
+    found = {name: _digest(content) for name, content in contents.items() if content is not None}
     known = _load(data_dir)
     known.folders[os.path.realpath(folder)] = found
     _save(data_dir, known)
@@ -72,19 +71,6 @@ def untrust(data_dir: Path, folder: Path) -> bool:
 def trust_file(data_dir: Path) -> Path:
     """Return the file of the list."""
     return data_dir / "trust.json"
-
-
-def _content(path: Path) -> bytes | None:
-    """Return the content of a configuration file; None if it does not exist or is another program's `config.json`."""
-    if path.name != "config.json":
-        return read_small(path)
-    from lmagent.config.compat import is_agent_computers
-
-    try:
-        content = read_small(path)
-    except ConfigError:
-        return None  # agent_computer's is small, and its user can read it
-    return content if content is not None and is_agent_computers(content) else None
 
 
 def _load(data_dir: Path) -> _Trusted:
