@@ -3,8 +3,8 @@
 import { h, htm } from "./vendor/preact.js";
 
 export {
-  batch, Component, computed, effect, Fragment, h, render, signal, useCallback, useComputed, useEffect, useErrorBoundary,
-  useId, useLayoutEffect, useMemo, useRef, useSignal, useState,
+  batch, computed, h, render, signal, useCallback, useEffect, useErrorBoundary, useId, useLayoutEffect, useMemo, useRef,
+  useSignal, useState,
 } from "./vendor/preact.js";
 
 /**
