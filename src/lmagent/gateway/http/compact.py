@@ -1,7 +1,7 @@
 """Compact: the page's modules are sent without comments and without the spaces that a program does not need.
 
-Both are a third of the sources, and a sixth of what is sent after compression. Line breaks stay, so that an error in
-the browser names the line of the source. A test compares every module with what a parser reads in its source.
+Both are a third of the sources, and a sixth of what is sent after compression. Statements stay in lines of their own,
+so that the page can be read in a browser. A test compares every module with what a parser reads in its source.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def compact(source: str) -> str:
             break  # not reached: a token is at least one character
         token, place = found[0], found.end()
         if found.lastgroup == "space":
-            sent.append("\n" * token.count("\n") or " " * _needs_space(before[-1:], source[place : place + 1]))
+            sent.append("\n" if "\n" in token else " " * _needs_space(before[-1:], source[place : place + 1]))
             continue
         sent.append(token)
         if token == "`":
@@ -64,7 +64,7 @@ def compact(source: str) -> str:
         else:
             braces += (token == "{") - (token == "}")
             before = token if found.re is _TOKEN else "/x"
-    return "".join(sent)
+    return "".join(sent).lstrip("\n")
 
 
 def _needs_space(before: str, after: str) -> bool:

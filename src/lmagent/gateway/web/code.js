@@ -1,7 +1,7 @@
 // @ts-check
 // Code, coloured by the highlighter's token tree; the highlighter is fetched when the first code comes into view.
-import { part } from "./late.js";
 import { html, useEffect, useRef, useState } from "./lib.js";
+import { part } from "./parts.js";
 import { isTangled } from "./reading.js";
 
 /** @typedef {import("./vendor/highlight.js").HighlightNode} HighlightNode */
@@ -166,7 +166,8 @@ function parts(code, pieces) {
   if (made.length < 2) return made[0]?.inside;
   return made.map(({ key, start, end, inside }) => {
     const lines = code.slice(start, end - 1).split("\n").length;
-    return html`<span class="part" key=${key} style=${{ containIntrinsicBlockSize: `auto ${lines}lh` }}>${inside}</span>`;
+    const tall = (/** @type {HTMLElement | null} */ part) => part?.style.setProperty("contain-intrinsic-block-size", `auto ${lines}lh`);
+    return html`<span class="part" key=${key} ref=${tall}>${inside}</span>`;
   });
 }
 

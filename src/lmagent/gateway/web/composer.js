@@ -2,20 +2,17 @@
 // Where a person writes: text, pictures, commands and files; kept in this browser until the gateway has it.
 import { post, randomId, sessionPath } from "./api.js";
 import { Attachments, useAttachments } from "./attachments.js";
+import { ATTACHED } from "./fold.js";
 import { wanted } from "./header.js";
 import { Icon } from "./icons.js";
-import { beginSession, leaveFirst } from "./first.js";
-import { ATTACHED } from "./fold.js";
 import { html, signal, useEffect, useLayoutEffect, useRef, useState } from "./lib.js";
 import { Markdown } from "./markdown.js";
 import { isCommand, Menu, useMenu } from "./menus.js";
-import { Queued } from "./outbox.js";
-import { wordsOf } from "./outgoing.js";
+import { Queued, wordsOf } from "./outbox.js";
 import { go, route, sessionHref } from "./router.js";
-import { Session } from "./session.js";
-import { complain, drawer } from "./state.js";
+import { beginSession, leaveFirst, Session } from "./session.js";
+import { complain, drawer, store, stored } from "./state.js";
 import { busy } from "./status.js";
-import { store, stored } from "./theme.js";
 import { chat as words } from "./words/conversation.js";
 
 /** @typedef {import("./session.js").Part} Part */

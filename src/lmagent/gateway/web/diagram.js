@@ -3,7 +3,7 @@
 import { Code } from "./code.js";
 import { Icon } from "./icons.js";
 import { html, useEffect, useRef, useState } from "./lib.js";
-import { theme } from "./theme.js";
+import { theme } from "./state.js";
 import { diagrams as words } from "./words/files.js";
 
 const LONGEST = 20_000;

@@ -1,7 +1,6 @@
 // @ts-check
 // The panels there are. One row each; what is not here is nowhere on the page.
-
-import { part } from "./late.js";
+import { part } from "./parts.js";
 
 /**
  * @typedef {Object} PanelProps

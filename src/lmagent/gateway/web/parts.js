@@ -2,8 +2,8 @@
 // Small pieces that several screens use.
 import { Icon } from "./icons.js";
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./lib.js";
-import { drawer } from "./state.js";
-import { header } from "./words/conversation.js";
+import { drawer, toast } from "./state.js";
+import { header, page as texts } from "./words/conversation.js";
 
 /** The button that opens the drawer of a narrow window. */
 export function DrawerButton() {
@@ -75,4 +75,37 @@ export function useElapsed(from) {
     return () => clearInterval(timer);
   }, []);
   return Math.max(0, (now - from) / 1000);
+}
+
+/** Say that a part is not there. */
+export const unloaded = () => toast(texts.unloaded, "error", texts.unloadedFix);
+
+let again = 0;
+
+/**
+ * A module of the page. A browser may remember that a fetch failed and never repeat it (Chromium 150 does), so what did
+ * not come is asked for once more by an address that it does not know.
+ * @param {string} path relative to this folder
+ * @returns {Promise<any>}
+ */
+export const part = (path) => import(path).catch(() => import(`${path}?again=${++again}`));
+
+/**
+ * A component that is fetched when it is first shown.
+ * @param {string} path of its module, relative to this folder @param {string} name
+ * @param {(props: any) => any} [meanwhile] what is shown until it has arrived
+ * @returns {(props: any) => any}
+ */
+export function late(path, name, meanwhile) {
+  return function Late(props) {
+    const [Part, setPart] = useState(/** @type {any} */ (null));
+    useEffect(() => {
+      let here = true;
+      part(path).then((module) => here && setPart(() => module[name]), unloaded);
+      return () => {
+        here = false;
+      };
+    }, []);
+    return Part ? html`<${Part} ...${props} />` : meanwhile?.(props);
+  };
 }

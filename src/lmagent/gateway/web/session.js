@@ -1,13 +1,12 @@
 // @ts-check
 // The session that is shown: its view, kept up by the stream of its events, and what a person does with it.
-import { ApiError, get, randomId, send, sessionPath } from "./api.js";
+import { ApiError, get, post, randomId, send, sessionPath } from "./api.js";
 import { EMPTY, innermost, reduce } from "./fold.js";
-import { withFrame } from "./frames.js";
 import { batch, signal } from "./lib.js";
-import { keepOutgoing, outgoing } from "./outgoing.js";
-import { complain, lost } from "./state.js";
+import { tell } from "./notify.js";
+import { keepOutgoing, outgoing } from "./outbox.js";
+import { complain, lost, tried } from "./state.js";
 import { follow } from "./stream.js";
-import { tell } from "./telling.js";
 import { page } from "./words/conversation.js";
 
 /** @typedef {import("./wire.js").Event} Event */
@@ -210,28 +209,20 @@ export class Session {
   async older() {
     if (this.fetching || !this.first.peek()) return;
     this.fetching = true;
-    try {
+    await tried(async () => {
       const before = this.first.peek();
       const { blocks, first } = await get(sessionPath(this.id, `/blocks?before=${before}&count=${PAGE}`));
       if (this.first.peek() === before) batch(() => {
         this.show({ ...this.live.peek(), blocks: [...blocks, ...this.live.peek().blocks] });
         this.first.value = first;
       });
-    } catch (error) {
-      complain(error);
-    }
+    });
     this.fetching = false;
   }
 
   /** Send a command; what goes wrong is shown. @param {{type: string, [field: string]: unknown}} command @returns {Promise<boolean>} */
   async command(command) {
-    try {
-      await send(this.id, command);
-      return true;
-    } catch (error) {
-      complain(error);
-      return false;
-    }
+    return tried(() => send(this.id, command));
   }
 
   /**
@@ -294,4 +285,60 @@ export class Session {
 function onlyMoreWords(before, after) {
   const fields = /** @type {(keyof View)[]} */ (Object.keys(after));
   return fields.every((name) => (name === "draft" || name === "thinking" ? !before[name] === !after[name] : before[name] === after[name]));
+}
+
+/** How much longer than drawing took the page rests before it draws again. */
+const REST = 3;
+/** Milliseconds between two drawings, at least: see PAUSE in providers/transport.py. */
+const BETWEEN = 50;
+/** Milliseconds after which it draws in any case. A page that is not looked at gets no frames; what waits for a person must be told all the same. */
+const LATEST = 250;
+/** When drawing may begin again. */
+let rested = 0;
+
+/** Do it with a frame that is free for it. @param {() => void} act it changes what is drawn */
+function withFrame(act) {
+  const late = setTimeout(draw, LATEST);
+  const wait = rested - performance.now();
+  if (wait > 0) setTimeout(ask, wait);
+  else ask();
+  let done = false;
+  function ask() {
+    requestAnimationFrame(draw);
+  }
+  function draw() {
+    if (done) return;
+    done = true;
+    clearTimeout(late);
+    const begun = performance.now();
+    act();
+    setTimeout(() => { // after the frame: layout and paint are in it
+      const now = performance.now();
+      rested = Math.max(begun + BETWEEN, now + Math.min(LATEST, REST * (now - begun)));
+    });
+  }
+}
+
+let begun = "";
+
+/**
+ * Begin it, or take the one that a file has begun.
+ * @param {{mode: string, model: string, options?: import("./wire.js").SessionOptions}} wanted how it is to work; empty for as the settings say
+ * @returns {Promise<string>} its id
+ */
+export async function beginSession({ mode, model, options }) {
+  if (begun && !(await get(sessionPath(begun)).then(Boolean, () => false))) begun = ""; // deleted meanwhile
+  if (!begun) {
+    ({ session: begun } = await post("/api/sessions", { ...(mode && { mode }), ...(model && { model }), ...(options && { options }) }));
+    return begun;
+  }
+  if (mode) await post(sessionPath(begun, "/commands"), { type: "set_mode", mode });
+  if (model) await post(sessionPath(begun, "/commands"), { type: "set_model", model });
+  if (options) await post(sessionPath(begun, "/commands"), { type: "set_options", options });
+  return begun;
+}
+
+/** The next first message begins another one. */
+export function leaveFirst() {
+  begun = "";
 }

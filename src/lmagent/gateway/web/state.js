@@ -50,3 +50,70 @@ export function complain(error) {
   const { message, fix } = /** @type {{message?: string, fix?: string}} */ (error ?? {});
   toast(message || String(error), "error", fix ?? "");
 }
+
+/** Do it; what goes wrong is shown. Returns whether it was done. @param {() => unknown} act @returns {Promise<boolean>} */
+export async function tried(act) {
+  try {
+    await act();
+    return true;
+  } catch (error) {
+    complain(error);
+    return false;
+  }
+}
+
+/** @typedef {"system" | "light" | "dark"} Theme */
+
+const KEY = "lmagent.theme";
+
+/** What a browser that keeps nothing, or whose place is full, keeps for as long as the page is there. @type {Map<string, string>} */
+const memory = new Map();
+
+/** What was chosen. */
+export const theme = signal(/** @type {Theme} */ (stored(KEY, "system")));
+
+/**
+ * A value kept in this browser.
+ * @param {string} key
+ * @param {string} fallback where there is none, or the browser keeps nothing
+ * @returns {any}
+ */
+export function stored(key, fallback) {
+  try {
+    return memory.get(key) ?? localStorage.getItem(key) ?? fallback;
+  } catch {
+    return memory.get(key) ?? fallback;
+  }
+}
+
+/** A value that is kept as JSON; null for none, and for what this page has not written. @param {string} key @returns {any} */
+export function storedValue(key) {
+  try {
+    return JSON.parse(stored(key, "null"));
+  } catch {
+    return null;
+  }
+}
+
+/** Keep a value in this browser; an empty one takes it away. @param {string} key @param {string} value */
+export function store(key, value) {
+  try {
+    memory.delete(key);
+    if (value) localStorage.setItem(key, value);
+    else localStorage.removeItem(key);
+  } catch {
+    memory.set(key, value);
+  }
+}
+
+/** @param {Theme} chosen */
+export function setTheme(chosen) {
+  theme.value = chosen;
+  store(KEY, chosen === "system" ? "" : chosen);
+  applyTheme();
+}
+
+/** Tell the styles. */
+export function applyTheme() {
+  document.documentElement.dataset.theme = theme.value;
+}

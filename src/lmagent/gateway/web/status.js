@@ -15,7 +15,7 @@ export function busy(view) {
 }
 
 /** Whether it goes on only when a person says so. @param {View} view */
-export function waitsForYou(view) {
+function waitsForYou(view) {
   return view.approvals.length > 0 || view.plan !== null || (view.state === "idle" && view.outcome === "question");
 }
 

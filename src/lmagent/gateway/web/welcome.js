@@ -3,13 +3,13 @@
 import { get } from "./api.js";
 import { models } from "./header.js";
 import { Icon } from "./icons.js";
-import { late, part } from "./late.js";
 import { html, useEffect, useState } from "./lib.js";
+import { late } from "./parts.js";
 import { sessionHref } from "./router.js";
 import { me } from "./state.js";
 import { welcome as words } from "./words/conversation.js";
 
-const Setup = late(() => part("./setup.js").then((module) => module.Setup));
+const Setup = late("./setup.js", "Setup");
 
 /** @param {{choose: (text: string) => void}} props `choose` puts a task into the message box */
 export function Welcome({ choose }) {

@@ -6,12 +6,10 @@ import { kindsOf } from "../difflines.js";
 import { Icon } from "../icons.js";
 import { html, useEffect, useState } from "../lib.js";
 import { current } from "../session.js";
-import { toast } from "../state.js";
+import { store, stored, toast } from "../state.js";
 import { busy } from "../status.js";
-import { store, stored } from "../theme.js";
 import { changes as words } from "../words/files.js";
-import { Pending, useData } from "./data.js";
-import { Choice, Nothing, Sure } from "./kit.js";
+import { Choice, Nothing, Pending, Sure, useData } from "./kit.js";
 
 const OPEN_AT_ONCE = 4;
 
@@ -23,7 +21,7 @@ const OPEN_AT_ONCE = 4;
  * @param {string} text
  * @returns {Changed[]}
  */
-export function byFile(text) {
+function byFile(text) {
   const lines = text.replace(/\n$/, "").split("\n");
   const kinds = kindsOf(lines);
   /** @type {Changed[]} */

@@ -5,7 +5,7 @@ import { html, useEffect, useId, useState } from "../lib.js";
 import { current } from "../session.js";
 import { toast } from "../state.js";
 import { options as words } from "../words/settings.js";
-import { useData } from "./data.js";
+import { useData } from "./kit.js";
 
 /** @typedef {import("../wire.js").SessionOptions} SessionOptions */
 /** @typedef {keyof typeof words.fields} Name */
@@ -49,7 +49,7 @@ export function Panel({ session: id }) {
     save(options);
   };
   const change = (/** @type {string} */ name) => (/** @type {any} */ event) => setTyped({ ...typed, [name]: event.target.value });
-  const rows = /** @type {import("./allsettings.js").Row[]} */ (settings.data?.settings ?? []);
+  const rows = /** @type {import("./settings.js").Row[]} */ (settings.data?.settings ?? []);
   const settingOf = (/** @type {Name} */ name) => rows.find((row) => row.name === `llm_${name}`);
   return html`<form class="options" onSubmit=${submit}>
     <p class="small quiet">${session ? words.lead : words.leadNew}</p>

@@ -1,12 +1,12 @@
 // @ts-check
 // Files on their way into the workspace: sent one after the other, with a question where one is there already.
 import { ApiError, request, sessionPath } from "../api.js";
-import { beginSession } from "../first.js";
 import { wanted } from "../header.js";
 import { html, signal } from "../lib.js";
-import { complain, toast } from "../state.js";
+import { beginSession } from "../session.js";
+import { toast, tried } from "../state.js";
 import { files as words } from "../words/files.js";
-import { largest, refresh } from "./tree.js";
+import { largest, refresh } from "./files.js";
 
 /**
  * @typedef {Object} Question
@@ -64,11 +64,7 @@ function refused(file) {
 /** @param {string} name @param {() => Promise<unknown>} act */
 async function shown(name, act) {
   sending.value = [...sending.peek(), name];
-  try {
-    await act();
-  } catch (error) {
-    complain(error);
-  }
+  await tried(act);
   sending.value = sending.peek().filter((one) => one !== name);
 }
 

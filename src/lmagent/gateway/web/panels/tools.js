@@ -3,8 +3,7 @@
 import { Icon } from "../icons.js";
 import { html, useState } from "../lib.js";
 import { tools as texts } from "../words/pages.js";
-import { Pending, Search, useData } from "./data.js";
-import { Nothing } from "./kit.js";
+import { Nothing, Pending, Search, useData } from "./kit.js";
 
 /** @typedef {{[key: string]: any}} Schema */
 /** @typedef {{name: string, description: string, effect: "read" | "write" | "exec" | "net", parameters: Schema, aliases: string[], deferred: boolean}} Tool */
