@@ -131,7 +131,7 @@ export function Composer({ session, example }) {
           aria-autocomplete="list" aria-controls=${menu.open ? "menu" : undefined}
           aria-activedescendant=${menu.open ? `menu-${menu.at}` : undefined}
           onInput=${(/** @type {any} */ event) => (write(event.target.value), menu.look())}
-          onKeyDown=${pressed} onPaste=${attachments.pasted} onBlur=${menu.close}></textarea>
+          onKeyDown=${pressed} onPaste=${attachments.pasted} onBlur=${menu.left}></textarea>
         <div class="row tools">
           ${attachments.button}
           <span class="grow"></span>
