@@ -124,15 +124,14 @@ async function paint(hljs, code, language, take) {
     /** @type {HighlightNode[]} */
     const nodes = hljs.highlight(text, { language, ignoreIllegals: true })._emitter.rootNode.children;
     const took = performance.now() - began;
-    if (took > SLOW) return;
     spent += took;
-    const whole = at + text.length === code.length || size === MOST;
-    const length = (at + text.length < code.length && lineEnd(nodes)) || (whole ? text.length : 0);
+    const last = at + text.length === code.length;
+    const length = (!last && lineEnd(nodes)) || (last || size === MOST || took > SLOW ? text.length : 0);
     size = length ? PIECE : Math.min(MOST, 2 * size);
     if (!length) continue;
     at += length;
     await rest();
-    if (!take({ inside: html`<span key=${at}>${upTo(nodes, length).map((node) => colored(node, 0))}</span>`, end: at })) return;
+    if (!take({ inside: html`<span key=${at}>${upTo(nodes, length).map((node) => colored(node, 0))}</span>`, end: at }) || took > SLOW) return;
   }
 }
 
