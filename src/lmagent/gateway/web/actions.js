@@ -55,7 +55,7 @@ async function imagesOf(session, { id, images }) {
 
 /**
  * Continue in a copy of the session that ends before a turn.
- * @param {Session} session @param {number} turn @param {Part[]} parts what is said in it at once; empty for nothing
+ * @param {Session} session @param {number} turn @param {Part[]} parts a message to send in it at once; empty for none
  */
 export async function branch(session, turn, parts) {
   const { session: id } = await send(session.id, { type: "fork", before_turn: turn });
@@ -141,7 +141,7 @@ export function BranchLine({ parent }) {
     href=${sessionHref(parent)}>${title ?? parent}</a>.`} ${words.filesStay}</div></div>`;
 }
 
-/** A message to be sent in other words; what is typed is kept until it is sent or cancelled. @param {{block: UserBlock, close: () => void}} props */
+/** A message being edited; the text is kept until it is sent or cancelled. @param {{block: UserBlock, close: () => void}} props */
 export function EditMessage({ block, close }) {
   const session = current.value;
   const key = `lmagent.edit.${session?.id}.${block.id}`;

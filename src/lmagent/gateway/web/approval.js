@@ -1,5 +1,5 @@
 // @ts-check
-// Approvals: what is asked for, why, and the answers. Those of sub-agents come the same way.
+// Cards that ask for a decision: approvals, also those of sub-agents, and plans.
 import { Preview } from "./diff.js";
 import { Icon } from "./icons.js";
 import { drawn, html, useEffect, useLayoutEffect, useRef, useState } from "./lib.js";
@@ -46,7 +46,7 @@ function Card({ session, asked, only }) {
   const pressed = (/** @type {KeyboardEvent} */ event) => {
     const inside = place.current?.contains(/** @type {Node} */ (event.target));
     if (!inside && !lettered) return;
-    // A key that is held down would answer what is asked next, which nobody has read yet: the focus goes on to it.
+    // A key that is held down would answer the next question before it was read: the focus moves to it.
     if (writes(event) || event.defaultPrevented || event.repeat || event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key === "a") answer(true);
     else if (event.key === "d") answer(false);
@@ -79,7 +79,7 @@ function Card({ session, asked, only }) {
   </section>`;
 }
 
-/** A reference for the card: who had the focus in it goes on at the next one, or in the conversation, and not at the top of the page. */
+/** A reference for the card: the focus moves from it to the next card or the conversation, and not to the top of the page. */
 function useCardFocus() {
   const place = useRef(/** @type {HTMLElement | null} */ (null));
   useLayoutEffect(() => {

@@ -93,7 +93,7 @@ export function useAttachments(session, named) {
 }
 
 /**
- * What is dropped anywhere on the page, unless a part of it takes it itself. Returns whether files are held over it.
+ * Take files dropped anywhere on the page, unless a part of it takes them itself. Returns whether files are held over it.
  * @param {(files: FileList) => void} take
  */
 function useDrop(take) {

@@ -13,7 +13,7 @@ import { messages as words } from "./words/conversation.js";
 
 /** @typedef {import("./wire.js").Block} Block */
 
-/** Nodes of blocks that have not changed: the same node again is work that nobody does twice. @type {WeakMap<Block, any>} */
+/** Nodes of blocks that have not changed: the same node again costs no work. @type {WeakMap<Block, any>} */
 const made = new WeakMap();
 
 const MessageActions = late("./actions.js", "MessageActions");
@@ -57,7 +57,7 @@ export function answerActions(block, key) {
   return node;
 }
 
-/** What the model is saying now, under the keys that it will have when it is said. @param {string} thinking @param {string} draft @param {number} key */
+/** The text that the model is writing, under the keys that it will have when it is complete. @param {string} thinking @param {string} draft @param {number} key */
 export function draftNodes(thinking, draft, key) {
   const nodes = [];
   if (thinking.trim()) nodes.push(html`<${Shown} key=${key++} block=${{ kind: "thinking", text: thinking }} growing />`);
@@ -163,7 +163,7 @@ const BEGINS = /[[{`]/;
 const FENCES = /^```\w*\s*|\s*```\s*$/g;
 
 /**
- * The words in front of a plan, and the plan as the model wrote it; empty where there is none.
+ * The words in front of a plan, and the plan as the model wrote it; empty if the text has no plan.
  * @param {string} text
  * @returns {{words: string, plan: string}}
  */
@@ -223,7 +223,7 @@ function ToolLine({ block }) {
   </div>`;
 }
 
-/** What the running call prints. @param {{call: string}} props */
+/** The output of the running call. @param {{call: string}} props */
 function Live({ call }) {
   const text = current.value?.outputs.value.get(call);
   return text ? html`<pre class="output live" tabindex="0" role="region" aria-label=${words.outputSoFar}>${text.split("\n").slice(-8).join("\n")}</pre>` : null;

@@ -1,5 +1,5 @@
 // @ts-check
-// A conversation, or the first screen where there is none yet; the composer is the same.
+// A conversation, or the first screen before it exists; both have the composer.
 import { Composer } from "./composer.js";
 import { Header } from "./header.js";
 import { Icon } from "./icons.js";

@@ -1,5 +1,5 @@
 // @ts-check
-// What the header's menus open to: permission modes, models, and on a phone all of it under one button.
+// The content of the header's menus: permission modes, models, and on a phone all of it under one button.
 import { get, sessionPath } from "./api.js";
 import { contextLabel, focusOnce, loadModels, modelOf, models, modelsProblem, modeOf, panelsOf, useWindow, wanted } from "./header.js";
 import { Icon } from "./icons.js";

@@ -114,7 +114,7 @@ function upTo(nodes, length) {
  * @param {(piece: Piece) => boolean} take given the next piece; false to stop
  */
 async function paint(hljs, code, language, take) {
-  hljs.highlight("", { language }); // what a language is made of is put together when it is first used
+  hljs.highlight("", { language }); // the highlighter builds a language when it is first used
   let size = PIECE;
   let spent = 0;
   for (let at = 0; at < code.length && spent < ENOUGH; ) {
@@ -135,7 +135,7 @@ async function paint(hljs, code, language, take) {
   }
 }
 
-/** Leave the page time for what else it has to do. */
+/** Let the page do its other work. */
 const rest = () => new Promise((resolve) => setTimeout(resolve));
 
 /** A coloured piece, and where it ends in the code. @typedef {{inside: any, end: number}} Piece */

@@ -21,7 +21,7 @@ export function Diagram({ code }) {
     const heard = (/** @type {MessageEvent} */ event) => {
       const inner = frame.current?.contentWindow;
       if (!inner || event.source !== inner || !event.data?.diagram) return;
-      if (event.data.ready) inner.postMessage({ code, dark }, "*"); // its origin is none that could be named
+      if (event.data.ready) inner.postMessage({ code, dark }, "*"); // its origin has no name
       else if (event.data.fault) setFault(words.diagramFault(String(event.data.fault).slice(0, 200)));
       else setHeight(Math.min(HIGHEST, Math.max(LOWEST, Number(event.data.height) || 0)));
     };

@@ -27,7 +27,7 @@ export function Diff({ text, label = words.label, split = false }) {
   </div>`;
 }
 
-/** What was removed and what came in its place, each by the other. @param {[Row | null, Row | null][]} pairs */
+/** Removed lines beside the lines in their place. @param {[Row | null, Row | null][]} pairs */
 function partners(pairs) {
   /** @type {Map<Row, Row>} */
   const others = new Map();
@@ -51,7 +51,7 @@ function Line({ row, other, at }) {
   return html`<${Tag} class=${`line ${kind}`} data-at=${kind === "gap" || kind === "note" ? "" : at}>${sign}${inside}${"\n"}</>`;
 }
 
-/** A preview of what is asked for: as a diff where it is one, else as it is. @param {{text: string, label: string}} props */
+/** A preview of the action: as a diff where it is one, else as text. @param {{text: string, label: string}} props */
 export function Preview({ text, label }) {
   const isDiff = /^(@@ |\+\+\+ |--- )/m.test(text);
   if (isDiff) return html`<${Diff} text=${text} label=${label} />`;
@@ -60,13 +60,13 @@ export function Preview({ text, label }) {
 
 /**
  * @typedef {Object} Row a line of a diff as it is shown
- * @property {"added" | "removed" | "same" | "gap" | "note"} kind `gap` stands for lines that are the same and left out
+ * @property {"added" | "removed" | "same" | "gap" | "note"} kind `gap` replaces equal lines that are left out
  * @property {string} text without its sign
  * @property {number} before its number in the earlier text; 0 for none
  * @property {number} after its number in the later text; 0 for none
  */
 
-/** The lines as they are shown: numbered, without the headings that are for programs. @param {string[]} lines @returns {Row[]} */
+/** The lines to show: numbered, without the headings that are for programs. @param {string[]} lines @returns {Row[]} */
 export function rowsOf(lines) {
   const kinds = kindsOf(lines);
   let before = 0;
@@ -107,7 +107,7 @@ export function differing(before, after) {
   return { start, before: before.length - same, after: after.length - same };
 }
 
-/** Lines side by side: what was removed beside what was added in its place. @param {Row[]} rows @returns {[Row | null, Row | null][]} */
+/** Lines side by side: removed ones beside those added in their place. @param {Row[]} rows @returns {[Row | null, Row | null][]} */
 function pairsOf(rows) {
   /** @type {[Row | null, Row | null][]} */
   const pairs = [];

@@ -1,5 +1,5 @@
 // @ts-check
-// The line above a conversation: its title, what it is at, how permissions and the model stand, and the panels.
+// The line above a conversation: its title, state, permission mode, model, and the panels.
 import { get, sessionPath } from "./api.js";
 import { Icon } from "./icons.js";
 import { drawn, html, signal, useEffect, useState } from "./lib.js";
@@ -22,7 +22,7 @@ const ModelChoices = late("./choices.js", "ModelChoices");
 const MoreEntries = late("./choices.js", "MoreEntries");
 const ContextMap = late("./choices.js", "ContextMap");
 
-/** What a session that does not exist yet shall begin with; empty for what the gateway takes by itself. */
+/** Options of the next session; empty for the settings' own. */
 export const wanted = signal(/** @type {{mode: Mode | "", model: string, options?: import("./wire.js").SessionOptions}} */ ({ mode: "", model: "" }));
 
 /** Whether the window is as narrow as a phone's: one menu takes the place of the buttons. */

@@ -8,7 +8,7 @@ export {
 } from "./vendor/preact.js";
 
 /**
- * Do it when what was changed is drawn, and before the next key comes: a frame later, letters would be lost meanwhile.
+ * Act when the change is drawn, and before the next key comes: a frame later, letters would be lost meanwhile.
  * @param {() => void} act
  */
 export const drawn = (act) => queueMicrotask(act);

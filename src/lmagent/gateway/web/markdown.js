@@ -29,7 +29,7 @@ class Document {
     this.growing = false;
     /** Where the part begins that may still change. */
     this.tail = 0;
-    /** What is settled of a paragraph that grows there. */
+    /** The settled part of a paragraph that grows there. */
     this.known = UNSETTLED;
     /** @type {any[]} nodes of finished blocks */
     this.done = [];

@@ -25,7 +25,7 @@ const bare = (command) => command.name.replace(/^\//, "");
 /** Whether a text is meant as a command, known or not, as in the terminal: no path, and no space before it. @param {string} text */
 export const isCommand = (text) => /^\/[\p{L}\p{N}_:-]*(\s|$)/u.test(text);
 
-/** What stands before the caret and opens a list. @param {string} before @returns {{kind: "command" | "file", word: string} | null} */
+/** The text before the caret that opens a list. @param {string} before @returns {{kind: "command" | "file", word: string} | null} */
 function opening(before) {
   const command = /^\/([\w-]*)$/.exec(before);
   if (command) return { kind: "command", word: command[1] ?? "" };
@@ -34,7 +34,7 @@ function opening(before) {
 }
 
 /**
- * Whether a choice may fit what is wanted: it begins with the command, or has the letters of the file in their order.
+ * Whether a choice may fit: it begins with the command, or has the letters of the file in their order.
  * @param {Choice} choice @param {{kind: "command" | "file", word: string}} wanted
  */
 function mayFit({ value, label }, { kind, word }) {

@@ -1,5 +1,5 @@
 // @ts-check
-// What a user is notified of: in words for screen readers, and by the browser where the page is not looked at.
+// Notifications: in words for screen readers, and by the browser while the page is hidden.
 import { Icon } from "./icons.js";
 import { html, signal } from "./lib.js";
 import { go, sessionHref } from "./router.js";
@@ -9,7 +9,7 @@ import { shell as words } from "./words/conversation.js";
 
 const offered = "Notification" in globalThis && globalThis.isSecureContext;
 
-/** What the browser allows; "unsupported" where it has none, or the page came over plain HTTP from elsewhere. */
+/** The browser's permission; "unsupported" where it has no notifications, or the page came over plain HTTP from elsewhere. */
 export const permission = signal(offered ? Notification.permission : /** @type {const} */ ("unsupported"));
 
 /** @param {string} session @param {string} about what of the session: one notification each @param {string} title @param {string} body */

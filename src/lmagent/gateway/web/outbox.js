@@ -1,5 +1,5 @@
 // @ts-check
-// What was sent and has not reached the model: kept in this browser, for all its tabs together, and shown.
+// Messages that were sent and have not reached the model: kept in this browser, for all its tabs together, and shown.
 import { html } from "./lib.js";
 import { store, storedValue } from "./state.js";
 import { chat as words, common } from "./words/conversation.js";
@@ -15,10 +15,10 @@ export function outgoing(session) {
 }
 
 /**
- * Keep what is not known to be in the log yet, beside what other tabs keep.
+ * Keep the messages that are not known to be in the log yet, beside those of other tabs.
  * @param {string} session
- * @param {Outgoing[]} before what this tab had until now
- * @param {Outgoing[]} after what it has from now on
+ * @param {Outgoing[]} before this tab's messages until now
+ * @param {Outgoing[]} after its messages from now on
  */
 export function keepOutgoing(session, before, after) {
   const mine = new Set([...before, ...after].map(({ id }) => id));
@@ -27,7 +27,7 @@ export function keepOutgoing(session, before, after) {
   store(keyOf(session), waiting.length ? JSON.stringify(waiting) : "");
 }
 
-/** The text of what was sent. @param {Outgoing} item */
+/** The text of a message. @param {Outgoing} item */
 export function wordsOf({ parts }) {
   return parts.map((part) => (part.type === "text" ? part.text : "")).join("");
 }

@@ -13,8 +13,8 @@ export function DrawerButton() {
 
 /**
  * A button that opens what belongs to it; closed by Escape, by a click elsewhere, and by `close`.
- * @param {{label: string, face: any, kind?: string, children: (close: () => void) => any}} props `face` is what the
- *   button shows, `label` its accessible name and that of the popup
+ * @param {{label: string, face: any, kind?: string, children: (close: () => void) => any}} props `face` is the content of the
+ *   button, `label` its accessible name and that of the popup
  */
 export function Popup({ label, face, kind = "button plain", children }) {
   const [open, setOpen] = useState(false);
@@ -28,7 +28,7 @@ export function Popup({ label, face, kind = "button plain", children }) {
     const outside = (/** @type {Event} */ event) => {
       if (!place.current?.contains(/** @type {Node} */ (event.target))) setOpen(false);
     };
-    const pressed = (/** @type {KeyboardEvent} */ event) => { // wherever the focus is: what was pressed last may be gone
+    const pressed = (/** @type {KeyboardEvent} */ event) => { // wherever the focus is: the button pressed last may be gone
       if (event.key !== "Escape") return;
       event.preventDefault();
       close();
@@ -51,7 +51,7 @@ export function figure(number) {
   return Math.round(number).toLocaleString("en-US");
 }
 
-/** Seconds as a person says them. @param {number} seconds */
+/** Seconds in words: `1 min 5 s`. @param {number} seconds */
 export function duration(seconds) {
   if (seconds < 10) return `${seconds.toFixed(1)} s`;
   if (seconds < 60) return `${Math.round(seconds)} s`;
@@ -77,7 +77,7 @@ export function useElapsed(from) {
   return Math.max(0, (now - from) / 1000);
 }
 
-/** Say that a part is not there. */
+/** Say that a part could not be loaded. */
 export const unloaded = () => toast(texts.unloaded, "error", texts.unloadedFix);
 
 let again = 0;
@@ -93,7 +93,7 @@ export const part = (path) => import(path).catch(() => import(`${path}?again=${+
 /**
  * A component that is fetched when it is first shown.
  * @param {string} path of its module, relative to this folder @param {string} name
- * @param {(props: any) => any} [meanwhile] what is shown until it has arrived
+ * @param {(props: any) => any} [meanwhile] shown until the module has arrived
  * @returns {(props: any) => any}
  */
 export function late(path, name, meanwhile) {

@@ -1,5 +1,5 @@
 // @ts-check
-// Reading Markdown: the lexer, kept from texts that somebody made to keep it busy.
+// Reading Markdown: the lexer, guarded against texts that were made to keep it busy.
 import { Lexer, Tokenizer } from "./vendor/marked.js";
 
 /** @typedef {import("./vendor/marked.js").Token} Token */
@@ -9,7 +9,7 @@ const LONG = /\S{2000}/;
 const CELLS = 20_000;
 
 /**
- * Whether a text has a word so long that nobody wrote it: looking for signs in it takes time that grows with the square
+ * Whether a text has a word too long for prose: looking for signs in it takes time that grows with the square
  * of its length, here as in the highlighter.
  * @param {string} text
  */
@@ -41,7 +41,7 @@ const MARKS = /[*_~`[<$\\]/;
 export const UNSETTLED = { text: "", tokens: [] };
 
 /**
- * What is settled of a paragraph that grows: its tokens before the first mark that has no partner yet, and then up to the
+ * The settled part of a paragraph that grows: its tokens before the first mark that has no partner yet, and then up to the
  * last of them that is more than text and that a space follows: texts side by side would be joined.
  * @param {Token[]} tokens of the paragraph
  * @returns {Settled}
@@ -103,7 +103,7 @@ function between(src, open, close, display) {
 
 /**
  * A formula between single dollars: no space inside of them, nothing of a word or number right after, and more than an
- * amount or words, so that `$5 and 6$`, `$HOME/$USER` and `from $5 to 10$` stay as they are.
+ * amount or words, so that `$5 and 6$`, `$HOME/$USER` and `from $5 to 10$` stay text.
  * @param {string} src @returns {Maths | undefined}
  */
 function inDollars(src) {
@@ -130,7 +130,7 @@ const begins = (pattern) => (src) => {
   return found ? found.index + (found[1]?.length ?? 0) : undefined;
 };
 
-/** For the lexer: how formulas are told from text. */
+/** Extensions of the lexer that find formulas. */
 const MATHS = {
   block: [block],
   inline: [inline],

@@ -1,5 +1,5 @@
 // @ts-check
-// The session that is shown: its view, kept up by the stream of its events, and what a person does with it.
+// The session that is shown: its view, kept up by the stream of its events, and the user's actions in it.
 import { ApiError, get, post, randomId, send, sessionPath } from "./api.js";
 import { EMPTY, innermost, reduce } from "./fold.js";
 import { batch, signal } from "./lib.js";
@@ -27,11 +27,11 @@ export class Session {
   /** @param {string} id */
   constructor(id) {
     this.id = id;
-    /** What is seen, up to every word. */
+    /** The view with every streamed word. */
     this.live = signal(/** @type {View} */ (EMPTY));
     /** The same, which changes only when more changes than the text that is being said: most of the page reads this. */
     this.view = signal(/** @type {View} */ (EMPTY));
-    /** Index of the first block that is here: the older ones are fetched when somebody scrolls up to them. */
+    /** Index of the first block that is here: the older ones are fetched on scrolling up to them. */
     this.first = signal(0);
     this.phase = signal(/** @type {"loading" | "live" | "gone" | "failed"} */ ("loading"));
     this.problem = signal("");
@@ -41,12 +41,12 @@ export class Session {
     this.retry = signal(/** @type {Event | null} */ (null));
     /** When the state began, in milliseconds. */
     this.since = signal(Date.now());
-    /** What was sent and is not yet seen in the log; kept in this browser until the gateway has it. */
+    /** Messages that were sent and are not yet seen in the log; kept in this browser until the gateway has it. */
     this.outbox = signal(outgoing(id));
     /** Messages that were taken back, on their way into the box. */
     this.returned = signal(/** @type {import("./wire.js").UserBlock[]} */ ([]));
     this.seq = 0;
-    /** Approvals that sub-agents wait for: their answers stand in no log that is followed here. @type {Set<string>} */
+    /** Approvals that sub-agents wait for: their answers are in no log that is followed here. @type {Set<string>} */
     this.lent = new Set();
     /** @type {Event[]} */
     this.arrived = [];
@@ -115,7 +115,7 @@ export class Session {
     this.problem.value = error.words;
   }
 
-  /** The server says once more what was said of the running step, and what sub-agents ask. */
+  /** The server repeats the text of the running step and the questions of sub-agents. */
   begun() {
     this.flush();
     this.arrived = [];
@@ -146,7 +146,7 @@ export class Session {
     withFrame(() => this.flush());
   }
 
-  /** Fold what has arrived: once a frame, however much it is. */
+  /** Fold the events that have arrived: once a frame, however many they are. */
   flush() {
     this.scheduled = false;
     const events = this.arrived;
@@ -197,7 +197,7 @@ export class Session {
     this.outputs.value = new Map(this.outputs.peek()).set(call, all.slice(-KEPT_OUTPUT));
   }
 
-  /** What a sub-agent asks, and what it is at, as output of the call that began it. @param {Event} event */
+  /** A sub-agent's questions, and its calls as output of the call that began it. @param {Event} event */
   child(event) {
     const inner = innermost(event);
     if (inner.type === "approval.requested") this.lent.add(inner.id);
@@ -220,7 +220,7 @@ export class Session {
     this.fetching = false;
   }
 
-  /** Send a command; what goes wrong is shown. @param {{type: string, [field: string]: unknown}} command @returns {Promise<boolean>} */
+  /** Send a command, and show why it failed, if it did. @param {{type: string, [field: string]: unknown}} command @returns {Promise<boolean>} */
   async command(command) {
     return tried(() => send(this.id, command));
   }
@@ -244,7 +244,7 @@ export class Session {
   interrupt = () => this.withdraw({ type: "interrupt" });
 
   /**
-   * Say something to the agent. It stands in the outbox until the log has it, and carries an id, so that it may be
+   * Send a message to the agent. It is in the outbox until the log has it, and carries an id, so that it may be
    * sent again where no answer came.
    * @param {Part[]} parts
    * @param {"submit" | "steer"} type
@@ -268,9 +268,9 @@ export class Session {
     this.outbox.value = outbox;
   }
 
-  /** What is in the log, and seen there, is not in the outbox. */
+  /** Drop messages from the outbox that are seen in the log. */
   settle() {
-    if (this.arrived.length) return; // it is on record, but not on the screen: what is drawn next settles it
+    if (this.arrived.length) return; // it is on record, but not on the screen: the next drawing settles it
     const left = this.outbox.peek().filter((item) => !item.seq || item.seq > this.seq);
     if (left.length < this.outbox.peek().length) this.keep(left);
   }
@@ -291,12 +291,12 @@ function onlyMoreWords(before, after) {
 const REST = 3;
 /** Milliseconds between two drawings, at least: see PAUSE in providers/transport.py. */
 const BETWEEN = 50;
-/** Milliseconds after which it draws in any case. A page that is not looked at gets no frames; what waits for a person must be told all the same. */
+/** Milliseconds after which it draws in any case. A hidden page gets no frames, and questions to the user must be announced all the same. */
 const LATEST = 250;
 /** When drawing may begin again. */
 let rested = 0;
 
-/** Do it with a frame that is free for it. @param {() => void} act it changes what is drawn */
+/** Act in a frame that is free. @param {() => void} act changes the drawing */
 function withFrame(act) {
   const late = setTimeout(draw, LATEST);
   const wait = rested - performance.now();

@@ -1,5 +1,5 @@
 // @ts-check
-// What is still missing before the agent can work, each with what to do about it and a button where the page can do it.
+// Parts that the agent still needs, each with its remedy and a button where the page can do it.
 import { get, post } from "./api.js";
 import { loadModels } from "./header.js";
 import { Icon } from "./icons.js";

@@ -19,7 +19,7 @@ export function offered(place, session) {
   return PANELS.filter((row) => row.place === place && (row.shown?.({ session, rest: "" }) ?? true));
 }
 
-/** Everything, once somebody is logged in. */
+/** The whole page after the login. */
 export function Shell() {
   const { session, panel, page, rest } = route.value;
   const beside = PANELS.find((row) => row.place === "beside" && row.id === panel);
@@ -48,7 +48,7 @@ function focusMessage(event) {
   (document.getElementById("message") ?? document.getElementById("content"))?.focus();
 }
 
-/** Give the focus back to the button that opened what is closed. @param {string} name */
+/** Give the focus back to the button that opened the closed part. @param {string} name */
 function focusOn(name) {
   const lost = document.activeElement === document.body || document.activeElement?.closest(".side, .panel");
   const button = document.querySelector(`main [aria-label="${name}"]`) ?? document.querySelector("main .controls button"); // a phone's menu
@@ -74,7 +74,7 @@ function useEscape() {
 function Side({ session, page }) {
   const side = useRef(/** @type {HTMLElement | null} */ (null));
   const open = drawer.value === "side";
-  useLayoutEffect(() => { // not later: it would take the focus from where somebody has gone meanwhile
+  useLayoutEffect(() => { // not later: it would take the focus from where the user has gone meanwhile
     if (!open) return;
     side.current?.querySelector("button")?.focus();
     return () => focusOn(words.drawer);

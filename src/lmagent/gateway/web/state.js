@@ -1,5 +1,5 @@
 // @ts-check
-// What the whole page knows, beyond the session that is shown (session.js).
+// State of the whole page beyond the shown session (session.js), and the values kept in this browser.
 import { signal } from "./lib.js";
 
 /** @typedef {import("./wire.js").Me} Me */
@@ -16,11 +16,11 @@ export const lost = signal("");
 /** Which drawer of a narrow window is open: "" for none, "side" or "beside". */
 export const drawer = signal(/** @type {"" | "side" | "beside"} */ (""));
 
-/** What a screen reader is told when it changes; never for every token. */
+/** Text that a screen reader speaks when it changes; never for every token. */
 export const announced = signal("");
 
 /** @typedef {{id: number, level: "info" | "error", text: string, fix: string}} Toast */
-/** Short messages about what a person has just done. */
+/** Short messages about the user's last actions. */
 export const toasts = signal(/** @type {Toast[]} */ ([]));
 
 let counter = 0;
@@ -43,7 +43,7 @@ export function dismiss(id) {
 }
 
 /**
- * Show what went wrong with something that a person did.
+ * Show why an action of the user failed.
  * @param {unknown} error
  */
 export function complain(error) {
@@ -51,7 +51,7 @@ export function complain(error) {
   toast(message || String(error), "error", fix ?? "");
 }
 
-/** Do it; what goes wrong is shown. Returns whether it was done. @param {() => unknown} act @returns {Promise<boolean>} */
+/** Act, and show why that failed, if it did. Returns whether it succeeded. @param {() => unknown} act @returns {Promise<boolean>} */
 export async function tried(act) {
   try {
     await act();
@@ -66,16 +66,16 @@ export async function tried(act) {
 
 const KEY = "lmagent.theme";
 
-/** What a browser that keeps nothing, or whose place is full, keeps for as long as the page is there. @type {Map<string, string>} */
+/** Values that the browser does not keep, because it keeps nothing or is full; lost with the page. @type {Map<string, string>} */
 const memory = new Map();
 
-/** What was chosen. */
+/** The chosen colours. */
 export const theme = signal(/** @type {Theme} */ (stored(KEY, "system")));
 
 /**
  * A value kept in this browser.
  * @param {string} key
- * @param {string} fallback where there is none, or the browser keeps nothing
+ * @param {string} fallback where none is kept
  * @returns {any}
  */
 export function stored(key, fallback) {

@@ -1,5 +1,5 @@
 // @ts-check
-// What the session changed in the workspace, file by file, and the way back.
+// The session's changes in the workspace, file by file, and the way back.
 import { sessionPath } from "../api.js";
 import { Diff } from "../diff.js";
 import { kindsOf } from "../difflines.js";
@@ -16,7 +16,7 @@ const OPEN_AT_ONCE = 4;
 /** @typedef {{path: string, lines: string[], added: number, removed: number, isDiff: boolean}} Changed */
 
 /**
- * A unified diff, file by file. A line that is in no diff tells of a change that cannot be shown by lines:
+ * A unified diff, file by file. A line that is in no diff describes a change that cannot be shown by lines:
  * `created logo.png (… → …)`.
  * @param {string} text
  * @returns {Changed[]}

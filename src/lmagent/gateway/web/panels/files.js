@@ -158,7 +158,7 @@ function setOpen(path, open) {
  * @property {boolean} open
  */
 
-/** What is to be seen, from top to bottom. @param {string} [path] @param {number} [level] @returns {Line[]} */
+/** The visible lines, from top to bottom. @param {string} [path] @param {number} [level] @returns {Line[]} */
 function linesOf(path = "", level = 1) {
   const entries = folders.value.get(path)?.entries ?? [];
   return entries.flatMap((entry, index) => {

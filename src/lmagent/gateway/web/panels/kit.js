@@ -134,8 +134,8 @@ let leaving;
 const AWAY = 3000;
 
 /**
- * Be told of every recorded event of every session, and (`begun`) when the stream begins, also anew: what happened
- * while it was away has to be asked for.
+ * Receive every recorded event of every session, and (`begun`) a call when the stream begins, also anew: events
+ * that it missed have to be asked for.
  * @param {(event: Happened) => void} event
  * @param {() => void} begun
  */
@@ -170,7 +170,7 @@ function end() {
   stop = null;
 }
 
-// Nobody looks: then the gateway need not look for what is new. Where it begins again, everything is asked for anew.
+// A hidden page follows nothing, so that the gateway need not look for news. When it is seen again, all is asked for anew.
 document.addEventListener("visibilitychange", () => {
   if (document.hidden) leaving = setTimeout(end, AWAY);
   else begin();
@@ -188,11 +188,11 @@ const SOON = 150;
 const SHARE = 4;
 
 /**
- * What a path answers, asked for when the path changes and when `reload` is called. Requests never take more than a
+ * The answer of a path, asked for when the path changes and when `reload` is called. Requests never take more than a
  * fifth of the time, however long the gateway needs and however often `reload` is called.
  * @template T
  * @param {string} path empty for nothing yet
- * @param {{keep?: boolean}} [options] `keep` shows what the path before answered until this one has
+ * @param {{keep?: boolean}} [options] `keep` shows the answer of the path before until this one has answered
  * @returns {Loaded<T>}
  */
 export function useData(path, { keep = false } = {}) {
@@ -234,7 +234,7 @@ export function useData(path, { keep = false } = {}) {
 }
 
 /**
- * What is shown while there is no data, or beside data that could not be renewed.
+ * A line while data is missing, or beside data that could not be renewed.
  * @param {{given: Loaded<any>, what: string}} props `what` is asked for, in words: "the files"
  */
 export function Pending({ given, what }) {

@@ -1,5 +1,5 @@
 // @ts-check
-// What a session has of its own in place of the settings: sampling, the cap on a reply, instructions.
+// A session's own options in place of the settings: sampling, the cap on a reply, instructions.
 import { wanted } from "../header.js";
 import { html, useEffect, useId, useState } from "../lib.js";
 import { current } from "../session.js";
@@ -13,7 +13,7 @@ import { useData } from "./kit.js";
 const NAMES = /** @type {Name[]} */ (Object.keys(words.fields));
 const LONGEST = 8000;
 
-/** What is typed, by the option; a text each. @param {SessionOptions} held */
+/** The typed text of each option. @param {SessionOptions} held */
 function typedOf(held) {
   return { ...Object.fromEntries(NAMES.map((name) => [name, held[name] === undefined ? "" : String(held[name])])), instructions: held.instructions ?? "" };
 }

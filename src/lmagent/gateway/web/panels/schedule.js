@@ -98,7 +98,7 @@ function Until({ id }) {
   const [until, setUntil] = useState(0);
   useEffect(() => {
     const stop = new AbortController();
-    // Without it the line only lacks the time; what is wrong with the session is told where it is opened.
+    // Without it the line only lacks the time; the session itself shows its errors.
     get(sessionPath(id, "/view?last=1"), stop.signal).then(({ view }) => setUntil(view.until), () => {});
     return () => stop.abort();
   }, [id]);

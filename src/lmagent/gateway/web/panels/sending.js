@@ -16,7 +16,7 @@ import { largest, refresh } from "./files.js";
  * @property {(yes: boolean) => void} answer
  */
 
-/** What is asked before a file is written. */
+/** The question before a file is written. */
 const questions = signal(/** @type {Question[]} */ ([]));
 /** Files that are being sent. */
 export const sending = signal(/** @type {string[]} */ ([]));
@@ -54,7 +54,7 @@ async function put(session, path, file, over = "", sure = false) {
   return (await request("POST", sessionPath(session, `/files?${query}`), { body: file })).json();
 }
 
-/** What the gateway would refuse after it was sent, said before. @param {File} file */
+/** Refuse a file that the gateway would refuse after it was sent. @param {File} file */
 function refused(file) {
   if (file.size <= largest.peek()) return false;
   toast(words.tooLarge(file.name, file.size, largest.peek()), "error", words.tooLargeFix);
@@ -103,7 +103,7 @@ async function putAsking(session, path, file) {
   }
 }
 
-/** The folder for what is dropped on a message. */
+/** The folder for files dropped on a message. */
 const UPLOADS = "uploads";
 const TRIES = 50;
 

@@ -62,7 +62,7 @@ export function Panel({ session }) {
 }
 
 /**
- * Sub-agents below who asked them, forks below what they are copies of; one whose origin is not in the list stands alone.
+ * Sub-agents below their parents, forks below their origin; a session whose origin is not in the list is at the top level.
  * A group is where its newest member would be.
  * @param {Row[]} rows
  */

@@ -1,5 +1,5 @@
 // @ts-check
-// How the page looks and behaves in this browser, who is logged in, and the settings of lmagent.
+// The page's look and behaviour in this browser, the login, the keys, and the settings of lmagent.
 import { post } from "../api.js";
 import { focusOnce } from "../header.js";
 import { Icon } from "../icons.js";

@@ -1,5 +1,5 @@
 // @ts-check
-// What was spent: tokens and model calls by day, by model and by session.
+// Usage: tokens and model calls by day, by model and by session.
 import { html } from "../lib.js";
 import { figure } from "../parts.js";
 import { go, pageHref, sessionHref } from "../router.js";

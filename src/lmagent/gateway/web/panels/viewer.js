@@ -1,5 +1,5 @@
 // @ts-check
-// One file: text with its lines numbered, edited, or shown as what it means; a picture; or why it is neither.
+// One file: text with its lines numbered, edited, or as a preview; a picture; or why it is neither.
 import { get, post, sessionPath } from "../api.js";
 import { Code } from "../code.js";
 import { wanted } from "../header.js";
@@ -127,7 +127,7 @@ async function copy(path) {
 const ROWS = 1000;
 const COLUMNS = 100;
 
-/** What a file can be shown as besides its text; empty for nothing. @param {string} path */
+/** The kind of preview that a file has; empty for none. @param {string} path */
 function previewOf(path) {
   const ending = /\.([^./]+)$/.exec(path.toLowerCase())?.[1] ?? "";
   const kinds = { md: "markdown", markdown: "markdown", csv: "table", tsv: "table", html: "page", htm: "page" };
@@ -195,7 +195,7 @@ function Table({ text, separator }) {
 /** @param {string} path */
 const key = (path) => `lmagent.edit.${me.peek()?.workspace ?? ""}:${path}`;
 
-/** What was typed into a file and is not saved. @param {string} path @returns {Draft | null} */
+/** Text typed into a file and not saved. @param {string} path @returns {Draft | null} */
 function draftOf(path) {
   const draft = storedValue(key(path));
   return typeof draft?.text === "string" && typeof draft?.sha256 === "string" ? draft : null;

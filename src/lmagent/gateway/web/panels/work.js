@@ -1,5 +1,5 @@
 // @ts-check
-// What the session has set itself to do, and who works for it: tasks, the plan and its steps, sub-agents.
+// The session's tasks, its plan with steps, and its sub-agents.
 import { sessionPath } from "../api.js";
 import { Icon } from "../icons.js";
 import { html, useEffect, useState } from "../lib.js";
@@ -96,7 +96,7 @@ function Item({ task, tasks }) {
 }
 
 /**
- * core/work.py: TaskState; what is as at the beginning is left out.
+ * core/work.py: TaskState; unchanged fields are left out.
  * @typedef {{objective?: string, completion_gate?: string, total_count?: number, processed_count?: number, remaining_queue?: string[],
  *   rename_map?: Record<string, string>, last_error?: string, recovery_instruction?: string, next_action?: string}} State
  */

@@ -1,5 +1,5 @@
 // @ts-check
-// The texts of a conversation and what surrounds it. Every text of the page is in this folder, one file for what is loaded
+// The texts of a conversation and of the page around it. Every text of the page is in this folder, one file for what is loaded
 // together; a translation replaces the folder. Texts of errors and notices come from the gateway and the fold.
 
 export const common = {
