@@ -1,5 +1,5 @@
 // @ts-check
-// A turn that failed or was stopped: the button that has the agent take it up again.
+// Below a conversation: a button that continues a failed or stopped turn. In place of one: a session that does not exist.
 import { takeAlong, unsent } from "./composer.js";
 import { Icon } from "./icons.js";
 import { html } from "./lib.js";

@@ -1,5 +1,5 @@
 // @ts-check
-// Small pieces that several screens use.
+// Small pieces that several screens use, and parts of the page that are fetched when they are first needed.
 import { Icon } from "./icons.js";
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./lib.js";
 import { drawer, toast } from "./state.js";

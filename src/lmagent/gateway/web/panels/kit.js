@@ -1,5 +1,6 @@
 // @ts-check
-// Pieces that several panels show: nothing, a question before harm, one of several.
+// Pieces that several panels share: nothing here, a question before harm, one of several; moments and states of sessions;
+// the stream of all events; data from the gateway with its states.
 import { get } from "../api.js";
 import { Icon } from "../icons.js";
 import { html, useCallback, useEffect, useLayoutEffect, useRef, useState } from "../lib.js";
