@@ -103,6 +103,8 @@ class Settings(Struct, frozen=True):
     scheduler_in_chat: bool = True
 
     require_proof: bool = False
+    check: Literal["off", "ask", "auto"] = "off"
+    check_timeout: int = 600
     check_commands: tuple[str, ...] = ()
 
     llm_parallel: int | None = None

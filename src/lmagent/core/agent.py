@@ -85,8 +85,6 @@ class Agent(Struct, frozen=True):
         keep_thinking: send thoughts back to the model; None does what suits it.
         limits: when a turn has to stop.
         window: how the context is kept.
-        checks: commands that a person calls checks of the work (`CHECK_COMMANDS`).
-        proven: whatever is changed has to be checked (`REQUIRE_PROOF`).
         options: what new sessions begin with in place of the values above.
     """
 
@@ -99,8 +97,6 @@ class Agent(Struct, frozen=True):
     keep_thinking: bool | None = None
     limits: Limits = Limits()
     window: Window = Window()
-    checks: tuple[str, ...] = ()
-    proven: bool = False
     options: SessionOptions = SessionOptions()
 
     def with_options(self, options: SessionOptions) -> Agent:
