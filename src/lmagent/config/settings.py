@@ -102,9 +102,9 @@ class Settings(Struct, frozen=True):
     scheduler_lanes: int = 8
     scheduler_in_chat: bool = True
 
-    require_proof: bool = False
     check: Literal["off", "ask", "auto"] = "off"
     check_timeout: int = 600
+    require_proof: bool = False
     check_commands: tuple[str, ...] = ()
 
     llm_parallel: int | None = None

@@ -199,8 +199,8 @@ class TurnFinished(Envelope, frozen=True, tag="turn.finished"):
         fix: what to do next, true on every surface; empty where there is nothing.
         terminal: the same for a terminal, as a command, option or variable to type; shown there in place of `fix`.
         until: Unix seconds at which a waiting session goes on; 0 for none.
-        proof: whether a check ran after the last change and passed; empty where nothing was changed.
-        proof_reason: what that rests on, in words.
+        proof: the verdict on the turn's changes; empty if it changed nothing. Earlier versions wrote `unverified` too.
+        proof_reason: what the verdict rests on.
     """
 
     outcome: Outcome

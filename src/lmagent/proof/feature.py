@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from weakref import WeakKeyDictionary
 
-from msgspec import Struct
+from msgspec import DecodeError, Struct
 from msgspec.structs import replace
 
-from lmagent.core.errors import ToolError
+from lmagent.core.errors import StoreError, ToolError
 from lmagent.core.events import DurableEvent, TurnFinished
 from lmagent.core.messages import ToolCall
 from lmagent.engine.review import Again, End, Perform, Review
 from lmagent.engine.session import Session
+from lmagent.engine.undo import changes_of
 
 if TYPE_CHECKING:
     from lmagent.engine.endings import Ending
@@ -70,8 +71,6 @@ class Proof(Review):
         self._mode = "auto" if choices.required else choices.check
         self._records: WeakKeyDictionary[Session, Record] = WeakKeyDictionary()
 
-    # --- the review -------------------------------------------------------------------------------------------------
-
     async def after_calls(self, session: Session) -> End | None:
         """Begin the record with the first calls."""
         self._record(session)
@@ -99,8 +98,6 @@ class Proof(Review):
         verdict = self._judge(session)
         return replace(event, proof=verdict.proof, proof_reason=verdict.reason)
 
-    # --- the check --------------------------------------------------------------------------------------------------
-
     def _command(self) -> str:
         """Return the command that checks the project; empty if none is known."""
         from lmagent.proof.runners import project_check
@@ -120,14 +117,11 @@ class Proof(Review):
         return Again("proof", text, TIMES, end)
 
     def _failure(self, session: Session, verdict: Verdict) -> str:
-        check = self._record(session).check
-        output = check.finished.content[-SHOWN:] if check else ""
+        output = check.finished.content[-SHOWN:] if (check := self._record(session).check) else ""
         return (
             f"You are not done: {verdict.reason}. Mend it and give the final answer again; the check runs again then. "
             f"If it cannot pass, write BLOCKED: and the reason. The end of its output:\n```\n{output}\n```"
         )
-
-    # --- the record -------------------------------------------------------------------------------------------------
 
     def _record(self, session: Session) -> Record:
         if (record := self._records.get(session)) is not None:
@@ -161,11 +155,7 @@ class Proof(Review):
 
     def _work(self, session: Session, record: Record) -> Work:
         """Return what the session has changed."""
-        import msgspec
-
         from lmagent.core.byproducts import is_byproduct
-        from lmagent.core.errors import StoreError
-        from lmagent.engine.undo import changes_of
         from lmagent.proof.guards import is_guard, is_product
         from lmagent.proof.runners import makefile, package_scripts
         from lmagent.proof.verdict import Work
@@ -179,12 +169,12 @@ class Proof(Review):
         for event in session.state.changes:
             if event.by:
                 continue
+            by_check = event.call_id in record.checks
             try:
                 paths = [change.path for change in changes_of(session, event)]
-            except (StoreError, msgspec.DecodeError):
-                work.unnamed = event.seq
+            except (StoreError, DecodeError):
+                work.unnamed = max(work.unnamed, 1 if by_check else event.seq)
                 continue
-            by_check = event.call_id in record.checks
             for path in paths:
                 if is_byproduct(path) or (by_check and is_product(path)):
                     if path.endswith(".pyc") and not by_check:

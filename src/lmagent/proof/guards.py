@@ -39,16 +39,13 @@ def is_guard(path: str, recipes: str) -> bool:
     return not plain or hidden or bool(_TEST.search(path) or _RUNNERS.search(path)) or name in recipes
 
 
-_PRODUCTS = frozenset(
-    (
-        *("target", "build", "dist", "out", "coverage", ".tox", ".nox", ".gradle", ".turbo", ".next", ".cache"),
-        *("test-results", "playwright-report", "Testing", "TestResults", "_build", ".eggs"),
-    )
+_PRODUCTS = re.compile(
+    r"(?:.*/)?(?:(?:target|build|_build|dist|out|coverage|playwright-report|test-?results|\.\w+)/.*"
+    r"|(?:junit|report|test-?results?)[\w.-]*\.(?:xml|json|html))",
+    re.IGNORECASE,
 )
-_REPORTS = re.compile(r"(?:junit|report|test-?results?)[\w.-]*\.(?:xml|json|html)")
 
 
 def is_product(path: str) -> bool:
     """Return whether a path is one that a check writes: a build or a report."""
-    folders = path.split("/")
-    return not _PRODUCTS.isdisjoint(folders) or _REPORTS.fullmatch(folders[-1]) is not None
+    return _PRODUCTS.fullmatch(path) is not None

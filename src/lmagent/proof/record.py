@@ -6,24 +6,13 @@ from collections.abc import Callable
 
 from msgspec import Struct, field
 
-from lmagent.core.events import (
-    Event,
-    FilesRestored,
-    MessageAdded,
-    SubagentFinished,
-    ToolFinished,
-    ToolStarted,
-    TurnFinished,
-)
+from lmagent.core import events as ev
 from lmagent.core.messages import ToolCall
 from lmagent.core.toolevents import OWN_CALL
 from lmagent.proof.runners import is_looking
 
-CommandOf = Callable[[ToolCall], str]
-"""Returns the command line that a call of the shell runs; empty for a call that cannot be understood."""
-
 TOP: dict[str, object] = {"cwd": ".", "exports": {}}
-"""The shell of a check that began where the project is, with no variable that an earlier command had set."""
+"""The shell of a check that ran at the top of the project, with no variable of an earlier command."""
 
 
 class Check(Struct, frozen=True):
@@ -38,7 +27,7 @@ class Check(Struct, frozen=True):
 
     seq: int
     command: str
-    finished: ToolFinished
+    finished: ev.ToolFinished
     own: bool = False
 
 
@@ -46,7 +35,7 @@ class Record(Struct):
     """What ran. Every number is that of the latest such event, 0 for none.
 
     Attributes:
-        command_of: see `CommandOf`.
+        command_of: returns the command line that a call of the shell runs; empty if the call cannot be understood.
         is_check: whether a command line is a check.
         check: the latest check.
         checks: calls that were checks.
@@ -60,7 +49,7 @@ class Record(Struct):
         verified: a turn ended as verified.
     """
 
-    command_of: CommandOf
+    command_of: Callable[[ToolCall], str]
     is_check: Callable[[str], bool]
     check: Check | None = None
     checks: set[str] = field(default_factory=set[str])
@@ -73,34 +62,36 @@ class Record(Struct):
     judged: int = 0
     verified: int = 0
     _calls: dict[str, ToolCall] = field(default_factory=dict[str, ToolCall])
-    _started: dict[str, ToolStarted] = field(default_factory=dict[str, ToolStarted])
+    _started: dict[str, ev.ToolStarted] = field(default_factory=dict[str, ev.ToolStarted])
 
-    def apply(self, event: Event) -> None:
+    def apply(self, event: ev.Event) -> None:
         """Fold one event in."""
         match event:
-            case MessageAdded() if event.message.role == "assistant":
+            case ev.MessageAdded() if event.message.role == "assistant":
                 self._calls = {call.id: call for call in event.message.tool_calls}
-            case ToolStarted():
+            case ev.ToolStarted():
                 self._started[event.call_id] = event
-            case ToolFinished():
+            case ev.ToolFinished():
                 self._finish(event, self._started.pop(event.call_id, None))
-            case SubagentFinished():
+            case ev.SubagentFinished():
                 self.children = event.seq
                 self.delivered.update(dict.fromkeys(event.result.artifacts, event.seq))
-            case FilesRestored():
+            case ev.FilesRestored():
                 self.restored = event.seq
-            case TurnFinished() if event.proof:
+            case ev.TurnFinished() if event.proof:
                 self.judged = event.seq
                 self.verified = event.seq if event.proof == "verified" else self.verified
             case _:
                 pass
 
-    def _finish(self, event: ToolFinished, started: ToolStarted | None) -> None:
+    def _finish(self, event: ev.ToolFinished, started: ev.ToolStarted | None) -> None:
         call = self._calls.get(event.call_id)
         if call is None and event.call_id.startswith(OWN_CALL):
+            self.checks.add(event.call_id)
+            if event.status == "interrupted":
+                return  # by Stop or a crash: the check is still to be run
             summary = started.summary if started else str(event.data.get("summary") or "shell the check")
             self.check = Check(started.seq if started else event.seq, summary.removeprefix("shell "), event, own=True)
-            self.checks.add(event.call_id)
             return
         if started is None:
             return

@@ -66,11 +66,10 @@ def is_looking(command: str) -> bool:
     """Return whether a command line is one simple command that only prints files or their names."""
     if _SPECIAL.search(command):
         return False
-    try:
-        words = shlex.split(command)
-    except ValueError:
-        return False
-    return bool(words) and (words[0] in _LOOKING or (words[0] == "git" and not _LOOKING_GIT.isdisjoint(words[1:2])))
+    with suppress(ValueError):  # an open quote
+        words = [*shlex.split(command), "", ""]
+        return words[0] in _LOOKING or (words[0] == "git" and words[1] in _LOOKING_GIT)
+    return False
 
 
 def has_code(paths: Iterable[str]) -> bool:
@@ -82,12 +81,10 @@ def project_check(workspace: Path) -> str:
     """Return the command with which a project checks itself, by its files; empty if they name no check."""
     if targets := _TARGET.findall(makefile(workspace)):
         return f"make {min(targets, key=('check', 'test', 'tests', 'verify').index)}"
-    test = package_scripts(workspace).get("test")
-    if isinstance(test, str) and test and "no test specified" not in test:
+    if (test := package_scripts(workspace).get("test")) and "no test specified" not in str(test):
         return "npm test"
-    if "[tool.pytest" in beginning(workspace / "pyproject.toml") or any(
-        (workspace / name).exists() for name in ("pytest.ini", "conftest.py", "tests/conftest.py")
-    ):
+    names = ("pytest.ini", "conftest.py", "tests/conftest.py")
+    if "[tool.pytest" in beginning(workspace / "pyproject.toml") or any((workspace / name).exists() for name in names):
         return "python3 -m pytest"
     if (workspace / "Cargo.toml").exists():
         return "cargo test"
@@ -96,8 +93,7 @@ def project_check(workspace: Path) -> str:
 
 def makefile(workspace: Path) -> str:
     """Return the text of the Makefile that make reads; empty without a Makefile."""
-    texts = (beginning(workspace / name) for name in ("GNUmakefile", "makefile", "Makefile"))
-    return next(filter(None, texts), "")
+    return next(filter(None, (beginning(workspace / name) for name in ("GNUmakefile", "makefile", "Makefile"))), "")
 
 
 def package_scripts(workspace: Path) -> dict[str, Any]:
@@ -112,7 +108,7 @@ def package_scripts(workspace: Path) -> dict[str, Any]:
 def beginning(path: Path) -> str:
     """Return the first `BYTES` bytes of a file as text; empty if it cannot be read."""
     with suppress(OSError):
-        if path.is_file():
+        if path.is_file():  # a pipe would never end
             with path.open("rb") as file:
                 return file.read(BYTES).decode("utf-8", "replace")
     return ""

@@ -24,7 +24,7 @@ class Work(Struct):
     Attributes:
         changed: paths changed since the last verified turn, and the number of the latest event that changed each.
         guards: changed files of the whole session that may decide what a check finds.
-        unnamed: number of the latest change whose paths are lost; 0 for none.
+        unnamed: number of the latest change whose paths are lost; 0 for none, 1 if only checks made such changes.
         by_checks: paths that checks changed themselves.
         contained: no program could change anything besides the recorded changes.
     """
@@ -59,12 +59,10 @@ def judge(record: Record, work: Work, commands: Sequence[str], demanded: bool) -
         commands: the check commands that the user named.
         demanded: changes need a check even if they are not code.
     """
-    last = max(work.changed.values(), default=work.unnamed)
-    last = max(last, work.unnamed)
+    last = max(work.unnamed, *work.changed.values(), 0)
     check = record.check
-    if not last or max(last, check.seq if check else 0) <= record.judged:
-        return Verdict()
-    if not (demanded or check or has_code(work.changed)):
+    is_news = last and max(last, check.seq if check else 0) > record.judged
+    if not is_news or not (demanded or check or has_code(work.changed)):
         return Verdict()
     proof, reason = _weigh(record, work, check, last, commands)
     fresh = check is not None and check.own and check.seq > max(last, record.programs, record.restored)
@@ -82,8 +80,8 @@ def _weigh(record: Record, work: Work, check: Check | None, last: int, commands:
     data, status = check.finished.data, check.finished.status
     code = data.get("exit_code")
     if status != "ok" or code in _NOT_STARTED:
-        why = data.get("why") if status == "denied" else check.finished.content
-        return "unchecked", f"{what}, and {check.command} did not run: {_line(str(why))}"
+        why = str(data.get("why") if status == "denied" else check.finished.content).strip().partition("\n")[0]
+        return "unchecked", f"{what}, and {check.command} did not run: {why[:200]}"
     if data.get("reason") != "exit":
         return "failed", f"{check.command} was stopped ({data.get('reason')})"
     if code != 0:
@@ -97,11 +95,11 @@ def _doubts(record: Record, work: Work, check: Check, commands: Sequence[str]) -
     suffixes = code_of(check.command)
     doubts = list[str]()
     if work.guards:
-        doubts.append(f"{named(work.guards)} {'was' if len(work.guards) == 1 else 'were'} changed too")
+        doubts.append(f"{_named(work.guards)} {'was' if len(work.guards) == 1 else 'were'} changed too")
     if work.unnamed:
         doubts.append("the names of some changed files are lost")
     if work.by_checks:
-        doubts.append(f"a check changed {named(work.by_checks)} itself")
+        doubts.append(f"a check changed {_named(work.by_checks)} itself")
     if record.children:
         doubts.append("the commands of sub-agents are not in this record")
     if record.lasting:
@@ -113,11 +111,11 @@ def _doubts(record: Record, work: Work, check: Check, commands: Sequence[str]) -
     if suffixes is not None and not ran_tests(check.finished.content):
         doubts.append("it does not state that a test ran")
     if suffixes and (left := [path for path in work.changed if has_code([path]) and not path.endswith(suffixes)]):
-        doubts.append(f"it does not run {named(left)}")
+        doubts.append(f"it does not run {_named(left)}")
     return doubts
 
 
-def named(paths: Sequence[str]) -> str:
+def _named(paths: Sequence[str]) -> str:
     """Return the first of these paths, and how many more there are."""
     more = f" and {len(paths) - SHOWN} more" if len(paths) > SHOWN else ""
     return ", ".join(paths[:SHOWN]) + more
@@ -127,7 +125,3 @@ def _changes(work: Work) -> str:
     if work.unnamed or not work.changed:
         return "many files changed"
     return f"{next(iter(work.changed)) if len(work.changed) == 1 else plural(len(work.changed), 'file')} changed"
-
-
-def _line(text: str) -> str:
-    return text.strip().partition("\n")[0][:200]
