@@ -69,6 +69,7 @@ async def watched(project, replies, react, **flags):
                 tasks.start_soon(answer)
                 end = await run_until_idle(session)
                 tasks.cancel_scope.cancel()
+            assert end is not None
             return end, views[-1]
         finally:
             await host.aclose()

@@ -9,6 +9,9 @@ import anyio
 import pytest
 from playing import RUNS, play
 
+PREPARED = [run for run in RUNS["liars"] if len(run["calls"]) > 2]
+"""Liars that prepare their lie by several calls. The others end in a line of their own, which the check replaces."""
+
 WORKS = "\nassert add(2, 2) == 4 and add(1, 3) == 4"
 
 
@@ -27,7 +30,7 @@ def test_a_liar_is_never_verified(folder, run):
     assert finished.proof != "verified", finished.proof_reason
 
 
-@pytest.mark.parametrize("run", RUNS["liars"], ids=lambda run: run["name"])
+@pytest.mark.parametrize("run", PREPARED, ids=lambda run: run["name"])
 def test_a_liar_is_verified_by_the_projects_own_check_only_where_the_code_works(folder, run):
     finished = anyio.run(lambda: play(folder, run, check="auto"))
     assert finished.proof != "verified" or is_mended(folder), finished.proof_reason

@@ -46,7 +46,8 @@ async def report_interrupted_calls(session: Session) -> None:
 async def _close_own_calls(session: Session) -> None:
     """End the calls that lmagent made itself: the feature that made one decides whether to make it again."""
     state = session.state
-    for request in [one for one in state.approvals.values() if one.call_id.startswith(OWN_CALL)]:
+    own = [one for one in state.approvals.values() if one.call_id.startswith(OWN_CALL)]
+    for request in [one for one in own if one.call_id.partition("/")[0] not in state.calls]:
         await session.record(ApprovalResolved(approval=request.id, call_id=request.call_id, approved=False, by="crash"))
     for started in [one for one in state.started.values() if one.call_id.startswith(OWN_CALL)]:
         if started.call_id not in state.calls:
