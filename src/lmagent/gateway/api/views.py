@@ -197,7 +197,8 @@ def _call(store: JsonlStore, session: str, call_id: str) -> WholeCall | None:
                 for made in event.message.tool_calls:
                     if made.id == call_id:
                         found = WholeCall(made.name, made.arguments, made.name, "pending", "", "", 0, "", 0.0)
-            case ev.ToolStarted() if event.call_id == call_id and found is not None:
+            case ev.ToolStarted() if event.call_id == call_id:
+                found = found or WholeCall(event.tool, "", event.tool, "pending", "", "", 0, "", 0.0)
                 found = replace(found, tool=event.tool, summary=event.summary or event.tool, status="running")
             case ev.ToolFinished() if event.call_id == call_id and found is not None:
                 diff = event.data.get("diff", "")
