@@ -21,7 +21,6 @@ from lmagent.core.model import Reply
 from lmagent.engine import budget, constrain, frames, intake, recovery
 from lmagent.engine.act import act, perform
 from lmagent.engine.loopguard import Alarm, LoopGuard
-from lmagent.engine.outage import is_outage
 from lmagent.engine.review import Again, End, Perform
 from lmagent.engine.session import Session
 from lmagent.engine.state import SessionState
@@ -122,9 +121,6 @@ async def _run(session: Session, *, acted: bool) -> TurnFinished:
     try:
         end = await _loop(session, progress)
     except ProviderError as failure:
-        if session.outlasts_outages and is_outage(failure):
-            session.partial = []
-            raise  # the turn stays open, as if the program had been killed here
         cause = type(failure).__name__
         end = End("error", cause, failure.message, "".join(session.partial), failure.fix, failure.terminal)
         session.partial = []
