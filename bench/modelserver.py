@@ -29,9 +29,9 @@ from urllib.parse import urlsplit
 import anyio
 import anyio.to_thread
 
-from lmagent.modelserver.machine import machine_memory
-from lmagent.modelserver.pool import PoolOptions, WorkerPool, open_pool
-from lmagent.modelserver.process import Processes
+from lmagent.modelserver.pool.machine import machine_memory
+from lmagent.modelserver.pool.pool import PoolOptions, WorkerPool, open_pool
+from lmagent.modelserver.pool.process import Processes
 from lmagent.modelserver.spec import ModelEntry, ModelServerError, ModelSettings, ModelStatus, Running
 from lmagent.testing.gguf import build_tiny_gguf
 

@@ -24,8 +24,8 @@ from typing import Any
 
 import anyio
 
-from lmagent.modelserver.router import Router
-from lmagent.modelserver.serving import serve
+from lmagent.modelserver.http.router import Router
+from lmagent.modelserver.http.serving import serve
 from lmagent.modelserver.spec import ModelEntry, ModelStatus, Running
 
 RATE = 20

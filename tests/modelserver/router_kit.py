@@ -14,9 +14,9 @@ from typing import Any
 
 import anyio
 
-from lmagent.modelserver.guard import Rules
-from lmagent.modelserver.router import Router
-from lmagent.modelserver.serving import Serving, serve
+from lmagent.modelserver.http.guard import Rules
+from lmagent.modelserver.http.router import Router
+from lmagent.modelserver.http.serving import Serving, serve
 from lmagent.modelserver.spec import Engine, ModelEntry, ModelServerError, ModelStatus, Running, State
 from lmagent.testing import gguf
 

@@ -9,10 +9,10 @@ import anyio
 import pytest
 from fakehub import REPO, FakeHub
 
-from lmagent.modelserver.download import Ports
-from lmagent.modelserver.hub import Hub
-from lmagent.modelserver.library import Library
-from lmagent.modelserver.pull import Puller
+from lmagent.modelserver.library.download import Ports
+from lmagent.modelserver.library.hub import Hub
+from lmagent.modelserver.library.library import Library
+from lmagent.modelserver.library.pull import Puller
 from lmagent.providers.transport import HttpTransport
 from lmagent.testing.engine import EngineServer
 

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from madegguf import TENSORS, chat_file, gguf, pairs
 
-from lmagent.modelserver.library import Library
+from lmagent.modelserver.library.library import Library
 from lmagent.modelserver.spec import ModelEntry, ModelServerError, ModelSettings
 
 

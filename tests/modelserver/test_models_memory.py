@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from madegguf import chat_file
 from msgspec.structs import replace
 
-from lmagent.modelserver.facts import ModelFacts, read_facts
-from lmagent.modelserver.machine import machine_memory
-from lmagent.modelserver.memory import (
+from lmagent.modelserver.library.facts import ModelFacts, read_facts
+from lmagent.modelserver.library.memory import (
     cache_bytes,
     context_of,
     estimate_gpu_layers,
     largest_context,
     needed_bytes,
 )
+from lmagent.modelserver.pool.machine import machine_memory
 from lmagent.modelserver.spec import ModelSettings
 
 GIB = 1 << 30

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 from pool_kit import entry, memory_pool, refused, run, settled, status
 
-from lmagent.modelserver.router import Router
+from lmagent.modelserver.http.router import Router
 from lmagent.modelserver.spec import ModelEntry, ModelServerError
 
 

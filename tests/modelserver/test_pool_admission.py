@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lmagent.modelserver.admission import Resident, Snapshot, Want, decide
+from lmagent.modelserver.pool.admission import Resident, Snapshot, Want, decide
 
 SIZES = {"a": 3, "b": 3, "c": 2, "d": 5, "e": 1, "huge": 99}
 BUDGET = 6

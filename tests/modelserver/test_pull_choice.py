@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from lmagent.modelserver.choice import Wanted, choose, wanted
-from lmagent.modelserver.hub import HubFile
-from lmagent.modelserver.quant import quant_in
+from lmagent.modelserver.library.hub import HubFile
+from lmagent.modelserver.library.pull import Wanted, choose, wanted
+from lmagent.modelserver.library.quant import quant_in
+from lmagent.modelserver.library.suggestions import SUGGESTIONS, fitting
 from lmagent.modelserver.spec import ModelServerError
-from lmagent.modelserver.suggestions import SUGGESTIONS, fitting
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,9 @@ import anyio
 import pytest
 from fakehub import REPO, FakeHub
 
-from lmagent.modelserver.download import Ports
-from lmagent.modelserver.hub import Hub
-from lmagent.modelserver.pull import Pulled, Puller
+from lmagent.modelserver.library.download import Ports
+from lmagent.modelserver.library.hub import Hub
+from lmagent.modelserver.library.pull import Pulled, Puller
 from lmagent.modelserver.spec import ModelServerError
 from lmagent.providers.transport import HttpTransport
 
@@ -288,9 +288,9 @@ CHILD = textwrap.dedent("""\
     import os, resource, sys
     from pathlib import Path
     import anyio
-    from lmagent.modelserver.download import Ports
-    from lmagent.modelserver.hub import Hub
-    from lmagent.modelserver.pull import Puller
+    from lmagent.modelserver.library.download import Ports
+    from lmagent.modelserver.library.hub import Hub
+    from lmagent.modelserver.library.pull import Puller
     from lmagent.providers.transport import HttpTransport
 
     class Progress:

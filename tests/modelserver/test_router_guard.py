@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from router_kit import Model, lab
 
-from lmagent.modelserver.guard import Rules, is_loopback
+from lmagent.modelserver.http.guard import Rules, is_loopback
 
 SITE = "https://chat.example"
 WRITE = ("POST", "/api/load", {"model": "m"})

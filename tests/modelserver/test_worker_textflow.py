@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmagent.modelserver.textflow import Cutter, Detokenizer
+from lmagent.modelserver.engine.textflow import Cutter, Detokenizer
 
 PIECES = st.lists(st.text("ab.", max_size=4), max_size=12)
 

@@ -13,8 +13,8 @@ import msgspec
 import pytest
 from worker_kit import group, until
 
-from lmagent.modelserver.measure import memory_of
-from lmagent.modelserver.process import program_of
+from lmagent.modelserver.pool.machine import memory_of
+from lmagent.modelserver.pool.process import program_of
 from lmagent.modelserver.spec import Hello, ModelEntry, ModelSettings, WorkerSpec
 
 TEMPLATE = """\

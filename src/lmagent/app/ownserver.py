@@ -134,9 +134,9 @@ class OwnServer:
 
 async def _serve(spec: ChildSpec, folder: Path) -> None:
     from lmagent.app.clock import SystemClock
-    from lmagent.modelserver.listening import Signals, listen
+    from lmagent.modelserver.http.listening import Signals, listen
+    from lmagent.modelserver.http.serving import ServerSettings, Serving, serve
     from lmagent.modelserver.opening import open_server
-    from lmagent.modelserver.serving import ServerSettings, Serving, serve
 
     signals = Signals()  # behind a signal too, what is left is to be tidied up
     listener = listen("127.0.0.1", 0)

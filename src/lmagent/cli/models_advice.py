@@ -13,9 +13,9 @@ from lmagent.cli.server import echo_json
 from lmagent.tools.sanitize import one_line
 
 if TYPE_CHECKING:
-    from lmagent.modelserver.devices import EngineReport
-    from lmagent.modelserver.library import Details, Library
-    from lmagent.modelserver.machine import Memory
+    from lmagent.modelserver.engine.devices import EngineReport
+    from lmagent.modelserver.library.library import Details, Library
+    from lmagent.modelserver.pool.machine import Memory
 
 
 def extend(group: click.Group, open_library: Callable[[Path | None], Library]) -> None:
@@ -37,8 +37,8 @@ def extend(group: click.Group, open_library: Callable[[Path | None], Library]) -
 
 
 def _recommend(library: Library, *, as_json: bool) -> int:
-    from lmagent.modelserver.machine import machine_memory
-    from lmagent.modelserver.suggestions import NOTE, SUGGESTIONS, recommended
+    from lmagent.modelserver.library.suggestions import NOTE, SUGGESTIONS, recommended
+    from lmagent.modelserver.pool.machine import machine_memory
 
     memory = machine_memory()
     good = recommended(memory.total)
@@ -69,8 +69,8 @@ def _bound(memory: Memory) -> str:
 
 
 def _doctor(library: Library, *, as_json: bool) -> int:
-    from lmagent.modelserver.devices import ask_engine
-    from lmagent.modelserver.machine import machine_memory
+    from lmagent.modelserver.engine.devices import ask_engine
+    from lmagent.modelserver.pool.machine import machine_memory
 
     memory, engine = machine_memory(), ask_engine()
     there = library.all()
@@ -117,7 +117,7 @@ def _print_engine(engine: EngineReport) -> None:
 
 def _layers(there: Any, engine: EngineReport) -> list[tuple[str, int, int]]:
     """Model, layers that fit the graphics cards, and all its layers."""
-    from lmagent.modelserver.memory import estimate_gpu_layers
+    from lmagent.modelserver.library.memory import estimate_gpu_layers
 
     free = [device.free for device in engine.gpus]
     return [
@@ -135,7 +135,7 @@ def _folders(library: Library) -> list[tuple[str, str, int]]:
     """Whose folder, where, and how many models are in it."""
     import os
 
-    from lmagent.modelserver.foreign import lmstudio_folders, ollama_folder
+    from lmagent.modelserver.library.foreign import lmstudio_folders, ollama_folder
 
     def count(source: str) -> int:
         return sum(entry.source == source for entry in library.entries())

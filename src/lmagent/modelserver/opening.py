@@ -10,12 +10,12 @@ from msgspec.structs import replace
 
 from lmagent.core.errors import LmagentError
 from lmagent.core.ports import Clock
-from lmagent.modelserver.guard import Rules
-from lmagent.modelserver.library import Library
-from lmagent.modelserver.pool import PoolOptions, open_pool
-from lmagent.modelserver.process import Processes
-from lmagent.modelserver.router import Router
-from lmagent.modelserver.serving import GRACE, ServerSettings
+from lmagent.modelserver.http.guard import Rules
+from lmagent.modelserver.http.router import Router
+from lmagent.modelserver.http.serving import GRACE, ServerSettings
+from lmagent.modelserver.library.library import Library
+from lmagent.modelserver.pool.pool import PoolOptions, open_pool
+from lmagent.modelserver.pool.process import Processes
 from lmagent.modelserver.spec import Catalogue, ModelEntry, ModelSettings
 
 DEMO = "lmagent-demo"

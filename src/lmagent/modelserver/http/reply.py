@@ -1,0 +1,97 @@
+"""Reply: what goes back to a client, and how far that has come. An error fits in wherever it happens."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from lmagent.modelserver.errors import body_of, described, log_unexpected, status_of
+from lmagent.modelserver.http.bodies import Send
+from lmagent.providers import jsontext
+
+Fields = Sequence[tuple[bytes, bytes]]
+
+_EVENTS: Fields = (
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),
+)
+
+
+class Reply:
+    """An answer to one request.
+
+    Args:
+        send: the server's way to the client.
+        route: what was asked; it decides what an error event looks like.
+
+    Attributes:
+        status: HTTP status that was sent; 0 as long as none was.
+        failed: an error was told.
+    """
+
+    def __init__(self, send: Send, route: str = "") -> None:
+        self._send = send
+        self._route = route
+        self._ended = False
+        self._writing = 0.0
+        self.status = 0
+        self.failed = False
+
+    async def whole(self, status: int, body: bytes, content_type: bytes = b"application/json") -> None:
+        """Send all of it."""
+        self.status, self._ended = status, True
+        fields = [(b"content-type", content_type), (b"content-length", b"%d" % len(body))]
+        if status == 401:
+            fields.append((b"www-authenticate", b"Bearer"))
+        await self._send({"type": "http.response.start", "status": status, "headers": fields})
+        await self._send({"type": "http.response.body", "body": body})
+
+    async def open(self) -> None:
+        """Begin a stream of events, unless it has begun."""
+        if self.status:
+            return
+        self.status = 200
+        await self._send({"type": "http.response.start", "status": 200, "headers": list(_EVENTS)})
+
+    async def write(self, events: bytes) -> None:
+        """Send a part of the stream."""
+        self._writing = time.monotonic()
+        await self._send({"type": "http.response.body", "body": events, "more_body": True})
+        self._writing = 0.0
+
+    def stalled(self, seconds: float) -> bool:
+        """Whether the client has taken nothing for so long, with something there to take."""
+        return self._writing > 0 and time.monotonic() - self._writing > seconds
+
+    async def comment(self) -> None:
+        """Show that we are alive: a line that every reader of events skips."""
+        await self.open()
+        await self.write(b": waiting for the model\n\n")
+
+    async def end(self) -> None:
+        """End the stream."""
+        if not self._ended:
+            self._ended = True
+            await self._send({"type": "http.response.body", "body": b""})
+
+    async def fail(self, error: Exception) -> None:
+        """Tell an error: as the answer, or as the last event of a stream that has begun."""
+        self.failed = True
+        log_unexpected(error)
+        if self._ended:
+            return
+        if not self.status:
+            await self.whole(status_of(error), body_of(error))
+            return
+        await self.write(self._error_event(error))
+        await self.end()
+
+    def _error_event(self, error: Exception) -> bytes:
+        told = described(error)
+        if self._route == "messages":
+            return b"event: error\ndata: " + jsontext.dumps({"type": "error", "error": told}) + b"\n\n"
+        if self._route == "responses":
+            flat = {"type": "error", "code": told["code"], "message": told["message"], "param": told["param"]}
+            return b"event: error\ndata: " + jsontext.dumps({**flat, "error": told}) + b"\n\n"
+        return b"data: " + jsontext.dumps({"error": told}) + b"\n\ndata: [DONE]\n\n"

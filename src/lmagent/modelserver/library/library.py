@@ -1,0 +1,278 @@
+"""Library: the models that there are; the `Catalogue` of the spec.
+
+A folder (`<agent_data_dir>/models`) with GGUF files in any depth, folders of transformers models, and settings; and, in
+place and never touched, what LM Studio and Ollama have.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from lmagent.modelserver.library import names
+from lmagent.modelserver.library.checkpoint import checkpoint
+from lmagent.modelserver.library.facts import ModelFacts
+from lmagent.modelserver.library.memory import context_of, needed_bytes
+from lmagent.modelserver.library.scan import Found, Scanner, Stamp, look, stamp
+from lmagent.modelserver.library.sheet import Sheet, read_sheet
+from lmagent.modelserver.spec import ModelEntry, ModelServerError, ModelSettings
+
+WHOLE_TYPES = ("f32", "f16", "bf16")
+"""Types of the cache that are not quantised."""
+
+NO_MODELS = ("projector", "adapter", "other")
+"""Kinds of files that are no models by themselves."""
+
+
+class Details(Struct, frozen=True):
+    """A model with all that is known of it.
+
+    Attributes:
+        entry: as the pool knows it.
+        facts: what its header says; None for one that is not a GGUF, or is broken.
+        sheet: the settings file that counts.
+        fix: what to do if it is broken.
+        notes: things to know about it.
+    """
+
+    entry: ModelEntry
+    facts: ModelFacts | None = None
+    sheet: Sheet = Sheet()
+    fix: str = ""
+    notes: tuple[str, ...] = ()
+
+
+class Companion(Struct, frozen=True):
+    """A file that is there and is no model by itself: a projector, an adapter, a vocabulary."""
+
+    path: Path
+    kind: str
+
+
+class Library:
+    """The models in a folder, and those of LM Studio and Ollama.
+
+    Args:
+        folder: the library's folder; it need not be there.
+        env: where the home folder, `OLLAMA_MODELS` and the keys of upstream servers are looked up.
+        extra: models that come from elsewhere (the demo model); a file of the same name goes before one.
+    """
+
+    def __init__(self, folder: Path, env: Mapping[str, str] | None = None, *, extra: Sequence[ModelEntry] = ()) -> None:
+        self.folder = folder
+        self._env = os.environ if env is None else env
+        self._extra = tuple(extra)
+        self._scanner = Scanner()
+        self._lock = threading.Lock()
+        self._stamps: tuple[Stamp, ...] | None = None
+        self._named: tuple[Path, ...] = ()  # files that settings name, and that may come or go
+        self._details: tuple[Details, ...] = ()
+        self._companions: tuple[Companion, ...] = ()
+
+    def entries(self) -> Sequence[ModelEntry]:
+        """See `spec.Catalogue`."""
+        return [details.entry for details in self.all()]
+
+    def find(self, name: str) -> ModelEntry:
+        """See `spec.Catalogue`."""
+        return names.find(self.entries(), name)
+
+    def details(self, name: str) -> Details:
+        """All that is known of a model; found as `find` does.
+
+        Raises:
+            ModelServerError: there is none, or several.
+        """
+        entry = self.find(name)
+        return next(details for details in self.all() if details.entry.name == entry.name)
+
+    def all(self) -> Sequence[Details]:
+        """All models, by name."""
+        with self._lock:
+            seen = look(self.folder, self._env)
+            if (*seen.stamps, *map(stamp, self._named)) != self._stamps:
+                self._build(self._scanner.models(self.folder, seen), seen.library)
+                self._stamps = (*seen.stamps, *map(stamp, self._named))
+            return self._details
+
+    def companions(self) -> Sequence[Companion]:
+        """Files that are no models by themselves."""
+        self.all()
+        return self._companions
+
+    def _build(self, found: Sequence[Found], files: Sequence[Path]) -> None:
+        sheets = _Sheets(self.folder, files)
+        taken: set[str] = set()
+        made: list[Details] = []
+        companions: list[Companion] = []
+        for item in found:
+            if item.facts is not None and item.facts.kind in NO_MODELS:
+                companions.append(Companion(item.path, item.facts.kind))
+                continue
+            name = names.unique_name(item.name, item.source, taken)
+            made.append(_local(item, name, sheets))
+        made += [self._upstream(path, taken) for path in sheets.left()]
+        made += [Details(entry) for entry in self._extra if entry.name not in taken]
+        self._details = tuple(sorted(_with_drafts(made), key=lambda details: details.entry.name))
+        self._companions = tuple(companions)
+        settings = [details.entry.settings for details in made]
+        self._named = tuple(Path(name) for each in settings for name in (each.template, each.mmproj) if name)
+
+    def _upstream(self, path: Path, taken: set[str]) -> Details:
+        """A settings file to which there is no model here: one on another server, or a mistake."""
+        name = names.unique_name(names.short_name(path.stem), "settings", taken)
+        entry = ModelEntry(name, "upstream", source="upstream")
+        try:
+            sheet = read_sheet(path)
+        except ModelServerError as error:
+            return Details(replace(entry, broken=error.message), fix=error.fix, sheet=Sheet(path))
+        if not sheet.upstream:
+            why = f"{path} has settings, but there is no model of that name"
+            fix = (
+                'rename the file to the name of a model (lmagent models list), or add: upstream = "http://HOST:PORT/v1"'
+            )
+            return Details(replace(entry, engine="llama", source="library", broken=why), fix=fix, sheet=sheet)
+        key = self._env.get(sheet.key_env, "") if sheet.key_env else ""
+        entry = replace(
+            entry, settings=sheet.settings, url=sheet.upstream, upstream=sheet.upstream_model or path.stem, key=key
+        )
+        if sheet.key_env and not key:
+            why = f"the variable {sheet.key_env}, which {path} names for the key, is not set"
+            return Details(replace(entry, broken=why), fix=f"type: export {sheet.key_env}=KEY", sheet=sheet)
+        return Details(entry, sheet=sheet)
+
+
+class _Sheets:
+    """The settings files of the library, and which of them belongs to a model.
+
+    Beside the model's file under its name, or in the folder of the library under the name that it is asked by; there
+    a colon may be written as a hyphen, for file systems that know none.
+    """
+
+    def __init__(self, folder: Path, files: Sequence[Path]) -> None:
+        self._folder = folder
+        self._there = {(file.parent, file.stem.lower()): file for file in files if file.suffix.lower() == ".toml"}
+        self._used: set[Path] = set()
+
+    def of(self, item: Found, name: str) -> Path | None:
+        """The file of a model, if it has one."""
+        places = [(item.path.parent, item.stem.lower()), (item.path.parent, name)]
+        if item.engine == "transformers":
+            places.append((item.path, item.stem.lower()))
+        if item.source != "library":
+            places = []
+        places += [(self._folder, name), (self._folder, name.replace(":", "-"))]
+        if name == item.name:
+            places.append((self._folder, item.stem.lower()))
+        path = next((self._there[place] for place in places if place in self._there), None)
+        if path is not None:
+            self._used.add(path)
+        return path
+
+    def left(self) -> list[Path]:
+        """Files of the library's own folder that belong to no model in it."""
+        return sorted(path for path in self._there.values() if path.parent == self._folder and path not in self._used)
+
+
+def _local(item: Found, name: str, sheets: _Sheets) -> Details:
+    """A model that is run here."""
+    entry = ModelEntry(name, item.engine, item.path, source=item.source, size=_size(item))
+    path = sheets.of(item, name)
+    sheet = Sheet()
+    try:
+        if path is not None:
+            sheet = read_sheet(path)
+            entry = replace(entry, settings=sheet.settings)
+        if sheet.upstream:
+            why = f"{path} names a server, but there is a model file of that name too"
+            raise ModelServerError(why, status=422, code="bad_settings", fix="rename one of them")
+        if item.problem:
+            raise ModelServerError(item.problem, status=422, code="model_broken", fix=item.fix)
+        return _loadable(item, entry, sheet)
+    except ModelServerError as error:
+        return Details(replace(entry, broken=error.message), facts=item.facts, sheet=sheet, fix=error.fix)
+
+
+def _loadable(item: Found, entry: ModelEntry, sheet: Sheet) -> Details:
+    settings = entry.settings
+    if item.context and "context" not in sheet.given:
+        settings = replace(settings, context=item.context)
+    if item.projector is not None and "mmproj" not in sheet.given:
+        settings = replace(settings, mmproj=str(item.projector))
+    for key in ("template", "mmproj"):
+        file = getattr(settings, key)
+        if file and not os.path.isfile(file):
+            why = f"{sheet.path} names {file} as {key}, and there is no such file"
+            raise ModelServerError(
+                why, status=422, code="bad_settings", fix="correct the path: it counts from that file"
+            )
+    if item.facts is None:
+        size, needed = checkpoint(item.path, settings)
+        return Details(replace(entry, settings=settings, size=size, needed=needed), sheet=sheet)
+    facts = item.facts
+    if facts.kind in ("embedding", "reranker") and "embedding" not in sheet.given:
+        settings = replace(settings, embedding=True, pooling=settings.pooling or _pooling(facts))
+    _check_cache(facts, settings, sheet)
+    settings = replace(settings, context=context_of(facts, settings))
+    needed = needed_bytes(facts, settings) + (os.path.getsize(settings.mmproj) if settings.mmproj else 0)
+    entry = replace(entry, settings=settings, size=facts.size, needed=needed)
+    return Details(entry, facts, sheet, notes=_notes(item, facts, entry))
+
+
+def _check_cache(facts: ModelFacts, settings: ModelSettings, sheet: Sheet) -> None:
+    """A quantised number of the cache stands in a block of 32, and the engine lets no head end within one."""
+    for key, length in (("cache_type_k", facts.key_length), ("cache_type_v", facts.value_length)):
+        if getattr(settings, key) not in WHOLE_TYPES and length % 32:
+            kind = getattr(settings, key)
+            why = (
+                f'{sheet.path} sets {key} = "{kind}", which needs heads of a multiple of 32 numbers; they have {length}'
+            )
+            raise ModelServerError(why, status=422, code="bad_settings", fix=f'set {key} = "f16", or leave it out')
+
+
+def _pooling(facts: ModelFacts) -> str:
+    return "rank" if facts.kind == "reranker" else ""
+
+
+def _notes(item: Found, facts: ModelFacts, entry: ModelEntry) -> tuple[str, ...]:
+    notes = [item.note] if item.note else []
+    if facts.context and entry.settings.context > facts.context:
+        notes.append(f"its window is set to {entry.settings.context:,} tokens, it was made for {facts.context:,}")
+    if facts.kind == "chat" and not facts.template and not entry.settings.template and not item.note:
+        notes.append("it has no chat template: a base model, or converted without one; the engine takes ChatML")
+    elif facts.kind == "chat" and facts.template and not facts.tools and not entry.settings.template:
+        notes.append("its template renders no tools: calls are made through the engine's general format")
+    return tuple(notes)
+
+
+def _size(item: Found) -> int:
+    if item.facts is not None:
+        return item.facts.size
+    try:
+        return item.path.stat().st_size if item.path.is_file() else 0
+    except OSError:
+        return 0
+
+
+def _with_drafts(made: Sequence[Details]) -> list[Details]:
+    """Check the models that guess ahead, and count their memory."""
+    usable = [details.entry for details in made if not details.entry.broken and details.entry.engine == "llama"]
+    return [_with_draft(details, usable) if details.entry.settings.draft else details for details in made]
+
+
+def _with_draft(details: Details, usable: Sequence[ModelEntry]) -> Details:
+    entry = details.entry
+    if entry.broken or entry.engine != "llama":
+        return details
+    try:
+        draft = names.find([other for other in usable if other.name != entry.name], entry.settings.draft)
+    except ModelServerError as error:
+        why = f"{details.sheet.path} names a draft model: {error.message}"
+        return replace(details, entry=replace(entry, broken=why), fix=error.fix)
+    settings = replace(entry.settings, draft=draft.name)
+    return replace(details, entry=replace(entry, settings=settings, needed=entry.needed + draft.needed))

@@ -1,0 +1,110 @@
+"""Memory: what a model will take, and what the machine has.
+
+    needed = weights + cache + states + compute buffer + engine
+    cache  = slots * context * sum over layers of kv_heads * (key_length * K + value_length * V)
+    buffer = 4 * batch * (vocabulary + 8 * width + 3 * inner width) + 6 * batch * tokens
+             and without flash attention 4 * batch * tokens * heads besides
+
+K and V are the bytes of a cached number (f16: 2), `batch` is 512 tokens, the engine's default. It is an upper bound:
+layers with a sliding window are counted in full, and so is the file, of which the system maps only what is used. What
+the worker really takes is measured once it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lmagent.modelserver.library.facts import ModelFacts
+from lmagent.modelserver.library.quant import CACHE_BYTES
+from lmagent.modelserver.spec import DEFAULT_CONTEXT, ModelSettings
+
+BATCH = 512
+"""Tokens that are computed at once (llama.cpp's `n_ubatch`)."""
+
+ENGINE_BYTES = 64 << 20
+"""What a worker takes with a model of next to nothing: 33 to 41 MB measured, and room for its threads."""
+
+RESERVE = 0.1
+"""Share of the free memory that is left alone."""
+
+GPU_RESERVE = 512 << 20
+"""Bytes of a graphics card that are left for its driver and the screen."""
+
+
+def context_of(facts: ModelFacts, settings: ModelSettings) -> int:
+    """Tokens of the window of one slot."""
+    return settings.context or min(facts.context or DEFAULT_CONTEXT, DEFAULT_CONTEXT)
+
+
+def cache_bytes(facts: ModelFacts, settings: ModelSettings) -> int:
+    """Bytes of the cached keys and values of all slots."""
+    return sum(_layer_cache(facts, settings)) + facts.state * settings.parallel
+
+
+def compute_bytes(facts: ModelFacts, settings: ModelSettings) -> int:
+    """Bytes of the engine's buffers while it computes."""
+    context = context_of(facts, settings)
+    tokens, batch = context * settings.parallel, min(BATCH, context)
+    size = 4 * batch * (facts.vocabulary + 8 * facts.embedding + 3 * facts.feed_forward) + 6 * batch * tokens
+    return size if settings.flash_attention != "off" else size + 4 * batch * tokens * facts.heads
+
+
+def needed_bytes(facts: ModelFacts, settings: ModelSettings) -> int:
+    """Bytes of memory that a model takes at these settings, at most; see the formula above."""
+    weights = facts.weights or facts.size
+    return weights + cache_bytes(facts, settings) + compute_bytes(facts, settings) + ENGINE_BYTES
+
+
+def largest_context(facts: ModelFacts, settings: ModelSettings, free: int) -> int:
+    """The largest window, in steps of 1024 tokens, with which the model fits into `free` bytes; 0 if none does."""
+    from msgspec.structs import replace
+
+    low, high = 0, max(facts.context, DEFAULT_CONTEXT) // 1024
+    while low < high:
+        middle = (low + high + 1) // 2
+        if needed_bytes(facts, replace(settings, context=middle * 1024)) <= free:
+            low = middle
+        else:
+            high = middle - 1
+    return low * 1024
+
+
+def usable(free: int) -> int:
+    """What of the free memory models may take."""
+    return int(free * (1 - RESERVE))
+
+
+def estimate_gpu_layers(facts: ModelFacts, settings: ModelSettings, free: Sequence[int]) -> int:
+    """How many layers fit on graphics cards, counted from the last one as the engine does.
+
+    Each card has to hold the compute buffer besides; the last place is that of the output layer, so that one more
+    than the model's layers means all of it.
+
+    Args:
+        facts: the model.
+        settings: how it is run.
+        free: free bytes of each card.
+    """
+    buffer = compute_bytes(facts, settings) + GPU_RESERVE
+    rooms = [room - buffer for room in free if room > buffer]
+    caches = _layer_cache(facts, settings)
+    state = facts.state * settings.parallel // max(facts.layers, 1)
+    sizes = [size + cache + state for size, cache in zip(facts.layer_sizes, caches, strict=True)]
+    rest = max(facts.weights - sum(facts.layer_sizes), 0)
+    fitting = 0
+    for size in [*reversed(sizes), rest]:
+        while rooms and rooms[0] < size:
+            rooms.pop(0)
+        if not rooms:
+            break
+        rooms[0] -= size
+        fitting += 1
+    return fitting
+
+
+def _layer_cache(facts: ModelFacts, settings: ModelSettings) -> list[int]:
+    tokens = context_of(facts, settings) * settings.parallel
+    head = facts.key_length * CACHE_BYTES[settings.cache_type_k]
+    head += facts.value_length * CACHE_BYTES[settings.cache_type_v]
+    heads = facts.kv_heads[: facts.layers] + (0,) * (facts.layers - len(facts.kv_heads))
+    return [int(tokens * count * head) for count in heads]

@@ -1,0 +1,213 @@
+"""Scan: the model files that are on the disk, wherever they are."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from lmagent.modelserver.library.facts import ModelFacts, parts_of, read_facts, split_of
+from lmagent.modelserver.library.foreign import lmstudio_folders, ollama_folder, ollama_models, walk
+from lmagent.modelserver.library.names import short_name
+from lmagent.modelserver.spec import Engine, ModelServerError
+
+Stamp = tuple[str, int, int]
+"""A file as it was: path, bytes, nanoseconds of its last change."""
+
+
+class Found(Struct, frozen=True):
+    """Something that may be a model.
+
+    Attributes:
+        stem: what its file is called.
+        name: what it would be called.
+        path: the file, or the folder.
+        source: "library", "lmstudio" or "ollama".
+        engine: what runs it.
+        facts: what its header says.
+        problem: why it cannot be used.
+        fix: what to do about that.
+        projector: the projector that belongs to it.
+        context: tokens of the window that its owner asks for; 0 if nobody did.
+        note: something to know about it.
+    """
+
+    stem: str
+    name: str
+    path: Path
+    source: str
+    engine: Engine = "llama"
+    facts: ModelFacts | None = None
+    problem: str = ""
+    fix: str = ""
+    projector: Path | None = None
+    context: int = 0
+    note: str = ""
+
+
+class Snapshot(Struct, frozen=True):
+    """What there was to see at one moment.
+
+    Attributes:
+        stamps: every file that counts; equal stamps mean that nothing changed.
+        library: files in the library.
+        studios: LM Studio's folders with their files.
+        ollama: Ollama's folder, if there is one.
+    """
+
+    stamps: tuple[Stamp, ...]
+    library: tuple[Path, ...]
+    studios: tuple[tuple[Path, tuple[Path, ...]], ...]
+    ollama: Path | None
+
+
+def look(folder: Path, env: Mapping[str, str]) -> Snapshot:
+    """See what is there, without reading any of it.
+
+    Args:
+        folder: the library.
+        env: where the home folder and `OLLAMA_MODELS` are looked up.
+    """
+    library = _relevant(walk(folder))
+    studios = tuple((studio, _relevant(walk(studio))) for studio in lmstudio_folders(env))
+    ollama = ollama_folder(env)
+    watched = [*library, *(file for _, files in studios for file in files)]
+    if ollama is not None:
+        watched += [ollama / "blobs", *walk(ollama / "manifests")]
+    return Snapshot(tuple(sorted(map(stamp, watched))), library, studios, ollama)
+
+
+def _relevant(files: Iterable[Path]) -> tuple[Path, ...]:
+    wanted = (".gguf", ".toml", ".safetensors", "config.json", ".index.json")
+    return tuple(sorted(file for file in files if file.name.lower().endswith(wanted) and not file.name.startswith(".")))
+
+
+def stamp(path: Path) -> Stamp:
+    """A file as it is now; of -1 bytes where there is none."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return str(path), -1, 0
+    return str(path), status.st_size, status.st_mtime_ns
+
+
+class Scanner:
+    """Reads what a snapshot shows; a header is read again only when its file changed."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[Stamp, ...], ModelFacts | ModelServerError] = {}
+
+    def models(self, folder: Path, seen: Snapshot) -> list[Found]:
+        """Everything that may be a model, the library's own first; a file that is seen twice counts once."""
+        before, self._known = self._known, {}
+        found = self._ggufs(seen.library, "library", before, root=folder)
+        found += _checkpoints(seen.library)
+        for root, files in seen.studios:
+            found += self._ggufs(files, "lmstudio", before, root=root)
+        if seen.ollama is not None:
+            found += self._ollama(seen.ollama, before)
+        return _once(found)
+
+    def _ggufs(self, files: Iterable[Path], source: str, before: _Known, *, root: Path) -> list[Found]:
+        groups: dict[tuple[Path, str, int], Path] = {}
+        for file in files:
+            if file.name.lower().endswith(".gguf"):
+                stem, _, count = split_of(file)
+                groups.setdefault((file.parent, stem.lower(), count), file)
+        found: list[Found] = []
+        for file in groups.values():
+            stem = split_of(file)[0]
+            facts = self._facts(file, before)
+            item = Found(stem, short_name(stem), file, source)
+            found.append(_read(item, facts))
+        return _with_projectors(found, root)
+
+    def _ollama(self, folder: Path, before: _Known) -> list[Found]:
+        found: list[Found] = []
+        for model in ollama_models(folder):
+            item = Found(model.name, short_name(model.name), model.path, "ollama", context=model.context)
+            if model.problem:
+                found.append(_changed(item, problem=model.problem))
+                continue
+            item = _read(_changed(item, projector=model.projector), self._facts(model.path, before))
+            if model.template and item.facts is not None and not item.facts.template:
+                note = "its template is of Ollama's own kind; the engine takes ChatML unless settings name a template"
+                item = _changed(item, note=note)
+            found.append(item)
+        return found
+
+    def _facts(self, file: Path, before: _Known) -> ModelFacts | ModelServerError:
+        try:
+            parts = parts_of(file)
+        except (OSError, ModelServerError):
+            parts = (file,)
+        key = (stamp(file), *map(stamp, parts))
+        known = before.get(key) or self._known.get(key)
+        if known is None or isinstance(known, ModelServerError):
+            try:
+                known = read_facts(file)
+            except ModelServerError as error:
+                known = error
+        self._known[key] = known
+        return known
+
+
+_Known = dict[tuple[Stamp, ...], ModelFacts | ModelServerError]
+
+
+def _read(item: Found, facts: ModelFacts | ModelServerError) -> Found:
+    if isinstance(facts, ModelServerError):
+        return _changed(item, problem=facts.message, fix=facts.fix)
+    return _changed(item, facts=facts, path=facts.path)
+
+
+def _changed(item: Found, **changes: object) -> Found:
+    from msgspec.structs import replace
+
+    return replace(item, **changes)
+
+
+def _with_projectors(found: list[Found], root: Path) -> list[Found]:
+    """A projector that lies alone with a model in a folder of theirs belongs to that model."""
+    by_folder: dict[Path, list[Path]] = {}
+    for item in found:
+        if item.facts is not None and item.facts.kind == "projector" and item.path.parent != root:
+            by_folder.setdefault(item.path.parent, []).append(item.path)
+    return [
+        _changed(item, projector=there[0])
+        if item.facts is not None
+        and item.facts.kind == "chat"
+        and len(there := by_folder.get(item.path.parent, [])) == 1
+        else item
+        for item in found
+    ]
+
+
+def _checkpoints(files: Iterable[Path]) -> list[Found]:
+    folders = {file.parent for file in files if file.name == "config.json"}
+    weights = {file.parent for file in files if file.name.lower().endswith(".safetensors")}
+    return [
+        Found(folder.name, short_name(folder.name), folder, "library", engine="transformers")
+        for folder in sorted(folders & weights)
+    ]
+
+
+def _once(found: list[Found]) -> list[Found]:
+    """Leave out what is another name (a link) of a file that is there already.
+
+    Two names that Ollama gives to one blob stay: a person may ask for either.
+    """
+    owners: dict[tuple[int, int], str] = {}
+    kept: list[Found] = []
+    for item in found:
+        with contextlib.suppress(OSError):
+            status = os.stat(item.path)
+            identity = (status.st_dev, status.st_ino)
+            if identity in owners and not owners[identity] == item.source == "ollama":
+                continue
+            owners[identity] = item.source
+        kept.append(item)
+    return kept

@@ -1,0 +1,91 @@
+"""Health: what a model's crashes and failed loads mean for the requests behind them. Pure functions of the past."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from lmagent.modelserver.engine.cause import Cause
+
+CRASHES = 3
+"""So many crashes within `WINDOW` put a model in quarantine."""
+
+WINDOW = 600.0
+"""Seconds."""
+
+BACK_OFF = 1.0
+"""Seconds before the restart behind a first crash; twice as long behind each further one within the window."""
+
+PAUSE = 60.0
+"""Seconds of a first quarantine; each further one is twice as long, unless the model was well for a window's time."""
+
+LONGEST_PAUSE = 3600.0
+
+RETRY = 2.0
+"""Seconds in which a load that failed is not tried again; twice as long behind each further failure."""
+
+LONGEST_RETRY = 60.0
+
+
+class Health(Struct, frozen=True):
+    """What is known of a model's past.
+
+    Attributes:
+        crashes: when it crashed, within the window.
+        total: how often it crashed.
+        start_at: it is not started before.
+        failures: loads in a row that failed.
+        refuse_until: requests are refused before, with the cause.
+        quarantined_until: the same, for too many crashes.
+        pause: seconds of the last quarantine; 0 if there was none.
+        cause: of the last crash or failure.
+    """
+
+    crashes: tuple[float, ...] = ()
+    total: int = 0
+    start_at: float = 0.0
+    failures: int = 0
+    refuse_until: float = 0.0
+    quarantined_until: float = 0.0
+    pause: float = 0.0
+    cause: Cause | None = None
+
+
+def crashed(health: Health, now: float, cause: Cause) -> Health:
+    """Its worker ended by itself.
+
+    Args:
+        health: before.
+        now: monotonic seconds.
+        cause: why.
+    """
+    well = not health.crashes or now - health.crashes[-1] > WINDOW
+    over = health.quarantined_until > 0 and now - health.quarantined_until <= WINDOW
+    pause = 0.0 if well and not over else health.pause
+    recent = (*(at for at in health.crashes if now - at <= WINDOW), now)
+    after = replace(health, crashes=recent, total=health.total + 1, cause=cause, pause=pause)
+    if len(recent) < CRASHES:
+        return replace(after, start_at=now + BACK_OFF * 2 ** (len(recent) - 1))
+    pause = min(LONGEST_PAUSE, 2 * pause or PAUSE)
+    return replace(after, crashes=(), quarantined_until=now + pause, pause=pause)
+
+
+def failed(health: Health, now: float, cause: Cause) -> Health:
+    """It could not be loaded."""
+    wait = min(LONGEST_RETRY, RETRY * 2.0 ** min(health.failures, 10))
+    return replace(health, failures=health.failures + 1, refuse_until=now + wait, cause=cause)
+
+
+def loaded(health: Health) -> Health:
+    """It was loaded; crashes are remembered."""
+    return replace(health, failures=0, refuse_until=0.0)
+
+
+def lifted(health: Health) -> Health:
+    """A person wants it to be tried again at once."""
+    return replace(health, crashes=(), start_at=0.0, failures=0, refuse_until=0.0, quarantined_until=0.0)
+
+
+def quarantined(health: Health, now: float) -> bool:
+    """Whether it is in quarantine."""
+    return now < health.quarantined_until

@@ -1,0 +1,315 @@
+"""Life: a worker from its start to its end, and what its end means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import anyio
+import anyio.to_thread
+from msgspec.structs import replace
+
+from lmagent.core.plurals import plural
+from lmagent.core.ports import Clock
+from lmagent.modelserver.engine.cause import Cause
+from lmagent.modelserver.library.facts import read_facts
+from lmagent.modelserver.library.memory import context_of
+from lmagent.modelserver.pool import health
+from lmagent.modelserver.pool.admission import Phase, Resident, Want
+from lmagent.modelserver.pool.announcer import Announcer
+from lmagent.modelserver.pool.health import Health, quarantined
+from lmagent.modelserver.pool.machine import compute_threads
+from lmagent.modelserver.pool.process import StartError, Worker, Workers
+from lmagent.modelserver.pool.refusals import size
+from lmagent.modelserver.spec import (
+    DEFAULT_CONTEXT,
+    Catalogue,
+    ModelEntry,
+    ModelServerError,
+    ModelSettings,
+    ModelStatus,
+    Running,
+    State,
+    WorkerSpec,
+)
+
+SLEEP_MARGIN = 1.0
+"""Seconds behind the engine's own time of sleep after which it surely sleeps."""
+
+
+class Run:
+    """One life of a worker, from its start to its end.
+
+    Args:
+        entry: the model, as it was when the worker was started.
+        now: monotonic seconds.
+
+    Attributes:
+        worker: the process; None while it is being started.
+        phase: see `admission.Phase`.
+        active: requests that have it.
+        used: when it was last given to a request, or became idle.
+        memory: bytes that are counted for it; while it is awake, the most that was measured.
+        fresh: loaded, and nobody had it yet.
+        leaving: it ends as soon as it is idle.
+        crash: why it ended, where nobody asked it to.
+        ended: it is gone.
+    """
+
+    def __init__(self, entry: ModelEntry, now: float) -> None:
+        self.entry = entry
+        self.worker: Worker | None = None
+        self.phase: Phase = "loading"
+        self.active = 0
+        self.used = now
+        self.memory = needed(entry)
+        self.awake_memory = self.memory
+        self.fresh = False
+        self.leaving = False
+        self.crash: Cause | None = None
+        self.ended = anyio.Event()
+
+    @property
+    def dead(self) -> bool:
+        """Whether its process died, also where nobody has taken notice yet."""
+        return self.worker is not None and not self.worker.alive()
+
+    @property
+    def stopping(self) -> bool:
+        """Whether it is on its way out."""
+        return self.phase == "stopping"
+
+    def measure(self, now: float) -> None:
+        """Look at its memory, and whether it has gone to sleep by itself."""
+        if self.worker is None or self.phase not in ("ready", "sleeping"):
+            return
+        sleep = self.entry.settings.sleep
+        if self.phase == "ready" and not self.active and sleep > 0 and now - self.used >= sleep + SLEEP_MARGIN:
+            self.phase, self.awake_memory = "sleeping", self.memory
+        if self.phase == "sleeping":
+            self.memory = self.worker.memory(awake=False)
+        else:
+            self.memory = max(self.memory, self.worker.memory())
+
+    def loaded(self, now: float) -> None:
+        """It can be asked now: from here on what was measured counts, not what was estimated."""
+        assert self.worker is not None
+        self.phase, self.fresh, self.used = "ready", True, now
+        self.memory = self.worker.memory()
+
+    def wake(self) -> None:
+        """A request wakes it: it takes its memory again."""
+        self.phase, self.memory = "ready", max(self.memory, self.awake_memory)
+
+    def give(self, now: float) -> Running:
+        """Have it for a request."""
+        assert self.worker is not None
+        self.active, self.used, self.fresh = self.active + 1, now, False
+        return Running(self.entry, self.worker.address, self.worker.key, self.entry.name)
+
+    def shown(self) -> Resident:
+        """It, as decisions see it."""
+        closed = self.phase in ("ready", "sleeping") and (self.dead or (self.leaving and not self.fresh))
+        phase: Phase = "stopping" if closed else self.phase
+        return Resident(
+            self.entry.name, phase, self.memory, max(self.memory, self.awake_memory), self.active, self.used, self.fresh
+        )
+
+
+class Model:
+    """What is known of a model for as long as the server runs.
+
+    Attributes:
+        entry: as the library last had it.
+        run: its worker's life; None while it has none.
+        health: its past.
+        requests: so far.
+        active: requests that run; only counted here for what has no worker.
+        used: when it was last asked for or became idle; None if it never was.
+        loaded_s: seconds that the last load took.
+    """
+
+    def __init__(self, entry: ModelEntry) -> None:
+        self.entry = entry
+        self.run: Run | None = None
+        self.health = Health()
+        self.requests = 0
+        self.active = 0
+        self.used: float | None = None
+        self.loaded_s = 0.0
+
+    def state(self, now: float) -> State:
+        """Its state as others see it."""
+        if self.run is not None:
+            return self.run.phase
+        if quarantined(self.health, now):
+            return "quarantined"
+        return "ready" if self.entry.engine == "upstream" else "unloaded"
+
+    def status(self, now: float, waiting: int) -> ModelStatus:
+        """It as others see it.
+
+        Args:
+            now: monotonic seconds.
+            waiting: requests that wait for it.
+        """
+        run = self.run
+        state = self.state(now)
+        active = run.active if run else self.active
+        cause = self.health.cause
+        failing = state == "quarantined" or (run is None and self.health.failures > 0)
+        return ModelStatus(
+            self.entry,
+            state,
+            pid=run.worker.pid if run and run.worker else 0,
+            memory=run.worker.memory(awake=state == "ready") if run and run.worker else 0,
+            active=active,
+            waiting=waiting,
+            requests=self.requests,
+            crashes=self.health.total,
+            idle_s=0.0 if active or self.used is None else max(0.0, now - self.used),
+            loaded_s=self.loaded_s,
+            reason=str(cause) if cause and failing else "",
+        )
+
+
+class Waiter:
+    """A request that waits.
+
+    Attributes:
+        ticket: its number.
+        model: what it waits for.
+        running: what it got.
+        run: whose.
+        error: why it gets nothing.
+        decided: one of them is set.
+    """
+
+    def __init__(self, ticket: int, model: Model) -> None:
+        self.ticket = ticket
+        self.model = model
+        self.running: Running | None = None
+        self.run: Run | None = None
+        self.error: ModelServerError | None = None
+        self.decided = anyio.Event()
+
+    def shown(self, now: float) -> Want:
+        """It, as decisions see it."""
+        entry = self.model.entry
+        return Want(self.ticket, entry.name, needed(entry), held=now < self.model.health.start_at)
+
+    def answer(self, error: ModelServerError) -> None:
+        """It gets nothing."""
+        self.error = error
+        self.decided.set()
+
+
+def needed(entry: ModelEntry) -> int:
+    """Bytes that the model is taken to need: never nothing."""
+    return max(entry.needed or entry.size, 1)
+
+
+class Life:
+    """Lives of workers.
+
+    Args:
+        catalogue: where draft models are looked up.
+        workers: starts them.
+        clock: time.
+        announcer: is told what happens.
+        changed: called behind every change.
+    """
+
+    def __init__(
+        self, catalogue: Catalogue, workers: Workers, clock: Clock, announcer: Announcer, changed: Callable[[], None]
+    ) -> None:
+        self._catalogue = catalogue
+        self._workers = workers
+        self._clock = clock
+        self._announcer = announcer
+        self._changed = changed
+
+    async def live(self, model: Model, run: Run) -> None:
+        """A worker's whole life. Nothing of it is left when this returns, also when it is cancelled."""
+        try:
+            cause = await self._load(model, run)
+            if cause is None:
+                assert run.worker is not None
+                cause = await run.worker.ended()
+                self._crashed(model, run, cause)
+            elif not run.stopping:
+                model.health = health.failed(model.health, self._clock.monotonic(), cause)
+                self._say(f"{run.entry.name}: could not be loaded: {cause}")
+        finally:
+            run.phase = "stopping"
+            if run.worker is not None:
+                with anyio.CancelScope(shield=True):
+                    await run.worker.stop()
+            model.run = None
+            run.ended.set()
+        self._changed()
+
+    async def _load(self, model: Model, run: Run) -> Cause | None:
+        """Start it and wait until it is ready; otherwise the cause."""
+        began = self._clock.monotonic()
+        self._say(f"{run.entry.name}: loading")
+        try:
+            spec = await anyio.to_thread.run_sync(spec_of, run.entry, self._catalogue)
+            if run.stopping:
+                return Cause("it was unloaded while it was loading")
+            run.worker = self._workers.start(run.entry, spec)
+            await run.worker.ready()
+        except StartError as error:
+            return error.cause
+        except ModelServerError as error:
+            return Cause(error.message, error.fix)
+        except OSError as error:
+            return Cause(str(error))
+        now = self._clock.monotonic()
+        if run.stopping:
+            return Cause("it was unloaded while it was loading")
+        model.loaded_s = now - began
+        model.health = health.loaded(model.health)
+        run.loaded(now)
+        self._say(f"{run.entry.name}: ready after {model.loaded_s:.1f} s, {size(run.memory)}")
+        self._changed()
+        return None
+
+    def _crashed(self, model: Model, run: Run, cause: Cause) -> None:
+        if run.stopping:
+            self._say(f"{run.entry.name}: unloaded")
+            return
+        now = self._clock.monotonic()
+        run.crash = cause
+        model.health = health.crashed(model.health, now, cause)
+        pause = model.health.quarantined_until - now
+        kept = f"; not started again for {pause:.0f} s" if health.quarantined(model.health, now) else ""
+        self._say(f"{run.entry.name}: crashed, {plural(run.active, 'request')} lost: {cause}{kept}")
+
+    def _say(self, text: str) -> None:
+        self._announcer.say(self._clock.now(), text)
+
+
+def spec_of(entry: ModelEntry, catalogue: Catalogue) -> WorkerSpec:
+    """What the worker of a model is told.
+
+    Args:
+        entry: the model.
+        catalogue: where a draft model is looked up.
+
+    Raises:
+        ModelServerError: the draft model is not there.
+    """
+    draft = str(catalogue.find(entry.settings.draft).path.absolute()) if entry.settings.draft else ""
+    return WorkerSpec(str(entry.path.absolute()), entry.name, "", filled(entry), draft)
+
+
+def filled(entry: ModelEntry) -> ModelSettings:
+    """A model's settings with every default filled in."""
+    settings = entry.settings
+    context = settings.context
+    if not context and entry.engine == "llama":
+        try:
+            context = context_of(read_facts(entry.path), settings)
+        except (ModelServerError, OSError, ValueError):
+            context = DEFAULT_CONTEXT  # the engine will say what is wrong with the file
+    return replace(settings, context=context or DEFAULT_CONTEXT, threads=settings.threads or compute_threads())

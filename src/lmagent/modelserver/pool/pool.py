@@ -1,0 +1,363 @@
+"""Pool: the workers. It starts, lends, measures and ends them; whom to serve is decided in `admission`.
+
+All of its state changes in the thread of the event loop and between two awaits, so a decision and what is done of it
+are one step. A lease has no cancel scope and belongs to no task: it may be taken in one and given back in another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from itertools import count
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import anyio
+import anyio.abc
+from msgspec import Struct
+
+from lmagent.core.errors import LmagentError, ungrouped
+from lmagent.core.ports import Clock
+from lmagent.modelserver.errors import Lost
+from lmagent.modelserver.pool import health, refusals
+from lmagent.modelserver.pool.admission import Snapshot, decide
+from lmagent.modelserver.pool.announcer import Announcer
+from lmagent.modelserver.pool.life import Life, Model, Run, Waiter, needed
+from lmagent.modelserver.pool.machine import machine_memory
+from lmagent.modelserver.pool.process import Workers, gpu_free
+from lmagent.modelserver.spec import Catalogue, ModelEntry, ModelServerError, ModelStatus, Running
+
+SHARE = 0.8
+"""Share of the memory that is available at the start which all models together may take."""
+
+NOTICE = 0.5
+"""Seconds behind a request's failure in which its worker may turn out to be dead."""
+
+
+class PoolOptions(Struct, frozen=True):
+    """How the pool works.
+
+    Attributes:
+        budget: bytes that all models together may take; 0 for `SHARE` of what is available at the start.
+        tick: seconds between looks at memory, idle times and pauses that are over.
+        close_grace: seconds that running requests have when the server ends.
+    """
+
+    budget: int = 0
+    tick: float = 1.0
+    close_grace: float = 30.0
+
+
+class WorkerPool:
+    """See `spec.Pool`. Made by `open_pool`.
+
+    Args:
+        catalogue: the models.
+        workers: starts workers.
+        clock: time.
+        options: how it works; with a budget.
+        tasks: where workers are looked after.
+    """
+
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        workers: Workers,
+        clock: Clock,
+        options: PoolOptions,
+        tasks: anyio.abc.TaskGroup,
+    ) -> None:
+        self._catalogue = catalogue
+        self._workers = workers
+        self._clock = clock
+        self._options = options
+        self._tasks = tasks
+        self._models: dict[str, Model] = {}
+        self._queue: list[Waiter] = []
+        self._tickets = count(1)
+        self._announcer = Announcer()
+        self._closing = False
+        self._quiet = anyio.Event()
+        self._life = Life(catalogue, workers, clock, self._announcer, self.decide)
+
+    @property
+    def budget(self) -> int:
+        """Bytes that all models together may take."""
+        return self._options.budget
+
+    def lease(self, name: str) -> Lease:
+        """See `spec.Pool`. An error that leaves the lease becomes `worker_crashed` if the worker died."""
+        return Lease(self, name)
+
+    def statuses(self) -> Sequence[ModelStatus]:
+        """See `spec.Pool`."""
+        known = {entry.name: entry for entry in self._catalogue.entries()}
+        for name, model in self._models.items():
+            if model.run is not None:
+                known.setdefault(name, model.entry)
+        now = self._clock.monotonic()
+        return [self._status(self._models.get(name) or Model(known[name]), now) for name in sorted(known)]
+
+    async def load(self, name: str) -> ModelStatus:
+        """See `spec.Pool`."""
+        model = self._model(self._catalogue.find(name))
+        model.health = health.lifted(model.health)
+        async with self.lease(model.entry.name):
+            pass
+        return self._status(model, self._clock.monotonic())
+
+    async def unload(self, name: str) -> ModelStatus:
+        """See `spec.Pool`. Who waits for it then has it loaded again. Its file may be gone meanwhile."""
+        model = self._models.get(name)
+        if model is None or model.run is None:
+            model = self._model(self._catalogue.find(name))
+        if (run := model.run) is not None:
+            run.leaving = True
+            self.decide()
+            await run.ended.wait()
+        return self._status(model, self._clock.monotonic())
+
+    def log(self, name: str) -> Path:
+        """See `spec.Pool`."""
+        return self._workers.log(name)
+
+    def events(self) -> AsyncIterator[str]:
+        """See `spec.Pool`; what happens from this call on."""
+        return self._announcer.listen()
+
+    async def acquire(self, name: str) -> tuple[Running, Model, Run | None]:
+        """Wait until the model can be had; `release` gives it back.
+
+        Raises:
+            ModelServerError: it cannot be had.
+        """
+        model = self._model(self._catalogue.find(name))
+        self._check(model)
+        model.requests += 1
+        if model.entry.engine == "upstream":
+            model.active += 1
+            return upstream(model.entry), model, None
+        waiter = Waiter(next(self._tickets), model)
+        self._queue.append(waiter)
+        self.decide()
+        try:
+            await waiter.decided.wait()
+        except BaseException:
+            if waiter.running is not None:
+                self.release(model, waiter.run)
+            elif waiter in self._queue:
+                self._queue.remove(waiter)
+                self.decide()
+            raise
+        if waiter.error is not None:
+            raise waiter.error
+        assert waiter.running is not None
+        return waiter.running, model, waiter.run
+
+    def release(self, model: Model, run: Run | None) -> None:
+        """A request is done."""
+        now = self._clock.monotonic()
+        model.used = now
+        if run is None:
+            model.active -= 1
+        else:
+            run.active -= 1
+            run.used = now if not run.active else run.used
+        self.decide()
+
+    async def crash_of(self, model: Model, run: Run | None) -> ModelServerError | None:
+        """Whether the worker died while a request of it failed; a broken connection is seen before a dead process."""
+        if run is None:
+            return None
+        with anyio.move_on_after(NOTICE):
+            await run.ended.wait()
+        return refusals.crashed(run.entry, run.crash, self.log(run.entry.name)) if run.crash else None
+
+    def decide(self) -> None:
+        """Do what can be done now. Called behind everything that happens."""
+        now = self._clock.monotonic()
+        self._settle(now)
+        runs = {model.entry.name: model.run for model in self._models.values() if model.run is not None}
+        snapshot = Snapshot(
+            self.budget,
+            [run.shown() for run in runs.values()],
+            [waiter.shown(now) for waiter in self._queue],
+        )
+        decision = decide(snapshot)
+        for run in runs.values():
+            run.fresh = False
+        for name in decision.wakes:
+            runs[name].wake()
+        waiting = {waiter.ticket: waiter for waiter in self._queue}
+        for ticket in decision.grants:
+            self._grant(waiting[ticket], now)
+        for ticket in decision.refusals:
+            entry = waiting[ticket].model.entry
+            self._answer(waiting[ticket], refusals.too_large(entry, needed(entry), self.budget))
+        for name in decision.evictions:
+            self._stop(runs[name], "it makes room")
+        for name in decision.starts:
+            model = self._models[name]
+            model.run = Run(model.entry, now)
+            self._spawn(self._life.live, model, model.run)
+        wanted = {waiter.model.run for waiter in self._queue}
+        for run in runs.values():
+            unused = run.phase in ("ready", "sleeping") or (run.phase == "loading" and run not in wanted)
+            if run.leaving and not run.active and unused:
+                self._stop(run, "it was asked to")
+        if not any(run.active for run in runs.values()):
+            self._quiet.set()
+
+    async def tend(self) -> None:
+        """Look after memory, sleep, idle times and pauses; endless."""
+        while True:
+            await self._clock.sleep(self._options.tick)
+            now = self._clock.monotonic()
+            for model in self._models.values():
+                if (run := model.run) is None or run.worker is None:
+                    continue
+                run.measure(now)
+                run.worker.tidy()
+                ttl = run.entry.settings.ttl
+                awake = run.phase in ("ready", "sleeping")
+                if awake and not run.active and ttl > 0 and now - run.used >= ttl:
+                    self._stop(run, f"nobody asked for it for {ttl:.0f} s")
+            self.decide()
+
+    async def close(self, grace: float) -> None:
+        """Take no more requests, wait for those that run, and end all workers.
+
+        Args:
+            grace: seconds that running requests have.
+        """
+        self._closing = True
+        for waiter in list(self._queue):
+            self._answer(waiter, refusals.closing())
+        self._quiet = anyio.Event()
+        self.decide()
+        with anyio.move_on_after(grace):
+            await self._quiet.wait()
+        runs = [model.run for model in self._models.values() if model.run is not None]
+        async with anyio.create_task_group() as tasks:
+            for run in runs:
+                run.phase = "stopping"
+                if run.worker is not None:
+                    tasks.start_soon(run.worker.stop)
+
+    def _model(self, entry: ModelEntry) -> Model:
+        """What is known of a model; the library's newest word counts. A changed one is started anew when it is idle."""
+        model = self._models.setdefault(entry.name, Model(entry))
+        if model.entry != entry:
+            changed = model.entry.path != entry.path or model.entry.settings != entry.settings
+            model.entry = entry
+            model.health = health.lifted(model.health)
+            if changed and model.run is not None:
+                model.run.leaving = True
+        return model
+
+    def _check(self, model: Model) -> None:
+        """Refuse what is known to fail."""
+        now = self._clock.monotonic()
+        entry, past = model.entry, model.health
+        if self._closing:
+            raise refusals.closing()
+        if entry.broken:
+            raise refusals.broken(entry)
+        if health.quarantined(past, now):
+            raise refusals.quarantined(entry, past, now)
+        if now < past.refuse_until and past.cause is not None and model.run is None:
+            raise refusals.not_loaded(entry, past.cause, self.log(entry.name), past.refuse_until - now)
+
+    def _settle(self, now: float) -> None:
+        """Answer those who wait for a model that failed meanwhile; all of them, with the one reason."""
+        for waiter in list(self._queue):
+            if waiter.model.run is None:
+                try:
+                    self._check(waiter.model)
+                except ModelServerError as error:
+                    self._answer(waiter, error)
+
+    def _grant(self, waiter: Waiter, now: float) -> None:
+        run = waiter.model.run
+        assert run is not None
+        self._queue.remove(waiter)
+        waiter.run, waiter.running = run, run.give(now)
+        waiter.model.used = now
+        waiter.decided.set()
+
+    def _answer(self, waiter: Waiter, error: ModelServerError) -> None:
+        self._queue.remove(waiter)
+        waiter.answer(error)
+
+    def _stop(self, run: Run, why: str) -> None:
+        run.phase = "stopping"
+        self._announcer.say(self._clock.now(), f"{run.entry.name}: unloading, {why}")
+        if run.worker is not None:
+            self._spawn(run.worker.stop)
+
+    def _spawn(self, work: Callable[..., Coroutine[Any, Any, None]], *arguments: object) -> None:
+        self._tasks.start_soon(work, *arguments)
+
+    def _status(self, model: Model, now: float) -> ModelStatus:
+        return model.status(now, sum(waiter.model is model for waiter in self._queue))
+
+
+class Lease:
+    """A model for one request: `async with`."""
+
+    def __init__(self, pool: WorkerPool, name: str) -> None:
+        self._pool = pool
+        self._name = name
+        self._held: tuple[Model, Run | None] | None = None
+
+    async def __aenter__(self) -> Running:
+        running, model, run = await self._pool.acquire(self._name)
+        self._held = (model, run)
+        return running
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._held is not None
+        model, run = self._held
+        self._held = None
+        self._pool.release(model, run)
+        ours = isinstance(error, LmagentError) and not isinstance(error, Lost)
+        if isinstance(error, Exception) and not ours and (crash := await self._pool.crash_of(model, run)):
+            raise crash from error
+
+
+def upstream(entry: ModelEntry) -> Running:
+    """A model of another server: it is only passed on to."""
+    return Running(entry, entry.url.rstrip("/").removesuffix("/v1"), entry.key, entry.upstream or entry.name)
+
+
+@asynccontextmanager
+async def open_pool(
+    catalogue: Catalogue, workers: Workers, clock: Clock, options: PoolOptions | None = None
+) -> AsyncGenerator[WorkerPool]:
+    """The pool while the `with` block runs. Behind it no worker is left.
+
+    Args:
+        catalogue: the models.
+        workers: starts workers.
+        clock: time.
+        options: how it works.
+    """
+    chosen = options or PoolOptions()
+    if chosen.budget <= 0:
+        available = machine_memory().free + await gpu_free()
+        chosen = PoolOptions(int(available * SHARE), chosen.tick, chosen.close_grace)
+    with ungrouped():
+        async with anyio.create_task_group() as tasks:
+            pool = WorkerPool(catalogue, workers, clock, chosen, tasks)
+            tasks.start_soon(pool.tend)
+            grace = 0.0  # who is cancelled, or failed, does not wait
+            try:
+                yield pool
+                grace = chosen.close_grace
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await pool.close(grace)
+                    tasks.cancel_scope.cancel()
