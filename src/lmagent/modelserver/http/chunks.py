@@ -139,7 +139,7 @@ class TextCalls:
                 if parser.rest:
                     delta["content"] = delta.get("content", "") + parser.rest
                 delta |= _calls_of(reply)
-                finish = reply.finish
+                finish = reply.finish if reply.calls or finish != "tool_calls" else finish
             if delta or finish is not None:
                 yield {**chunk, "choices": [{**choice, "delta": delta, "finish_reason": finish}]}
 

@@ -15,7 +15,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from lmagent.modelserver.library import names
-from lmagent.modelserver.library.checkpoint import checkpoint
 from lmagent.modelserver.library.facts import ModelFacts
 from lmagent.modelserver.library.memory import context_of, needed_bytes
 from lmagent.modelserver.library.scan import Found, Scanner, Stamp, look, stamp
@@ -24,6 +23,9 @@ from lmagent.modelserver.spec import ModelEntry, ModelServerError, ModelSettings
 
 WHOLE_TYPES = ("f32", "f16", "bf16")
 """Types of the cache that are not quantised."""
+
+TORCH_BYTES = 1 << 30
+"""Memory that torch and its interpreter take besides the weights."""
 
 NO_MODELS = ("projector", "adapter", "other")
 """Kinds of files that are no models by themselves."""
@@ -212,8 +214,8 @@ def _loadable(item: Found, entry: ModelEntry, sheet: Sheet) -> Details:
                 why, status=422, code="bad_settings", fix="correct the path: it counts from that file"
             )
     if item.facts is None:
-        size, needed = checkpoint(item.path, settings)
-        return Details(replace(entry, settings=settings, size=size, needed=needed), sheet=sheet)
+        size = sum(_bytes(file) for file in item.path.glob("*.safetensors"))
+        return Details(replace(entry, settings=settings, size=size, needed=size + TORCH_BYTES), sheet=sheet)
     facts = item.facts
     if facts.kind in ("embedding", "reranker") and "embedding" not in sheet.given:
         settings = replace(settings, embedding=True, pooling=settings.pooling or _pooling(facts))
@@ -251,10 +253,12 @@ def _notes(item: Found, facts: ModelFacts, entry: ModelEntry) -> tuple[str, ...]
 
 
 def _size(item: Found) -> int:
-    if item.facts is not None:
-        return item.facts.size
+    return _bytes(item.path) if item.facts is None else item.facts.size
+
+
+def _bytes(path: Path) -> int:
     try:
-        return item.path.stat().st_size if item.path.is_file() else 0
+        return path.stat().st_size if path.is_file() else 0
     except OSError:
         return 0
 

@@ -104,7 +104,9 @@ class Run:
         """Have it for a request."""
         assert self.worker is not None
         self.active, self.used, self.fresh = self.active + 1, now, False
-        return Running(self.entry, self.worker.address, self.worker.key, self.entry.name)
+        # `transformers serve` knows the model by its folder, beside which it runs.
+        name = self.entry.path.name if self.entry.engine == "transformers" else self.entry.name
+        return Running(self.entry, self.worker.address, self.worker.key, name)
 
     def shown(self) -> Resident:
         """It, as decisions see it."""

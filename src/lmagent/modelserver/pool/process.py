@@ -207,7 +207,7 @@ class Workers(Protocol):
 
 def program_of(entry: ModelEntry) -> Sequence[str]:
     """The command that runs a model of that engine. `-P`: nothing is imported from the folder we happen to be in."""
-    module = "transformers_worker" if entry.engine == "transformers" else "worker"
+    module = "transformers" if entry.engine == "transformers" else "worker"
     return (sys.executable, "-P", "-m", f"lmagent.modelserver.engine.{module}")
 
 
