@@ -35,15 +35,7 @@ _TOO_LONG = re.compile(r"exceeds the available context size")
 
 
 class BadRequest(ModelServerError):
-    """The request itself is wrong.
-
-    Args:
-        message: what is wrong.
-        param: the field that is.
-        status: HTTP status.
-        code: OpenAI's `error.code`.
-        fix: what to do.
-    """
+    """The request itself is wrong."""
 
     def __init__(
         self, message: str, *, param: str = "", status: int = 400, code: str = "invalid_request", fix: str = ""
@@ -91,13 +83,7 @@ def status_of(error: Exception) -> int:
 
 
 def refused(status: int, body: bytes, name: str) -> ModelServerError:
-    """What an engine's own answer of that status says.
-
-    Args:
-        status: its HTTP status, 400 or above.
-        body: the answer, in whichever shape.
-        name: the model.
-    """
+    """What an engine's own answer of that status says."""
     message, code, param = "", "", ""
     try:
         value = jsontext.loads(body)

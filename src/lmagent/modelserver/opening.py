@@ -40,12 +40,7 @@ def demo_entries() -> tuple[ModelEntry, ...]:
 
 @asynccontextmanager
 async def open_server(settings: ServerSettings, clock: Clock) -> AsyncGenerator[Router]:
-    """The router with its models and workers, while the block runs. Behind it no worker is left.
-
-    Args:
-        settings: how it is run.
-        clock: time.
-    """
+    """The router with its models and workers, while the block runs. Behind it no worker is left."""
     models = settings.models_dir or settings.folder.parent / "models"
     catalogue: Catalogue = Library(models, os.environ, extra=demo_entries())
     if settings.ttl is not None:
@@ -65,11 +60,9 @@ class _Timed:
         self._ttl = ttl
 
     def entries(self) -> Sequence[ModelEntry]:
-        """See `spec.Catalogue`."""
         return [self._timed(entry) for entry in self._catalogue.entries()]
 
     def find(self, name: str) -> ModelEntry:
-        """See `spec.Catalogue`."""
         return self._timed(self._catalogue.find(name))
 
     def _timed(self, entry: ModelEntry) -> ModelEntry:

@@ -20,17 +20,11 @@ PROJECTOR = "take `mmproj` out of the model's settings, or name the projector th
 
 
 class Cause(Struct, frozen=True):
-    """Why it failed.
+    """Why it failed."""
 
-    Attributes:
-        text: what happened.
-        fix: what to do; may be empty.
-        code: OpenAI's `error.code`.
-    """
-
-    text: str
-    fix: str = ""
-    code: str = "load_failed"
+    text: str  # what happened
+    fix: str = ""  # what to do; may be empty
+    code: str = "load_failed"  # OpenAI's `error.code`
 
     def __str__(self) -> str:
         return f"{self.text}; {self.fix}" if self.fix else self.text
@@ -70,11 +64,7 @@ _LAST = re.compile(r"GGML_ASSERT|terminate called|what\(\):|Error: |Error$|CUDA 
 
 
 def from_log(lines: Sequence[str]) -> Cause | None:
-    """The cause that the last lines of a log tell; None if they tell none.
-
-    Args:
-        lines: since the process was started, the oldest first.
-    """
+    """The cause that the last lines of a log tell; None if they tell none."""
     text = "\n".join(lines)
     for pattern, words, fix, code in _PATTERNS:
         if found := pattern.search(text):
@@ -87,11 +77,7 @@ def from_log(lines: Sequence[str]) -> Cause | None:
 
 
 def from_status(status: int) -> Cause:
-    """The cause that an exit status tells.
-
-    Args:
-        status: as `Popen.returncode` has it; negative for a signal.
-    """
+    """The cause that an exit status tells."""
     if status == -signal.SIGTERM:
         return Cause("its process was ended from outside (SIGTERM)")
     if status == -9:

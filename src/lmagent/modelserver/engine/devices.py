@@ -25,39 +25,23 @@ LIBRARIES = "install the library that it needs: sudo apt install libgomp1 (Fedor
 
 
 class Device(Struct, frozen=True):
-    """Something that computes.
+    """Something that computes."""
 
-    Attributes:
-        name: as the engine calls it (`CPU`, `CUDA0`, `Metal`, `Vulkan0`).
-        description: as its maker does.
-        gpu: whether layers can be put on it.
-        free: bytes of its memory that are free.
-        total: bytes of its memory.
-    """
-
-    name: str
-    description: str = ""
-    gpu: bool = False
-    free: int = 0
-    total: int = 0
+    name: str  # as the engine calls it (`CPU`, `CUDA0`, `Metal`, `Vulkan0`)
+    description: str = ""  # as its maker does
+    gpu: bool = False  # whether layers can be put on it
+    free: int = 0  # bytes of its memory that are free
+    total: int = 0  # bytes of its memory
 
 
 class EngineReport(Struct, frozen=True):
-    """What the engine says of itself.
+    """What the engine says of itself."""
 
-    Attributes:
-        version: of the package; empty where it is not installed or does not start.
-        system: the instructions that it uses.
-        devices: what it can compute on.
-        problem: why there is nothing to say.
-        fix: what to do about that.
-    """
-
-    version: str = ""
-    system: str = ""
-    devices: tuple[Device, ...] = ()
-    problem: str = ""
-    fix: str = ""
+    version: str = ""  # of the package; empty where it is not installed or does not start
+    system: str = ""  # the instructions that it uses
+    devices: tuple[Device, ...] = ()  # what it can compute on
+    problem: str = ""  # why there is nothing to say
+    fix: str = ""  # what to do about that
 
     @property
     def gpus(self) -> list[Device]:
@@ -70,12 +54,7 @@ COMMAND = (sys.executable, "-P", "-m", __name__)
 
 
 def ask_engine(command: tuple[str, ...] = COMMAND, seconds: float = SECONDS) -> EngineReport:
-    """Ask the engine what it can compute on.
-
-    Args:
-        command: what is run.
-        seconds: how long it may take.
-    """
+    """Ask the engine what it can compute on."""
     try:
         run = subprocess.run(command, capture_output=True, timeout=seconds, check=False, stdin=subprocess.DEVNULL)
     except subprocess.TimeoutExpired:

@@ -28,11 +28,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def read_spec() -> WorkerSpec:
-    """The line that says what to load.
-
-    Raises:
-        ValueError: standard input has no such line.
-    """
+    """The line that says what to load."""
     line = sys.stdin.buffer.readline()
     try:
         return decode_json(line, WorkerSpec)

@@ -29,11 +29,7 @@ class StartFailed(Exception):
 
 
 def command(spec: WorkerSpec, port: int) -> list[str]:
-    """Return the command line of the server.
-
-    Raises:
-        StartFailed: Transformers is not installed, or a setting needs the other engine.
-    """
+    """Return the command line of the server."""
     if spec.settings.template:
         raise StartFailed("a template in the settings needs a GGUF model: Transformers takes the folder's own template")
     places = os.pathsep.join((os.path.dirname(sys.executable), os.environ.get("PATH", "")))
@@ -52,9 +48,6 @@ def start(spec: WorkerSpec) -> tuple[subprocess.Popen[bytes], str]:
 
     Returns:
         The process, and its address once it listens.
-
-    Raises:
-        StartFailed: it did not come up.
     """
     with socket.socket() as trial:
         trial.bind(("127.0.0.1", 0))

@@ -47,14 +47,8 @@ class LoadError(Exception):
 def load(spec: WorkerSpec) -> Any:
     """Load the model and open its HTTP server.
 
-    Args:
-        spec: what to load, and how.
-
     Returns:
         The engine's server; `listening_address` is its address.
-
-    Raises:
-        LoadError: it cannot be loaded.
     """
     engine = _engine()
     _check_files(spec)
@@ -66,12 +60,7 @@ def load(spec: WorkerSpec) -> Any:
 
 
 def parameters(engine: Any, spec: WorkerSpec) -> Any:
-    """The engine's own settings for a model.
-
-    Args:
-        engine: the module `xllamacpp`.
-        spec: what to load, and how.
-    """
+    """The engine's own settings for a model."""
     settings = spec.settings
     chosen: Any = engine.CommonParams()
     chosen.model.path = spec.model

@@ -64,31 +64,18 @@ _OF_ROUTE = {
 
 
 class Asked(Struct):
-    """A request for a model.
+    """A request for a model."""
 
-    Attributes:
-        route: "chat", "completions", "embeddings", "responses", "messages", "rerank", "tokenize", …
-        path: the path, for the engine.
-        body: its fields.
-        model: the model's name as the client wrote it; empty if it named none.
-        stream: it wants events.
-        size: bytes of the body.
-    """
-
-    route: str
-    path: str
-    body: dict[str, Any]
-    model: str = ""
-    stream: bool = False
-    size: int = 0
+    route: str  # "chat", "completions", "embeddings", "responses", "messages", "rerank", "tokenize", …
+    path: str  # the path, for the engine
+    body: dict[str, Any]  # its fields
+    model: str = ""  # the model's name as the client wrote it; empty if it named none
+    stream: bool = False  # it wants events
+    size: int = 0  # bytes of the body
 
 
 async def read_body(scope: Scope, receive: Receive, limit: int = MAX_BODY) -> bytes:
-    """The whole body.
-
-    Raises:
-        BadRequest: it is too large (413), or comes too slowly (408), or the client went away.
-    """
+    """The whole body."""
     too_large = BadRequest(
         f"the request is larger than {limit // 1024 // 1024} MB", status=413, code="request_too_large"
     )
@@ -112,11 +99,7 @@ async def read_body(scope: Scope, receive: Receive, limit: int = MAX_BODY) -> by
 
 
 def fields_of(raw: bytes) -> dict[str, Any]:
-    """The fields of a body.
-
-    Raises:
-        BadRequest: it is no JSON object.
-    """
+    """The fields of a body."""
     try:
         value = jsontext.loads(raw)
     except ValueError as error:
@@ -127,11 +110,7 @@ def fields_of(raw: bytes) -> dict[str, Any]:
 
 
 def understood(route: str, path: str, raw: bytes) -> Asked:
-    """A body, looked at.
-
-    Raises:
-        BadRequest: it is no JSON object, or a field is not what it has to be; it names the field.
-    """
+    """A body, looked at."""
     body = fields_of(raw)
     for field, kind in _ANYWHERE.items():
         if body.get(field) is not None:

@@ -38,14 +38,7 @@ def event(value: Any) -> bytes:
 
 
 class Changing:
-    """A stream that goes through a changer.
-
-    Args:
-        changer: what is done with each chunk.
-
-    Attributes:
-        error: the engine's error, if the stream had one.
-    """
+    """A stream that goes through a changer."""
 
     def __init__(self, changer: Changer) -> None:
         self._changer = changer
@@ -77,7 +70,6 @@ class EnforcedCalls:
         self._readers: dict[int, CallReader] = {}
 
     def feed(self, chunk: dict[str, Any]) -> Iterable[dict[str, Any]]:
-        """See `Changer`."""
         choices: list[dict[str, Any]] = chunk.get("choices") or []
         if not choices:
             yield chunk
@@ -107,11 +99,7 @@ def _delta(piece: Piece) -> dict[str, Any]:
 
 
 class TextCalls:
-    """Calls that come as text become calls.
-
-    Args:
-        tools: what may be called.
-    """
+    """Calls that come as text become calls."""
 
     def __init__(self, tools: Sequence[ToolSpec]) -> None:
         self._tools = tools
@@ -119,7 +107,6 @@ class TextCalls:
         self._texts: dict[int, list[str]] = {}
 
     def feed(self, chunk: dict[str, Any]) -> Iterable[dict[str, Any]]:
-        """See `Changer`."""
         choices: list[dict[str, Any]] = chunk.get("choices") or []
         if not choices:
             yield chunk
@@ -200,16 +187,7 @@ class Shown:
 
 
 def rest_of(shown: Shown, reply: Recovered, *, usage: bool) -> bytes:
-    """The events that bring a client from what it has seen to the whole of a recovered reply.
-
-    Args:
-        shown: what it has seen.
-        reply: the whole.
-        usage: the client asked for the figures.
-
-    Raises:
-        ModelServerError: it has seen a part of a call that the reply does not have.
-    """
+    """The events that bring a client from what it has seen to the whole of a recovered reply."""
     shown.read()
     base = {key: value for key, value in shown.chunk.items() if key not in ("usage", "timings")}
     base.setdefault("object", "chat.completion.chunk")

@@ -16,15 +16,7 @@ NOT_RUNNING = "lmagent server start starts one"
 
 
 class Control:
-    """The server of a data folder.
-
-    Args:
-        folder: its folder.
-        key: API key; empty for the one that is kept.
-
-    Raises:
-        ServerError: none runs.
-    """
+    """The server of a data folder."""
 
     def __init__(self, folder: Path, key: str = "") -> None:
         state = state_of(folder)
@@ -34,27 +26,15 @@ class Control:
         self._key = key or (kept_key(folder) if state.guarded else "")
 
     def get(self, path: str) -> dict[str, Any]:
-        """Ask for facts.
-
-        Raises:
-            ServerError: it does not answer, or refuses.
-        """
+        """Ask for facts."""
         return self._whole("GET", path, b"")
 
     def post(self, path: str, model: str) -> dict[str, Any]:
-        """Have something done with a model.
-
-        Raises:
-            ServerError: it does not answer, or refuses.
-        """
+        """Have something done with a model."""
         return self._whole("POST", path, jsontext.dumps({"model": model}))
 
     def follow(self, model: str) -> Generator[str]:
-        """Lines of the log of a model, or of the server, as they come.
-
-        Raises:
-            ServerError: it does not answer, or refuses.
-        """
+        """Lines of the log of a model, or of the server, as they come."""
         connection, answer = self._send("GET", f"/api/logs?follow=1&model={quote(model, safe='')}", b"", None)
         try:
             for row in answer:

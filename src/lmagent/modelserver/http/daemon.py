@@ -33,23 +33,14 @@ KEY_VARIABLE = "LMAGENT_SERVER_KEY"
 
 
 class State(Struct, frozen=True):
-    """A server that runs.
+    """A server that runs."""
 
-    Attributes:
-        owner: its process.
-        bind: the address that it listens on.
-        port: its port.
-        since: Unix time of its start.
-        version: of lmagent.
-        guarded: it wants a key.
-    """
-
-    owner: Owner
-    bind: str
-    port: int
-    since: float
-    version: str
-    guarded: bool = False
+    owner: Owner  # its process
+    bind: str  # the address that it listens on
+    port: int  # its port
+    since: float  # Unix time of its start
+    version: str  # of lmagent
+    guarded: bool = False  # it wants a key
 
     @property
     def url(self) -> str:
@@ -69,11 +60,7 @@ def state_of(folder: Path) -> State | None:
 
 @contextmanager
 def holding(folder: Path) -> Generator[None]:
-    """Be the only server of the folder.
-
-    Raises:
-        ServerError: there is one.
-    """
+    """Be the only server of the folder."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     try:
         lock = hold(folder / "server.lock", "server")
@@ -100,11 +87,7 @@ def announce(folder: Path, bind: str, port: int, version: str, *, guarded: bool)
 
 
 def key_for(folder: Path, bind: str, given: str) -> tuple[str, bool]:
-    """(key, whether it was made now). Behind loopback there need be none; elsewhere it is made, and kept.
-
-    Raises:
-        ServerError: a key was given that no request can carry.
-    """
+    """(key, whether it was made now). Behind loopback there need be none; elsewhere it is made, and kept."""
     if given:
         if not given.isascii() or not given.isprintable() or " " in given:
             raise ServerError("the API key has characters that no request can carry", fix="use letters and digits")
@@ -142,16 +125,7 @@ def _keep(folder: Path, key: str) -> None:
 
 
 def start_detached(folder: Path, arguments: Sequence[str], env: Mapping[str, str]) -> State:
-    """Start a server in the background and wait until it listens.
-
-    Args:
-        folder: its folder.
-        arguments: of `lmagent server start --foreground`.
-        env: its environment.
-
-    Raises:
-        ServerError: it did not come up; with its own words.
-    """
+    """Start a server in the background and wait until it listens."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     log = folder / "server.log"
     with os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as output:
@@ -181,11 +155,7 @@ def start_detached(folder: Path, arguments: Sequence[str], env: Mapping[str, str
 
 
 def stop(folder: Path, seconds: float = GRACE + 15.0) -> State | None:
-    """End the server: it lets running requests end first. Returns who it was; None if there was none.
-
-    Raises:
-        ServerError: it does not end.
-    """
+    """End the server: it lets running requests end first. Returns who it was; None if there was none."""
     state = state_of(folder)
     if state is None:
         return None

@@ -27,23 +27,14 @@ _NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}, "additional
 
 
 class Choice(Struct, frozen=True):
-    """Calls that a request insists on.
+    """Calls that a request insists on."""
 
-    Attributes:
-        names: of the tools, one of which has to be called.
-        many: several calls may come.
-    """
-
-    names: tuple[str, ...]
-    many: bool = False
+    names: tuple[str, ...]  # of the tools, one of which has to be called
+    many: bool = False  # several calls may come
 
 
 def choice_of(body: Mapping[str, Any]) -> Choice | None:
-    """The calls that a chat request insists on; None where the model may choose.
-
-    Raises:
-        BadRequest: the choice is none that there is, or names a tool that is not among the tools.
-    """
+    """The calls that a chat request insists on; None where the model may choose."""
     choice = body.get("tool_choice")
     tools = cast("list[dict[str, Any]]", body.get("tools") or [])
     names = tuple(dict.fromkeys(str(tool["function"]["name"]) for tool in tools))
@@ -184,42 +175,24 @@ _IN_TEXT = re.compile(r'[^"\\]+')
 
 
 class Call(Struct):
-    """A call, as far as it has come.
+    """A call, as far as it has come."""
 
-    Attributes:
-        name: the tool.
-        id: made up here; the model writes none.
-        arguments: JSON text without blanks between its parts.
-        whole: it came to its end.
-    """
-
-    name: str
-    id: str
-    arguments: str = ""
-    whole: bool = False
+    name: str  # the tool
+    id: str  # made up here; the model writes none
+    arguments: str = ""  # JSON text without blanks between its parts
+    whole: bool = False  # it came to its end
 
 
 class Piece(Struct, frozen=True):
-    """What a piece of text added.
+    """What a piece of text added."""
 
-    Attributes:
-        index: which call.
-        call: set when it begins here.
-        arguments: what was added to its arguments.
-    """
-
-    index: int
-    call: Call | None = None
-    arguments: str = ""
+    index: int  # which call
+    call: Call | None = None  # set when it begins here
+    arguments: str = ""  # what was added to its arguments
 
 
 class CallReader:
-    """Reads one reply.
-
-    Attributes:
-        calls: all that were begun.
-        text: all that was read, for a reply that is no call after all.
-    """
+    """Reads one reply."""
 
     def __init__(self) -> None:
         self.calls: list[Call] = []

@@ -28,19 +28,12 @@ _HEADERS = b"authorization, content-type, x-api-key, anthropic-version, x-stainl
 
 
 class Rules(Struct, frozen=True):
-    """Who may ask.
+    """Who may ask."""
 
-    Attributes:
-        bind: the address that the server listens on.
-        key: the key that a request needs; empty for none.
-        any_origin: pages of all sites may ask.
-        origins: sites whose pages may ask (`https://chat.example`).
-    """
-
-    bind: str = "127.0.0.1"
-    key: str = ""
-    any_origin: bool = False
-    origins: tuple[str, ...] = ()
+    bind: str = "127.0.0.1"  # the address that the server listens on
+    key: str = ""  # the key that a request needs; empty for none
+    any_origin: bool = False  # pages of all sites may ask
+    origins: tuple[str, ...] = ()  # sites whose pages may ask (`https://chat.example`)
 
 
 def is_loopback(host: str) -> bool:
@@ -55,12 +48,7 @@ def is_loopback(host: str) -> bool:
 
 
 class Guard:
-    """An ASGI application that lets through to another what the rules allow.
-
-    Args:
-        app: the other.
-        rules: see `Rules`.
-    """
+    """An ASGI application that lets through to another what the rules allow."""
 
     def __init__(self, app: Any, rules: Rules) -> None:
         self._app = app
@@ -70,7 +58,6 @@ class Guard:
         self._origins = frozenset(origin.rstrip("/").lower() for origin in rules.origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """See ASGI."""
         if scope["type"] != "http":
             if scope["type"] == "websocket":
                 await send({"type": "websocket.close", "code": 1008})

@@ -24,19 +24,12 @@ _LIMITS = ("max_tokens", "max_completion_tokens")
 
 
 class Job(Struct, frozen=True):
-    """How a request is served.
+    """How a request is served."""
 
-    Attributes:
-        body: as the engine gets it.
-        choice: calls that were enforced.
-        tools: tools whose calls come as text; None where the engine finds them itself.
-        recoverable: a reply that the engine cannot parse can be had again.
-    """
-
-    body: dict[str, Any]
-    choice: Choice | None = None
-    tools: tuple[ToolSpec, ...] | None = None
-    recoverable: bool = False
+    body: dict[str, Any]  # as the engine gets it
+    choice: Choice | None = None  # calls that were enforced
+    tools: tuple[ToolSpec, ...] | None = None  # tools whose calls come as text; None where the engine finds them itself
+    recoverable: bool = False  # a reply that the engine cannot parse can be had again
 
     def changing(self) -> Changing | None:
         """What changes the stream; None where it is passed on as it comes."""
@@ -81,11 +74,7 @@ class Job(Struct, frozen=True):
 
 
 def job_for(asked: Asked, running: Running) -> Job:
-    """How a request is served.
-
-    Raises:
-        BadRequest: its engine cannot do what it asks, or it contradicts itself.
-    """
+    """How a request is served."""
     body = {**asked.body, "model": running.model}
     if asked.route != "chat":
         return Job(body)

@@ -27,9 +27,6 @@ class Ending(Protocol):
 class Signals:
     """SIGTERM and SIGINT outside of uvicorn's own watch: before it looks, and once more when it is done, for it raises
     the signal again behind a shutdown that went well, and that must not end us with an error.
-
-    Args:
-        more: other signals that end the server.
     """
 
     def __init__(self, more: Iterable[signal.Signals] = ()) -> None:
@@ -50,11 +47,7 @@ class Signals:
 
 
 def listen(bind: str, port: int) -> socket.socket:
-    """A socket on that address.
-
-    Raises:
-        ServerError: the port is taken, or the address is not ours.
-    """
+    """A socket on that address."""
     try:
         family, kind, _, _, address = socket.getaddrinfo(bind, port, type=socket.SOCK_STREAM)[0]
     except OSError as error:

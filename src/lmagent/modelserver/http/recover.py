@@ -35,21 +35,13 @@ _END = re.compile(r"(?:<[|｜][^<>|｜]{1,40}[|｜]>|</s>|<eos>|<end_of_turn>)\s
 
 
 class Recovered(Struct, frozen=True):
-    """A reply, parsed here.
+    """A reply, parsed here."""
 
-    Attributes:
-        content: the answer.
-        thinking: the thoughts before it.
-        calls: whole calls.
-        finish: "stop", "tool_calls" or "length".
-        usage: OpenAI's `usage`.
-    """
-
-    content: str
-    thinking: str = ""
-    calls: tuple[ToolCall, ...] = ()
-    finish: str = "stop"
-    usage: Mapping[str, int] = {}
+    content: str  # the answer
+    thinking: str = ""  # the thoughts before it
+    calls: tuple[ToolCall, ...] = ()  # whole calls
+    finish: str = "stop"  # "stop", "tool_calls" or "length"
+    usage: Mapping[str, int] = {}  # OpenAI's `usage`
 
     def completion(self, model: str, number: str) -> bytes:
         """As OpenAI's chat completion."""
@@ -109,16 +101,7 @@ def parsed(text: str, tools: Sequence[ToolSpec], finish: str, usage: Mapping[str
 
 
 async def written_again(upstream: Upstream, running: Running, body: Mapping[str, Any]) -> Recovered:
-    """The reply to a chat request that the engine could not parse.
-
-    Args:
-        upstream: the connections.
-        running: what runs the model.
-        body: the request as the engine got it, with its seed.
-
-    Raises:
-        ModelServerError: it could not be had this way either.
-    """
+    """The reply to a chat request that the engine could not parse."""
     rendered = await _ask(upstream, running, "/apply-template", body)
     limit = body.get("max_completion_tokens") or body.get("max_tokens")
     request: dict[str, Any] = {name: body[name] for name in _SAMPLING if body.get(name) is not None}

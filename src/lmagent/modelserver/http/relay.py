@@ -52,13 +52,7 @@ class Exchange:
 
 
 class Relay:
-    """Serves requests to models.
-
-    Args:
-        pool: the workers.
-        metrics: what is counted.
-        keep_alive: seconds between signs of life.
-    """
+    """Serves requests to models."""
 
     def __init__(self, pool: Pool, metrics: Metrics, *, keep_alive: float = KEEP_ALIVE) -> None:
         self.upstream = Upstream()
@@ -72,9 +66,6 @@ class Relay:
         """The model that a request is for: the one that it names, the only one loaded, or the only one there is.
 
         The model that comes along for demonstrations has to be named.
-
-        Raises:
-            BadRequest: it names none, and there are several.
         """
         if asked.model:
             return asked.model

@@ -19,16 +19,7 @@ _EVENTS: Fields = (
 
 
 class Reply:
-    """An answer to one request.
-
-    Args:
-        send: the server's way to the client.
-        route: what was asked; it decides what an error event looks like.
-
-    Attributes:
-        status: HTTP status that was sent; 0 as long as none was.
-        failed: an error was told.
-    """
+    """An answer to one request."""
 
     def __init__(self, send: Send, route: str = "") -> None:
         self._send = send

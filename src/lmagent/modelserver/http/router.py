@@ -70,14 +70,7 @@ class _Passed:
 
 
 class Router:
-    """The model server's face.
-
-    Args:
-        catalogue: the models.
-        pool: what runs them.
-        rules: who may ask.
-        keep_alive: seconds between signs of life to a stream that waits.
-    """
+    """The model server's face."""
 
     def __init__(
         self, catalogue: Catalogue, pool: Pool, rules: Rules | None = None, *, keep_alive: float = KEEP_ALIVE
@@ -139,11 +132,7 @@ class Router:
         self.relay.end_all(LEAVING)
 
     def log(self, name: str) -> Any:
-        """The log file of a model.
-
-        Raises:
-            ModelServerError: there is no such model.
-        """
+        """The log file of a model."""
         return self._pool.log(self._catalogue.find(name).name)
 
     async def _listen(self) -> None:

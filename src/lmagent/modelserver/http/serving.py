@@ -27,28 +27,17 @@ GRACE = 10.0
 
 
 class ServerSettings(Struct, frozen=True):
-    """How the model server is run.
+    """How the model server is run."""
 
-    Attributes:
-        folder: where its own files lie (state, key, logs).
-        port: TCP port; 0 takes a free one.
-        bind: address to listen on.
-        cors: pages of all sites may ask.
-        origins: sites whose pages may ask.
-        key: API key; empty for none, which only loopback allows.
-        models_dir: the folder of the models; None for the usual one.
-        memory: bytes that all models may take together; 0 for what the machine has free.
-        ttl: seconds without a request after which a model is unloaded; None for what each model's settings say.
-    """
-
-    folder: Path
-    port: int = PORT
-    bind: str = "127.0.0.1"
-    cors: bool = False
-    origins: tuple[str, ...] = ()
-    key: str = ""
-    models_dir: Path | None = None
-    memory: int = 0
+    folder: Path  # where its own files lie (state, key, logs)
+    port: int = PORT  # TCP port; 0 takes a free one
+    bind: str = "127.0.0.1"  # address to listen on
+    cors: bool = False  # pages of all sites may ask
+    origins: tuple[str, ...] = ()  # sites whose pages may ask
+    key: str = ""  # API key; empty for none, which only loopback allows
+    models_dir: Path | None = None  # the folder of the models; None for the usual one
+    memory: int = 0  # bytes that all models may take together; 0 for what the machine has free
+    # seconds without a request after which a model is unloaded; None for what each model's settings say
     ttl: float | None = None
 
 
@@ -76,12 +65,7 @@ class _Protocol(H11Protocol):
 
 
 class Serving(uvicorn.Server):
-    """The server, which tells running requests when it stops.
-
-    Args:
-        router: what answers.
-        grace: seconds that running requests have to end.
-    """
+    """The server, which tells running requests when it stops."""
 
     def __init__(self, router: Router, grace: float = GRACE) -> None:
         super().__init__(
@@ -113,14 +97,7 @@ class Serving(uvicorn.Server):
 async def serve(
     router: Router, listener: socket.socket, *, grace: float = GRACE, started: Callable[[Serving], None] | None = None
 ) -> None:
-    """Serve until SIGTERM or SIGINT, or until `should_exit` of the server is set.
-
-    Args:
-        router: what answers.
-        listener: a bound socket; closed at the end.
-        grace: seconds that running requests have to end.
-        started: called with the server before it begins.
-    """
+    """Serve until SIGTERM or SIGINT, or until `should_exit` of the server is set."""
     server = Serving(router, grace)
     if started is not None:
         started(server)

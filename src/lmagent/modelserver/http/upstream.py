@@ -26,24 +26,14 @@ class BrokenOff(Exception):
 
 
 class Answer(Struct, frozen=True):
-    """An answer whose body is still coming.
+    """An answer whose body is still coming."""
 
-    Attributes:
-        status: HTTP status.
-        content_type: as the engine sent it.
-        raw: httpcore's answer.
-    """
-
-    status: int
-    content_type: bytes
-    raw: httpcore.Response
+    status: int  # HTTP status
+    content_type: bytes  # as the engine sent it
+    raw: httpcore.Response  # httpcore's answer
 
     async def whole(self) -> bytes:
-        """All of the body.
-
-        Raises:
-            BrokenOff: it ended before its end, or is larger than `MAX_ANSWER`.
-        """
+        """All of the body."""
         body = bytearray()
         async for piece in self.pieces():
             body += piece
@@ -52,11 +42,7 @@ class Answer(Struct, frozen=True):
         return bytes(body)
 
     def pieces(self) -> AsyncIterator[bytes]:
-        """The body as it comes, what arrived together in one piece.
-
-        Raises:
-            BrokenOff: it ended before its end.
-        """
+        """The body as it comes, what arrived together in one piece."""
         return _pieces(self.raw)
 
     async def aclose(self) -> None:
@@ -73,11 +59,7 @@ class Upstream:
         )
 
     async def send(self, method: str, url: str, body: bytes, key: str = "") -> Answer:
-        """Send a request and return as soon as the head of the answer is there.
-
-        Raises:
-            Lost: nobody is there, or it went away.
-        """
+        """Send a request and return as soon as the head of the answer is there."""
         host = url.split("/", 3)[2]
         headers = [(b"Host", host.encode()), (b"Accept-Encoding", b"identity"), (b"User-Agent", b"lmagent")]
         if key:
@@ -102,11 +84,7 @@ class Upstream:
         return Answer(raw.status, fields.get(b"content-type", b"application/json"), raw)
 
     async def ask(self, method: str, url: str, body: bytes, key: str = "") -> tuple[int, bytes]:
-        """(status, body) of a short answer.
-
-        Raises:
-            Lost: nobody is there, or it went away.
-        """
+        """(status, body) of a short answer."""
         answer = await self.send(method, url, body, key)
         try:
             return answer.status, await answer.whole()

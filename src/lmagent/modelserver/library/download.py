@@ -67,17 +67,11 @@ class Progress(Protocol):
 
 
 class Ports(Struct, frozen=True):
-    """What a download needs of the world.
+    """What a download needs of the world."""
 
-    Attributes:
-        progress: where it is shown.
-        pause: waits so many seconds.
-        write: writes bytes to an open file.
-    """
-
-    progress: Progress
-    pause: Callable[[float], Awaitable[None]] = anyio.sleep
-    write: Callable[[int, bytes], None] = write_whole
+    progress: Progress  # where it is shown
+    pause: Callable[[float], Awaitable[None]] = anyio.sleep  # waits so many seconds
+    write: Callable[[int, bytes], None] = write_whole  # writes bytes to an open file
 
 
 class PartNote(Struct):
@@ -90,15 +84,7 @@ class PartNote(Struct):
 
 
 class Download:
-    """One file on its way.
-
-    Args:
-        hub: where from.
-        repo: the repository.
-        file: which file of it.
-        target: where it comes to lie; the folder is there.
-        ports: what it needs of the world.
-    """
+    """One file on its way."""
 
     def __init__(self, hub: Hub, repo: str, file: HubFile, target: Path, ports: Ports) -> None:
         self._hub = hub
@@ -114,11 +100,7 @@ class Download:
         self._fd = -1
 
     async def run(self) -> None:
-        """Fetch it, or the rest of it.
-
-        Raises:
-            ModelServerError: it could not be fetched; what has come is kept where it is of use.
-        """
+        """Fetch it, or the rest of it."""
         lock = self._locked()
         try:
             if is_there(self._file, self._target):

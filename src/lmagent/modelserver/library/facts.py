@@ -36,64 +36,35 @@ _THINKS = re.compile(
 
 
 class ModelFacts(Struct, frozen=True):
-    """What a GGUF file says about its model. 0 and "" where it says nothing.
+    """What a GGUF file says about its model. 0 and "" where it says nothing."""
 
-    Attributes:
-        path: the file; of a model in parts, the first.
-        kind: what it is good for.
-        architecture: llama.cpp's name of it.
-        name: the model's own name.
-        parameters: numbers in all its tensors.
-        size: bytes on disk, all parts.
-        weights: bytes of the tensors.
-        quantisation: `Q4_K_M` and so on.
-        context: tokens of the window that it was made for.
-        layers: how many there are.
-        heads: attention heads of a layer, the most of any.
-        kv_heads: heads of keys and values, by layer; 0 where a layer caches nothing.
-        key_length, value_length: numbers of a head's key and value.
-        embedding: width.
-        feed_forward: inner width, the most of any layer.
-        vocabulary: tokens that it knows.
-        experts: of a mixture of experts.
-        window: tokens of the sliding window, where some layers look no further back.
-        state: bytes that a slot's recurrent state takes (Mamba, RWKV and their hybrids).
-        tokenizer: kind of the tokenizer (`gpt2`, `llama`, `bert`, …).
-        template: whether there is a chat template.
-        tools: whether the template renders tools.
-        thinks: whether the template knows thoughts.
-        pooling: how it pools embeddings.
-        parts: all files of a model in parts; else the one.
-        layer_sizes: bytes of the tensors of each layer.
-    """
-
-    path: Path
-    kind: Kind = "chat"
-    architecture: str = ""
-    name: str = ""
-    parameters: int = 0
-    size: int = 0
-    weights: int = 0
-    quantisation: str = ""
-    context: int = 0
-    layers: int = 0
-    heads: int = 0
-    kv_heads: tuple[int, ...] = ()
-    key_length: int = 0
-    value_length: int = 0
-    embedding: int = 0
-    feed_forward: int = 0
-    vocabulary: int = 0
-    experts: int = 0
-    window: int = 0
-    state: int = 0
-    tokenizer: str = ""
-    template: bool = False
-    tools: bool = False
-    thinks: bool = False
-    pooling: str = ""
-    parts: tuple[Path, ...] = ()
-    layer_sizes: tuple[int, ...] = ()
+    path: Path  # the file; of a model in parts, the first
+    kind: Kind = "chat"  # what it is good for
+    architecture: str = ""  # llama.cpp's name of it
+    name: str = ""  # the model's own name
+    parameters: int = 0  # numbers in all its tensors
+    size: int = 0  # bytes on disk, all parts
+    weights: int = 0  # bytes of the tensors
+    quantisation: str = ""  # `Q4_K_M` and so on
+    context: int = 0  # tokens of the window that it was made for
+    layers: int = 0  # how many there are
+    heads: int = 0  # attention heads of a layer, the most of any
+    kv_heads: tuple[int, ...] = ()  # heads of keys and values, by layer; 0 where a layer caches nothing
+    key_length: int = 0  # numbers of a head's key and value
+    value_length: int = 0  # numbers of a head's key and value
+    embedding: int = 0  # width
+    feed_forward: int = 0  # inner width, the most of any layer
+    vocabulary: int = 0  # tokens that it knows
+    experts: int = 0  # of a mixture of experts
+    window: int = 0  # tokens of the sliding window, where some layers look no further back
+    state: int = 0  # bytes that a slot's recurrent state takes (Mamba, RWKV and their hybrids)
+    tokenizer: str = ""  # kind of the tokenizer (`gpt2`, `llama`, `bert`, …)
+    template: bool = False  # whether there is a chat template
+    tools: bool = False  # whether the template renders tools
+    thinks: bool = False  # whether the template knows thoughts
+    pooling: str = ""  # how it pools embeddings
+    parts: tuple[Path, ...] = ()  # all files of a model in parts; else the one
+    layer_sizes: tuple[int, ...] = ()  # bytes of the tensors of each layer
 
 
 def split_of(path: Path) -> tuple[str, int, int]:
@@ -105,11 +76,7 @@ def split_of(path: Path) -> tuple[str, int, int]:
 
 
 def parts_of(path: Path) -> tuple[Path, ...]:
-    """All files of a model, the first one first.
-
-    Raises:
-        ModelServerError: parts are missing.
-    """
+    """All files of a model, the first one first."""
     stem, _, count = split_of(path)
     if count < 2:
         return (path,)
@@ -130,14 +97,7 @@ def parts_of(path: Path) -> tuple[Path, ...]:
 
 
 def read_facts(path: Path) -> ModelFacts:
-    """Read what a model file says of itself; of a model in parts, all headers.
-
-    Args:
-        path: the file, or any part.
-
-    Raises:
-        ModelServerError: it is damaged, cut off, not a GGUF, or parts of it are missing.
-    """
+    """Read what a model file says of itself; of a model in parts, all headers."""
     try:
         parts = parts_of(path)
     except OSError as error:

@@ -31,23 +31,14 @@ _DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
 
 
 class OllamaModel(Struct, frozen=True):
-    """A model of Ollama.
+    """A model of Ollama."""
 
-    Attributes:
-        name: `MODEL` or `MODEL:TAG`.
-        path: the model's blob.
-        projector: the projector's blob, for a model that sees.
-        context: tokens of the window that its parameters ask for; 0 if they do not.
-        template: whether it has a template of Ollama's own kind (Go), which no other engine reads.
-        problem: why it cannot be used; empty if nothing speaks against it.
-    """
-
-    name: str
-    path: Path
-    projector: Path | None = None
-    context: int = 0
-    template: bool = False
-    problem: str = ""
+    name: str  # `MODEL` or `MODEL:TAG`
+    path: Path  # the model's blob
+    projector: Path | None = None  # the projector's blob, for a model that sees
+    context: int = 0  # tokens of the window that its parameters ask for; 0 if they do not
+    template: bool = False  # whether it has a template of Ollama's own kind (Go), which no other engine reads
+    problem: str = ""  # why it cannot be used; empty if nothing speaks against it
 
 
 class _Layer(Struct):

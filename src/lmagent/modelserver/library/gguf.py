@@ -48,24 +48,12 @@ _BEGINNINGS: tuple[tuple[bytes, str, str], ...] = (
 
 
 def broken(path: Path, why: str, fix: str = AGAIN) -> ModelServerError:
-    """The error of a model file that cannot be used.
-
-    Args:
-        path: the file.
-        why: what is wrong with it, as the rest of a sentence that begins with its name.
-        fix: what to do.
-    """
+    """The error of a model file that cannot be used."""
     return ModelServerError(f"{path.name} {why}", status=422, code="model_broken", fix=fix)
 
 
 def explain(path: Path, head: bytes, size: int) -> ModelServerError:
-    """Say what a file without the magic `GGUF` is.
-
-    Args:
-        path: the file.
-        head: its first bytes.
-        size: its length in bytes.
-    """
+    """Say what a file without the magic `GGUF` is."""
     if not size:
         return broken(path, "is empty: a download that never began")
     if not head.strip(b"\x00"):
@@ -130,37 +118,21 @@ _U64 = struct.Struct("<Q")
 
 
 class Header(Struct, frozen=True):
-    """What a GGUF file says of itself.
+    """What a GGUF file says of itself."""
 
-    Attributes:
-        version: 2 or 3.
-        values: the pairs; of arrays only short ones of numbers.
-        lengths: how many items each array has, kept or not.
-        tensors: how many tensors there are.
-        parameters: numbers in all tensors.
-        weights: numbers by type (`Q4_K`).
-        layers: bytes of the tensors `blk.N.…` by N.
-        data: bytes of all tensors.
-        size: bytes of the file.
-    """
-
-    version: int
-    values: dict[str, Value]
-    lengths: dict[str, int]
-    tensors: int
-    parameters: int
-    weights: dict[str, int]
-    layers: dict[int, int]
-    data: int
-    size: int
+    version: int  # 2 or 3
+    values: dict[str, Value]  # the pairs; of arrays only short ones of numbers
+    lengths: dict[str, int]  # how many items each array has, kept or not
+    tensors: int  # how many tensors there are
+    parameters: int  # numbers in all tensors
+    weights: dict[str, int]  # numbers by type (`Q4_K`)
+    layers: dict[int, int]  # bytes of the tensors `blk.N.…` by N
+    data: int  # bytes of all tensors
+    size: int  # bytes of the file
 
 
 def read_header(path: Path) -> Header:
-    """Read the header of a GGUF file.
-
-    Raises:
-        ModelServerError: the file cannot be read, is something else, or is damaged or cut off.
-    """
+    """Read the header of a GGUF file."""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode) and not os.path.isdir(path):
             raise broken(path, "is no file but a pipe, a socket or a device", "name a .gguf file")

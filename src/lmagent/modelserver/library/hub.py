@@ -29,19 +29,12 @@ _NEXT = re.compile(r'<([^>]+)>;\s*rel="?next"?')
 
 
 class HubFile(Struct, frozen=True):
-    """A file of a repository.
+    """A file of a repository."""
 
-    Attributes:
-        path: in the repository.
-        size: bytes.
-        sha256: of the content, for the large files; "" for small ones, which Git itself keeps.
-        git: Git's own hash of a small file (SHA-1 over `blob SIZE`, a zero byte and the content).
-    """
-
-    path: str
-    size: int
-    sha256: str = ""
-    git: str = ""
+    path: str  # in the repository
+    size: int  # bytes
+    sha256: str = ""  # of the content, for the large files; "" for small ones, which Git itself keeps
+    git: str = ""  # Git's own hash of a small file (SHA-1 over `blob SIZE`, a zero byte and the content)
 
     @property
     def name(self) -> str:
@@ -50,13 +43,7 @@ class HubFile(Struct, frozen=True):
 
 
 class Failed(ModelServerError):
-    """The hub could not be reached, or broke off: the same may work later.
-
-    Args:
-        message: what happened.
-        fix: what to do.
-        retry_after: seconds that it asked to wait; 0 if it did not.
-    """
+    """The hub could not be reached, or broke off: the same may work later."""
 
     def __init__(self, message: str, *, fix: str, retry_after: float = 0.0) -> None:
         super().__init__(message, status=502, code="hub_unreachable", fix=fix)
@@ -64,15 +51,7 @@ class Failed(ModelServerError):
 
 
 class Hub:
-    """A hub of models.
-
-    Args:
-        transport: sends the requests.
-        env: where `HF_ENDPOINT`, `HF_TOKEN` and `HUGGING_FACE_HUB_TOKEN` are looked up.
-
-    Raises:
-        ModelServerError: `HF_ENDPOINT` is no address.
-    """
+    """A hub of models."""
 
     def __init__(self, transport: Transport, env: Mapping[str, str]) -> None:
         self._transport = transport
@@ -83,11 +62,7 @@ class Hub:
             raise ModelServerError(f"HF_ENDPOINT is {self.endpoint!r}, which is no address", status=400, fix=fix)
 
     async def files(self, repo: str) -> list[HubFile]:
-        """All files of a repository.
-
-        Raises:
-            ModelServerError: there is none, or it may not be seen, or the hub cannot be reached.
-        """
+        """All files of a repository."""
         url = f"{self.endpoint}/api/models/{repo}/tree/main?recursive=true"
         files: list[HubFile] = []
         for _ in range(MAX_PAGES):
@@ -106,11 +81,7 @@ class Hub:
         return files
 
     async def open(self, repo: str, path: str, headers: Mapping[str, str]) -> Response:
-        """Begin to read a file; the answer's status is 200, 206 or 416. Close it.
-
-        Raises:
-            ModelServerError: see `files`.
-        """
+        """Begin to read a file; the answer's status is 200, 206 or 416. Close it."""
         return await self._get(f"{self.endpoint}/{repo}/resolve/main/{quote(path)}", headers, repo)
 
     async def _get(self, url: str, headers: Mapping[str, str], repo: str) -> Response:

@@ -32,21 +32,13 @@ NO_MODELS = ("projector", "adapter", "other")
 
 
 class Details(Struct, frozen=True):
-    """A model with all that is known of it.
+    """A model with all that is known of it."""
 
-    Attributes:
-        entry: as the pool knows it.
-        facts: what its header says; None for one that is not a GGUF, or is broken.
-        sheet: the settings file that counts.
-        fix: what to do if it is broken.
-        notes: things to know about it.
-    """
-
-    entry: ModelEntry
-    facts: ModelFacts | None = None
-    sheet: Sheet = Sheet()
-    fix: str = ""
-    notes: tuple[str, ...] = ()
+    entry: ModelEntry  # as the pool knows it
+    facts: ModelFacts | None = None  # what its header says; None for one that is not a GGUF, or is broken
+    sheet: Sheet = Sheet()  # the settings file that counts
+    fix: str = ""  # what to do if it is broken
+    notes: tuple[str, ...] = ()  # things to know about it
 
 
 class Companion(Struct, frozen=True):
@@ -57,13 +49,7 @@ class Companion(Struct, frozen=True):
 
 
 class Library:
-    """The models in a folder, and those of LM Studio and Ollama.
-
-    Args:
-        folder: the library's folder; it need not be there.
-        env: where the home folder, `OLLAMA_MODELS` and the keys of upstream servers are looked up.
-        extra: models that come from elsewhere (the demo model); a file of the same name goes before one.
-    """
+    """The models in a folder, and those of LM Studio and Ollama."""
 
     def __init__(self, folder: Path, env: Mapping[str, str] | None = None, *, extra: Sequence[ModelEntry] = ()) -> None:
         self.folder = folder
@@ -77,19 +63,13 @@ class Library:
         self._companions: tuple[Companion, ...] = ()
 
     def entries(self) -> Sequence[ModelEntry]:
-        """See `spec.Catalogue`."""
         return [details.entry for details in self.all()]
 
     def find(self, name: str) -> ModelEntry:
-        """See `spec.Catalogue`."""
         return names.find(self.entries(), name)
 
     def details(self, name: str) -> Details:
-        """All that is known of a model; found as `find` does.
-
-        Raises:
-            ModelServerError: there is none, or several.
-        """
+        """All that is known of a model; found as `find` does."""
         entry = self.find(name)
         return next(details for details in self.all() if details.entry.name == entry.name)
 

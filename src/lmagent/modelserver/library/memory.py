@@ -79,11 +79,6 @@ def estimate_gpu_layers(facts: ModelFacts, settings: ModelSettings, free: Sequen
 
     Each card has to hold the compute buffer besides; the last place is that of the output layer, so that one more
     than the model's layers means all of it.
-
-    Args:
-        facts: the model.
-        settings: how it is run.
-        free: free bytes of each card.
     """
     buffer = compute_bytes(facts, settings) + GPU_RESERVE
     rooms = [room - buffer for room in free if room > buffer]

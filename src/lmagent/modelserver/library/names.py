@@ -41,9 +41,6 @@ def find(entries: Sequence[ModelEntry], asked: str) -> ModelEntry:
 
     Separators are all the same for a part of a name (`qwen3:8b` finds `qwen3-8b-q4_k_m`), and a broken model is only
     meant where no other is.
-
-    Raises:
-        ModelServerError: there is none (404), or several (400).
     """
     by_name = {entry.name: entry for entry in entries}
     for spelling in (asked, *_spellings(asked)):

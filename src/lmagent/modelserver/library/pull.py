@@ -23,29 +23,18 @@ SHOWN = 30
 
 
 class Wanted(Struct, frozen=True):
-    """What a person asked for.
+    """What a person asked for."""
 
-    Attributes:
-        repo: `OWNER/REPO`.
-        variant: quantisation, or a file; "" for the best.
-    """
-
-    repo: str
-    variant: str = ""
+    repo: str  # `OWNER/REPO`
+    variant: str = ""  # quantisation, or a file; "" for the best
 
 
 class Variant(Struct, frozen=True):
-    """One of the models of a repository.
+    """One of the models of a repository."""
 
-    Attributes:
-        name: of its file, without part and `.gguf`.
-        quant: its quantisation, as its name says.
-        files: its parts, in order.
-    """
-
-    name: str
-    quant: str
-    files: tuple[HubFile, ...]
+    name: str  # of its file, without part and `.gguf`
+    quant: str  # its quantisation, as its name says
+    files: tuple[HubFile, ...]  # its parts, in order
 
     @property
     def size(self) -> int:
@@ -54,25 +43,15 @@ class Variant(Struct, frozen=True):
 
 
 class Choice(Struct, frozen=True):
-    """What is fetched, and what else there would be.
+    """What is fetched, and what else there would be."""
 
-    Attributes:
-        chosen: the model.
-        others: the other models of the repository.
-        projectors: projectors, the best one first.
-    """
-
-    chosen: Variant
-    others: tuple[Variant, ...]
-    projectors: tuple[HubFile, ...]
+    chosen: Variant  # the model
+    others: tuple[Variant, ...]  # the other models of the repository
+    projectors: tuple[HubFile, ...]  # projectors, the best one first
 
 
 def wanted(name: str) -> Wanted:
-    """Understand `OWNER/REPO`, `OWNER/REPO:QUANT`, an address of a repository or a file, or a suggestion's short name.
-
-    Raises:
-        ModelServerError: it is none of these.
-    """
+    """Understand `OWNER/REPO`, `OWNER/REPO:QUANT`, an address of a repository or a file, or a suggestion's short name."""
     text = name.strip().rstrip("/")
     address = _ADDRESS.fullmatch(text)
     text = address[1].partition("?")[0] if address else text
@@ -93,16 +72,7 @@ def wanted(name: str) -> Wanted:
 
 
 def choose(repo: str, files: Sequence[HubFile], variant: str) -> Choice:
-    """Choose a model of a repository.
-
-    Args:
-        repo: its name, for messages.
-        files: what is in it.
-        variant: quantisation, file, or a unique part of a file's name; "" for the best by `quant.PREFERENCE`.
-
-    Raises:
-        ModelServerError: there is none, or it is not clear which.
-    """
+    """Choose a model of a repository."""
     ggufs = [file for file in files if file.name.lower().endswith(".gguf")]
     projectors = sorted((file for file in ggufs if "mmproj" in file.name.lower()), key=_projector_rank)
     variants = _variants([file for file in ggufs if "mmproj" not in file.name.lower() and "imatrix" not in file.name])
@@ -191,30 +161,16 @@ _NAME = re.compile(r"[A-Za-z0-9_][\w .+()\[\],@=-]{0,200}", re.ASCII)
 
 
 class Pulled(Struct, frozen=True):
-    """What was fetched.
+    """What was fetched."""
 
-    Attributes:
-        paths: the files, the model's first one first.
-        fetched: whether anything had to be.
-        choice: what was chosen, and what else there would be.
-        repo: the repository.
-    """
-
-    paths: tuple[Path, ...]
-    fetched: bool
-    choice: Choice
-    repo: str
+    paths: tuple[Path, ...]  # the files, the model's first one first
+    fetched: bool  # whether anything had to be
+    choice: Choice  # what was chosen, and what else there would be
+    repo: str  # the repository
 
 
 class Puller:
-    """Fetches models into a folder.
-
-    Args:
-        hub: where from.
-        folder: the library's folder.
-        ports: what a download needs of the world.
-        free: free bytes of the disk of a folder.
-    """
+    """Fetches models into a folder."""
 
     def __init__(
         self,
@@ -230,15 +186,7 @@ class Puller:
         self._free = free
 
     async def pull(self, name: str, *, with_mmproj: bool = False) -> Pulled:
-        """Fetch a model, or the rest of it.
-
-        Args:
-            name: see `choice.wanted`.
-            with_mmproj: fetch the projector too, with which it sees images.
-
-        Raises:
-            ModelServerError: it cannot be fetched; what has come is kept where it is of use.
-        """
+        """Fetch a model, or the rest of it."""
         asked = wanted(name)
         choice = choose(asked.repo, await self._hub.files(asked.repo), asked.variant)
         files = list(choice.chosen.files)

@@ -122,12 +122,7 @@ def quant_in(name: str) -> str:
 
 
 def quant_of(file_type: object, weights: Mapping[str, int]) -> str:
-    """The quantisation of a file.
-
-    Args:
-        file_type: `general.file_type`, if the file has it; 1024 is added by writers that guessed.
-        weights: numbers by the name of their type.
-    """
+    """The quantisation of a file."""
     number = file_type & ~1024 if isinstance(file_type, int) and not isinstance(file_type, bool) else -1
     leading = max(weights, key=lambda name: weights[name]) if weights else ""
     named = FILE_TYPES.get(number, "")

@@ -19,58 +19,32 @@ Stamp = tuple[str, int, int]
 
 
 class Found(Struct, frozen=True):
-    """Something that may be a model.
+    """Something that may be a model."""
 
-    Attributes:
-        stem: what its file is called.
-        name: what it would be called.
-        path: the file, or the folder.
-        source: "library", "lmstudio" or "ollama".
-        engine: what runs it.
-        facts: what its header says.
-        problem: why it cannot be used.
-        fix: what to do about that.
-        projector: the projector that belongs to it.
-        context: tokens of the window that its owner asks for; 0 if nobody did.
-        note: something to know about it.
-    """
-
-    stem: str
-    name: str
-    path: Path
-    source: str
-    engine: Engine = "llama"
-    facts: ModelFacts | None = None
-    problem: str = ""
-    fix: str = ""
-    projector: Path | None = None
-    context: int = 0
-    note: str = ""
+    stem: str  # what its file is called
+    name: str  # what it would be called
+    path: Path  # the file, or the folder
+    source: str  # "library", "lmstudio" or "ollama"
+    engine: Engine = "llama"  # what runs it
+    facts: ModelFacts | None = None  # what its header says
+    problem: str = ""  # why it cannot be used
+    fix: str = ""  # what to do about that
+    projector: Path | None = None  # the projector that belongs to it
+    context: int = 0  # tokens of the window that its owner asks for; 0 if nobody did
+    note: str = ""  # something to know about it
 
 
 class Snapshot(Struct, frozen=True):
-    """What there was to see at one moment.
+    """What there was to see at one moment."""
 
-    Attributes:
-        stamps: every file that counts; equal stamps mean that nothing changed.
-        library: files in the library.
-        studios: LM Studio's folders with their files.
-        ollama: Ollama's folder, if there is one.
-    """
-
-    stamps: tuple[Stamp, ...]
-    library: tuple[Path, ...]
-    studios: tuple[tuple[Path, tuple[Path, ...]], ...]
-    ollama: Path | None
+    stamps: tuple[Stamp, ...]  # every file that counts; equal stamps mean that nothing changed
+    library: tuple[Path, ...]  # files in the library
+    studios: tuple[tuple[Path, tuple[Path, ...]], ...]  # LM Studio's folders with their files
+    ollama: Path | None  # Ollama's folder, if there is one
 
 
 def look(folder: Path, env: Mapping[str, str]) -> Snapshot:
-    """See what is there, without reading any of it.
-
-    Args:
-        folder: the library.
-        env: where the home folder and `OLLAMA_MODELS` are looked up.
-    """
+    """See what is there, without reading any of it."""
     library = _relevant(walk(folder))
     studios = tuple((studio, _relevant(walk(studio))) for studio in lmstudio_folders(env))
     ollama = ollama_folder(env)

@@ -40,31 +40,18 @@ MAX_BYTES = 1 << 20
 
 
 class Sheet(Struct, frozen=True):
-    """A settings file that was read.
+    """A settings file that was read."""
 
-    Attributes:
-        path: the file; an empty path where there is none.
-        settings: how the model is run; files that it names are absolute.
-        given: the keys that it sets.
-        upstream: base URL of another server; empty for a model that is run here.
-        upstream_model: the model's name there.
-        key_env: environment variable with that server's key.
-    """
-
-    path: Path = Path()
-    settings: ModelSettings = ModelSettings()
-    given: frozenset[str] = frozenset()
-    upstream: str = ""
-    upstream_model: str = ""
-    key_env: str = ""
+    path: Path = Path()  # the file; an empty path where there is none
+    settings: ModelSettings = ModelSettings()  # how the model is run; files that it names are absolute
+    given: frozenset[str] = frozenset()  # the keys that it sets
+    upstream: str = ""  # base URL of another server; empty for a model that is run here
+    upstream_model: str = ""  # the model's name there
+    key_env: str = ""  # environment variable with that server's key
 
 
 def read_sheet(path: Path) -> Sheet:
-    """Read a settings file.
-
-    Raises:
-        ModelServerError: it is no TOML, or a key or a value in it is not allowed; with file, line and what is allowed.
-    """
+    """Read a settings file."""
     text = _read(path)
     try:
         values = tomllib.loads(text)

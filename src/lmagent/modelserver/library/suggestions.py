@@ -12,25 +12,15 @@ from msgspec import Struct
 
 
 class Suggestion(Struct, frozen=True):
-    """A model that may be worth fetching.
+    """A model that may be worth fetching."""
 
-    Attributes:
-        name: short name that `pull` knows.
-        repo: where it is on Hugging Face.
-        quant: the quantisation that is meant.
-        download: size of the download in units of 10**9 bytes.
-        memory: GiB of memory that it takes.
-        text: what it is good for.
-        tools: whether it is good at calling tools, which an agent does all the time.
-    """
-
-    name: str
-    repo: str
-    quant: str
-    download: float
-    memory: float
-    text: str
-    tools: bool = True
+    name: str  # short name that `pull` knows
+    repo: str  # where it is on Hugging Face
+    quant: str  # the quantisation that is meant
+    download: float  # size of the download in units of 10**9 bytes
+    memory: float  # GiB of memory that it takes
+    text: str  # what it is good for
+    tools: bool = True  # whether it is good at calling tools, which an agent does all the time
 
     @property
     def bytes(self) -> int:

@@ -22,17 +22,8 @@ Way = Literal["copy", "move", "link"]
 def take(source: Path, folder: Path, way: Way, name: str = "") -> tuple[ModelFacts, tuple[Path, ...]]:
     """Take a GGUF file into the library, all parts of it.
 
-    Args:
-        source: the file, or any part of it.
-        folder: the library's folder.
-        way: copy it, move it, or leave it where it is and link to it.
-        name: what it is to be called; "" for what its file is.
-
     Returns:
         What it is, and the new files.
-
-    Raises:
-        ModelServerError: it is no usable GGUF, there is one of that name, or it cannot be written.
     """
     if source.is_dir():
         raise _no_file(source)
@@ -55,16 +46,7 @@ def take(source: Path, folder: Path, way: Way, name: str = "") -> tuple[ModelFac
 
 
 def removable(details: Details, folder: Path, there: Sequence[Details]) -> tuple[Path, ...]:
-    """What goes when a model is removed from the library: its parts, its settings, and its own projector.
-
-    Args:
-        details: the model.
-        folder: the library's folder.
-        there: all models; what another one uses stays.
-
-    Raises:
-        ModelServerError: it is not the library's to remove.
-    """
+    """What goes when a model is removed from the library: its parts, its settings, and its own projector."""
     entry, sheet = details.entry, details.sheet.path
     settings = (sheet,) if sheet != Path() and _inside(sheet, folder) else ()
     if entry.source in ("lmstudio", "ollama"):
@@ -99,11 +81,7 @@ def _projector(details: Details, folder: Path, there: Sequence[Details]) -> tupl
 
 
 def remove(paths: Sequence[Path], folder: Path) -> int:
-    """Remove files, links and folders of the library, and folders that are empty then; returns the bytes freed.
-
-    Raises:
-        ModelServerError: one cannot be removed.
-    """
+    """Remove files, links and folders of the library, and folders that are empty then; returns the bytes freed."""
     freed = 0
     for path in paths:
         try:

@@ -25,73 +25,42 @@ Phase = Literal["loading", "ready", "sleeping", "stopping"]
 
 
 class Resident(Struct, frozen=True):
-    """A model that has a worker.
+    """A model that has a worker."""
 
-    Attributes:
-        name: the model's.
-        phase: `loading`: not to be asked yet; `stopping`: takes no more requests, and its memory comes back.
-        memory: bytes that are counted for it.
-        needed: bytes that it takes when it is awake; looked at while it sleeps.
-        active: requests that run.
-        used: when it was last given to a request (while some run), or last became idle.
-        fresh: it was just loaded, and nobody had it yet.
-    """
-
-    name: str
-    phase: Phase
-    memory: int
-    needed: int = 0
-    active: int = 0
-    used: float = 0.0
-    fresh: bool = False
+    name: str  # the model's
+    phase: Phase  # `loading`: not to be asked yet; `stopping`: takes no more requests, and its memory comes back
+    memory: int  # bytes that are counted for it
+    needed: int = 0  # bytes that it takes when it is awake; looked at while it sleeps
+    active: int = 0  # requests that run
+    used: float = 0.0  # when it was last given to a request (while some run), or last became idle
+    fresh: bool = False  # it was just loaded, and nobody had it yet
 
 
 class Want(Struct, frozen=True):
-    """A request that waits.
+    """A request that waits."""
 
-    Attributes:
-        ticket: its number; later ones have higher numbers.
-        name: the model that it wants.
-        needed: bytes that this model takes.
-        held: its model must not be started now (a pause behind a crash); others need not wait for it.
-    """
-
-    ticket: int
-    name: str
-    needed: int
-    held: bool = False
+    ticket: int  # its number; later ones have higher numbers
+    name: str  # the model that it wants
+    needed: int  # bytes that this model takes
+    held: bool = False  # its model must not be started now (a pause behind a crash); others need not wait for it
 
 
 class Snapshot(Struct, frozen=True):
-    """Everything that counts.
+    """Everything that counts."""
 
-    Attributes:
-        budget: bytes for all models together.
-        residents: those that have a worker.
-        queue: those who wait, by ticket.
-    """
-
-    budget: int
-    residents: Sequence[Resident] = ()
-    queue: Sequence[Want] = ()
+    budget: int  # bytes for all models together
+    residents: Sequence[Resident] = ()  # those that have a worker
+    queue: Sequence[Want] = ()  # those who wait, by ticket
 
 
 class Decision(Struct, frozen=True):
-    """What is to be done; all of it, and at once.
+    """What is to be done; all of it, and at once."""
 
-    Attributes:
-        grants: tickets of requests that run now.
-        wakes: models that sleep and were granted; they take their whole memory again.
-        starts: models to load.
-        evictions: models to end; they are idle.
-        refusals: tickets of requests whose model can never fit.
-    """
-
-    grants: tuple[int, ...] = ()
-    wakes: tuple[str, ...] = ()
-    starts: tuple[str, ...] = ()
-    evictions: tuple[str, ...] = ()
-    refusals: tuple[int, ...] = ()
+    grants: tuple[int, ...] = ()  # tickets of requests that run now
+    wakes: tuple[str, ...] = ()  # models that sleep and were granted; they take their whole memory again
+    starts: tuple[str, ...] = ()  # models to load
+    evictions: tuple[str, ...] = ()  # models to end; they are idle
+    refusals: tuple[int, ...] = ()  # tickets of requests whose model can never fit
 
 
 def decide(snapshot: Snapshot) -> Decision:

@@ -42,12 +42,7 @@ class Announcer:
         self._listeners: weakref.WeakSet[Listener] = weakref.WeakSet()
 
     def say(self, now: float, text: str) -> None:
-        """Tell all listeners.
-
-        Args:
-            now: Unix time in seconds.
-            text: what happened.
-        """
+        """Tell all listeners."""
         stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now))
         for listener in list(self._listeners):
             listener.put(f"{stamp} {text}")

@@ -28,37 +28,20 @@ LONGEST_RETRY = 60.0
 
 
 class Health(Struct, frozen=True):
-    """What is known of a model's past.
+    """What is known of a model's past."""
 
-    Attributes:
-        crashes: when it crashed, within the window.
-        total: how often it crashed.
-        start_at: it is not started before.
-        failures: loads in a row that failed.
-        refuse_until: requests are refused before, with the cause.
-        quarantined_until: the same, for too many crashes.
-        pause: seconds of the last quarantine; 0 if there was none.
-        cause: of the last crash or failure.
-    """
-
-    crashes: tuple[float, ...] = ()
-    total: int = 0
-    start_at: float = 0.0
-    failures: int = 0
-    refuse_until: float = 0.0
-    quarantined_until: float = 0.0
-    pause: float = 0.0
-    cause: Cause | None = None
+    crashes: tuple[float, ...] = ()  # when it crashed, within the window
+    total: int = 0  # how often it crashed
+    start_at: float = 0.0  # it is not started before
+    failures: int = 0  # loads in a row that failed
+    refuse_until: float = 0.0  # requests are refused before, with the cause
+    quarantined_until: float = 0.0  # the same, for too many crashes
+    pause: float = 0.0  # seconds of the last quarantine; 0 if there was none
+    cause: Cause | None = None  # of the last crash or failure
 
 
 def crashed(health: Health, now: float, cause: Cause) -> Health:
-    """Its worker ended by itself.
-
-    Args:
-        health: before.
-        now: monotonic seconds.
-        cause: why.
-    """
+    """Its worker ended by itself."""
     well = not health.crashes or now - health.crashes[-1] > WINDOW
     over = health.quarantined_until > 0 and now - health.quarantined_until <= WINDOW
     pause = 0.0 if well and not over else health.pause

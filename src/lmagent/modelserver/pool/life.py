@@ -37,23 +37,7 @@ SLEEP_MARGIN = 1.0
 
 
 class Run:
-    """One life of a worker, from its start to its end.
-
-    Args:
-        entry: the model, as it was when the worker was started.
-        now: monotonic seconds.
-
-    Attributes:
-        worker: the process; None while it is being started.
-        phase: see `admission.Phase`.
-        active: requests that have it.
-        used: when it was last given to a request, or became idle.
-        memory: bytes that are counted for it; while it is awake, the most that was measured.
-        fresh: loaded, and nobody had it yet.
-        leaving: it ends as soon as it is idle.
-        crash: why it ended, where nobody asked it to.
-        ended: it is gone.
-    """
+    """One life of a worker, from its start to its end."""
 
     def __init__(self, entry: ModelEntry, now: float) -> None:
         self.entry = entry
@@ -118,17 +102,7 @@ class Run:
 
 
 class Model:
-    """What is known of a model for as long as the server runs.
-
-    Attributes:
-        entry: as the library last had it.
-        run: its worker's life; None while it has none.
-        health: its past.
-        requests: so far.
-        active: requests that run; only counted here for what has no worker.
-        used: when it was last asked for or became idle; None if it never was.
-        loaded_s: seconds that the last load took.
-    """
+    """What is known of a model for as long as the server runs."""
 
     def __init__(self, entry: ModelEntry) -> None:
         self.entry = entry
@@ -148,12 +122,7 @@ class Model:
         return "ready" if self.entry.engine == "upstream" else "unloaded"
 
     def status(self, now: float, waiting: int) -> ModelStatus:
-        """It as others see it.
-
-        Args:
-            now: monotonic seconds.
-            waiting: requests that wait for it.
-        """
+        """It as others see it."""
         run = self.run
         state = self.state(now)
         active = run.active if run else self.active
@@ -175,16 +144,7 @@ class Model:
 
 
 class Waiter:
-    """A request that waits.
-
-    Attributes:
-        ticket: its number.
-        model: what it waits for.
-        running: what it got.
-        run: whose.
-        error: why it gets nothing.
-        decided: one of them is set.
-    """
+    """A request that waits."""
 
     def __init__(self, ticket: int, model: Model) -> None:
         self.ticket = ticket
@@ -211,15 +171,7 @@ def needed(entry: ModelEntry) -> int:
 
 
 class Life:
-    """Lives of workers.
-
-    Args:
-        catalogue: where draft models are looked up.
-        workers: starts them.
-        clock: time.
-        announcer: is told what happens.
-        changed: called behind every change.
-    """
+    """Lives of workers."""
 
     def __init__(
         self, catalogue: Catalogue, workers: Workers, clock: Clock, announcer: Announcer, changed: Callable[[], None]
@@ -292,15 +244,7 @@ class Life:
 
 
 def spec_of(entry: ModelEntry, catalogue: Catalogue) -> WorkerSpec:
-    """What the worker of a model is told.
-
-    Args:
-        entry: the model.
-        catalogue: where a draft model is looked up.
-
-    Raises:
-        ModelServerError: the draft model is not there.
-    """
+    """What the worker of a model is told."""
     draft = str(catalogue.find(entry.settings.draft).path.absolute()) if entry.settings.draft else ""
     return WorkerSpec(str(entry.path.absolute()), entry.name, "", filled(entry), draft)
 

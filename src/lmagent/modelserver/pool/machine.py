@@ -20,26 +20,15 @@ UNLIMITED = 1 << 60
 
 
 class Memory(Struct, frozen=True):
-    """Memory in bytes.
+    """Memory in bytes."""
 
-    Attributes:
-        total: what there is, or what this process may have of it.
-        free: what can be taken without anything being swapped out.
-        limit: what sets the bound: "machine", or "container" for a control group's limit.
-    """
-
-    total: int
-    free: int
-    limit: str = "machine"
+    total: int  # what there is, or what this process may have of it
+    free: int  # what can be taken without anything being swapped out
+    limit: str = "machine"  # what sets the bound: "machine", or "container" for a control group's limit
 
 
 def machine_memory(root: Path = Path("/"), platform: str = sys.platform) -> Memory:
-    """The memory of this machine; (0, 0) where it cannot be told.
-
-    Args:
-        root: where `proc` and `sys` are.
-        platform: as `sys.platform` has it.
-    """
+    """The memory of this machine; (0, 0) where it cannot be told."""
     if platform == "darwin":
         return _mac()
     if platform == "win32":
@@ -144,17 +133,11 @@ _CPUS = Path("/sys/devices/system/cpu")
 
 
 class Effort(Struct, frozen=True):
-    """What a process has done so far; one that is at work has another one a moment later.
+    """What a process has done so far; one that is at work has another one a moment later."""
 
-    Attributes:
-        cpu: clock ticks of the processor that it used.
-        memory: bytes that it has in memory.
-        faults: pages that it had to read from disk.
-    """
-
-    cpu: int = 0
-    memory: int = 0
-    faults: int = 0
+    cpu: int = 0  # clock ticks of the processor that it used
+    memory: int = 0  # bytes that it has in memory
+    faults: int = 0  # pages that it had to read from disk
 
 
 def memory_of(pid: int) -> int:

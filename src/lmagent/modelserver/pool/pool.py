@@ -36,29 +36,15 @@ NOTICE = 0.5
 
 
 class PoolOptions(Struct, frozen=True):
-    """How the pool works.
+    """How the pool works."""
 
-    Attributes:
-        budget: bytes that all models together may take; 0 for `SHARE` of what is available at the start.
-        tick: seconds between looks at memory, idle times and pauses that are over.
-        close_grace: seconds that running requests have when the server ends.
-    """
-
-    budget: int = 0
-    tick: float = 1.0
-    close_grace: float = 30.0
+    budget: int = 0  # bytes that all models together may take; 0 for `SHARE` of what is available at the start
+    tick: float = 1.0  # seconds between looks at memory, idle times and pauses that are over
+    close_grace: float = 30.0  # seconds that running requests have when the server ends
 
 
 class WorkerPool:
-    """See `spec.Pool`. Made by `open_pool`.
-
-    Args:
-        catalogue: the models.
-        workers: starts workers.
-        clock: time.
-        options: how it works; with a budget.
-        tasks: where workers are looked after.
-    """
+    """See `spec.Pool`. Made by `open_pool`."""
 
     def __init__(
         self,
@@ -91,7 +77,6 @@ class WorkerPool:
         return Lease(self, name)
 
     def statuses(self) -> Sequence[ModelStatus]:
-        """See `spec.Pool`."""
         known = {entry.name: entry for entry in self._catalogue.entries()}
         for name, model in self._models.items():
             if model.run is not None:
@@ -100,7 +85,6 @@ class WorkerPool:
         return [self._status(self._models.get(name) or Model(known[name]), now) for name in sorted(known)]
 
     async def load(self, name: str) -> ModelStatus:
-        """See `spec.Pool`."""
         model = self._model(self._catalogue.find(name))
         model.health = health.lifted(model.health)
         async with self.lease(model.entry.name):
@@ -119,7 +103,6 @@ class WorkerPool:
         return self._status(model, self._clock.monotonic())
 
     def log(self, name: str) -> Path:
-        """See `spec.Pool`."""
         return self._workers.log(name)
 
     def events(self) -> AsyncIterator[str]:
@@ -127,11 +110,7 @@ class WorkerPool:
         return self._announcer.listen()
 
     async def acquire(self, name: str) -> tuple[Running, Model, Run | None]:
-        """Wait until the model can be had; `release` gives it back.
-
-        Raises:
-            ModelServerError: it cannot be had.
-        """
+        """Wait until the model can be had; `release` gives it back."""
         model = self._model(self._catalogue.find(name))
         self._check(model)
         model.requests += 1
@@ -226,11 +205,7 @@ class WorkerPool:
             self.decide()
 
     async def close(self, grace: float) -> None:
-        """Take no more requests, wait for those that run, and end all workers.
-
-        Args:
-            grace: seconds that running requests have.
-        """
+        """Take no more requests, wait for those that run, and end all workers."""
         self._closing = True
         for waiter in list(self._queue):
             self._answer(waiter, refusals.closing())
@@ -337,14 +312,7 @@ def upstream(entry: ModelEntry) -> Running:
 async def open_pool(
     catalogue: Catalogue, workers: Workers, clock: Clock, options: PoolOptions | None = None
 ) -> AsyncGenerator[WorkerPool]:
-    """The pool while the `with` block runs. Behind it no worker is left.
-
-    Args:
-        catalogue: the models.
-        workers: starts workers.
-        clock: time.
-        options: how it works.
-    """
+    """The pool while the `with` block runs. Behind it no worker is left."""
     chosen = options or PoolOptions()
     if chosen.budget <= 0:
         available = machine_memory().free + await gpu_free()

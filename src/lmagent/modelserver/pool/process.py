@@ -37,12 +37,7 @@ TAIL = 64 << 10
 
 
 def log_path(folder: Path, name: str) -> Path:
-    """The log file of a model.
-
-    Args:
-        folder: of all of them.
-        name: the model's; what cannot stand in the name of a file is replaced.
-    """
+    """The log file of a model."""
     plain = re.sub(r"[^\w.+-]", "_", name)[:80].lstrip(".")
     if plain != name:
         plain += "-" + hashlib.sha256(name.encode()).hexdigest()[:8]
@@ -50,12 +45,7 @@ def log_path(folder: Path, name: str) -> Path:
 
 
 class WorkerLog:
-    """The log of one worker.
-
-    Args:
-        path: the file.
-        limit: bytes of it before it is rotated.
-    """
+    """The log of one worker."""
 
     def __init__(self, path: Path, *, limit: int = LIMIT) -> None:
         self.path = path
@@ -63,11 +53,7 @@ class WorkerLog:
         self._start = 0
 
     def open(self) -> int:
-        """A descriptor for the worker's standard error; whoever asked closes it. It can be read too.
-
-        Raises:
-            OSError: the file cannot be written.
-        """
+        """A descriptor for the worker's standard error; whoever asked closes it. It can be read too."""
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.rotate()
         descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -136,11 +122,7 @@ class _Device(msgspec.Struct):
 
 
 class StartError(Exception):
-    """A worker did not come up.
-
-    Args:
-        cause: why.
-    """
+    """A worker did not come up."""
 
     def __init__(self, cause: Cause) -> None:
         super().__init__(str(cause))
@@ -148,24 +130,14 @@ class StartError(Exception):
 
 
 class Worker(Protocol):
-    """A worker's process.
+    """A worker's process."""
 
-    Attributes:
-        pid: its process.
-        address: root of its HTTP server; empty before `ready` has returned.
-        key: the API key that it wants.
-    """
-
-    pid: int
-    address: str
-    key: str
+    pid: int  # its process
+    address: str  # root of its HTTP server; empty before `ready` has returned
+    key: str  # the API key that it wants
 
     async def ready(self) -> Hello:
-        """Wait until the model is loaded.
-
-        Raises:
-            StartError: it cannot be; the process may still be there, `stop` ends it.
-        """
+        """Wait until the model is loaded."""
         ...
 
     async def ended(self) -> Cause:
@@ -193,11 +165,7 @@ class Workers(Protocol):
     """Starts workers."""
 
     def start(self, entry: ModelEntry, spec: WorkerSpec) -> Worker:
-        """Start a worker; its key is made here.
-
-        Raises:
-            StartError: its process cannot be started.
-        """
+        """Start a worker; its key is made here."""
         ...
 
     def log(self, name: str) -> Path:
@@ -212,13 +180,7 @@ def program_of(entry: ModelEntry) -> Sequence[str]:
 
 
 class Processes:
-    """Workers as processes of this machine.
-
-    Args:
-        logs: folder of their logs.
-        clock: time.
-        program: the command for a model.
-    """
+    """Workers as processes of this machine."""
 
     def __init__(self, logs: Path, clock: Clock, program: Program = program_of) -> None:
         self._logs = logs
@@ -226,7 +188,6 @@ class Processes:
         self._program = program
 
     def log(self, name: str) -> Path:
-        """See `Workers`."""
         return log_path(self._logs, name)
 
     def start(self, entry: ModelEntry, spec: WorkerSpec) -> Worker:
@@ -274,7 +235,6 @@ class ProcessWorker:
             self._popen.stdin.write(msgspec.json.encode(spec) + b"\n")
 
     async def ready(self) -> Hello:
-        """See `Worker`."""
         line = b""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._watch)
@@ -293,7 +253,6 @@ class ProcessWorker:
         return hello
 
     async def ended(self) -> Cause:
-        """See `Worker`."""
         status = await self._gone()
         if status in (-signal.SIGKILL, -signal.SIGTERM):
             return from_status(status)
@@ -301,19 +260,15 @@ class ProcessWorker:
         return replace(said, text=f"{from_status(status).text}: {said.text}") if said else from_status(status)
 
     def alive(self) -> bool:
-        """See `Worker`."""
         return self._popen.poll() is None
 
     def memory(self, *, awake: bool = True) -> int:
-        """See `Worker`."""
         return memory_of(self.pid) + (self._gpu if awake else 0)
 
     def tidy(self) -> None:
-        """See `Worker`."""
         self._log.rotate()
 
     async def stop(self) -> None:
-        """See `Worker`."""
         with anyio.CancelScope(shield=True):
             assert self._popen.stdin is not None
             with suppress(OSError):
