@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from madegguf import chat_file
 from msgspec.structs import replace
 
-from lmagent.modelserver.library.facts import ModelFacts, read_facts
+from lmagent.modelserver.library.facts import GgufFacts, read_facts
 from lmagent.modelserver.library.memory import (
     cache_bytes,
     context_of,
@@ -25,7 +25,7 @@ from lmagent.modelserver.spec import ModelSettings
 
 GIB = 1 << 30
 
-QWEN3_8B = ModelFacts(
+QWEN3_8B = GgufFacts(
     Path("qwen3-8b.gguf"), architecture="qwen3", weights=5_027_783_488, size=5_027_783_488, context=40_960, layers=36,
     heads=32, kv_heads=(8,) * 36, key_length=128, value_length=128, embedding=4096, feed_forward=12_288,
     vocabulary=151_936, layer_sizes=(120_000_000,) * 36,

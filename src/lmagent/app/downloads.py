@@ -145,7 +145,7 @@ class Downloads:
 
     async def _into_library(self, row: Download) -> None:
         from lmagent.modelserver.library.download import Ports
-        from lmagent.modelserver.library.hub import Hub
+        from lmagent.modelserver.library.hub import ModelHub
         from lmagent.modelserver.library.library import Library
         from lmagent.modelserver.library.pull import Puller
         from lmagent.modelserver.spec import ModelServerError
@@ -153,7 +153,7 @@ class Downloads:
 
         transport = HttpTransport()
         try:
-            pulled = await Puller(Hub(transport, os.environ), self.library, Ports(_Shown(row))).pull(row.name)
+            pulled = await Puller(ModelHub(transport, os.environ), self.library, Ports(_Shown(row))).pull(row.name)
         finally:
             with anyio.CancelScope(shield=True):
                 await transport.aclose()

@@ -1,4 +1,4 @@
-"""Errors: how the model server says no, in one shape on every route, OpenAI's.
+"""Errors: refusals of the model server, in OpenAI's shape on every route.
 
 {"error": {"message": "…", "type": "…", "param": null, "code": "…"}}
 """
@@ -35,7 +35,7 @@ _TOO_LONG = re.compile(r"exceeds the available context size")
 
 
 class BadRequest(ModelServerError):
-    """The request itself is wrong."""
+    """An error in the request itself; `param` names the field."""
 
     def __init__(
         self, message: str, *, param: str = "", status: int = 400, code: str = "invalid_request", fix: str = ""
@@ -45,17 +45,16 @@ class BadRequest(ModelServerError):
 
 
 class Lost(ModelServerError):
-    """What runs the model went away, or cannot be reached."""
+    """An engine that ended or cannot be reached."""
 
 
 def log_unexpected(error: Exception) -> None:
-    """Log an error that no caller foresaw, with its traceback."""
     if not isinstance(error, LmagentError):
         logging.getLogger("lmagent").error("unexpected error", exc_info=error)
 
 
 def described(error: Exception) -> dict[str, Any]:
-    """The error as the value of `error` in an answer."""
+    """Return the error as the value of `error` in an answer."""
     status, code, param = 500, "server_error", None
     if isinstance(error, ModelServerError):
         status, code = error.status, error.code
@@ -68,22 +67,19 @@ def described(error: Exception) -> dict[str, Any]:
 
 
 def type_of(status: int) -> str:
-    """OpenAI's `error.type` for a status."""
     return _TYPES.get(status, "invalid_request_error" if 400 <= status < 500 else "server_error")
 
 
 def body_of(error: Exception) -> bytes:
-    """The body of an answer that says so."""
     return jsontext.dumps({"error": described(error)})
 
 
 def status_of(error: Exception) -> int:
-    """The HTTP status of such an answer."""
     return error.status if isinstance(error, ModelServerError) else 500
 
 
 def refused(status: int, body: bytes, name: str) -> ModelServerError:
-    """What an engine's own answer of that status says."""
+    """Translate an engine's answer of status 400 or above into an error."""
     message, code, param = "", "", ""
     try:
         value = jsontext.loads(body)
@@ -106,7 +102,7 @@ def refused(status: int, body: bytes, name: str) -> ModelServerError:
 
 
 def _told(value: Any) -> tuple[str, str, str]:
-    """(message, code, param) of an error body; llama.cpp repeats the status as a number in `code`."""
+    """Return (message, code, param) of an error body; llama.cpp repeats the status as a number in `code`."""
     fields = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
     inner = fields.get("error", fields.get("detail", fields.get("message", "")))
     if not isinstance(inner, dict):
@@ -117,7 +113,7 @@ def _told(value: Any) -> tuple[str, str, str]:
 
 
 def log_tail(path: Path, lines: int = 4, limit: int = 600) -> str:
-    """The last lines of a worker's log, in one line; empty where there is none."""
+    """Return the last lines of a worker's log in one line; empty if the log cannot be read."""
     try:
         with path.open("rb") as log:
             log.seek(max(0, path.stat().st_size - 4096))

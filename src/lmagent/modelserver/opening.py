@@ -1,4 +1,4 @@
-"""Opening: the model server's parts, put together. The only place that does."""
+"""Opening: the parts of the model server, put together."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from lmagent.core.errors import LmagentError
 from lmagent.core.ports import Clock
-from lmagent.modelserver.http.guard import Rules
+from lmagent.modelserver.http.guard import AccessRules
 from lmagent.modelserver.http.router import Router
 from lmagent.modelserver.http.serving import GRACE, ServerSettings
 from lmagent.modelserver.library.library import Library
@@ -26,7 +26,7 @@ DEMO_NEEDS = 200 << 20
 
 
 def demo_entries() -> tuple[ModelEntry, ...]:
-    """The demo model; none where its file is damaged or missing, which `lmagent demo` tells."""
+    """Return the demo model; empty if its file is damaged or missing, which `lmagent demo` reports."""
     from lmagent.demo import model_path
 
     try:
@@ -40,20 +40,20 @@ def demo_entries() -> tuple[ModelEntry, ...]:
 
 @asynccontextmanager
 async def open_server(settings: ServerSettings, clock: Clock) -> AsyncGenerator[Router]:
-    """The router with its models and workers, while the block runs. Behind it no worker is left."""
+    """Open the router with its models and workers; after the block no worker is left."""
     models = settings.models_dir or settings.folder.parent / "models"
     catalogue: Catalogue = Library(models, os.environ, extra=demo_entries())
     if settings.ttl is not None:
         catalogue = _Timed(catalogue, settings.ttl)
     workers = Processes(settings.folder / "logs", clock)
     options = PoolOptions(settings.memory, close_grace=GRACE)
-    rules = Rules(settings.bind, settings.key, settings.cors, settings.origins)
+    rules = AccessRules(settings.bind, settings.key, settings.cors, settings.origins)
     async with open_pool(catalogue, workers, clock, options) as pool:
         yield Router(catalogue, pool, rules)
 
 
 class _Timed:
-    """A catalogue whose models are unloaded after another time, unless their own settings say when."""
+    """A catalogue with another time to unload for models whose settings name none."""
 
     def __init__(self, catalogue: Catalogue, ttl: float) -> None:
         self._catalogue = catalogue

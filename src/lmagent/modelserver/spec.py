@@ -1,4 +1,4 @@
-"""Spec: what the parts of the model server tell each other.
+"""Spec: the types that the parts of the model server exchange.
 
 library ──ModelEntry──▶ pool ──WorkerSpec, a line of JSON on stdin──▶ worker ──Hello, a line on stdout──▶ pool
                          ▲                                                                                 │
@@ -19,17 +19,17 @@ from lmagent.core.errors import LmagentError
 Engine = Literal["llama", "transformers", "upstream"]
 """What runs a model: the llama.cpp engine, Hugging Face's transformers, or another server that is only passed on to."""
 
-State = Literal["unloaded", "loading", "ready", "sleeping", "stopping", "quarantined"]
+ModelState = Literal["unloaded", "loading", "ready", "sleeping", "stopping", "quarantined"]
 """`sleeping`: the worker is there and has given its memory back; a request wakes it. `quarantined`: it crashed too
-often and is not started again until a person asks for it or the pause is over."""
+often and is not started again until the user asks for it or the pause is over."""
 
 CacheType = Literal["f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl"]
 
 
 class ModelSettings(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """How a model is run: the TOML file of the model's name, in the folder of the library. 0 and "" mean the default."""
+    """The settings in the TOML file of a model, in the library's folder. 0 and "" mean the default."""
 
-    context: int = 0  # tokens of the window of one slot; 0 for what the model was made for, at most `DEFAULT_CONTEXT`
+    context: int = 0  # tokens of the window of one slot; 0 for the model's own, at most `DEFAULT_CONTEXT`
     gpu_layers: int = -1  # layers on the GPU; -1 for as many as fit
     flash_attention: Literal["auto", "on", "off"] = "auto"  # "auto" where the engine finds it useful
     cache_type_k: CacheType = "f16"  # type of the cached keys and values; a quantised one takes less memory
@@ -46,19 +46,19 @@ class ModelSettings(Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 
 
 DEFAULT_CONTEXT = 16_384
-"""Tokens of a window where nobody said how many: what an agent works with in comfort."""
+"""Tokens of a window without a setting: enough for an agent to work in comfort."""
 
 
 class ModelEntry(Struct, frozen=True):
-    """A model that can be asked for."""
+    """A model that requests can name."""
 
     name: str  # unique; what requests call it
     engine: Engine  # what runs it
     path: Path = Path()  # the GGUF file, or the folder of a transformers model; empty for an upstream one
-    settings: ModelSettings = ModelSettings()  # how it is run
+    settings: ModelSettings = ModelSettings()
     source: str = "library"  # where it was found: "library", "lmstudio", "ollama", "upstream" or "demo"
     size: int = 0  # bytes on disk
-    needed: int = 0  # bytes of memory that it takes at its settings, as far as that can be told before it is loaded
+    needed: int = 0  # estimated bytes of memory at its settings
     url: str = ""  # base URL of an upstream server (`http://h:11434/v1`)
     upstream: str = ""  # the model's name there
     key: str = ""  # that server's API key
@@ -66,17 +66,17 @@ class ModelEntry(Struct, frozen=True):
 
 
 class WorkerSpec(Struct, frozen=True):
-    """What a worker is told on its standard input, as one line of JSON. It ends when that input does."""
+    """The model for a worker, one line of JSON on its standard input. The worker ends when that input does."""
 
     model: str  # path of the model
     alias: str  # the name that it reports
-    key: str  # the API key without which it answers nobody
+    key: str  # every request needs this API key
     settings: ModelSettings  # how to run it, with every default filled in
     draft: str = ""  # path of the draft model; empty for none
 
 
 class Hello(Struct, frozen=True, omit_defaults=True):
-    """What a worker says on its standard output once, as one line of JSON."""
+    """The one line of JSON that a worker prints on its standard output."""
 
     address: str = ""  # `http://127.0.0.1:PORT`; empty if it could not load
     pid: int = 0  # its process
@@ -85,21 +85,19 @@ class Hello(Struct, frozen=True, omit_defaults=True):
     gpu: int = 0  # bytes that it took of the graphics cards' memory, as far as the engine tells
 
 
-class Running(Struct, frozen=True):
-    """A model that can be asked now, for as long as the lease lasts."""
+class RunningModel(Struct, frozen=True):
+    """A model that can be used for as long as the lease lasts."""
 
-    entry: ModelEntry  # the model
+    entry: ModelEntry
     address: str  # root of its server, without `/v1`
     key: str  # API key to send; empty for none
     model: str  # name to ask for there
 
 
 class ModelStatus(Struct, frozen=True):
-    """A model as `ps`, `/v1/models` and `/metrics` show it."""
-
-    entry: ModelEntry  # the model
-    state: State  # see `State`
-    pid: int = 0  # the worker's process; 0 for none
+    entry: ModelEntry
+    state: ModelState
+    pid: int = 0  # 0 without a worker
     memory: int = 0  # bytes that the worker takes now, measured
     active: int = 0  # requests that run
     waiting: int = 0  # requests that wait for it
@@ -111,7 +109,7 @@ class ModelStatus(Struct, frozen=True):
 
 
 class ModelServerError(LmagentError):
-    """A request that the model server cannot serve."""
+    """A request that the model server cannot serve; `code` is OpenAI's `error.code`."""
 
     def __init__(self, message: str, *, status: int = 500, code: str = "server_error", fix: str = "") -> None:
         super().__init__(message, fix=fix)
@@ -120,56 +118,48 @@ class ModelServerError(LmagentError):
 
 
 class Catalogue(Protocol):
-    """The models that there are; what the library gives the pool."""
+    """The models, as the library gives them to the pool."""
 
     def entries(self) -> Sequence[ModelEntry]:
-        """All of them, by name. Looks at the disk each time it changed."""
+        """Return all models by name; looks at the disk each time."""
         ...
 
     def find(self, name: str) -> ModelEntry:
-        """The model of that name: exact, without regard to case, without `:latest` or `.gguf`, or a unique part of it.
+        """Return the model of that name: exact, in another case, without `:latest` or `.gguf`, or a unique part of it.
 
         Raises:
-            ModelServerError: there is none (404), or several.
+            ModelServerError: no model has it (404), or several do.
         """
         ...
 
 
 class Pool(Protocol):
-    """The workers."""
+    """The workers, as the router uses them."""
 
-    def lease(self, name: str) -> AbstractAsyncContextManager[Running]:
-        """Have a model for one request: it is loaded if need be, and never unloaded while the lease lasts.
+    def lease(self, name: str) -> AbstractAsyncContextManager[RunningModel]:
+        """Lend a model to one request: it is loaded if need be, and never unloaded while the lease lasts.
 
         Raises:
-            ModelServerError: it cannot be had, with the reason.
+            ModelServerError: the model cannot be used.
         """
         ...
 
     def statuses(self) -> Sequence[ModelStatus]:
-        """All models, by name."""
+        """Return all models by name."""
         ...
 
     async def load(self, name: str) -> ModelStatus:
-        """Load a model now; lifts a quarantine.
-
-        Raises:
-            ModelServerError: it cannot be loaded.
-        """
+        """Load a model now; lifts a quarantine."""
         ...
 
     async def unload(self, name: str) -> ModelStatus:
-        """End its worker once its requests are done.
-
-        Raises:
-            ModelServerError: there is no such model.
-        """
+        """End its worker once its requests are done."""
         ...
 
     def log(self, name: str) -> Path:
-        """The file into which its worker writes."""
+        """Return the file that its worker writes to."""
         ...
 
     def events(self) -> AsyncIterator[str]:
-        """A line for everything that happens: loads, unloads, crashes; endless."""
+        """Yield a line for each load, unload and crash, without end."""
         ...

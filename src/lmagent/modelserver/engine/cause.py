@@ -1,7 +1,7 @@
-"""Cause: why an engine failed, in plain words, from what it wrote last.
+"""Cause: the reason why an engine failed, in plain words, read from the end of its log.
 
 The patterns are messages of llama.cpp (`src/llama-model-loader.cpp`, `ggml/src/ggml-backend.cpp`, `common/chat.cpp`,
-`tools/mtmd/clip.cpp`) and of Python, as they were seen with xllamacpp 2026.10.
+`tools/mtmd/clip.cpp`) and of Python, seen with xllamacpp 2026.10.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ PROJECTOR = "take `mmproj` out of the model's settings, or name the projector th
 
 
 class Cause(Struct, frozen=True):
-    """Why it failed."""
-
     text: str  # what happened
     fix: str = ""  # what to do; may be empty
     code: str = "load_failed"  # OpenAI's `error.code`
@@ -60,11 +58,11 @@ _KNOWN: tuple[tuple[str, str, str, str], ...] = (
 _PATTERNS = tuple((re.compile(pattern), words, fix, code) for pattern, words, fix, code in _KNOWN)
 
 _LAST = re.compile(r"GGML_ASSERT|terminate called|what\(\):|Error: |Error$|CUDA error|Fatal Python error")
-"""What a process says when it dies by itself."""
+"""The last messages of a process that dies by itself."""
 
 
 def from_log(lines: Sequence[str]) -> Cause | None:
-    """The cause that the last lines of a log tell; None if they tell none."""
+    """Return the cause that the lines since the start of a process name; None if they name no cause."""
     text = "\n".join(lines)
     for pattern, words, fix, code in _PATTERNS:
         if found := pattern.search(text):
@@ -77,7 +75,7 @@ def from_log(lines: Sequence[str]) -> Cause | None:
 
 
 def from_status(status: int) -> Cause:
-    """The cause that an exit status tells."""
+    """Return the cause that a `Popen.returncode` names."""
     if status == -signal.SIGTERM:
         return Cause("its process was ended from outside (SIGTERM)")
     if status == -9:

@@ -1,6 +1,7 @@
-"""Devices: what the engine can compute on. It is asked in a process of its own, which a driver may take down with it.
+"""Devices: the processors and graphics cards that the engine can use.
 
-python -m lmagent.modelserver.engine.devices    prints one line of JSON
+The engine is asked in a process of its own, because a driver may take that process down:
+`python -m lmagent.modelserver.engine.devices` prints one line of JSON.
 """
 
 from __future__ import annotations
@@ -25,8 +26,6 @@ LIBRARIES = "install the library that it needs: sudo apt install libgomp1 (Fedor
 
 
 class Device(Struct, frozen=True):
-    """Something that computes."""
-
     name: str  # as the engine calls it (`CPU`, `CUDA0`, `Metal`, `Vulkan0`)
     description: str = ""  # as its maker does
     gpu: bool = False  # whether layers can be put on it
@@ -35,17 +34,14 @@ class Device(Struct, frozen=True):
 
 
 class EngineReport(Struct, frozen=True):
-    """What the engine says of itself."""
-
     version: str = ""  # of the package; empty where it is not installed or does not start
     system: str = ""  # the instructions that it uses
-    devices: tuple[Device, ...] = ()  # what it can compute on
+    devices: tuple[Device, ...] = ()
     problem: str = ""  # why there is nothing to say
     fix: str = ""  # what to do about that
 
     @property
     def gpus(self) -> list[Device]:
-        """Those that layers can be put on."""
         return [device for device in self.devices if device.gpu]
 
 
@@ -54,7 +50,6 @@ COMMAND = (sys.executable, "-P", "-m", __name__)
 
 
 def ask_engine(command: tuple[str, ...] = COMMAND, seconds: float = SECONDS) -> EngineReport:
-    """Ask the engine what it can compute on."""
     try:
         run = subprocess.run(command, capture_output=True, timeout=seconds, check=False, stdin=subprocess.DEVNULL)
     except subprocess.TimeoutExpired:
@@ -75,7 +70,7 @@ def ask_engine(command: tuple[str, ...] = COMMAND, seconds: float = SECONDS) -> 
 
 
 def report() -> EngineReport:
-    """What the engine of this process says of itself."""
+    """Return the report of the engine in this process."""
     try:
         engine: Any = importlib.import_module("xllamacpp")  # it has no type stubs
     except ImportError as error:
@@ -85,7 +80,7 @@ def report() -> EngineReport:
 
 
 def missing_engine(error: ImportError) -> EngineReport:
-    """Say why the engine cannot be imported: it is not installed, or the system lacks a library that it needs."""
+    """Explain why the engine cannot be imported: it is not installed, or the system lacks a library that it needs."""
     if isinstance(error, ModuleNotFoundError):
         return EngineReport(problem="the engine is not installed", fix=f"install it: {install_command('local')}")
     return EngineReport(problem=f"the engine cannot start: {error}", fix=LIBRARIES)

@@ -1,8 +1,8 @@
-"""Lifeline: what a worker's process and the one that started it hold on to each other by.
+"""Lifeline: the pipes that tie a worker to the process that started it.
 
-A worker reads one line from its standard input, says one line on its standard output, and ends when the input does.
-The engine keeps Python's lock while it loads, which takes minutes: no thread of Python could see the end then. So a
-second, tiny process watches the input, and kills the worker's group when it ends. Linux also sends a signal when the
+A worker reads one line from its standard input, prints one line to its standard output, and ends when the input does.
+The engine keeps Python's lock while it loads, which takes minutes, so no Python thread could notice that end. A second,
+tiny process watches the input and kills the worker's group when the input ends. Linux also sends a signal when the
 parent dies.
 """
 
@@ -28,7 +28,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def read_spec() -> WorkerSpec:
-    """The line that says what to load."""
+    """Read the line that names the model; raise ValueError if standard input has no such line."""
     line = sys.stdin.buffer.readline()
     try:
         return decode_json(line, WorkerSpec)
@@ -37,7 +37,7 @@ def read_spec() -> WorkerSpec:
 
 
 def hold() -> None:
-    """From now on the process ends when its standard input does, whatever it is doing. Call before any thread runs."""
+    """End this process when its standard input ends, even while the engine loads. Call it before any thread runs."""
     if not hasattr(os, "fork"):
         _hold_by_thread()
         return
@@ -52,20 +52,18 @@ def hold() -> None:
 
 
 def say(hello: Hello) -> None:
-    """Print the one line."""
     sys.stdout.buffer.write(msgspec.json.encode(hello) + b"\n")
     sys.stdout.buffer.flush()
 
 
 def fail(reason: str) -> NoReturn:
-    """Say why there is no model, and end with status 1."""
+    """Report why the model is not served, and end with status 1."""
     with suppress(OSError):
         say(Hello(pid=os.getpid(), error=reason))
     os._exit(1)
 
 
 def wait() -> NoReturn:
-    """Wait for the end of standard input, and end."""
     with suppress(OSError):
         while os.read(0, 4096):
             pass
@@ -73,7 +71,7 @@ def wait() -> NoReturn:
 
 
 def _guard() -> NoReturn:
-    """The watching process: holds nothing but the input open."""
+    """Watch the input in the second process, which holds nothing else open."""
     try:
         worker = os.getppid()
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -87,7 +85,7 @@ def _guard() -> NoReturn:
         until = time.monotonic() + GRACE
         while time.monotonic() < until and os.getppid() == worker:
             time.sleep(0.02)
-        os.killpg(0, signal.SIGKILL)  # also what the worker started and left behind, and this process
+        os.killpg(0, signal.SIGKILL)  # also processes that the worker left behind, and this one
     finally:
         os._exit(0)
 
@@ -102,7 +100,7 @@ def _die_with_parent() -> None:
 
 
 def _hold_by_thread() -> None:
-    """Where there is no fork (Windows): it ends as soon as the engine lets Python run."""
+    """Watch the input in a thread where fork does not exist (Windows): it waits until the engine lets Python run."""
     import threading
 
     threading.Thread(target=wait, daemon=True).start()

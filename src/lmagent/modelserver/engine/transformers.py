@@ -71,7 +71,6 @@ def start(spec: WorkerSpec) -> tuple[subprocess.Popen[bytes], str]:
 
 
 def main() -> None:
-    """Serve until standard input or the server ends."""
     began = time.monotonic()
     try:
         spec = lifeline.read_spec()

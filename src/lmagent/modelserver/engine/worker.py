@@ -1,9 +1,7 @@
 """Worker: one GGUF model in a process of its own, served by llama.cpp.
 
-Run as `python -m lmagent.modelserver.engine.worker`.
-
-Standard input has a `WorkerSpec`, standard output gets a `Hello`, standard error the engine's log. With `--devices` it
-prints what the engine can compute on, as JSON, and ends. Needs the extra `local` (xllamacpp).
+Run as `python -m lmagent.modelserver.engine.worker`. Standard input has a `WorkerSpec`, standard output gets a `Hello`,
+standard error the engine's log. Needs the extra `local` (xllamacpp).
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from lmagent.modelserver.pool.machine import compute_threads
 from lmagent.modelserver.spec import DEFAULT_CONTEXT, Hello, ModelSettings, WorkerSpec
 
 PING = 15
-"""Seconds of silence in a stream after which the engine sends a comment, so that nobody takes it for dead."""
+"""Seconds of silence in a stream after which the engine sends a comment, so that clients do not take it for dead."""
 
 PROMPT_CACHE = 1024
 """MiB of prompts that have left their slot which the engine keeps; its own default of 8 GiB could fill a machine."""
@@ -45,11 +43,7 @@ class LoadError(Exception):
 
 
 def load(spec: WorkerSpec) -> Any:
-    """Load the model and open its HTTP server.
-
-    Returns:
-        The engine's server; `listening_address` is its address.
-    """
+    """Load the model and open its HTTP server, whose address is `listening_address`."""
     engine = _engine()
     _check_files(spec)
     start = _log_size()
@@ -60,7 +54,7 @@ def load(spec: WorkerSpec) -> Any:
 
 
 def parameters(engine: Any, spec: WorkerSpec) -> Any:
-    """The engine's own settings for a model."""
+    """Translate our settings into the engine's own."""
     settings = spec.settings
     chosen: Any = engine.CommonParams()
     chosen.model.path = spec.model
@@ -96,7 +90,7 @@ def parameters(engine: Any, spec: WorkerSpec) -> Any:
 
 
 def _threads(chosen: Any, threads: int) -> None:
-    """Threads that poll for work spin: two of them on two busy cores are 50 times slower than one."""
+    """Set the threads, without polling: two polling threads on two busy cores are 50 times slower than one."""
     for part in (chosen.cpuparams, chosen.cpuparams_batch):
         part.n_threads = threads
         part.poll = 0
@@ -106,7 +100,9 @@ def _serving(chosen: Any, key: str, settings: ModelSettings) -> None:
     chosen.hostnames = ["127.0.0.1"]
     chosen.port = 0
     chosen.api_keys = [key] if key else []
-    chosen.n_threads_http = 32 + 2 * max(1, settings.parallel)  # a stream holds one; who waits for a slot does too
+    chosen.n_threads_http = 32 + 2 * max(
+        1, settings.parallel
+    )  # one for each stream and each request that waits for a slot
     chosen.sse_ping_interval = PING
     chosen.sleep_idle_seconds = max(1, math.ceil(settings.sleep)) if settings.sleep > 0 else -1
     chosen.endpoint_slots = True
@@ -125,7 +121,7 @@ def _engine() -> Any:
 
 
 def _check_files(spec: WorkerSpec) -> None:
-    """The engine's own words for a missing file say nothing."""
+    """Check that the files can be read, because the engine's message does not name the missing one."""
     named = {"model": spec.model, "draft model": spec.draft, "chat template": spec.settings.template}
     named["projector"] = spec.settings.mmproj
     for what, path in named.items():
@@ -143,7 +139,7 @@ def _log_size() -> int:
 
 
 def _log_since(start: int) -> list[str]:
-    """What the engine wrote since then, if standard error is a file that can be read."""
+    """Return the lines that the engine wrote since then; empty if standard error is not a readable file."""
     if start < 0:
         return []
     until = time.monotonic() + _SETTLE
@@ -160,7 +156,7 @@ def _log_since(start: int) -> list[str]:
 
 
 def gpu_memory(engine: Any) -> int:
-    """Free bytes on all graphics cards that the engine sees."""
+    """Return the free bytes on all graphics cards that the engine sees."""
     cards = [device for device in engine.get_device_info() if "GPU" in device["type"].name]
     return sum(int(card["memory_free"]) for card in cards)
 
@@ -177,7 +173,6 @@ def _print_devices() -> None:
 
 
 def main() -> None:
-    """Serve until standard input ends."""
     if sys.argv[1:] == ["--devices"]:
         _print_devices()
         return

@@ -1,4 +1,4 @@
-"""Bodies: what a request asks, read with a limit and looked at before any model is loaded for it."""
+"""Bodies: the body of a request, read with a limit and checked before any model is loaded for it."""
 
 from __future__ import annotations
 
@@ -60,12 +60,10 @@ _OF_ROUTE = {
     "rerank": {"query": "a text", "documents": "a list"},
     "tokenize": {"content": "a text"},
 }
-"""Fields that a route cannot do without, and what they are."""
+"""The required fields of a route."""
 
 
-class Asked(Struct):
-    """A request for a model."""
-
+class ModelRequest(Struct):
     route: str  # "chat", "completions", "embeddings", "responses", "messages", "rerank", "tokenize", …
     path: str  # the path, for the engine
     body: dict[str, Any]  # its fields
@@ -75,7 +73,7 @@ class Asked(Struct):
 
 
 async def read_body(scope: Scope, receive: Receive, limit: int = MAX_BODY) -> bytes:
-    """The whole body."""
+    """Read the whole body; refuse one that is too large (413) or comes too slowly (408)."""
     too_large = BadRequest(
         f"the request is larger than {limit // 1024 // 1024} MB", status=413, code="request_too_large"
     )
@@ -99,7 +97,6 @@ async def read_body(scope: Scope, receive: Receive, limit: int = MAX_BODY) -> by
 
 
 def fields_of(raw: bytes) -> dict[str, Any]:
-    """The fields of a body."""
     try:
         value = jsontext.loads(raw)
     except ValueError as error:
@@ -109,8 +106,8 @@ def fields_of(raw: bytes) -> dict[str, Any]:
     return cast("dict[str, Any]", value)
 
 
-def understood(route: str, path: str, raw: bytes) -> Asked:
-    """A body, looked at."""
+def understood(route: str, path: str, raw: bytes) -> ModelRequest:
+    """Check the fields of a body; an error names the field."""
     body = fields_of(raw)
     for field, kind in _ANYWHERE.items():
         if body.get(field) is not None:
@@ -123,7 +120,7 @@ def understood(route: str, path: str, raw: bytes) -> Asked:
         _look_at_messages(body["messages"])
     if isinstance(body.get("tools"), list):
         _look_at_tools(route, body["tools"])
-    return Asked(route, path, body, str(body.get("model") or "").strip(), body.get("stream") is True, len(raw))
+    return ModelRequest(route, path, body, str(body.get("model") or "").strip(), body.get("stream") is True, len(raw))
 
 
 def _must_be(value: Any, field: str, kind: str) -> None:
@@ -162,6 +159,6 @@ def _look_at_tools(route: str, tools: list[Any]) -> None:
 
 
 def _said(value: Any) -> str:
-    """What kind of value came instead."""
+    """Name the kind of value that came instead."""
     names = {bool: "a boolean", int: "a number", float: "a number", str: "a text", list: "a list", dict: "an object"}
     return names.get(cast("type[Any]", type(value)), "null")

@@ -1,6 +1,6 @@
-"""Chunks: a stream of chat completions that is changed on its way. Only streams that have to be changed come here.
+"""Chunks: streams of chat completions that are changed on their way to the client.
 
-A changer takes the engine's bytes and gives the client's; one for calls that were enforced, one for calls that come as
+A changer turns the engine's chunks into the client's: one for calls that were enforced, one for calls that come as
 text.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, cast
 
 from lmagent.core.model import ToolSpec
-from lmagent.modelserver.http.enforce import CallReader, Piece
+from lmagent.modelserver.http.enforce import CallPiece, CallReader
 from lmagent.modelserver.http.recover import Recovered, call_fields, parsed
 from lmagent.modelserver.spec import ModelServerError
 from lmagent.providers import jsontext
@@ -25,20 +25,17 @@ _BLANKS = re.compile(r'("(?:[^"\\]|\\.)*"?)|\s+')
 
 
 class Changer(Protocol):
-    """Changes one stream."""
-
     def feed(self, chunk: dict[str, Any]) -> Iterable[dict[str, Any]]:
-        """What goes on instead of a chunk."""
+        """Return the chunks that replace this one."""
         ...
 
 
 def event(value: Any) -> bytes:
-    """One event."""
     return b"data: " + jsontext.dumps(value) + b"\n\n"
 
 
 class Changing:
-    """A stream that goes through a changer."""
+    """A stream that goes through a changer; `error` is the engine's error, if it sent one."""
 
     def __init__(self, changer: Changer) -> None:
         self._changer = changer
@@ -46,7 +43,7 @@ class Changing:
         self.error: Any = None
 
     def feed(self, piece: bytes) -> bytes:
-        """The client's bytes for the engine's."""
+        """Return the client's bytes for the engine's."""
         return b"".join(self._events(self._reader.feed(piece)))
 
     def _events(self, payloads: Iterable[bytes]) -> Iterable[bytes]:
@@ -64,7 +61,7 @@ class Changing:
 
 
 class EnforcedCalls:
-    """JSON that was enforced becomes calls: the name first, then the arguments in pieces."""
+    """A changer that turns enforced JSON into calls: the name first, then the arguments in pieces."""
 
     def __init__(self) -> None:
         self._readers: dict[int, CallReader] = {}
@@ -92,14 +89,14 @@ class EnforcedCalls:
                 yield {**chunk, "choices": [{**choice, "delta": delta, "finish_reason": finish}]}
 
 
-def _delta(piece: Piece) -> dict[str, Any]:
+def _delta(piece: CallPiece) -> dict[str, Any]:
     if piece.call is not None:
         return {"index": piece.index, **call_fields(piece.call.id, piece.call.name, "")}
     return {"index": piece.index, "function": {"arguments": piece.arguments}}
 
 
 class TextCalls:
-    """Calls that come as text become calls."""
+    """A changer that turns calls in the text into calls."""
 
     def __init__(self, tools: Sequence[ToolSpec]) -> None:
         self._tools = tools
@@ -142,9 +139,9 @@ def _calls_of(reply: Recovered) -> dict[str, Any]:
 
 
 class Shown:
-    """What a client has seen of a stream that is passed on, so that a recovered reply goes on from there.
+    """The part of a stream that the client has received, after which a recovered reply continues.
 
-    The bytes are only kept, and read when they are many, or needed.
+    The bytes are parsed only when they are many, or needed.
     """
 
     def __init__(self) -> None:
@@ -157,14 +154,13 @@ class Shown:
         self.calls: list[str] = []
 
     def add(self, piece: bytes) -> None:
-        """Keep what was passed on."""
         self._kept.append(piece)
         self._size += len(piece)
         if self._size > 65_536:
             self.read()
 
     def read(self) -> None:
-        """Take in what was kept."""
+        """Parse the bytes that were kept."""
         content, thinking = [self.content], [self.thinking]
         for payload in self._reader.feed(b"".join(self._kept)) if self._kept else ():
             if payload.strip() == b"[DONE]":
@@ -187,7 +183,7 @@ class Shown:
 
 
 def rest_of(shown: Shown, reply: Recovered, *, usage: bool) -> bytes:
-    """The events that bring a client from what it has seen to the whole of a recovered reply."""
+    """Return the events that complete a reply for a client that has received a part of it."""
     shown.read()
     base = {key: value for key, value in shown.chunk.items() if key not in ("usage", "timings")}
     base.setdefault("object", "chat.completion.chunk")
@@ -212,7 +208,7 @@ def rest_of(shown: Shown, reply: Recovered, *, usage: bool) -> bytes:
 
 
 def _calls_left(seen: Sequence[str], reply: Recovered) -> list[dict[str, Any]]:
-    """What of the calls has not been seen. `seen` has their arguments so far."""
+    """Return the calls, or their ends, that the client has not received; `seen` has their arguments so far."""
     if len(seen) > len(reply.calls):
         raise ModelServerError("the model's call broke off and could not be read", status=502, code="bad_output")
     left: list[dict[str, Any]] = []
@@ -229,7 +225,7 @@ def _calls_left(seen: Sequence[str], reply: Recovered) -> list[dict[str, Any]]:
 
 
 def _behind(seen: str, whole: str) -> str:
-    """What of a text has not been seen; engines leave out blanks at its beginning."""
+    """Return the rest of a text after the part that was seen; engines leave out blanks at its beginning."""
     seen, whole = seen.lstrip(), whole.lstrip() if seen else whole
     same = 0
     for one, other in zip(seen, whole, strict=False):

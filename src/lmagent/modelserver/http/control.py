@@ -1,4 +1,4 @@
-"""Control: asks a model server that runs, for the command line."""
+"""Control: requests of the command line to the model server that runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import quote, urlsplit
 
-from lmagent.modelserver.http.daemon import State, kept_key, state_of
+from lmagent.modelserver.http.daemon import ServerState, kept_key, state_of
 from lmagent.modelserver.http.listening import ServerError
 from lmagent.providers import jsontext
 
@@ -16,25 +16,23 @@ NOT_RUNNING = "lmagent server start starts one"
 
 
 class Control:
-    """The server of a data folder."""
+    """The model server of a data folder, as the command line uses it."""
 
     def __init__(self, folder: Path, key: str = "") -> None:
         state = state_of(folder)
         if state is None:
             raise ServerError("no model server runs", fix=NOT_RUNNING)
-        self.state: State = state
+        self.state: ServerState = state
         self._key = key or (kept_key(folder) if state.guarded else "")
 
     def get(self, path: str) -> dict[str, Any]:
-        """Ask for facts."""
         return self._whole("GET", path, b"")
 
     def post(self, path: str, model: str) -> dict[str, Any]:
-        """Have something done with a model."""
         return self._whole("POST", path, jsontext.dumps({"model": model}))
 
     def follow(self, model: str) -> Generator[str]:
-        """Lines of the log of a model, or of the server, as they come."""
+        """Yield the lines of a model's log, or of the server's, as they come."""
         connection, answer = self._send("GET", f"/api/logs?follow=1&model={quote(model, safe='')}", b"", None)
         try:
             for row in answer:

@@ -1,7 +1,7 @@
-"""Daemon: one model server a data folder. Who it is, whether it lives, how it is started and ended.
+"""Daemon: the one model server of a data folder, started and stopped in the background.
 
-`server.lock` is held by the kernel while it lives; `server.json` says where it listens. Neither is believed when its
-process is gone, or is another one with the same number.
+The kernel holds `server.lock` while the server lives; `server.json` has its address. Both are ignored when the process
+is gone, or another one has its number.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ START = 30.0
 KEY_VARIABLE = "LMAGENT_SERVER_KEY"
 
 
-class State(Struct, frozen=True):
+class ServerState(Struct, frozen=True):
     """A server that runs."""
 
     owner: Owner  # its process
@@ -44,15 +44,15 @@ class State(Struct, frozen=True):
 
     @property
     def url(self) -> str:
-        """Where it is reached from this machine."""
+        """Return its address on this machine."""
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.bind, self.bind)
         return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
 
 
-def state_of(folder: Path) -> State | None:
-    """The server of a data folder; None if none lives."""
+def state_of(folder: Path) -> ServerState | None:
+    """Return the server of a data folder; None if no server lives."""
     try:
-        state = decode_json((folder / "server.json").read_bytes(), State)
+        state = decode_json((folder / "server.json").read_bytes(), ServerState)
     except (OSError, ValueError):
         return None
     return state if is_alive(state.owner) else None
@@ -60,7 +60,7 @@ def state_of(folder: Path) -> State | None:
 
 @contextmanager
 def holding(folder: Path) -> Generator[None]:
-    """Be the only server of the folder."""
+    """Make this process the only server of the folder."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     try:
         lock = hold(folder / "server.lock", "server")
@@ -77,9 +77,9 @@ def holding(folder: Path) -> Generator[None]:
         lock.release()
 
 
-def announce(folder: Path, bind: str, port: int, version: str, *, guarded: bool) -> State:
-    """Write down that this process is the server, and where."""
-    state = State(this_process(), bind, port, time.time(), version, guarded)
+def announce(folder: Path, bind: str, port: int, version: str, *, guarded: bool) -> ServerState:
+    """Write down that this process is the server, and its address."""
+    state = ServerState(this_process(), bind, port, time.time(), version, guarded)
     fresh = folder / "server.json.new"
     fresh.write_bytes(msgspec.json.encode(state))
     fresh.replace(folder / "server.json")
@@ -87,7 +87,7 @@ def announce(folder: Path, bind: str, port: int, version: str, *, guarded: bool)
 
 
 def key_for(folder: Path, bind: str, given: str) -> tuple[str, bool]:
-    """(key, whether it was made now). Behind loopback there need be none; elsewhere it is made, and kept."""
+    """Return the key and whether it was made now. On loopback none is needed; elsewhere it is made and kept."""
     if given:
         if not given.isascii() or not given.isprintable() or " " in given:
             raise ServerError("the API key has characters that no request can carry", fix="use letters and digits")
@@ -103,12 +103,11 @@ def key_for(folder: Path, bind: str, given: str) -> tuple[str, bool]:
 
 
 def key_file(folder: Path) -> Path:
-    """Where the key is kept, readable by its owner alone."""
     return folder / "server.key"
 
 
 def kept_key(folder: Path) -> str:
-    """The key that is kept; empty for none."""
+    """Return the key that is kept; empty if no key is."""
     try:
         return key_file(folder).read_text().strip()
     except OSError:
@@ -124,7 +123,7 @@ def _keep(folder: Path, key: str) -> None:
     file.chmod(0o600)
 
 
-def start_detached(folder: Path, arguments: Sequence[str], env: Mapping[str, str]) -> State:
+def start_detached(folder: Path, arguments: Sequence[str], env: Mapping[str, str]) -> ServerState:
     """Start a server in the background and wait until it listens."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     log = folder / "server.log"
@@ -154,8 +153,8 @@ def start_detached(folder: Path, arguments: Sequence[str], env: Mapping[str, str
     raise ServerError(f"the server did not come up within {START:.0f} s", fix=f"see {log}")
 
 
-def stop(folder: Path, seconds: float = GRACE + 15.0) -> State | None:
-    """End the server: it lets running requests end first. Returns who it was; None if there was none."""
+def stop(folder: Path, seconds: float = GRACE + 15.0) -> ServerState | None:
+    """Stop the server after its running requests; return its state, or None if no server lives."""
     state = state_of(folder)
     if state is None:
         return None

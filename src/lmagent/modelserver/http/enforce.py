@@ -1,4 +1,4 @@
-"""Enforce: `tool_choice` "required", a named one and allowed tools, by a schema that the engine cannot leave.
+"""Enforce: `tool_choice` "required", a named tool and allowed tools, by a schema that the engine cannot leave.
 
 The engine lets "required" talk without end before it calls, and takes a named choice for "auto". So the request asks
 for one JSON object (a list of them, if several calls are allowed), and `CallReader` gives it back as calls:
@@ -26,15 +26,13 @@ MOST_CALLS = 8
 _NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
 
 
-class Choice(Struct, frozen=True):
-    """Calls that a request insists on."""
-
+class ForcedCalls(Struct, frozen=True):
     names: tuple[str, ...]  # of the tools, one of which has to be called
     many: bool = False  # several calls may come
 
 
-def choice_of(body: Mapping[str, Any]) -> Choice | None:
-    """The calls that a chat request insists on; None where the model may choose."""
+def choice_of(body: Mapping[str, Any]) -> ForcedCalls | None:
+    """Return the calls that a chat request insists on; None if the model may choose."""
     choice = body.get("tool_choice")
     tools = cast("list[dict[str, Any]]", body.get("tools") or [])
     names = tuple(dict.fromkeys(str(tool["function"]["name"]) for tool in tools))
@@ -46,17 +44,17 @@ def choice_of(body: Mapping[str, Any]) -> Choice | None:
             raise _wrong(f'\'tool_choice\' is {choice!r}; it can be "auto", "none", "required" or a tool\'s name')
         if not names:
             raise _wrong("'tool_choice' is \"required\", and there are no tools to call")
-        return Choice(names, many)
+        return ForcedCalls(names, many)
     wanted = _wanted(cast("dict[str, Any]", choice))
     if wanted is None:
         return None
     if missing := [name for name in wanted if name not in names]:
         raise _wrong(f"'tool_choice' names {missing[0]!r}, which is not among the tools: {', '.join(names) or 'none'}")
-    return Choice(tuple(wanted), many and choice.get("type") != "function")
+    return ForcedCalls(tuple(wanted), many and choice.get("type") != "function")
 
 
 def _wanted(choice: dict[str, Any]) -> list[str] | None:
-    """The tools that a choice names; None where it leaves the choice to the model."""
+    """Return the tools that a choice names; None if it leaves the choice to the model."""
     match choice:
         case {"type": "function", "function": {"name": str(name)}} | {"type": "function", "name": str(name)}:
             return [name]
@@ -72,7 +70,6 @@ def _wanted(choice: dict[str, Any]) -> list[str] | None:
 
 
 def _allowed(choice: dict[str, Any]) -> dict[str, Any]:
-    """What allowed tools say: the list, and the mode."""
     allowed: Any = choice.get("allowed_tools") or choice
     if not isinstance(allowed, dict) or not isinstance(cast("dict[str, Any]", allowed).get("tools"), list):
         raise _wrong("'tool_choice.allowed_tools' has no list of tools")
@@ -80,7 +77,7 @@ def _allowed(choice: dict[str, Any]) -> dict[str, Any]:
 
 
 def allowed_only(body: dict[str, Any]) -> dict[str, Any]:
-    """A request whose choice allows only some of the tools, in words that the engine knows; others as they are."""
+    """Translate "allowed tools" into a shorter list of tools, which the engine knows."""
     given = body.get("tool_choice")
     choice = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
     if choice.get("type") != "allowed_tools":
@@ -90,8 +87,8 @@ def allowed_only(body: dict[str, Any]) -> dict[str, Any]:
     return {**body, "tools": kept, "tool_choice": "auto"}
 
 
-def enforced(body: Mapping[str, Any], choice: Choice) -> dict[str, Any]:
-    """The request as the engine gets it."""
+def enforced(body: Mapping[str, Any], choice: ForcedCalls) -> dict[str, Any]:
+    """Return the request that the engine gets."""
     chosen: dict[str, dict[str, Any]] = {}
     for tool in cast("list[dict[str, Any]]", body["tools"]):
         function = cast("dict[str, Any]", tool["function"])
@@ -105,7 +102,7 @@ def enforced(body: Mapping[str, Any], choice: Choice) -> dict[str, Any]:
 
 
 def calls_schema(functions: Sequence[Mapping[str, Any]], *, many: bool = False) -> dict[str, Any]:
-    """The schema of a call of one of the functions (OpenAI's: name, parameters, strict), or of a list of calls."""
+    """Return the schema of a call of one of the functions, or of a list of calls."""
     shared: dict[str, Any] = {}
     calls: list[dict[str, Any]] = []
     for number, function in enumerate(functions):
@@ -127,7 +124,7 @@ def calls_schema(functions: Sequence[Mapping[str, Any]], *, many: bool = False) 
 
 
 def closed(schema: Any, *, strict: bool = False) -> Any:
-    """Objects with known fields take no others, unless the schema says that they do; strict ones have all of them."""
+    """Forbid unknown fields in objects, unless the schema allows them; strict objects need all fields."""
     if isinstance(schema, list):
         return [closed(item, strict=strict) for item in cast("list[Any]", schema)]
     if not isinstance(schema, dict):
@@ -174,8 +171,8 @@ _PLAIN = re.compile(r'[^"{}\[\]\s]+')
 _IN_TEXT = re.compile(r'[^"\\]+')
 
 
-class Call(Struct):
-    """A call, as far as it has come."""
+class ForcedCall(Struct):
+    """A call, as far as it was read."""
 
     name: str  # the tool
     id: str  # made up here; the model writes none
@@ -183,19 +180,19 @@ class Call(Struct):
     whole: bool = False  # it came to its end
 
 
-class Piece(Struct, frozen=True):
-    """What a piece of text added."""
+class CallPiece(Struct, frozen=True):
+    """The part of a call that a piece of text added."""
 
     index: int  # which call
-    call: Call | None = None  # set when it begins here
-    arguments: str = ""  # what was added to its arguments
+    call: ForcedCall | None = None  # set when it begins here
+    arguments: str = ""
 
 
 class CallReader:
-    """Reads one reply."""
+    """A reader of one reply; `text` has all of it, for a reply that is no call after all."""
 
     def __init__(self) -> None:
-        self.calls: list[Call] = []
+        self.calls: list[ForcedCall] = []
         self.text = ""
         self._held: str = ""
         self._mode: Literal["head", "arguments", "tail"] = "head"
@@ -203,28 +200,26 @@ class CallReader:
         self._quoted: bool = False
 
     @property
-    def whole(self) -> list[Call]:
-        """The calls that came to their end."""
+    def whole(self) -> list[ForcedCall]:
         return [call for call in self.calls if call.whole]
 
-    def feed(self, text: str) -> list[Piece]:
-        """Take what the model wrote."""
+    def feed(self, text: str) -> list[CallPiece]:
         self.text += text
         self._held += text
-        pieces: list[Piece] = []
+        pieces: list[CallPiece] = []
         while self._held:
             if self._mode == "head":
                 if not (head := _HEAD.match(self._held)) or head.end() == len(self._held):
                     break  # blanks may still follow the colon
                 self._held = self._held[head.end() :]
                 name = str(jsontext.loads(head[1].encode("utf-8", "replace")))
-                self.calls.append(Call(name, f"call_{new_id()}"))
-                pieces.append(Piece(len(self.calls) - 1, self.calls[-1]))
+                self.calls.append(ForcedCall(name, f"call_{new_id()}"))
+                pieces.append(CallPiece(len(self.calls) - 1, self.calls[-1]))
                 self._mode, self._depth, self._quoted = "arguments", 0, False
             elif self._mode == "arguments":
                 if added := self._arguments():
                     self.calls[-1].arguments += added
-                    pieces.append(Piece(len(self.calls) - 1, arguments=added))
+                    pieces.append(CallPiece(len(self.calls) - 1, arguments=added))
                 if self._mode == "arguments":
                     break
             else:
@@ -236,7 +231,7 @@ class CallReader:
         return pieces
 
     def _arguments(self) -> str:
-        """What of the held text belongs to the arguments; blanks outside of texts are left out."""
+        """Return the held text that belongs to the arguments, without blanks outside of strings."""
         held, at, found = self._held, 0, list[str]()
         while at < len(held):
             letter = held[at]

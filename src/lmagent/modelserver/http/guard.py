@@ -1,8 +1,8 @@
-"""Guard: who may ask. It stands before every route: Host, Origin, key, in that order.
+"""Guard: checks of Host, Origin and key, in that order, before every route.
 
-A page of any web site can send requests to a server on this machine. Its browser says so (`Origin`), or believes that
-the server is the site's own (DNS rebinding: then `Host` is a name that is not ours). Sources: WHATWG Fetch, section
-3.2 (CORS protocol); RFC 9110 section 7.2 (Host).
+A page of any web site can send requests to a server on this machine. Its browser adds `Origin`, or believes that the
+server is the site's own (DNS rebinding: then `Host` is a name that is not ours). Sources: WHATWG Fetch, section 3.2
+(CORS protocol); RFC 9110 section 7.2 (Host).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from lmagent.modelserver.errors import BadRequest
 from lmagent.modelserver.http.bodies import Message, Receive, Scope, Send
-from lmagent.modelserver.http.reply import Reply
+from lmagent.modelserver.http.reply import ClientReply
 
 OPEN = frozenset({"/health", "/v1/health"})
 """Paths that need no key: they say that the server is up, and nothing else."""
@@ -27,8 +27,8 @@ _METHODS = b"GET, POST, OPTIONS"
 _HEADERS = b"authorization, content-type, x-api-key, anthropic-version, x-stainless-*"
 
 
-class Rules(Struct, frozen=True):
-    """Who may ask."""
+class AccessRules(Struct, frozen=True):
+    """The clients that are allowed."""
 
     bind: str = "127.0.0.1"  # the address that the server listens on
     key: str = ""  # the key that a request needs; empty for none
@@ -37,7 +37,7 @@ class Rules(Struct, frozen=True):
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address or name is this machine's own, which nobody else reaches."""
+    """Tell whether an address or name is this machine's own, which no other machine reaches."""
     name = host.strip("[]").rstrip(".").lower()
     if name == "localhost" or name.endswith(".localhost"):
         return True
@@ -47,10 +47,10 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-class Guard:
-    """An ASGI application that lets through to another what the rules allow."""
+class AccessGuard:
+    """An ASGI application that passes allowed requests to another."""
 
-    def __init__(self, app: Any, rules: Rules) -> None:
+    def __init__(self, app: Any, rules: AccessRules) -> None:
         self._app = app
         self._rules = rules
         self._local = is_loopback(rules.bind)
@@ -72,7 +72,7 @@ class Guard:
         sender = _with_fields(send, allowed) if allowed else send
         refusal = self._refusal(scope, fields, origin, allowed=bool(allowed))
         if refusal is not None:
-            await Reply(sender).fail(refusal)
+            await ClientReply(sender).fail(refusal)
         elif scope["method"] == "OPTIONS":
             await _preflight(fields, allowed, send)
         else:
@@ -96,14 +96,14 @@ class Guard:
         return None
 
     def _has_key(self, fields: dict[bytes, bytes]) -> bool:
-        """Compared in constant time, and by digests, so that not even the length is told."""
+        """Compare digests in constant time, so that not even the key's length shows."""
         scheme, _, token = fields.get(b"authorization", b"").partition(b" ")
         given = token.strip() if scheme.lower() == b"bearer" else b""
         bearer = hmac.compare_digest(_digest(given), self._key)
         return hmac.compare_digest(_digest(fields.get(b"x-api-key", b"")), self._key) or bearer
 
     def _cors(self, origin: str) -> list[tuple[bytes, bytes]]:
-        """What a browser is told; nothing where the origin is not allowed."""
+        """Return the headers for the browser; empty if the origin is not allowed."""
         if not origin:
             return []
         if self._rules.any_origin:
@@ -125,7 +125,6 @@ def _hostname(host: str) -> str:
 
 
 def _same(origin: str, host: str) -> bool:
-    """A page of our own."""
     try:
         return urlsplit(origin).netloc.lower() == host.lower() if "://" in origin and host else False
     except ValueError:  # such as "http://["
@@ -142,7 +141,6 @@ def _with_fields(send: Send, fields: list[tuple[bytes, bytes]]) -> Send:
 
 
 async def _preflight(asked: dict[bytes, bytes], allowed: list[tuple[bytes, bytes]], send: Send) -> None:
-    """The answer to a browser that asks before it asks."""
     fields = [(b"allow", _METHODS)]
     if allowed:
         wanted = asked.get(b"access-control-request-headers", _HEADERS)

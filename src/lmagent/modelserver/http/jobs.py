@@ -1,4 +1,4 @@
-"""Jobs: what has to be done with a request besides passing it on, decided by its engine and its fields."""
+"""Jobs: the changes that a request and its answer need, decided by the engine and the fields."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from msgspec import Struct
 from lmagent.core.messages import ToolCall
 from lmagent.core.model import ToolSpec
 from lmagent.modelserver.errors import BadRequest
-from lmagent.modelserver.http.bodies import Asked
+from lmagent.modelserver.http.bodies import ModelRequest
 from lmagent.modelserver.http.chunks import Changing, EnforcedCalls, TextCalls
-from lmagent.modelserver.http.enforce import CallReader, Choice, allowed_only, choice_of, enforced
+from lmagent.modelserver.http.enforce import CallReader, ForcedCalls, allowed_only, choice_of, enforced
 from lmagent.modelserver.http.recover import Recovered, call_fields, parsed, seeded, tool_specs
-from lmagent.modelserver.spec import Engine, Running
+from lmagent.modelserver.spec import Engine, RunningModel
 from lmagent.providers import jsontext
 
 MOST_TOKENS = 2**31 - 1
@@ -23,29 +23,29 @@ MOST_TOKENS = 2**31 - 1
 _LIMITS = ("max_tokens", "max_completion_tokens")
 
 
-class Job(Struct, frozen=True):
-    """How a request is served."""
+class RelayJob(Struct, frozen=True):
+    """A request with the changes that it needs."""
 
     body: dict[str, Any]  # as the engine gets it
-    choice: Choice | None = None  # calls that were enforced
+    choice: ForcedCalls | None = None  # calls that were enforced
     tools: tuple[ToolSpec, ...] | None = None  # tools whose calls come as text; None where the engine finds them itself
     recoverable: bool = False  # a reply that the engine cannot parse can be had again
 
     def changing(self) -> Changing | None:
-        """What changes the stream; None where it is passed on as it comes."""
+        """Return the changes of the stream; None if it is passed on unchanged."""
         if self.choice is not None:
             return Changing(EnforcedCalls())
         return Changing(TextCalls(self.tools)) if self.tools is not None else None
 
     def changed(self, answer: bytes) -> bytes:
-        """What goes to the client instead of an answer that is not streamed."""
+        """Return the client's answer for the engine's, which is not a stream."""
         if self.choice is None and self.tools is None:
             return answer
         fields = cast("dict[str, Any]", jsontext.loads(answer))
         return jsontext.dumps({**fields, "choices": [self._choice(choice) for choice in fields.get("choices") or ()]})
 
     def recovered(self, reply: Recovered) -> Recovered:
-        """A reply that was written again, with its enforced calls as calls."""
+        """Turn the enforced JSON of a recovered reply into calls."""
         if self.choice is None:
             return reply
         reader = CallReader()
@@ -68,43 +68,43 @@ class Job(Struct, frozen=True):
         if calls:
             message = {**message, "content": None, "tool_calls": calls}
             return {**choice, "message": message, "finish_reason": "tool_calls" if finish == "stop" else finish}
-        if finish == "length":  # half a call is none
+        if finish == "length":  # half a call is not shown
             return {**choice, "message": {**message, "content": None}}
         return choice
 
 
-def job_for(asked: Asked, running: Running) -> Job:
-    """How a request is served."""
+def job_for(asked: ModelRequest, running: RunningModel) -> RelayJob:
+    """Decide how a request is served; refuse one that its engine cannot serve."""
     body = {**asked.body, "model": running.model}
     if asked.route != "chat":
-        return Job(body)
+        return RelayJob(body)
     engine = running.entry.engine
     if engine == "upstream":
-        return Job(body)  # a server of its own: it decides, as it does for those who ask it directly
+        return RelayJob(body)  # a server of its own: it decides, as it does for those who ask it directly
     body = _within(body)
     choice = choice_of(body)
     body = allowed_only(body)
     if engine == "transformers":
         _must_be_free(engine, choice, body)
         tools = tool_specs(body)
-        return Job(body, tools=tools or None)
+        return RelayJob(body, tools=tools or None)
     body = seeded(body)
     one = body.get("n") in (None, 1)
     if choice is not None:
         try:
-            return Job(enforced(body, choice), choice, recoverable=one)
+            return RelayJob(enforced(body, choice), choice, recoverable=one)
         except RecursionError:
             raise BadRequest("the schema of a tool is nested too deeply", param="tools") from None
-    return Job(body, recoverable=one)
+    return RelayJob(body, recoverable=one)
 
 
 def _within(body: dict[str, Any]) -> dict[str, Any]:
-    """A limit that is as good as none stays one: the engine would take the lower 32 bits of a larger number."""
+    """Lower huge limits of tokens: the engine would take the lower 32 bits of a larger number."""
     limits = {name: MOST_TOKENS for name in _LIMITS if isinstance(body.get(name), int) and body[name] > MOST_TOKENS}
     return {**body, **limits} if limits else body
 
 
-def _must_be_free(engine: Engine, choice: Choice | None, body: Mapping[str, Any]) -> None:
+def _must_be_free(engine: Engine, choice: ForcedCalls | None, body: Mapping[str, Any]) -> None:
     form = cast("dict[str, Any]", body.get("response_format") or {}).get("type", "text")
     if choice is None and form == "text":
         return

@@ -1,4 +1,4 @@
-"""Journal: what happened, kept for a while and told to who follows; and files of logs that grow."""
+"""Journal: the latest events of the server and the ends of log files, for clients that follow them."""
 
 from __future__ import annotations
 
@@ -19,14 +19,12 @@ _TAIL = 64 * 1024
 
 
 class Journal:
-    """Lines of the server."""
-
     def __init__(self) -> None:
         self._lines: deque[str] = deque(maxlen=KEPT)
         self._followers: set[MemoryObjectSendStream[str]] = set()
 
     def add(self, line: str) -> None:
-        """Note a line. A follower that does not keep up misses some."""
+        """Note a line; a follower that does not keep up misses some."""
         self._lines.append(line)
         for follower in tuple(self._followers):
             try:
@@ -35,11 +33,10 @@ class Journal:
                 continue
 
     def lines(self) -> list[str]:
-        """Those that are kept."""
         return list(self._lines)
 
     async def follow(self) -> AsyncGenerator[str]:
-        """Those that are kept, and all that come; endless."""
+        """Yield the lines that are kept and all that come, without end."""
         sender, receiver = anyio.create_memory_object_stream[str](KEPT)
         kept = self.lines()
         self._followers.add(sender)
@@ -55,13 +52,12 @@ class Journal:
 
 
 def last_lines(path: Path) -> list[str]:
-    """The end of a file; nothing where there is none."""
     lines, rest = _end_of(path, _size(path))
     return [*lines, rest.decode("utf-8", "replace")] if rest else lines
 
 
 def _end_of(path: Path, size: int) -> tuple[list[str], bytes]:
-    """(whole lines, the beginning of the next one) at the end of the first `size` bytes."""
+    """Return (whole lines, the beginning of the next one) at the end of the first `size` bytes."""
     begin = max(0, size - _TAIL)
     try:
         with path.open("rb") as file:
@@ -74,7 +70,7 @@ def _end_of(path: Path, size: int) -> tuple[list[str], bytes]:
 
 
 async def follow_file(path: Path) -> AsyncGenerator[str]:
-    """The end of a file and all that is added to it, also behind its rotation; endless."""
+    """Yield the end of a file and all lines added to it, also after its rotation, without end."""
     at = _size(path)  # before the tail is read: what comes while it is being sent is not to be missed
     tail, rest = _end_of(path, at)
     for line in tail:

@@ -15,28 +15,30 @@ BACKLOG = 1024
 
 
 class ServerError(LmagentError):
-    """A server cannot be started, stopped or reached."""
+    """An error of starting, stopping or reaching a server."""
 
 
-class Ending(Protocol):
-    """A server that ends when it is told to."""
+class EndingServer(Protocol):
+    """A server that ends once `should_exit` is set."""
 
     should_exit: bool
 
 
 class Signals:
-    """SIGTERM and SIGINT outside of uvicorn's own watch: before it looks, and once more when it is done, for it raises
-    the signal again behind a shutdown that went well, and that must not end us with an error.
+    """The handlers of SIGTERM and SIGINT while uvicorn has none of its own.
+
+    That is before it starts, and once more after it stops: it raises the signal again after a shutdown that went well,
+    which must not end us with an error.
     """
 
     def __init__(self, more: Iterable[signal.Signals] = ()) -> None:
-        self._server: Ending | None = None
+        self._server: EndingServer | None = None
         self._came = False
         for number in (signal.SIGTERM, signal.SIGINT, *more):
             signal.signal(number, self._note)
 
-    def end(self, server: Ending) -> None:
-        """Have this server ended by a signal, also by one that came already."""
+    def end(self, server: EndingServer) -> None:
+        """Let a signal end this server, also a signal that came already."""
         self._server = server
         server.should_exit = self._came
 
@@ -47,7 +49,6 @@ class Signals:
 
 
 def listen(bind: str, port: int) -> socket.socket:
-    """A socket on that address."""
     try:
         family, kind, _, _, address = socket.getaddrinfo(bind, port, type=socket.SOCK_STREAM)[0]
     except OSError as error:
@@ -72,7 +73,7 @@ def listen(bind: str, port: int) -> socket.socket:
 
 
 def holder_of(port: int) -> str:
-    """The process that listens on a port, in words; empty where that cannot be told (proc(5), /proc/net/tcp)."""
+    """Return the process that listens on a port, in words; empty if it is unknown (proc(5), /proc/net/tcp)."""
     inodes: set[str] = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         try:

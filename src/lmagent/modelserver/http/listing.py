@@ -1,4 +1,4 @@
-"""Listing: the models, in the words of the clients that ask for them: OpenAI's, LM Studio's, and our own."""
+"""Listing: the models in the fields of OpenAI's, LM Studio's and our own API."""
 
 from __future__ import annotations
 
@@ -14,16 +14,15 @@ _STATES = {"ready": "loaded", "sleeping": "loaded", "loading": "loading"}
 
 
 def is_loaded(status: ModelStatus) -> bool:
-    """Whether this machine has the model in memory, or is about to. Another server's is always there, and nowhere."""
+    """Tell whether this machine has the model in memory or is loading it; models of other servers never count."""
     return status.entry.engine != "upstream" and status.state in ("ready", "sleeping", "loading")
 
 
 def model_fields(status: ModelStatus) -> dict[str, Any]:
-    """An item of `GET /v1/models`.
+    """Return an item of `GET /v1/models`, in which there is no path.
 
     OpenAI's are `id`, `object`, `created` and `owned_by`; `context_length`, `max_context_length`,
     `loaded_context_length`, `type`, `quantization` and `state` are LM Studio's (`/api/v0/models`); the rest is ours.
-    There is no path in it.
     """
     entry = status.entry
     context = entry.settings.context or DEFAULT_CONTEXT
@@ -53,7 +52,6 @@ def model_fields(status: ModelStatus) -> dict[str, Any]:
 
 
 def capabilities(status: ModelStatus) -> list[str]:
-    """What the model can be asked for, as far as its entry tells."""
     settings, engine = status.entry.settings, status.entry.engine
     if settings.embedding:
         return ["embeddings"]
@@ -66,7 +64,7 @@ def capabilities(status: ModelStatus) -> list[str]:
 
 
 def running_fields(status: ModelStatus) -> dict[str, Any]:
-    """An item of `GET /api/ps`."""
+    """Return an item of `GET /api/ps`."""
     return {
         "name": status.entry.name,
         "state": status.state,

@@ -1,7 +1,4 @@
-"""Metrics: counts for Prometheus and for `lmagent server stats`.
-
-Format: Prometheus text exposition format 0.0.4.
-"""
+"""Metrics: counts for Prometheus (text exposition format 0.0.4) and for `lmagent server stats`."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 _READ = re.compile(rb'"(?:prompt_tokens|input_tokens|prompt_n)"\s*:\s*(\d+)')
 _WRITTEN = re.compile(rb'"(?:completion_tokens|output_tokens|predicted_n)"\s*:\s*(\d+)')
 _EVICTED = ": unloading, it makes room"
-"""What the pool says when a model makes room for another."""
+"""The end of the pool's line about a model that makes room for another."""
 
 MOST_UNKNOWN = 100
 """Names of models that there are not, as clients make them up; requests for more of them are counted together."""
@@ -29,7 +26,7 @@ LONGEST = 200
 
 
 class Metrics:
-    """What happened since the start."""
+    """The counts since the start."""
 
     def __init__(self) -> None:
         self.started = time.time()
@@ -46,7 +43,7 @@ class Metrics:
         self.hung_up = 0
 
     def request(self, model: str, route: str, status: int, seconds: float) -> None:
-        """A request is over."""
+        """Count a request that ended."""
         if status < 400:
             self._known.add(model)  # it answered, so there is one of that name
         model = self._label(model)
@@ -54,17 +51,17 @@ class Metrics:
         self._seconds[model] += seconds  # type: ignore[assignment]  # a counter adds fractions as well
 
     def tokens(self, model: str, told: bytes) -> None:
-        """Count what an engine's `usage` or `timings` says; the last one of an answer counts."""
+        """Count an engine's `usage` or `timings`."""
         for kind, pattern in (("prompt", _READ), ("completion", _WRITTEN)):
             if found := pattern.findall(told):
                 self._tokens[model, kind] += max(map(int, found))
 
     def event(self, line: str) -> None:
-        """A line of the pool's."""
+        """Count a line of the pool's."""
         self._evictions += _EVICTED in line
 
     def seen(self, statuses: Sequence[ModelStatus]) -> None:
-        """Count loads: a process that was not there the last time."""
+        """Count loads: processes that were not there the last time."""
         for status in statuses:
             name = status.entry.name
             self._known.add(name)
@@ -73,7 +70,7 @@ class Metrics:
                 self._loaded[name] = status.pid
 
     def _label(self, model: str) -> str:
-        """The name under which a request is counted: whatever a client wrote, it is text, short, and one of few."""
+        """Return the name that a request is counted under, shortened: clients write any text there."""
         if model in self._known:
             return model
         name = jsontext.mend(model[:LONGEST])
@@ -83,7 +80,7 @@ class Metrics:
         return name
 
     def summary(self, statuses: Sequence[ModelStatus]) -> dict[str, Any]:
-        """For `lmagent server stats`."""
+        """Return the counts for `lmagent server stats`."""
         self.seen(statuses)
         return {
             "uptime_s": round(time.time() - self.started, 1),
@@ -103,7 +100,7 @@ class Metrics:
         }
 
     def text(self, statuses: Sequence[ModelStatus]) -> bytes:
-        """All of it, for Prometheus."""
+        """Return all counts for Prometheus."""
         self.seen(statuses)
         page = _Page()
         page.head("requests_total", "counter", "Requests, by model, route and HTTP status.")
@@ -148,8 +145,6 @@ class Metrics:
 
 
 class _Page:
-    """Lines of the text format."""
-
     def __init__(self) -> None:
         self._lines: list[str] = []
 

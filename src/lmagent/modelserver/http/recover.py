@@ -1,4 +1,4 @@
-"""Recover: a reply that the engine wrote and could not parse is written again as plain text, and parsed here.
+"""Recover: a reply that the engine could not parse is written again as plain text, and parsed here.
 
 The engine answers such a reply with 500 and throws it away. The same prompt (`/apply-template`) with the same seed
 gives the same tokens again (`/completion`); `/detokenize` shows the special ones among them too, by which many models
@@ -19,12 +19,12 @@ from lmagent.core.messages import ToolCall
 from lmagent.core.model import ToolSpec
 from lmagent.modelserver.errors import refused
 from lmagent.modelserver.http.upstream import Upstream
-from lmagent.modelserver.spec import Running
+from lmagent.modelserver.spec import RunningModel
 from lmagent.providers import jsontext
 from lmagent.providers.foundcalls import find_calls
 
 UNPARSED = "does not match the expected"
-"""What the engine's error says (llama.cpp, `common_chat_peg_parse`)."""
+"""Words of the engine's error (llama.cpp, `common_chat_peg_parse`)."""
 
 _SAMPLING = (
     *("temperature", "top_p", "top_k", "min_p", "typical_p", "top_n_sigma", "stop", "seed", "logit_bias", "mirostat"),
@@ -35,7 +35,7 @@ _END = re.compile(r"(?:<[|｜][^<>|｜]{1,40}[|｜]>|</s>|<eos>|<end_of_turn>)\s
 
 
 class Recovered(Struct, frozen=True):
-    """A reply, parsed here."""
+    """A reply that was parsed here."""
 
     content: str  # the answer
     thinking: str = ""  # the thoughts before it
@@ -44,7 +44,6 @@ class Recovered(Struct, frozen=True):
     usage: Mapping[str, int] = {}  # OpenAI's `usage`
 
     def completion(self, model: str, number: str) -> bytes:
-        """As OpenAI's chat completion."""
         choice = {"index": 0, "message": self.message(), "finish_reason": self.finish}
         return jsontext.dumps(
             {
@@ -58,7 +57,6 @@ class Recovered(Struct, frozen=True):
         )
 
     def message(self) -> dict[str, Any]:
-        """As OpenAI's `message`."""
         message: dict[str, Any] = {"role": "assistant", "content": self.content or (None if self.calls else "")}
         if self.thinking:
             message["reasoning_content"] = self.thinking
@@ -68,12 +66,11 @@ class Recovered(Struct, frozen=True):
 
 
 def call_fields(call_id: str, name: str, arguments: str) -> dict[str, Any]:
-    """A call in OpenAI's shape."""
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
 def seeded(body: dict[str, Any]) -> dict[str, Any]:
-    """The request with a seed, so that what was written can be written again."""
+    """Add a seed to the request, so that its reply can be written again."""
     seed = body.get("seed")
     if isinstance(seed, int) and seed >= 0:
         return body
@@ -81,7 +78,6 @@ def seeded(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def tool_specs(body: Mapping[str, Any]) -> tuple[ToolSpec, ...]:
-    """The tools of a chat request that may be called."""
     if body.get("tool_choice") == "none":
         return ()
     functions = [cast("dict[str, Any]", tool["function"]) for tool in body.get("tools") or ()]
@@ -92,7 +88,7 @@ def tool_specs(body: Mapping[str, Any]) -> tuple[ToolSpec, ...]:
 
 
 def parsed(text: str, tools: Sequence[ToolSpec], finish: str, usage: Mapping[str, int]) -> Recovered:
-    """A whole text, taken apart. A call that the limit cut off is left out: nobody asked for half of it."""
+    """Parse a whole text, without a call that the limit of tokens cut off."""
     found = find_calls(text, tools, cut=finish == "length")
     calls = tuple(call for call in found.calls if call.id not in found.truncated)
     if finish != "length":
@@ -100,8 +96,8 @@ def parsed(text: str, tools: Sequence[ToolSpec], finish: str, usage: Mapping[str
     return Recovered(found.content, found.thinking, calls, finish, usage)
 
 
-async def written_again(upstream: Upstream, running: Running, body: Mapping[str, Any]) -> Recovered:
-    """The reply to a chat request that the engine could not parse."""
+async def written_again(upstream: Upstream, running: RunningModel, body: Mapping[str, Any]) -> Recovered:
+    """Write a reply again that the engine could not parse, with the request that the engine got."""
     rendered = await _ask(upstream, running, "/apply-template", body)
     limit = body.get("max_completion_tokens") or body.get("max_tokens")
     request: dict[str, Any] = {name: body[name] for name in _SAMPLING if body.get(name) is not None}
@@ -129,13 +125,13 @@ def _schema_of(form: Mapping[str, Any]) -> Any:
 
 
 def _without_end(shown: str, plain: str) -> str:
-    """The text with its special tokens, without those that only end it. `plain` is the text without any."""
+    """Remove the special tokens that only end the text; `plain` is the text without any."""
     while (end := _END.search(shown)) and not plain.rstrip().endswith(end[0].rstrip()):
         shown = shown[: end.start()]
     return shown
 
 
-async def _ask(upstream: Upstream, running: Running, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+async def _ask(upstream: Upstream, running: RunningModel, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
     status, answer = await upstream.ask("POST", running.address + path, jsontext.dumps(body), running.key)
     if status >= 400:
         raise refused(status, answer, running.entry.name)

@@ -1,7 +1,7 @@
 """Relay: one request to a model, from the lease to the last byte.
 
-The hot path is short: what arrives from the engine in one turn of the loop goes on as it is (`Relay._pass_on`). All
-else happens before the first byte, behind the last one, or to streams that have to be changed.
+The hot path is short: the bytes that arrive from the engine in one turn of the loop are passed on unchanged
+(`Relay._pass_on`). All else happens before the first byte, after the last one, or to streams that have to be changed.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import anyio
 from lmagent.core.errors import LmagentError
 from lmagent.modelserver.errors import BadRequest, Lost, log_tail, refused
 from lmagent.modelserver.http import listing
-from lmagent.modelserver.http.bodies import Asked, Receive, Send
+from lmagent.modelserver.http.bodies import ModelRequest, Receive, Send
 from lmagent.modelserver.http.chunks import Changing, Shown, rest_of
-from lmagent.modelserver.http.jobs import Job, job_for
+from lmagent.modelserver.http.jobs import RelayJob, job_for
 from lmagent.modelserver.http.metrics import Metrics
 from lmagent.modelserver.http.recover import UNPARSED, Recovered, written_again
-from lmagent.modelserver.http.reply import Reply
-from lmagent.modelserver.http.upstream import Answer, BrokenOff, Upstream
+from lmagent.modelserver.http.reply import ClientReply
+from lmagent.modelserver.http.upstream import BrokenOff, EngineAnswer, Upstream
 from lmagent.modelserver.pool.refusals import no_embeddings
-from lmagent.modelserver.spec import ModelServerError, Pool, Running
+from lmagent.modelserver.spec import ModelServerError, Pool, RunningModel
 from lmagent.providers import jsontext
 
 GRACE = 0.5
@@ -33,39 +33,35 @@ KEEP_ALIVE = 5.0
 """Seconds between signs of life while a stream waits."""
 
 STALLED = 300.0
-"""Seconds in which a client has to take some of what it is sent."""
+"""Seconds in which a client has to take some bytes of its answer."""
 
 _ERROR = b'"error":'
 
 
-class Exchange:
-    """A request that is being served."""
-
+class RelayExchange:
     def __init__(self) -> None:
         self.work = anyio.CancelScope()
         self.why: ModelServerError | None = None
 
     def end(self, why: ModelServerError | None = None) -> None:
-        """Stop it. Its client is told why, unless it is the client who went away."""
+        """Stop the request; a client that is still there gets the reason."""
         self.why = why
         self.work.cancel()
 
 
 class Relay:
-    """Serves requests to models."""
-
     def __init__(self, pool: Pool, metrics: Metrics, *, keep_alive: float = KEEP_ALIVE) -> None:
         self.upstream = Upstream()
         self._pool = pool
         self._metrics = metrics
         self._keep_alive = keep_alive
-        self._exchanges: set[Exchange] = set()
+        self._exchanges: set[RelayExchange] = set()
         self._over = anyio.Event()
 
-    def name_of(self, asked: Asked) -> str:
-        """The model that a request is for: the one that it names, the only one loaded, or the only one there is.
+    def name_of(self, asked: ModelRequest) -> str:
+        """Return the model that a request names, the only one loaded, or the only one known.
 
-        The model that comes along for demonstrations has to be named.
+        The demonstration model has to be named.
         """
         if asked.model:
             return asked.model
@@ -81,9 +77,8 @@ class Relay:
         text = f"the request names no model; these are known: {', '.join(known[:50])}"
         raise BadRequest(text, param="model", code="model_missing")
 
-    async def answer(self, asked: Asked, receive: Receive, send: Send) -> None:
-        """Serve a request whose body has been read."""
-        started, reply, exchange = time.monotonic(), Reply(send, asked.route), Exchange()
+    async def answer(self, asked: ModelRequest, receive: Receive, send: Send) -> None:
+        started, reply, exchange = time.monotonic(), ClientReply(send, asked.route), RelayExchange()
         self._exchanges.add(exchange)
         try:
             async with anyio.create_task_group() as group:
@@ -105,21 +100,18 @@ class Relay:
             self._metrics.request(asked.model, asked.route, status, time.monotonic() - started)
 
     def end_all(self, why: ModelServerError) -> None:
-        """Stop all requests and tell their clients why."""
         for exchange in self._exchanges:
             exchange.end(why)
 
     async def idle(self) -> None:
-        """Wait until no request is being served."""
         while self._exchanges:
             self._over = anyio.Event()
             await self._over.wait()
 
     async def aclose(self) -> None:
-        """Close the connections to the engines."""
         await self.upstream.aclose()
 
-    async def _answer(self, asked: Asked, reply: Reply) -> None:
+    async def _answer(self, asked: ModelRequest, reply: ClientReply) -> None:
         try:
             asked.model = self.name_of(asked)
             async with (
@@ -130,10 +122,12 @@ class Relay:
                 await self._ask(asked, reply, running, signs)
         except LmagentError as error:
             await reply.fail(error)
-        except Exception as error:  # noqa: BLE001 (a surface: whatever it is, the client is told and not a traceback)
+        except Exception as error:  # noqa: BLE001 (a surface: the client gets any error as an answer)
             await reply.fail(error)
 
-    async def _ask(self, asked: Asked, reply: Reply, running: Running, signs: anyio.CancelScope) -> None:
+    async def _ask(
+        self, asked: ModelRequest, reply: ClientReply, running: RunningModel, signs: anyio.CancelScope
+    ) -> None:
         if asked.route == "embeddings" and running.entry.engine == "llama" and not running.entry.settings.embedding:
             raise no_embeddings(running.entry)
         job = job_for(asked, running)
@@ -154,7 +148,13 @@ class Relay:
             raise self._gone(running, error) from error
 
     async def _whole(
-        self, asked: Asked, reply: Reply, running: Running, job: Job, answer: Answer, signs: anyio.CancelScope
+        self,
+        asked: ModelRequest,
+        reply: ClientReply,
+        running: RunningModel,
+        job: RelayJob,
+        answer: EngineAnswer,
+        signs: anyio.CancelScope,
     ) -> None:
         body = await answer.whole()
         if answer.status >= 400:
@@ -176,7 +176,13 @@ class Relay:
             await reply.whole(answer.status if answer.status < 400 else 200, body, answer.content_type)
 
     async def _stream(
-        self, asked: Asked, reply: Reply, running: Running, job: Job, answer: Answer, signs: anyio.CancelScope
+        self,
+        asked: ModelRequest,
+        reply: ClientReply,
+        running: RunningModel,
+        job: RelayJob,
+        answer: EngineAnswer,
+        signs: anyio.CancelScope,
     ) -> None:
         signs.cancel()
         await reply.open()
@@ -191,8 +197,10 @@ class Relay:
             await reply.write(rest_of(shown, recovered, usage=_wants_usage(asked)))
         await reply.end()
 
-    async def _pass_on(self, asked: Asked, reply: Reply, answer: Answer, shown: Shown | None) -> bool:
-        """Pass a stream on; False where it ended in a reply that has to be had again."""
+    async def _pass_on(
+        self, asked: ModelRequest, reply: ClientReply, answer: EngineAnswer, shown: Shown | None
+    ) -> bool:
+        """Pass a stream on; return False if it ended in a reply that has to be recovered."""
         figures = b""
         async for piece in answer.pieces():
             if _ERROR in piece and (at := _error_at(piece)) >= 0:
@@ -214,7 +222,13 @@ class Relay:
         return True
 
     async def _change(
-        self, asked: Asked, reply: Reply, running: Running, job: Job, answer: Answer, changing: Changing
+        self,
+        asked: ModelRequest,
+        reply: ClientReply,
+        running: RunningModel,
+        job: RelayJob,
+        answer: EngineAnswer,
+        changing: Changing,
     ) -> None:
         shown, figures = Shown(), b""
         async for piece in answer.pieces():
@@ -234,18 +248,18 @@ class Relay:
             await reply.write(rest_of(shown, recovered, usage=_wants_usage(asked)))
         await reply.end()
 
-    async def _again(self, running: Running, job: Job) -> Recovered:
-        """A reply that the engine could not parse."""
+    async def _again(self, running: RunningModel, job: RelayJob) -> Recovered:
+        """Recover a reply that the engine could not parse."""
         self._metrics.recovered += 1
         return job.recovered(await written_again(self.upstream, running, job.body))
 
-    async def _finish(self, reply: Reply, events: bytes) -> None:
+    async def _finish(self, reply: ClientReply, events: bytes) -> None:
         await reply.open()
         await reply.write(events)
         await reply.end()
 
-    def _gone(self, running: Running, error: Exception) -> ModelServerError:
-        """What to say when an engine went away."""
+    def _gone(self, running: RunningModel, error: Exception) -> ModelServerError:
+        """Explain that an engine ended or broke off."""
         name = running.entry.name
         if running.entry.engine == "upstream":
             text = f"the server that runs {name} did not answer to the end: {error}"
@@ -259,14 +273,13 @@ class Relay:
         return Lost(text, status=502, code="worker_crashed", fix=f"ask again; lmagent server logs {name} has more")
 
 
-async def _watch(receive: Receive, exchange: Exchange) -> None:
-    """Stop the work when its client goes away."""
+async def _watch(receive: Receive, exchange: RelayExchange) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
     exchange.end()
 
 
-async def _watch_reading(reply: Reply, exchange: Exchange) -> None:
+async def _watch_reading(reply: ClientReply, exchange: RelayExchange) -> None:
     """Stop the work when its client has stopped reading: it would hold the model for ever."""
     while True:
         await anyio.sleep(STALLED / 10)
@@ -276,8 +289,8 @@ async def _watch_reading(reply: Reply, exchange: Exchange) -> None:
 
 
 @asynccontextmanager
-async def _signs_of_life(reply: Reply, every: float, *, wanted: bool) -> AsyncGenerator[anyio.CancelScope]:
-    """Comments on a stream that waits, until the scope is cancelled."""
+async def _signs_of_life(reply: ClientReply, every: float, *, wanted: bool) -> AsyncGenerator[anyio.CancelScope]:
+    """Send comments on a stream that waits, until the scope is cancelled."""
     scope = anyio.CancelScope()
 
     async def tick() -> None:
@@ -303,7 +316,7 @@ async def _signs_of_life(reply: Reply, every: float, *, wanted: bool) -> AsyncGe
 
 
 def _error_at(piece: bytes) -> int:
-    """Where the event of an error begins among events; -1 if there is none."""
+    """Return where an error's event begins among events; -1 if they have no error."""
     at = 0
     while at >= 0:
         begin = at
@@ -316,7 +329,7 @@ def _error_at(piece: bytes) -> int:
 
 
 def _status_in(error: bytes) -> int:
-    """llama.cpp says the status as a number in `code`."""
+    """Return the status that llama.cpp repeats as a number in `code`."""
     try:
         code = jsontext.loads(error.partition(b"data:")[2].split(b"\n\n")[0] if b"data:" in error else error)
         status = code["error"]["code"]
@@ -326,11 +339,10 @@ def _status_in(error: bytes) -> int:
 
 
 def _figures(piece: bytes) -> bytes:
-    """The part of an answer that has the counts."""
     at = piece.rfind(b'"usage":')
     return piece[at:] if at >= 0 else piece[max(0, piece.rfind(b'"timings":')) :]
 
 
-def _wants_usage(asked: Asked) -> bool:
+def _wants_usage(asked: ModelRequest) -> bool:
     options = asked.body.get("stream_options")
     return bool(options and options.get("include_usage"))

@@ -1,4 +1,4 @@
-"""Reply: what goes back to a client, and how far that has come. An error fits in wherever it happens."""
+"""Reply: the answer to one client. An error fits in at any point of it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ _EVENTS: Fields = (
 )
 
 
-class Reply:
-    """An answer to one request."""
-
+class ClientReply:
     def __init__(self, send: Send, route: str = "") -> None:
         self._send = send
         self._route = route
@@ -30,7 +28,6 @@ class Reply:
         self.failed = False
 
     async def whole(self, status: int, body: bytes, content_type: bytes = b"application/json") -> None:
-        """Send all of it."""
         self.status, self._ended = status, True
         fields = [(b"content-type", content_type), (b"content-length", b"%d" % len(body))]
         if status == 401:
@@ -46,28 +43,26 @@ class Reply:
         await self._send({"type": "http.response.start", "status": 200, "headers": list(_EVENTS)})
 
     async def write(self, events: bytes) -> None:
-        """Send a part of the stream."""
         self._writing = time.monotonic()
         await self._send({"type": "http.response.body", "body": events, "more_body": True})
         self._writing = 0.0
 
     def stalled(self, seconds: float) -> bool:
-        """Whether the client has taken nothing for so long, with something there to take."""
+        """Tell whether the client has taken nothing for that long although there was something to take."""
         return self._writing > 0 and time.monotonic() - self._writing > seconds
 
     async def comment(self) -> None:
-        """Show that we are alive: a line that every reader of events skips."""
+        """Show that the server is alive: every reader of events skips this line."""
         await self.open()
         await self.write(b": waiting for the model\n\n")
 
     async def end(self) -> None:
-        """End the stream."""
         if not self._ended:
             self._ended = True
             await self._send({"type": "http.response.body", "body": b""})
 
     async def fail(self, error: Exception) -> None:
-        """Tell an error: as the answer, or as the last event of a stream that has begun."""
+        """Send an error as the answer, or as the last event of a stream that has begun."""
         self.failed = True
         log_unexpected(error)
         if self._ended:

@@ -1,4 +1,4 @@
-"""Router: the routes of the model server. Models are named in bodies; who may ask is the guard's business."""
+"""Router: the routes of the model server."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from lmagent import __version__
 from lmagent.core.errors import LmagentError
 from lmagent.modelserver.errors import BadRequest, body_of, log_unexpected, status_of
 from lmagent.modelserver.http import metrics as meter
-from lmagent.modelserver.http.bodies import Asked, Receive, Scope, Send, fields_of, read_body, understood
-from lmagent.modelserver.http.guard import Guard, Rules
+from lmagent.modelserver.http.bodies import ModelRequest, Receive, Scope, Send, fields_of, read_body, understood
+from lmagent.modelserver.http.guard import AccessGuard, AccessRules
 from lmagent.modelserver.http.journal import Journal, follow_file, last_lines
 from lmagent.modelserver.http.listing import OWNER, model_fields, running_fields
 from lmagent.modelserver.http.relay import KEEP_ALIVE, Relay
-from lmagent.modelserver.http.reply import Reply
+from lmagent.modelserver.http.reply import ClientReply
 from lmagent.modelserver.spec import Catalogue, ModelServerError, ModelStatus, Pool
 from lmagent.providers import jsontext
 
@@ -48,7 +48,7 @@ LEAVING = ModelServerError("the model server is being stopped", status=503, code
 
 
 class _Passed:
-    """A route that is passed on, as an ASGI application, so that nothing stands between it and the client."""
+    """A route to a model, as an ASGI application without any layer above it."""
 
     def __init__(self, router: Router, route: str, path: str) -> None:
         self._router = router
@@ -61,19 +61,19 @@ class _Passed:
             asked = understood(self._route, self._path, raw)
         except BadRequest as error:
             self._router.metrics.request("", self._route, error.status, 0.0)
-            await Reply(send, self._route).fail(error)
+            await ClientReply(send, self._route).fail(error)
             return
         if self._router.leaving:
-            await Reply(send, self._route).fail(LEAVING)
+            await ClientReply(send, self._route).fail(LEAVING)
             return
         await self._router.relay.answer(asked, receive, send)
 
 
 class Router:
-    """The model server's face."""
+    """The routes, with the models and workers that they need."""
 
     def __init__(
-        self, catalogue: Catalogue, pool: Pool, rules: Rules | None = None, *, keep_alive: float = KEEP_ALIVE
+        self, catalogue: Catalogue, pool: Pool, rules: AccessRules | None = None, *, keep_alive: float = KEEP_ALIVE
     ) -> None:
         self.metrics = meter.Metrics()
         self.journal = Journal()
@@ -100,20 +100,18 @@ class Router:
         ]
         handlers: Any = {HTTPException: _http_error, LmagentError: _told, Exception: _told}
         self._app = Starlette(routes=[*passed, *own], exception_handlers=handlers)
-        self.app = Guard(self._app, rules or Rules())
+        self.app = AccessGuard(self._app, rules or AccessRules())
 
     @property
     def leaving(self) -> bool:
-        """Whether it is being stopped."""
         return self._left.is_set()
 
     async def left(self) -> None:
-        """Wait until it is being stopped."""
         await self._left.wait()
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncGenerator[Router]:
-        """Notes what the pool tells, while the block runs; then closes the connections."""
+        """Note the pool's events while the block runs; then close the connections."""
         async with anyio.create_task_group() as group:
             group.start_soon(self._listen)
             try:
@@ -124,7 +122,7 @@ class Router:
                     await self.relay.aclose()
 
     async def farewell(self, seconds: float) -> None:
-        """Take nothing new; give what runs so long to end, then end it and tell the clients."""
+        """Refuse new requests, wait that long for running ones, then end them."""
         self._left.set()
         self.journal.add(time.strftime("%Y-%m-%dT%H:%M:%SZ stopping", time.gmtime()))
         with anyio.move_on_after(seconds):
@@ -132,7 +130,6 @@ class Router:
         self.relay.end_all(LEAVING)
 
     def log(self, name: str) -> Any:
-        """The log file of a model."""
         return self._pool.log(self._catalogue.find(name).name)
 
     async def _listen(self) -> None:
@@ -149,7 +146,7 @@ class Router:
         return ModelStatus(entry, "unloaded")
 
     async def _models(self, request: Request) -> Response:
-        """All of them; the one that comes along for demonstrations only while somebody uses it."""
+        """List all models; the demonstration model only while it is loaded."""
         offered = [one for one in self._pool.statuses() if one.entry.source != "demo" or one.state != "unloaded"]
         # An empty list names its owner too: else a client could only guess by the port what this server is.
         return _json({"object": "list", "owned_by": OWNER, "data": [model_fields(status) for status in offered]})
@@ -180,7 +177,7 @@ class Router:
         return _json(running_fields(await self._pool.load(self._catalogue.find(name).name)))
 
     async def _unload(self, request: Request) -> Response:
-        """Also of a model whose file was removed while it was loaded: then its name is the one that `ps` shows."""
+        """Unload a model, also one whose file was removed while it was loaded: `ps` shows its name."""
         name = await self._named(request)
         there = any(status.entry.name == name for status in self._pool.statuses())
         return _json(running_fields(await self._pool.unload(name if there else self._catalogue.find(name).name)))
@@ -193,8 +190,8 @@ class Router:
         return name
 
     async def _props(self, request: Request) -> Response:
-        """The engine's own facts, of a model that is loaded: a look loads nothing."""
-        asked = Asked("props", "/props", {}, str(request.query_params.get("model", "")))
+        """Return the engine's own facts of a loaded model, and load nothing for it."""
+        asked = ModelRequest("props", "/props", {}, str(request.query_params.get("model", "")))
         status = self._status(self.relay.name_of(asked))
         if status.state not in ("ready", "sleeping"):
             text = f"{status.entry.name} is not loaded"
@@ -203,13 +200,13 @@ class Router:
             code, body = await self.relay.upstream.ask("GET", running.address + "/props", b"", running.key)
         if code == 200:
             fields = jsontext.loads(body)
-            fields.pop("model_path", None)  # where files lie is nobody's business
+            fields.pop("model_path", None)  # clients must not learn where files are
             body = jsontext.dumps(fields)
         return Response(body, code, media_type="application/json")
 
 
 class _Logs:
-    """`GET /api/logs?model=NAME&follow=1`: lines as events, of a model's worker or of the server."""
+    """The route `GET /api/logs?model=NAME&follow=1`: lines of a worker or of the server, as events."""
 
     def __init__(self, router: Router) -> None:
         self._router = router
@@ -217,7 +214,7 @@ class _Logs:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         asked = parse_qs(scope["query_string"].decode("latin-1"))
         name, follow = asked.get("model", [""])[0], asked.get("follow", ["0"])[0] not in ("0", "false", "")
-        reply = Reply(send)
+        reply = ClientReply(send)
         try:
             path = self._router.log(name) if name else None
         except LmagentError as error:
@@ -250,7 +247,7 @@ async def _until_hung_up(receive: Receive, scope: anyio.CancelScope) -> None:
 
 
 def _is_shown(status: ModelStatus) -> bool:
-    """Whether `ps` tells of it: what is loaded, leaves or is not let in, and other servers' models while asked."""
+    """Tell whether `ps` shows a model: loaded, ending or quarantined, or another server's while it is used."""
     return status.active > 0 or (status.entry.engine != "upstream" and status.state != "unloaded")
 
 

@@ -27,8 +27,6 @@ GRACE = 10.0
 
 
 class ServerSettings(Struct, frozen=True):
-    """How the model server is run."""
-
     folder: Path  # where its own files lie (state, key, logs)
     port: int = PORT  # TCP port; 0 takes a free one
     bind: str = "127.0.0.1"  # address to listen on
@@ -36,13 +34,13 @@ class ServerSettings(Struct, frozen=True):
     origins: tuple[str, ...] = ()  # sites whose pages may ask
     key: str = ""  # API key; empty for none, which only loopback allows
     models_dir: Path | None = None  # the folder of the models; None for the usual one
-    memory: int = 0  # bytes that all models may take together; 0 for what the machine has free
+    memory: int = 0  # bytes that all models may take together; 0 for a share of the free memory
     # seconds without a request after which a model is unloaded; None for what each model's settings say
     ttl: float | None = None
 
 
 class _Protocol(H11Protocol):
-    """HTTP that says what is wrong in our own shape, and does not wait for ever for a head."""
+    """HTTP with errors in our own shape and a limit on the time for the first head."""
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -53,7 +51,7 @@ class _Protocol(H11Protocol):
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:
-        """What is no HTTP gets an answer all the same, and the connection is closed."""
+        """Answer bytes that are not HTTP, and close the connection."""
         body = body_of(BadRequest(msg, code="invalid_http"))
         head = b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: %d"
         self.transport.write(head % len(body) + b"\r\n\r\n" + body)
@@ -64,9 +62,7 @@ class _Protocol(H11Protocol):
             self.transport.close()
 
 
-class Serving(uvicorn.Server):
-    """The server, which tells running requests when it stops."""
-
+class RouterServer(uvicorn.Server):
     def __init__(self, router: Router, grace: float = GRACE) -> None:
         super().__init__(
             uvicorn.Config(
@@ -87,7 +83,7 @@ class Serving(uvicorn.Server):
         self._grace = grace
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop, gently first."""
+        """Stop after running requests have had their grace."""
         async with anyio.create_task_group() as group:
             group.start_soon(self._router.farewell, self._grace)
             await super().shutdown(sockets)
@@ -95,10 +91,14 @@ class Serving(uvicorn.Server):
 
 
 async def serve(
-    router: Router, listener: socket.socket, *, grace: float = GRACE, started: Callable[[Serving], None] | None = None
+    router: Router,
+    listener: socket.socket,
+    *,
+    grace: float = GRACE,
+    started: Callable[[RouterServer], None] | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT, or until `should_exit` of the server is set."""
-    server = Serving(router, grace)
+    server = RouterServer(router, grace)
     if started is not None:
         started(server)
     async with router.running():

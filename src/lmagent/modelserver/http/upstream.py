@@ -1,7 +1,7 @@
-"""Upstream: requests to what runs a model.
+"""Upstream: requests to the engines.
 
-The body of a stream is taken from the connection itself (`providers/wire.py`): all that has arrived in one turn of the
-loop is passed on in one piece.
+The body of a stream is taken from the connection itself (`providers/wire.py`): all bytes that have arrived in one turn
+of the loop are passed on in one piece.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ MAX_ANSWER = 256 * 1024 * 1024
 
 
 class BrokenOff(Exception):
-    """A body ended before its end."""
+    """An answer that ended before its end."""
 
 
-class Answer(Struct, frozen=True):
+class EngineAnswer(Struct, frozen=True):
     """An answer whose body is still coming."""
 
     status: int  # HTTP status
@@ -33,7 +33,6 @@ class Answer(Struct, frozen=True):
     raw: httpcore.Response  # httpcore's answer
 
     async def whole(self) -> bytes:
-        """All of the body."""
         body = bytearray()
         async for piece in self.pieces():
             body += piece
@@ -42,23 +41,19 @@ class Answer(Struct, frozen=True):
         return bytes(body)
 
     def pieces(self) -> AsyncIterator[bytes]:
-        """The body as it comes, what arrived together in one piece."""
         return _pieces(self.raw)
 
     async def aclose(self) -> None:
-        """Give the connection back; close it where the body was not read to its end."""
         await self.raw.aclose()
 
 
 class Upstream:
-    """The connections to all engines."""
-
     def __init__(self) -> None:
         self._pool = httpcore.AsyncConnectionPool(
             max_connections=10_000, max_keepalive_connections=32, keepalive_expiry=30, network_backend=Wires()
         )
 
-    async def send(self, method: str, url: str, body: bytes, key: str = "") -> Answer:
+    async def send(self, method: str, url: str, body: bytes, key: str = "") -> EngineAnswer:
         """Send a request and return as soon as the head of the answer is there."""
         host = url.split("/", 3)[2]
         headers = [(b"Host", host.encode()), (b"Accept-Encoding", b"identity"), (b"User-Agent", b"lmagent")]
@@ -81,10 +76,10 @@ class Upstream:
         except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError) as error:
             raise Lost(f"no answer from {host}: {error or type(error).__name__}", status=502, code="lost") from error
         fields = {name.lower(): value for name, value in raw.headers}
-        return Answer(raw.status, fields.get(b"content-type", b"application/json"), raw)
+        return EngineAnswer(raw.status, fields.get(b"content-type", b"application/json"), raw)
 
     async def ask(self, method: str, url: str, body: bytes, key: str = "") -> tuple[int, bytes]:
-        """(status, body) of a short answer."""
+        """Return status and body of a short answer."""
         answer = await self.send(method, url, body, key)
         try:
             return answer.status, await answer.whole()
@@ -94,7 +89,6 @@ class Upstream:
             await answer.aclose()
 
     async def aclose(self) -> None:
-        """Close all connections."""
         await self._pool.aclose()
 
 

@@ -1,7 +1,7 @@
-"""Download: one file from a hub, so that a break can be gone on with and nothing wrong is kept as right.
+"""Download: one file from a hub, resumed after a break, and named only when it is known to be right.
 
-`FILE.part` grows beside where the file will be, and `FILE.part.json` says of what it is a part. The file gets its
-name when its length and its hash are those that the hub announced.
+`FILE.part` grows beside the file's future place, and `FILE.part.json` names the file that it belongs to. The file gets
+its name when its length and its hash are those that the hub announced.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from lmagent.core.decoding import decode_json
 from lmagent.core.errors import SessionBusy
-from lmagent.modelserver.library.hub import Failed, Hub, HubFile, unreachable
+from lmagent.modelserver.library.hub import Failed, HubFile, ModelHub, unreachable
 from lmagent.modelserver.spec import ModelServerError
 from lmagent.providers.transport import Response, TransportError
 from lmagent.store.files import OPEN_FLAGS, sync_file, sync_folder, write_whole
@@ -50,32 +50,26 @@ class Hash(Protocol):
         ...
 
 
-class Progress(Protocol):
-    """Where it is shown how far a download is."""
+class DownloadProgress(Protocol):
+    """A display of how far a download is."""
 
     def begin(self, name: str, size: int, have: int) -> None:
-        """A file of `size` bytes is fetched, of which `have` are there; called again when it begins anew."""
+        """Show a file of `size` bytes, `have` of which are there; called again when it begins anew."""
         ...
 
-    def advance(self, count: int) -> None:
-        """So many bytes more."""
-        ...
+    def advance(self, count: int) -> None: ...
 
-    def note(self, text: str) -> None:
-        """Something happened that a person may want to know."""
-        ...
+    def note(self, text: str) -> None: ...
 
 
 class Ports(Struct, frozen=True):
-    """What a download needs of the world."""
-
-    progress: Progress  # where it is shown
+    progress: DownloadProgress  # where it is shown
     pause: Callable[[float], Awaitable[None]] = anyio.sleep  # waits so many seconds
     write: Callable[[int, bytes], None] = write_whole  # writes bytes to an open file
 
 
 class PartNote(Struct):
-    """Of what a part is a part."""
+    """The file that a part belongs to."""
 
     size: int
     sha256: str = ""
@@ -83,10 +77,8 @@ class PartNote(Struct):
     etag: str = ""
 
 
-class Download:
-    """One file on its way."""
-
-    def __init__(self, hub: Hub, repo: str, file: HubFile, target: Path, ports: Ports) -> None:
+class FileDownload:
+    def __init__(self, hub: ModelHub, repo: str, file: HubFile, target: Path, ports: Ports) -> None:
         self._hub = hub
         self._ports = ports
         self._repo = repo
@@ -100,7 +92,7 @@ class Download:
         self._fd = -1
 
     async def run(self) -> None:
-        """Fetch it, or the rest of it."""
+        """Fetch the file, or the rest of it; keep the part if it fails."""
         lock = self._locked()
         try:
             if is_there(self._file, self._target):
@@ -125,7 +117,7 @@ class Download:
         try:
             return hold(path, self._target.name)
         except SessionBusy:
-            fix = "wait for it, or stop it; what it fetched is kept"
+            fix = "wait for it, or stop it; the fetched part is kept"
             text = f"{self._target.name} is already being fetched by another process"
             raise ModelServerError(text, status=409, code="busy", fix=fix) from None
         except OSError as error:
@@ -138,7 +130,7 @@ class Download:
             raise unwritable(self._part, error) from error
 
     async def _resume(self) -> None:
-        """Go on with what is there, if it is of the same file; its bytes are hashed as if they came now."""
+        """Continue a part of the same file, whose bytes are hashed again."""
         note = read_note(self._about)
         size = os.fstat(self._fd).st_size
         same = note is not None and (note.size, note.sha256, note.git) == self._identity()
@@ -156,7 +148,7 @@ class Download:
         self._have = os.lseek(self._fd, 0, os.SEEK_CUR)
 
     def _hash_some(self) -> bool:
-        """Hash what follows of the part; False at its end."""
+        """Hash the next bytes of the part; return False at its end."""
         for _ in range(SLICE):
             block = os.read(self._fd, BLOCK)
             self._hash.update(block)
@@ -170,7 +162,7 @@ class Download:
         self._have, self._etag, self._hash = 0, "", self._new_hash()
 
     async def _all(self) -> None:
-        """Fetch until it is all there; a connection that breaks off is taken up again."""
+        """Fetch until all bytes are there; ask again after a connection breaks off."""
         self._ports.progress.begin(self._target.name, self._file.size, self._have)
         left, most = ATTEMPTS, self._have
         while self._have < self._file.size:
@@ -191,7 +183,6 @@ class Download:
             await self._ports.pause(seconds)
 
     async def _some(self) -> None:
-        """One request, and what comes of it."""
         headers: dict[str, str] = {}
         if self._have:
             headers["Range"] = f"bytes={self._have}-"
@@ -209,7 +200,7 @@ class Download:
             await response.aclose()
 
     def _goes_on(self, response: Response) -> bool:
-        """Whether the body is what comes next; a server that begins anew, or has another file, begins it anew."""
+        """Tell whether the body continues the part; begin anew if it does not."""
         if response.headers.get("content-type", "").lower().startswith("text/html"):
             text = f"a web page came in the place of {self._file.name}"
             fix = "log in to the network if it asks for that, and check HF_ENDPOINT and HTTPS_PROXY"
@@ -223,7 +214,7 @@ class Download:
                 return False
             return True
         if response.status == 416:
-            self._anew("the hub does not go on at that place")
+            self._anew("the hub does not continue at that place")
             return False
         length = response.headers.get("content-length", "")
         if re.fullmatch(r"[0-9]{1,18}", length) and int(length) != self._file.size:
@@ -257,14 +248,14 @@ class Download:
                 raise unwritable(self._part, error) from error
             missing = gigabytes(self._file.size - self._have)
             text = f"the disk is full: {gigabytes(self._have)} of {gigabytes(self._file.size)} are kept in {self._part}"
-            fix = f"make room for {missing} and repeat the command: it goes on where it stopped"
+            fix = f"make room for {missing} and repeat the command: it continues where it stopped"
             raise ModelServerError(text, status=507, code="disk_full", fix=fix) from error
         self._hash.update(chunk)
         self._have += len(chunk)
         self._ports.progress.advance(len(chunk))
 
     def _settle(self) -> None:
-        """Check the whole, and give it its name."""
+        """Check the hash, and give the file its name."""
         expected = self._file.sha256 or self._file.git
         if expected and self._hash.hexdigest() != expected:
             self._discard()
@@ -291,7 +282,7 @@ class Download:
             self._discard()
             return failure
         kept = f"; {gigabytes(self._have)} of {gigabytes(self._file.size)} are kept"
-        return Failed(failure.message + kept, fix=f"{failure.fix}; the same command goes on where it stopped")
+        return Failed(failure.message + kept, fix=f"{failure.fix}; the same command continues where it stopped")
 
     def _identity(self) -> tuple[int, str, str]:
         return self._file.size, self._file.sha256, self._file.git
@@ -303,7 +294,7 @@ class Download:
 
 
 def read_note(path: Path) -> PartNote | None:
-    """Return what a part is a part of; None if that is not known."""
+    """Return the note beside a part; None if it cannot be read."""
     try:
         return decode_json(path.read_bytes(), PartNote)
     except (OSError, ValueError, RecursionError):
@@ -311,21 +302,18 @@ def read_note(path: Path) -> PartNote | None:
 
 
 def part_of(target: Path) -> Path:
-    """Where a file grows."""
     return target.with_name(target.name + ".part")
 
 
 def is_there(file: HubFile, target: Path) -> bool:
-    """Whether a file has been fetched: nothing gets its name before its hash was right."""
+    """Tell whether a file was fetched: it has no name before its hash was right."""
     return target.is_file() and target.stat().st_size == file.size
 
 
 def unwritable(path: Path, error: OSError) -> ModelServerError:
-    """The error of a file that cannot be written."""
     fix = "check its permissions, or set AGENT_DATA_DIR to another folder"
     return ModelServerError(f"{path} cannot be written: {error.strerror or error}", status=500, fix=fix)
 
 
 def gigabytes(count: int) -> str:
-    """A number of bytes, for a person."""
     return f"{count / 1e9:.1f} GB" if count >= 50_000_000 else f"{count / 1e6:.1f} MB"

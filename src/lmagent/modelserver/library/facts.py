@@ -1,4 +1,4 @@
-"""Facts: what a model file is, as far as its header tells; nothing is loaded.
+"""Facts: the description of a model in the header of its file, read without loading it.
 
 The keys are those of https://github.com/ggml-org/ggml/blob/master/docs/gguf.md and of llama.cpp's `llama-arch.cpp`.
 """
@@ -12,7 +12,7 @@ from typing import Literal, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from lmagent.modelserver.library.gguf import Header, broken, read_header
+from lmagent.modelserver.library.gguf import GgufHeader, broken, read_header
 from lmagent.modelserver.library.quant import quant_of
 
 Kind = Literal["chat", "embedding", "reranker", "projector", "adapter", "other"]
@@ -35,11 +35,11 @@ _THINKS = re.compile(
 )
 
 
-class ModelFacts(Struct, frozen=True):
-    """What a GGUF file says about its model. 0 and "" where it says nothing."""
+class GgufFacts(Struct, frozen=True):
+    """The facts in a GGUF file's header; 0 and "" if it does not have them."""
 
     path: Path  # the file; of a model in parts, the first
-    kind: Kind = "chat"  # what it is good for
+    kind: Kind = "chat"
     architecture: str = ""  # llama.cpp's name of it
     name: str = ""  # the model's own name
     parameters: int = 0  # numbers in all its tensors
@@ -68,7 +68,7 @@ class ModelFacts(Struct, frozen=True):
 
 
 def split_of(path: Path) -> tuple[str, int, int]:
-    """Name without the part, number of the part and of all parts; (the stem, 1, 1) for a model in one file."""
+    """Return the name without the part, the part's number and the count of parts; 1 and 1 for a single file."""
     found = _SPLIT.search(path.name)
     if found is None:
         return (path.name[:-5] if path.name.lower().endswith(".gguf") else path.name), 1, 1
@@ -76,7 +76,7 @@ def split_of(path: Path) -> tuple[str, int, int]:
 
 
 def parts_of(path: Path) -> tuple[Path, ...]:
-    """All files of a model, the first one first."""
+    """Return all files of a model, the first one first."""
     stem, _, count = split_of(path)
     if count < 2:
         return (path,)
@@ -96,8 +96,8 @@ def parts_of(path: Path) -> tuple[Path, ...]:
     return tuple(there[part] for part in wanted)
 
 
-def read_facts(path: Path) -> ModelFacts:
-    """Read what a model file says of itself; of a model in parts, all headers."""
+def read_facts(path: Path) -> GgufFacts:
+    """Read the header of a model file, or those of all its parts."""
     try:
         parts = parts_of(path)
     except OSError as error:
@@ -126,11 +126,11 @@ def read_facts(path: Path) -> ModelFacts:
     return replace(facts, parts=parts, layer_sizes=sizes, quantisation=quant_of(_file_type(header), weights))
 
 
-def _file_type(header: Header) -> object:
+def _file_type(header: GgufHeader) -> object:
     return header.values.get("general.file_type")
 
 
-def _facts(path: Path) -> tuple[ModelFacts, Header]:
+def _facts(path: Path) -> tuple[GgufFacts, GgufHeader]:
     header = read_header(path)
     architecture = _text(header, "general.architecture")
     if not architecture:
@@ -142,7 +142,7 @@ def _facts(path: Path) -> tuple[ModelFacts, Header]:
     width = embedding // max(heads) if heads and max(heads) else 0
     template = _text(header, "tokenizer.chat_template")
     pooling = read.number("pooling_type")
-    facts = ModelFacts(
+    facts = GgufFacts(
         path=path,
         architecture=architecture,
         name=_text(header, "general.name"),
@@ -170,7 +170,7 @@ def _facts(path: Path) -> tuple[ModelFacts, Header]:
     return replace(facts, kind=_kind(facts, header)), header
 
 
-def _kind(facts: ModelFacts, header: Header) -> Kind:
+def _kind(facts: GgufFacts, header: GgufHeader) -> Kind:
     general = _text(header, "general.type")
     if general == "adapter" or "adapter.type" in header.values:
         return "adapter"
@@ -188,7 +188,7 @@ def _kind(facts: ModelFacts, header: Header) -> Kind:
 
 
 def _state(read: _Values, layers: int, embedding: int) -> int:
-    """Bytes of the recurrent state of one slot, taken for all layers: too much for a hybrid, never too little.
+    """Return bytes of one slot's recurrent state, counted for all layers: too much for a hybrid, never too little.
 
     Mamba keeps `inner * state` numbers and a convolution of `(kernel - 1) * (inner + 2 * groups * state)`, RWKV
     `head * width` and two rows (llama.cpp, `n_embd_r` and `n_embd_s`); each of 4 bytes.
@@ -201,18 +201,17 @@ def _state(read: _Values, layers: int, embedding: int) -> int:
 
 
 class _Values:
-    """The pairs of one architecture, whatever type a file gave them; nonsense counts as not said."""
+    """The pairs of one architecture; values of a wrong type count as missing."""
 
-    def __init__(self, header: Header, architecture: str) -> None:
+    def __init__(self, header: GgufHeader, architecture: str) -> None:
         self._values = header.values
         self._architecture = architecture
 
     def number(self, key: str) -> int:
-        """A number of at least 0, and at most what fits 40 bits."""
         return _whole(self._values.get(f"{self._architecture}.{key}"))
 
     def numbers(self, key: str, layers: int) -> tuple[int, ...]:
-        """One number for each layer; a single one counts for all."""
+        """Return one number for each layer; a single one counts for all."""
         value = self._values.get(f"{self._architecture}.{key}")
         if isinstance(value, tuple):
             items = tuple(_whole(item) for item in value)
@@ -228,6 +227,6 @@ def _whole(value: object) -> int:
     return min(max(value, 0), 1 << 40)
 
 
-def _text(header: Header, key: str) -> str:
+def _text(header: GgufHeader, key: str) -> str:
     value = header.values.get(key)
     return value if isinstance(value, str) else ""

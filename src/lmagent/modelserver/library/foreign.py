@@ -1,7 +1,7 @@
-"""Foreign: the models of LM Studio and Ollama, found where these keep them and used in place, read only.
+"""Foreign: the models of LM Studio and Ollama, used where they are, read only.
 
 LM Studio: `models/PUBLISHER/REPO/FILE.gguf`, as its documentation has it. Ollama: `manifests/HOST/NAMESPACE/MODEL/TAG`
-is a JSON manifest as container images have it; the layers lie in `blobs/sha256-HEX` (ollama, `server/manifest.go`).
+is a JSON manifest as container images have it; the layers are in `blobs/sha256-HEX` (ollama, `server/manifest.go`).
 """
 
 from __future__ import annotations
@@ -31,8 +31,6 @@ _DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
 
 
 class OllamaModel(Struct, frozen=True):
-    """A model of Ollama."""
-
     name: str  # `MODEL` or `MODEL:TAG`
     path: Path  # the model's blob
     projector: Path | None = None  # the projector's blob, for a model that sees
@@ -56,9 +54,9 @@ class _Params(Struct):
 
 
 def lmstudio_folders(env: Mapping[str, str]) -> list[Path]:
-    """LM Studio's folders of models that are there.
+    """Return LM Studio's folders of models.
 
-    Where it was moved, `~/.lmstudio-home-pointer` has the path of its folder (lmstudio-js, `findLMStudioHome`).
+    `~/.lmstudio-home-pointer` has the path of a folder that was moved (lmstudio-js, `findLMStudioHome`).
     """
     home = home_dir(env)
     folders = [home / ".lmstudio/models", home / ".cache/lm-studio/models"]
@@ -76,14 +74,14 @@ def lmstudio_folders(env: Mapping[str, str]) -> list[Path]:
 
 
 def ollama_folder(env: Mapping[str, str]) -> Path | None:
-    """Ollama's folder of models, if it is there."""
+    """Return Ollama's folder of models; None if it does not exist."""
     named = env.get("OLLAMA_MODELS", "")
     folder = Path(named) if named else home_dir(env) / ".ollama/models"
     return folder if os.path.isdir(folder / "manifests") else None
 
 
 def ollama_models(folder: Path) -> Iterator[OllamaModel]:
-    """The models of Ollama, by name; one that cannot be used says why."""
+    """Yield Ollama's models by name; `problem` says why one cannot be used."""
     for manifest in sorted(walk(folder / "manifests")):
         parts = manifest.relative_to(folder / "manifests").parts
         if len(parts) < 3 or manifest.name.startswith("."):
@@ -124,7 +122,7 @@ def _ollama_model(folder: Path, manifest: Path, name: str) -> OllamaModel:
 
 
 def _blob(folder: Path, layer: _Layer) -> Path | None:
-    """Where a layer lies; None for a digest that is none (it becomes a file's name)."""
+    """Return a layer's file; None for an invalid digest, which must not become a file's name."""
     found = _DIGEST.fullmatch(layer.digest)
     return folder / "blobs" / f"sha256-{found[1]}" if found else None
 
@@ -140,7 +138,7 @@ def _context(params: Path | None) -> int:
 
 
 def walk(folder: Path, depth: int = MAX_DEPTH) -> list[Path]:
-    """All files below a folder, at most `MAX_FILES`; hidden folders are left out, and each folder is seen once."""
+    """Return the files below a folder, at most `MAX_FILES`, without hidden folders, and each folder once."""
     files: list[Path] = []
     seen: set[tuple[int, int]] = set()
     pending = [(str(folder), depth)]
@@ -160,14 +158,14 @@ def walk(folder: Path, depth: int = MAX_DEPTH) -> list[Path]:
                     elif kind == "file" and len(files) < MAX_FILES:
                         files.append(Path(entry.path))
         except OSError:
-            continue  # a folder that cannot be read hides what is in it and nothing else
+            continue  # an unreadable folder hides its own files only
     return files
 
 
 def _kind(entry: os.DirEntry[str]) -> Literal["folder", "file", ""]:
-    """What an entry leads to; "" for what is read without end or never: pipes, sockets, devices.
+    """Return the kind of an entry; "" for pipes, sockets and devices, which could be read without end.
 
-    A link that leads nowhere, in a circle, or where we may not look counts as a file, so that it is named as broken.
+    A link to nowhere, in a circle, or to a forbidden place counts as a file, so that it is reported as broken.
     """
     try:
         mode = entry.stat().st_mode

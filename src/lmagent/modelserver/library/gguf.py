@@ -6,8 +6,8 @@ Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md, versions 2 an
     pair:   string key, u32 type, value        string: u64 length, bytes     array: u32 type, u64 length, values
     tensor: string name, u32 dimensions, u64 each, u32 type, u64 offset from the beginning of the data
 
-A vocabulary has 150,000 strings and more: they are counted and skipped in blocks, never kept. Every length is held
-against what is left of the file and against a limit before anything is taken for it.
+A vocabulary has 150,000 strings and more: they are counted and skipped in blocks, never kept. Every length is compared
+with the rest of the file and with a limit before memory is taken for it.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ _BEGINNINGS: tuple[tuple[bytes, str, str], ...] = (
 
 
 def broken(path: Path, why: str, fix: str = AGAIN) -> ModelServerError:
-    """The error of a model file that cannot be used."""
+    """Return the error of an unusable model file; `why` is the rest of a sentence that begins with its name."""
     return ModelServerError(f"{path.name} {why}", status=422, code="model_broken", fix=fix)
 
 
 def explain(path: Path, head: bytes, size: int) -> ModelServerError:
-    """Say what a file without the magic `GGUF` is."""
+    """Say which other format a file without the magic `GGUF` has."""
     if not size:
         return broken(path, "is empty: a download that never began")
     if not head.strip(b"\x00"):
@@ -117,8 +117,8 @@ _U32 = struct.Struct("<I")
 _U64 = struct.Struct("<Q")
 
 
-class Header(Struct, frozen=True):
-    """What a GGUF file says of itself."""
+class GgufHeader(Struct, frozen=True):
+    """The header of a GGUF file."""
 
     version: int  # 2 or 3
     values: dict[str, Value]  # the pairs; of arrays only short ones of numbers
@@ -131,22 +131,21 @@ class Header(Struct, frozen=True):
     size: int  # bytes of the file
 
 
-def read_header(path: Path) -> Header:
-    """Read the header of a GGUF file."""
+def read_header(path: Path) -> GgufHeader:
     try:
         if not stat.S_ISREG(os.stat(path).st_mode) and not os.path.isdir(path):
             raise broken(path, "is no file but a pipe, a socket or a device", "name a .gguf file")
         with path.open("rb", buffering=0) as file:
             size = os.fstat(file.fileno()).st_size
-            return _Reader(path, file, size).header()
+            return _GgufReader(path, file, size).header()
     except IsADirectoryError:
         raise broken(path, "is a folder, not a file", "name the .gguf file in it") from None
     except OSError as error:
         raise broken(path, f"cannot be read: {error.strerror or error}", "check the file and its permissions") from None
 
 
-class _Reader:
-    """Goes through the file once, from the front."""
+class _GgufReader:
+    """A reader that goes through the file once, from the front."""
 
     def __init__(self, path: Path, file: BinaryIO, size: int) -> None:
         self._path = path
@@ -157,7 +156,7 @@ class _Reader:
         self._base = 0  # of the buffer, in the file
         self._kept = 0
 
-    def header(self) -> Header:
+    def header(self) -> GgufHeader:
         head = self._peek(64)
         if not head.startswith(b"GGUF"):
             raise explain(self._path, head, self._size)
@@ -192,7 +191,7 @@ class _Reader:
         raise broken(self._path, f"says that it is a GGUF of version {version}; versions 2 and 3 are known", AGAIN)
 
     def _value(self, key: str, kind: int, lengths: dict[str, int]) -> Value | None:
-        """The value; None if it is not kept."""
+        """Return the value; None if it is not kept."""
         if kind in _SIMPLE:
             form = _SIMPLE[kind]
             self._keep(key, 8)
@@ -247,7 +246,7 @@ class _Reader:
                 raise self._short(f"a text of {_name(key)} has {length} bytes")
         self._skip_to(at)
 
-    def _tensors(self, version: int, count: int, values: dict[str, Value], lengths: dict[str, int]) -> Header:
+    def _tensors(self, version: int, count: int, values: dict[str, Value], lengths: dict[str, int]) -> GgufHeader:
         weights: dict[str, int] = {}
         layers: dict[int, int] = {}
         total = end = parameters = 0
@@ -268,7 +267,7 @@ class _Reader:
         begin = -(-(self._base + self._at) // alignment) * alignment
         if count and begin + end > self._size:
             raise self._short(f"its tensors end at byte {begin + end:,}")
-        return Header(version, values, lengths, count, parameters, weights, layers, total, self._size)
+        return GgufHeader(version, values, lengths, count, parameters, weights, layers, total, self._size)
 
     def _tensor(self) -> tuple[str, int, int, int]:
         name = self._text(MAX_NAME, "the name of a tensor")
@@ -312,12 +311,11 @@ class _Reader:
         return self._buffer[:count]
 
     def _need(self, count: int, what: str) -> None:
-        """Have so many bytes in the buffer."""
         if self._at + count > len(self._buffer) and not self._fill(count):
             raise self._short(f"it ends within {_name(what)}")
 
     def _fill(self, count: int) -> bool:
-        """Read on until the buffer has so many bytes from where we are; False at the end of the file."""
+        """Read until the buffer has that many bytes from here; return False at the end of the file."""
         rest = self._buffer[self._at :]
         self._base += self._at
         self._at = 0
@@ -339,13 +337,13 @@ class _Reader:
         self._skip_to(self._at + count)
 
     def _skip_to(self, at: int) -> None:
-        """Go to a place that is given as one in the buffer, and may lie behind it."""
+        """Go to an offset in the buffer, which may be after its end."""
         if at <= len(self._buffer):
             self._at = at
             return
         self._base += at
         if self._base > self._size:
-            raise self._short("a text goes on")
+            raise self._short("a text ends after it")
         self._buffer, self._at = b"", 0
         self._file.seek(self._base)
 
@@ -366,12 +364,12 @@ class _Reader:
 
 
 def _name(key: str) -> str:
-    """A key from a file, fit to be shown."""
+    """Return a key from a file in printable letters."""
     return "".join(letter if letter.isprintable() else "?" for letter in key[:80])
 
 
 def _layer_of(name: str) -> int:
-    """N of `blk.N.…`; -1 for any other tensor."""
+    """Return N of `blk.N.…`; -1 for any other tensor."""
     if not name.startswith("blk."):
         return -1
     number = name[4:].partition(".")[0]

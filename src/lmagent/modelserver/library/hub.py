@@ -1,4 +1,4 @@
-"""Hub: what Hugging Face (or a mirror, `HF_ENDPOINT`) has, and the bytes of it.
+"""Hub: the list and the bytes of files on Hugging Face, or on a mirror (`HF_ENDPOINT`).
 
 API: https://huggingface.co/docs/hub/api. `GET /api/models/REPO/tree/main?recursive=true` lists files, in pages that a
 `Link` header joins; `lfs.oid` is the SHA-256. `GET /REPO/resolve/main/PATH` redirects to the store, which is another
@@ -29,8 +29,6 @@ _NEXT = re.compile(r'<([^>]+)>;\s*rel="?next"?')
 
 
 class HubFile(Struct, frozen=True):
-    """A file of a repository."""
-
     path: str  # in the repository
     size: int  # bytes
     sha256: str = ""  # of the content, for the large files; "" for small ones, which Git itself keeps
@@ -38,21 +36,18 @@ class HubFile(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The last part of the path."""
         return self.path.rpartition("/")[2]
 
 
 class Failed(ModelServerError):
-    """The hub could not be reached, or broke off: the same may work later."""
+    """A failure after which the same request may work later."""
 
     def __init__(self, message: str, *, fix: str, retry_after: float = 0.0) -> None:
         super().__init__(message, status=502, code="hub_unreachable", fix=fix)
         self.retry_after = retry_after
 
 
-class Hub:
-    """A hub of models."""
-
+class ModelHub:
     def __init__(self, transport: Transport, env: Mapping[str, str]) -> None:
         self._transport = transport
         self.endpoint = (env.get("HF_ENDPOINT") or DEFAULT_ENDPOINT).rstrip("/")
@@ -62,7 +57,7 @@ class Hub:
             raise ModelServerError(f"HF_ENDPOINT is {self.endpoint!r}, which is no address", status=400, fix=fix)
 
     async def files(self, repo: str) -> list[HubFile]:
-        """All files of a repository."""
+        """Return all files of a repository."""
         url = f"{self.endpoint}/api/models/{repo}/tree/main?recursive=true"
         files: list[HubFile] = []
         for _ in range(MAX_PAGES):
@@ -85,7 +80,7 @@ class Hub:
         return await self._get(f"{self.endpoint}/{repo}/resolve/main/{quote(path)}", headers, repo)
 
     async def _get(self, url: str, headers: Mapping[str, str], repo: str) -> Response:
-        """Follow redirects; the token goes to the hub's own host only."""
+        """Follow redirects; only the hub's own host gets the token."""
         for _ in range(MAX_REDIRECTS):
             fields = {"User-Agent": "lmagent", "Accept-Encoding": "identity", **headers}
             if self._token and _origin(url) == _origin(self.endpoint):
@@ -104,7 +99,7 @@ class Hub:
         raise ModelServerError(f"{_host(self.endpoint)} redirects without end", status=502, fix=fix)
 
     def _led(self, url: str, target: str) -> str:
-        """The address to which an answer leads: one of the web, and none without encryption from one with it."""
+        """Return the address that an answer leads to; refuse one without encryption after one with it."""
         try:
             full = urljoin(url, target)
             scheme, host, _ = _origin(full)
@@ -119,7 +114,7 @@ class Hub:
         return full
 
     async def _refused(self, response: Response, url: str, repo: str) -> ModelServerError:
-        """The error of an answer that is none; closes it."""
+        """Translate a refusal into an error, and close the answer."""
         try:
             said = _reason(await read_all(response, 4096))
         except TransportError:
@@ -143,7 +138,7 @@ class Hub:
             wait = _seconds(response.headers.get("retry-after", ""))
             hint = "" if self._token else "; with HF_TOKEN set it allows more"
             fix = f"try again in {wait:.0f} seconds{hint}" if wait else f"try again in some minutes{hint}"
-            return Failed(f"{_host(url)} lets nobody ask so often", fix=fix, retry_after=wait or 1.0)
+            return Failed(f"{_host(url)} has had too many requests from here", fix=fix, retry_after=wait or 1.0)
         text = f"{_host(url)} answered with HTTP {status}" + (f": {said}" if said else "")
         if status >= 500:
             return Failed(text, fix="try again later", retry_after=_seconds(response.headers.get("retry-after", "")))
@@ -151,7 +146,7 @@ class Hub:
 
 
 def unreachable(url: str, error: TransportError) -> Failed:
-    """The error of a request whose bytes did not get through."""
+    """Translate a failure of the connection into an error."""
     host = _host(url)
     if error.kind == "dns":
         return Failed(f"{host} was not found: there is no internet, or no name server", fix="check the connection")
@@ -179,7 +174,7 @@ def _file(row: dict[str, Any]) -> HubFile:
     lfs = cast("dict[str, Any]", row.get("lfs") or {})
     size, sha = lfs.get("size", row["size"]), str(lfs.get("oid", "")).removeprefix("sha256:").lower()
     if not isinstance(size, int) or size < 0 or (sha and not re.fullmatch(r"[0-9a-f]{64}", sha)):
-        raise ValueError("a size or a hash that is none")
+        raise ValueError("an invalid size or hash")
     git = str(row.get("oid", "")).lower()
     return HubFile(str(row["path"]), size, sha, git if not sha and re.fullmatch(r"[0-9a-f]{40}", git) else "")
 
@@ -206,7 +201,7 @@ def _origin(url: str) -> tuple[str, str, int | None]:
 def _is_origin(url: str) -> bool:
     try:
         return bool(_origin(url)[1])
-    except ValueError:  # a port that is none, or half an IPv6 address
+    except ValueError:  # an invalid port, or half an IPv6 address
         return False
 
 

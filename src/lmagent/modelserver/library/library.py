@@ -1,7 +1,7 @@
-"""Library: the models that there are; the `Catalogue` of the spec.
+"""Library: all models that this machine can run or reach; the `Catalogue` of `spec.py`.
 
-A folder (`<agent_data_dir>/models`) with GGUF files in any depth, folders of transformers models, and settings; and, in
-place and never touched, what LM Studio and Ollama have.
+Its folder (`<agent_data_dir>/models`) has GGUF files in any depth, folders of Transformers models, and settings. The
+models of LM Studio and Ollama are used where they are and never changed.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from lmagent.modelserver.library import names
-from lmagent.modelserver.library.facts import ModelFacts
+from lmagent.modelserver.library.facts import GgufFacts
 from lmagent.modelserver.library.memory import context_of, needed_bytes
-from lmagent.modelserver.library.scan import Found, Scanner, Stamp, look, stamp
+from lmagent.modelserver.library.scan import FoundModel, ModelScanner, Stamp, look, stamp
 from lmagent.modelserver.library.sheet import Sheet, read_sheet
 from lmagent.modelserver.spec import ModelEntry, ModelServerError, ModelSettings
 
@@ -35,27 +35,25 @@ class Details(Struct, frozen=True):
     """A model with all that is known of it."""
 
     entry: ModelEntry  # as the pool knows it
-    facts: ModelFacts | None = None  # what its header says; None for one that is not a GGUF, or is broken
+    facts: GgufFacts | None = None  # what its header says; None for one that is not a GGUF, or is broken
     sheet: Sheet = Sheet()  # the settings file that counts
     fix: str = ""  # what to do if it is broken
     notes: tuple[str, ...] = ()  # things to know about it
 
 
 class Companion(Struct, frozen=True):
-    """A file that is there and is no model by itself: a projector, an adapter, a vocabulary."""
+    """A file that is not a model by itself: a projector, an adapter, a vocabulary."""
 
     path: Path
     kind: str
 
 
 class Library:
-    """The models in a folder, and those of LM Studio and Ollama."""
-
     def __init__(self, folder: Path, env: Mapping[str, str] | None = None, *, extra: Sequence[ModelEntry] = ()) -> None:
         self.folder = folder
         self._env = os.environ if env is None else env
         self._extra = tuple(extra)
-        self._scanner = Scanner()
+        self._scanner = ModelScanner()
         self._lock = threading.Lock()
         self._stamps: tuple[Stamp, ...] | None = None
         self._named: tuple[Path, ...] = ()  # files that settings name, and that may come or go
@@ -69,12 +67,10 @@ class Library:
         return names.find(self.entries(), name)
 
     def details(self, name: str) -> Details:
-        """All that is known of a model; found as `find` does."""
         entry = self.find(name)
         return next(details for details in self.all() if details.entry.name == entry.name)
 
     def all(self) -> Sequence[Details]:
-        """All models, by name."""
         with self._lock:
             seen = look(self.folder, self._env)
             if (*seen.stamps, *map(stamp, self._named)) != self._stamps:
@@ -83,11 +79,10 @@ class Library:
             return self._details
 
     def companions(self) -> Sequence[Companion]:
-        """Files that are no models by themselves."""
         self.all()
         return self._companions
 
-    def _build(self, found: Sequence[Found], files: Sequence[Path]) -> None:
+    def _build(self, found: Sequence[FoundModel], files: Sequence[Path]) -> None:
         sheets = _Sheets(self.folder, files)
         taken: set[str] = set()
         made: list[Details] = []
@@ -106,7 +101,7 @@ class Library:
         self._named = tuple(Path(name) for each in settings for name in (each.template, each.mmproj) if name)
 
     def _upstream(self, path: Path, taken: set[str]) -> Details:
-        """A settings file to which there is no model here: one on another server, or a mistake."""
+        """Read a settings file without a model here: it names one on another server, or is a mistake."""
         name = names.unique_name(names.short_name(path.stem), "settings", taken)
         entry = ModelEntry(name, "upstream", source="upstream")
         try:
@@ -130,10 +125,10 @@ class Library:
 
 
 class _Sheets:
-    """The settings files of the library, and which of them belongs to a model.
+    """The settings files of the library, and the models that they belong to.
 
-    Beside the model's file under its name, or in the folder of the library under the name that it is asked by; there
-    a colon may be written as a hyphen, for file systems that know none.
+    A settings file is beside the model's file under its name, or in the library's folder under the model's name; there
+    a hyphen may replace the colon, for file systems that know none.
     """
 
     def __init__(self, folder: Path, files: Sequence[Path]) -> None:
@@ -141,8 +136,7 @@ class _Sheets:
         self._there = {(file.parent, file.stem.lower()): file for file in files if file.suffix.lower() == ".toml"}
         self._used: set[Path] = set()
 
-    def of(self, item: Found, name: str) -> Path | None:
-        """The file of a model, if it has one."""
+    def of(self, item: FoundModel, name: str) -> Path | None:
         places = [(item.path.parent, item.stem.lower()), (item.path.parent, name)]
         if item.engine == "transformers":
             places.append((item.path, item.stem.lower()))
@@ -157,12 +151,12 @@ class _Sheets:
         return path
 
     def left(self) -> list[Path]:
-        """Files of the library's own folder that belong to no model in it."""
+        """Return the files of the library's own folder that belong to no model in it."""
         return sorted(path for path in self._there.values() if path.parent == self._folder and path not in self._used)
 
 
-def _local(item: Found, name: str, sheets: _Sheets) -> Details:
-    """A model that is run here."""
+def _local(item: FoundModel, name: str, sheets: _Sheets) -> Details:
+    """Return the details of a model that is run here."""
     entry = ModelEntry(name, item.engine, item.path, source=item.source, size=_size(item))
     path = sheets.of(item, name)
     sheet = Sheet()
@@ -180,7 +174,7 @@ def _local(item: Found, name: str, sheets: _Sheets) -> Details:
         return Details(replace(entry, broken=error.message), facts=item.facts, sheet=sheet, fix=error.fix)
 
 
-def _loadable(item: Found, entry: ModelEntry, sheet: Sheet) -> Details:
+def _loadable(item: FoundModel, entry: ModelEntry, sheet: Sheet) -> Details:
     settings = entry.settings
     if item.context and "context" not in sheet.given:
         settings = replace(settings, context=item.context)
@@ -206,8 +200,8 @@ def _loadable(item: Found, entry: ModelEntry, sheet: Sheet) -> Details:
     return Details(entry, facts, sheet, notes=_notes(item, facts, entry))
 
 
-def _check_cache(facts: ModelFacts, settings: ModelSettings, sheet: Sheet) -> None:
-    """A quantised number of the cache stands in a block of 32, and the engine lets no head end within one."""
+def _check_cache(facts: GgufFacts, settings: ModelSettings, sheet: Sheet) -> None:
+    """Check that heads fill whole blocks of 32 numbers, as the engine needs for a quantised cache."""
     for key, length in (("cache_type_k", facts.key_length), ("cache_type_v", facts.value_length)):
         if getattr(settings, key) not in WHOLE_TYPES and length % 32:
             kind = getattr(settings, key)
@@ -217,11 +211,11 @@ def _check_cache(facts: ModelFacts, settings: ModelSettings, sheet: Sheet) -> No
             raise ModelServerError(why, status=422, code="bad_settings", fix=f'set {key} = "f16", or leave it out')
 
 
-def _pooling(facts: ModelFacts) -> str:
+def _pooling(facts: GgufFacts) -> str:
     return "rank" if facts.kind == "reranker" else ""
 
 
-def _notes(item: Found, facts: ModelFacts, entry: ModelEntry) -> tuple[str, ...]:
+def _notes(item: FoundModel, facts: GgufFacts, entry: ModelEntry) -> tuple[str, ...]:
     notes = [item.note] if item.note else []
     if facts.context and entry.settings.context > facts.context:
         notes.append(f"its window is set to {entry.settings.context:,} tokens, it was made for {facts.context:,}")
@@ -232,7 +226,7 @@ def _notes(item: Found, facts: ModelFacts, entry: ModelEntry) -> tuple[str, ...]
     return tuple(notes)
 
 
-def _size(item: Found) -> int:
+def _size(item: FoundModel) -> int:
     return _bytes(item.path) if item.facts is None else item.facts.size
 
 
@@ -244,7 +238,7 @@ def _bytes(path: Path) -> int:
 
 
 def _with_drafts(made: Sequence[Details]) -> list[Details]:
-    """Check the models that guess ahead, and count their memory."""
+    """Check the draft models, and count their memory."""
     usable = [details.entry for details in made if not details.entry.broken and details.entry.engine == "llama"]
     return [_with_draft(details, usable) if details.entry.settings.draft else details for details in made]
 

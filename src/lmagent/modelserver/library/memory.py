@@ -1,20 +1,20 @@
-"""Memory: what a model will take, and what the machine has.
+"""Memory: an upper bound of the bytes that a model takes.
 
     needed = weights + cache + states + compute buffer + engine
     cache  = slots * context * sum over layers of kv_heads * (key_length * K + value_length * V)
     buffer = 4 * batch * (vocabulary + 8 * width + 3 * inner width) + 6 * batch * tokens
              and without flash attention 4 * batch * tokens * heads besides
 
-K and V are the bytes of a cached number (f16: 2), `batch` is 512 tokens, the engine's default. It is an upper bound:
-layers with a sliding window are counted in full, and so is the file, of which the system maps only what is used. What
-the worker really takes is measured once it runs.
+K and V are the bytes of a cached number (f16: 2), `batch` is 512 tokens, the engine's default. Layers with a sliding
+window are counted in full, and so is the file, although the system maps only its used pages. The real amount is
+measured once the worker runs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lmagent.modelserver.library.facts import ModelFacts
+from lmagent.modelserver.library.facts import GgufFacts
 from lmagent.modelserver.library.quant import CACHE_BYTES
 from lmagent.modelserver.spec import DEFAULT_CONTEXT, ModelSettings
 
@@ -22,7 +22,7 @@ BATCH = 512
 """Tokens that are computed at once (llama.cpp's `n_ubatch`)."""
 
 ENGINE_BYTES = 64 << 20
-"""What a worker takes with a model of next to nothing: 33 to 41 MB measured, and room for its threads."""
+"""Bytes of a worker with a tiny model: 33 to 41 MB measured, and room for its threads."""
 
 RESERVE = 0.1
 """Share of the free memory that is left alone."""
@@ -31,31 +31,27 @@ GPU_RESERVE = 512 << 20
 """Bytes of a graphics card that are left for its driver and the screen."""
 
 
-def context_of(facts: ModelFacts, settings: ModelSettings) -> int:
-    """Tokens of the window of one slot."""
+def context_of(facts: GgufFacts, settings: ModelSettings) -> int:
     return settings.context or min(facts.context or DEFAULT_CONTEXT, DEFAULT_CONTEXT)
 
 
-def cache_bytes(facts: ModelFacts, settings: ModelSettings) -> int:
-    """Bytes of the cached keys and values of all slots."""
+def cache_bytes(facts: GgufFacts, settings: ModelSettings) -> int:
     return sum(_layer_cache(facts, settings)) + facts.state * settings.parallel
 
 
-def compute_bytes(facts: ModelFacts, settings: ModelSettings) -> int:
-    """Bytes of the engine's buffers while it computes."""
+def compute_bytes(facts: GgufFacts, settings: ModelSettings) -> int:
     context = context_of(facts, settings)
     tokens, batch = context * settings.parallel, min(BATCH, context)
     size = 4 * batch * (facts.vocabulary + 8 * facts.embedding + 3 * facts.feed_forward) + 6 * batch * tokens
     return size if settings.flash_attention != "off" else size + 4 * batch * tokens * facts.heads
 
 
-def needed_bytes(facts: ModelFacts, settings: ModelSettings) -> int:
-    """Bytes of memory that a model takes at these settings, at most; see the formula above."""
+def needed_bytes(facts: GgufFacts, settings: ModelSettings) -> int:
     weights = facts.weights or facts.size
     return weights + cache_bytes(facts, settings) + compute_bytes(facts, settings) + ENGINE_BYTES
 
 
-def largest_context(facts: ModelFacts, settings: ModelSettings, free: int) -> int:
+def largest_context(facts: GgufFacts, settings: ModelSettings, free: int) -> int:
     """The largest window, in steps of 1024 tokens, with which the model fits into `free` bytes; 0 if none does."""
     from msgspec.structs import replace
 
@@ -70,15 +66,14 @@ def largest_context(facts: ModelFacts, settings: ModelSettings, free: int) -> in
 
 
 def usable(free: int) -> int:
-    """What of the free memory models may take."""
     return int(free * (1 - RESERVE))
 
 
-def estimate_gpu_layers(facts: ModelFacts, settings: ModelSettings, free: Sequence[int]) -> int:
-    """How many layers fit on graphics cards, counted from the last one as the engine does.
+def estimate_gpu_layers(facts: GgufFacts, settings: ModelSettings, free: Sequence[int]) -> int:
+    """Return how many layers fit on graphics cards, counted from the last one as the engine does.
 
-    Each card has to hold the compute buffer besides; the last place is that of the output layer, so that one more
-    than the model's layers means all of it.
+    Each card has to hold the compute buffer besides; the output layer comes after the model's layers, so one more than
+    their number means all of it.
     """
     buffer = compute_bytes(facts, settings) + GPU_RESERVE
     rooms = [room - buffer for room in free if room > buffer]
@@ -97,7 +92,7 @@ def estimate_gpu_layers(facts: ModelFacts, settings: ModelSettings, free: Sequen
     return fitting
 
 
-def _layer_cache(facts: ModelFacts, settings: ModelSettings) -> list[int]:
+def _layer_cache(facts: GgufFacts, settings: ModelSettings) -> list[int]:
     tokens = context_of(facts, settings) * settings.parallel
     head = facts.key_length * CACHE_BYTES[settings.cache_type_k]
     head += facts.value_length * CACHE_BYTES[settings.cache_type_v]

@@ -1,4 +1,4 @@
-"""Names: what models are called, and which one a person means."""
+"""Names: the names of models, and the model that a user means by one."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ SHOWN = 8
 
 
 def short_name(stem: str) -> str:
-    """The name of a model from the stem of its file: in lower case, with nothing in it but letters, digits and `._:+-`.
+    """Return a name from the stem of a file: lower case, with only letters, digits and `._:+-`.
 
-    The quantisation stays: two of one model are two names, and which one answers is never a matter of chance.
+    The quantisation stays in it, so two quantisations of one model never have the same name.
     """
     return _plain(stem) or "model"
 
@@ -27,7 +27,7 @@ def _plain(text: str) -> str:
 
 
 def unique_name(name: str, origin: str, taken: set[str]) -> str:
-    """The name, or `name@origin`, `name@origin-2`, … where it is taken; the first that asks has it."""
+    """Return the name, or `name@origin`, `name@origin-2`, … if it is taken; the first model keeps the name."""
     chosen, number = name, 1
     while chosen in taken:
         chosen = f"{name}@{origin}" + (f"-{number}" if number > 1 else "")
@@ -37,10 +37,10 @@ def unique_name(name: str, origin: str, taken: set[str]) -> str:
 
 
 def find(entries: Sequence[ModelEntry], asked: str) -> ModelEntry:
-    """The model that is meant: see `spec.Catalogue.find`.
+    """Return the model that a name means; see `spec.Catalogue.find`.
 
-    Separators are all the same for a part of a name (`qwen3:8b` finds `qwen3-8b-q4_k_m`), and a broken model is only
-    meant where no other is.
+    All separators are equal in a part of a name (`qwen3:8b` finds `qwen3-8b-q4_k_m`), and a broken model is only found
+    if no other fits.
     """
     by_name = {entry.name: entry for entry in entries}
     for spelling in (asked, *_spellings(asked)):
@@ -59,12 +59,12 @@ def find(entries: Sequence[ModelEntry], asked: str) -> ModelEntry:
 
 
 def is_name_of(asked: str, entry: ModelEntry) -> bool:
-    """Whether the whole name of a model was written, in one of the ways in which other programs write it."""
+    """Tell whether the whole name of a model was written, in one of the ways of other programs."""
     return entry.name in (asked, *_spellings(asked))
 
 
 def _spellings(asked: str) -> list[str]:
-    """The ways in which other programs write a name, the last one with the least in it."""
+    """Return the name as other programs write it, the shortest spelling last."""
     low = asked.strip().lower()
     bare = low.removesuffix(":latest").removesuffix(".gguf")
     last = bare.rpartition("/")[2]

@@ -1,4 +1,4 @@
-"""Pull: fetch a model of a hub into the library."""
+"""Pull: choose a model in a repository of a hub, and fetch it into the library."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from lmagent.modelserver.library.download import Download, Ports, gigabytes, is_there, part_of, unwritable
+from lmagent.modelserver.library.download import FileDownload, Ports, gigabytes, is_there, part_of, unwritable
 from lmagent.modelserver.library.facts import split_of
 from lmagent.modelserver.library.foreign import MAX_DEPTH
-from lmagent.modelserver.library.hub import REPO, Hub, HubFile
+from lmagent.modelserver.library.hub import REPO, HubFile, ModelHub
 from lmagent.modelserver.library.quant import PREFERENCE, quant_in
 from lmagent.modelserver.library.suggestions import SUGGESTIONS
 from lmagent.modelserver.spec import ModelServerError
@@ -22,9 +22,7 @@ _ADDRESS = re.compile(r"(?:https?://[^/]+/|hf\.co/|huggingface\.co/)(.+)", re.IG
 SHOWN = 30
 
 
-class Wanted(Struct, frozen=True):
-    """What a person asked for."""
-
+class WantedModel(Struct, frozen=True):
     repo: str  # `OWNER/REPO`
     variant: str = ""  # quantisation, or a file; "" for the best
 
@@ -38,20 +36,19 @@ class Variant(Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """Bytes of all parts."""
         return sum(file.size for file in self.files)
 
 
-class Choice(Struct, frozen=True):
-    """What is fetched, and what else there would be."""
+class ModelChoice(Struct, frozen=True):
+    """The files that are fetched, and the alternatives."""
 
     chosen: Variant  # the model
     others: tuple[Variant, ...]  # the other models of the repository
     projectors: tuple[HubFile, ...]  # projectors, the best one first
 
 
-def wanted(name: str) -> Wanted:
-    """Understand `OWNER/REPO`, `OWNER/REPO:QUANT`, an address of a repository or a file, or a suggestion's short name."""
+def wanted(name: str) -> WantedModel:
+    """Understand `OWNER/REPO[:QUANT]`, an address of a repository or a file, or a suggestion's short name."""
     text = name.strip().rstrip("/")
     address = _ADDRESS.fullmatch(text)
     text = address[1].partition("?")[0] if address else text
@@ -63,16 +60,16 @@ def wanted(name: str) -> Wanted:
     repo, _, variant = text.partition(":")
     for suggestion in SUGGESTIONS:
         if repo.lower() == suggestion.name:
-            return Wanted(suggestion.repo, variant or suggestion.quant)
+            return WantedModel(suggestion.repo, variant or suggestion.quant)
     if REPO.fullmatch(repo) and ".." not in repo and "--" not in repo:
-        return Wanted(repo, variant)
+        return WantedModel(repo, variant)
     shorts = ", ".join(suggestion.name for suggestion in SUGGESTIONS)
     fix = f"write OWNER/REPO or OWNER/REPO:QUANT as on Hugging Face, or one of: {shorts}"
     raise ModelServerError(f"{name!r} is not the name of a repository", status=400, code="bad_name", fix=fix)
 
 
-def choose(repo: str, files: Sequence[HubFile], variant: str) -> Choice:
-    """Choose a model of a repository."""
+def choose(repo: str, files: Sequence[HubFile], variant: str) -> ModelChoice:
+    """Choose a model by quantisation, file, or a unique part of a file's name; "" takes the best by `PREFERENCE`."""
     ggufs = [file for file in files if file.name.lower().endswith(".gguf")]
     projectors = sorted((file for file in ggufs if "mmproj" in file.name.lower()), key=_projector_rank)
     variants = _variants([file for file in ggufs if "mmproj" not in file.name.lower() and "imatrix" not in file.name])
@@ -89,11 +86,11 @@ def choose(repo: str, files: Sequence[HubFile], variant: str) -> Choice:
         hits = ranked
     chosen = hits[0]
     _complete(repo, chosen)
-    return Choice(chosen, tuple(item for item in variants if item != chosen), tuple(projectors))
+    return ModelChoice(chosen, tuple(item for item in variants if item != chosen), tuple(projectors))
 
 
 def _is_family(hits: Sequence[Variant], variant: str) -> bool:
-    """Whether a family of quantisations was asked for (`q4`), of which the best may be taken."""
+    """Tell whether a family of quantisations was asked for (`q4`), of which the best may be taken."""
     return len({hit.quant for hit in hits}) > 1 and all(variant.lower() in hit.quant.lower() for hit in hits)
 
 
@@ -160,21 +157,17 @@ SPARE = 256 << 20
 _NAME = re.compile(r"[A-Za-z0-9_][\w .+()\[\],@=-]{0,200}", re.ASCII)
 
 
-class Pulled(Struct, frozen=True):
-    """What was fetched."""
-
+class PulledModel(Struct, frozen=True):
     paths: tuple[Path, ...]  # the files, the model's first one first
     fetched: bool  # whether anything had to be
-    choice: Choice  # what was chosen, and what else there would be
+    choice: ModelChoice
     repo: str  # the repository
 
 
 class Puller:
-    """Fetches models into a folder."""
-
     def __init__(
         self,
-        hub: Hub,
+        hub: ModelHub,
         folder: Path,
         ports: Ports,
         *,
@@ -185,8 +178,8 @@ class Puller:
         self._ports = ports
         self._free = free
 
-    async def pull(self, name: str, *, with_mmproj: bool = False) -> Pulled:
-        """Fetch a model, or the rest of it."""
+    async def pull(self, name: str, *, with_mmproj: bool = False) -> PulledModel:
+        """Fetch a model, or the rest of it; keep its parts if it fails."""
         asked = wanted(name)
         choice = choose(asked.repo, await self._hub.files(asked.repo), asked.variant)
         files = list(choice.chosen.files)
@@ -204,12 +197,12 @@ class Puller:
             for file, target in zip(files, targets, strict=True):
                 if not is_there(file, target):
                     _make(home)
-                    await Download(self._hub, asked.repo, file, target, self._ports).run()
+                    await FileDownload(self._hub, asked.repo, file, target, self._ports).run()
                     fetched = True
         except BaseException:
             self._tidy(home)
             raise
-        return Pulled(tuple(targets), fetched, choice, asked.repo)
+        return PulledModel(tuple(targets), fetched, choice, asked.repo)
 
     def _home(self, repo: str, file: HubFile) -> Path:
         parts = [*repo.split("/"), *file.path.split("/")[:-1]]
@@ -235,7 +228,7 @@ class Puller:
             raise ModelServerError(text, status=507, code="disk_full", fix=fix)
 
     def _tidy(self, home: Path) -> None:
-        """Take away folders in which nothing came to lie."""
+        """Remove folders that stayed empty."""
         while home != self._folder and self._folder in home.parents:
             try:
                 home.rmdir()
@@ -244,8 +237,7 @@ class Puller:
             home = home.parent
 
 
-def _described(choice: Choice) -> str:
-    """What was chosen, and what else there would be."""
+def _described(choice: ModelChoice) -> str:
     others = ", ".join(f"{item.quant or item.name} ({gigabytes(item.size)})" for item in choice.others)
     taken = f"downloading {choice.chosen.name} ({gigabytes(choice.chosen.size)})"
     return f"{taken}; there are also {others}" if others else taken
@@ -259,7 +251,7 @@ def _size(path: Path) -> int:
 
 
 def _safe(name: str) -> str:
-    """A name from a hub as one on this disk; it leads nowhere else."""
+    """Return a hub's file name if it is safe on this disk."""
     if not _NAME.fullmatch(name) or name.endswith((".", " ")):
         fix = "fetch it by hand, and take it in: lmagent models import FILE"
         raise ModelServerError(f"the hub has a file with the odd name {name[:80]!r}", status=502, fix=fix)

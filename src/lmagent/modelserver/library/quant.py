@@ -1,4 +1,4 @@
-"""Quantisation: the types of numbers in a GGUF file, and the names under which people know them.
+"""Quantisation: the types of numbers in a GGUF file, and their usual names.
 
 Source of the figures: `ggml_type`, `type_traits` and `llama_ftype` of llama.cpp (ggml.h, ggml.c, llama.h), as the
 package `gguf` lists them too.
@@ -104,7 +104,7 @@ PREFERENCE = (
     *("Q4_1", "Q5_0", "Q5_1", "Q6_K", "Q8_0", "Q3_K_L", "Q3_K_M", "IQ3_M", "Q3_K_S", "IQ3_XS", "IQ3_XXS", "Q2_K"),
     *("IQ2_M", "IQ2_XS", "IQ2_XXS", "BF16", "F16", "F32"),
 )
-"""What is taken where nobody said: four bits with little loss first, then what is nearest to it and small."""
+"""The order of choice: four bits with little loss first, then the nearest and small ones."""
 
 _IN_NAME = re.compile(
     r"(?:^|[-_.])((?:I?Q[1-8]_(?:K_(?:XXL|XL|[SML])|XXS|XS|NL|[KSM01])|TQ[12]_0|BF16|F16|F32|FP16|FP32"
@@ -115,17 +115,17 @@ _RENAMED = {"FP16": "F16", "FP32": "F32"}
 
 
 def quant_in(name: str) -> str:
-    """The quantisation that a file's name gives (`Q4_K_M` in `Qwen3-8B-Q4_K_M.gguf`); "" if it names none."""
+    """Return the quantisation in a file's name (`Q4_K_M` in `Qwen3-8B-Q4_K_M.gguf`); "" if it has none."""
     found = _IN_NAME.findall(name)
     label = found[-1].upper() if found else ""
     return _RENAMED.get(label, label)
 
 
 def quant_of(file_type: object, weights: Mapping[str, int]) -> str:
-    """The quantisation of a file."""
+    """Return the quantisation of a file from `general.file_type` and its numbers by type."""
     number = file_type & ~1024 if isinstance(file_type, int) and not isinstance(file_type, bool) else -1
     leading = max(weights, key=lambda name: weights[name]) if weights else ""
     named = FILE_TYPES.get(number, "")
     if named in ("F32", "F16") and leading and leading not in ("F32", "F16", "BF16"):
-        return leading  # the writer left the default; what most of the numbers are is what the model is
+        return leading  # the writer left the default: the type of most numbers counts
     return named or leading

@@ -1,4 +1,4 @@
-"""Scan: the model files that are on the disk, wherever they are."""
+"""Scan: the model files on the disk."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from lmagent.modelserver.library.facts import ModelFacts, parts_of, read_facts, split_of
+from lmagent.modelserver.library.facts import GgufFacts, parts_of, read_facts, split_of
 from lmagent.modelserver.library.foreign import lmstudio_folders, ollama_folder, ollama_models, walk
 from lmagent.modelserver.library.names import short_name
 from lmagent.modelserver.spec import Engine, ModelServerError
@@ -18,24 +18,24 @@ Stamp = tuple[str, int, int]
 """A file as it was: path, bytes, nanoseconds of its last change."""
 
 
-class Found(Struct, frozen=True):
-    """Something that may be a model."""
+class FoundModel(Struct, frozen=True):
+    """A file or folder that may be a model."""
 
     stem: str  # what its file is called
-    name: str  # what it would be called
+    name: str
     path: Path  # the file, or the folder
     source: str  # "library", "lmstudio" or "ollama"
     engine: Engine = "llama"  # what runs it
-    facts: ModelFacts | None = None  # what its header says
+    facts: GgufFacts | None = None  # what its header says
     problem: str = ""  # why it cannot be used
     fix: str = ""  # what to do about that
     projector: Path | None = None  # the projector that belongs to it
-    context: int = 0  # tokens of the window that its owner asks for; 0 if nobody did
+    context: int = 0  # tokens of the window that Ollama's parameters ask for; 0 if they do not
     note: str = ""  # something to know about it
 
 
-class Snapshot(Struct, frozen=True):
-    """What there was to see at one moment."""
+class DiskSnapshot(Struct, frozen=True):
+    """The files at one moment; equal `stamps` mean that nothing changed."""
 
     stamps: tuple[Stamp, ...]  # every file that counts; equal stamps mean that nothing changed
     library: tuple[Path, ...]  # files in the library
@@ -43,15 +43,15 @@ class Snapshot(Struct, frozen=True):
     ollama: Path | None  # Ollama's folder, if there is one
 
 
-def look(folder: Path, env: Mapping[str, str]) -> Snapshot:
-    """See what is there, without reading any of it."""
+def look(folder: Path, env: Mapping[str, str]) -> DiskSnapshot:
+    """List the files without reading them."""
     library = _relevant(walk(folder))
     studios = tuple((studio, _relevant(walk(studio))) for studio in lmstudio_folders(env))
     ollama = ollama_folder(env)
     watched = [*library, *(file for _, files in studios for file in files)]
     if ollama is not None:
         watched += [ollama / "blobs", *walk(ollama / "manifests")]
-    return Snapshot(tuple(sorted(map(stamp, watched))), library, studios, ollama)
+    return DiskSnapshot(tuple(sorted(map(stamp, watched))), library, studios, ollama)
 
 
 def _relevant(files: Iterable[Path]) -> tuple[Path, ...]:
@@ -60,7 +60,7 @@ def _relevant(files: Iterable[Path]) -> tuple[Path, ...]:
 
 
 def stamp(path: Path) -> Stamp:
-    """A file as it is now; of -1 bytes where there is none."""
+    """Return the state of a file; its size is -1 if it does not exist."""
     try:
         status = os.stat(path)
     except OSError:
@@ -68,14 +68,14 @@ def stamp(path: Path) -> Stamp:
     return str(path), status.st_size, status.st_mtime_ns
 
 
-class Scanner:
-    """Reads what a snapshot shows; a header is read again only when its file changed."""
+class ModelScanner:
+    """A reader of headers, which reads a header again only if its file changed."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[Stamp, ...], ModelFacts | ModelServerError] = {}
+        self._known: dict[tuple[Stamp, ...], GgufFacts | ModelServerError] = {}
 
-    def models(self, folder: Path, seen: Snapshot) -> list[Found]:
-        """Everything that may be a model, the library's own first; a file that is seen twice counts once."""
+    def models(self, folder: Path, seen: DiskSnapshot) -> list[FoundModel]:
+        """Return all that may be models, the library's own first, and each file once."""
         before, self._known = self._known, {}
         found = self._ggufs(seen.library, "library", before, root=folder)
         found += _checkpoints(seen.library)
@@ -85,24 +85,24 @@ class Scanner:
             found += self._ollama(seen.ollama, before)
         return _once(found)
 
-    def _ggufs(self, files: Iterable[Path], source: str, before: _Known, *, root: Path) -> list[Found]:
+    def _ggufs(self, files: Iterable[Path], source: str, before: _Known, *, root: Path) -> list[FoundModel]:
         groups: dict[tuple[Path, str, int], Path] = {}
         for file in files:
             if file.name.lower().endswith(".gguf"):
                 stem, _, count = split_of(file)
                 groups.setdefault((file.parent, stem.lower(), count), file)
-        found: list[Found] = []
+        found: list[FoundModel] = []
         for file in groups.values():
             stem = split_of(file)[0]
             facts = self._facts(file, before)
-            item = Found(stem, short_name(stem), file, source)
+            item = FoundModel(stem, short_name(stem), file, source)
             found.append(_read(item, facts))
         return _with_projectors(found, root)
 
-    def _ollama(self, folder: Path, before: _Known) -> list[Found]:
-        found: list[Found] = []
+    def _ollama(self, folder: Path, before: _Known) -> list[FoundModel]:
+        found: list[FoundModel] = []
         for model in ollama_models(folder):
-            item = Found(model.name, short_name(model.name), model.path, "ollama", context=model.context)
+            item = FoundModel(model.name, short_name(model.name), model.path, "ollama", context=model.context)
             if model.problem:
                 found.append(_changed(item, problem=model.problem))
                 continue
@@ -113,7 +113,7 @@ class Scanner:
             found.append(item)
         return found
 
-    def _facts(self, file: Path, before: _Known) -> ModelFacts | ModelServerError:
+    def _facts(self, file: Path, before: _Known) -> GgufFacts | ModelServerError:
         try:
             parts = parts_of(file)
         except (OSError, ModelServerError):
@@ -129,23 +129,23 @@ class Scanner:
         return known
 
 
-_Known = dict[tuple[Stamp, ...], ModelFacts | ModelServerError]
+_Known = dict[tuple[Stamp, ...], GgufFacts | ModelServerError]
 
 
-def _read(item: Found, facts: ModelFacts | ModelServerError) -> Found:
+def _read(item: FoundModel, facts: GgufFacts | ModelServerError) -> FoundModel:
     if isinstance(facts, ModelServerError):
         return _changed(item, problem=facts.message, fix=facts.fix)
     return _changed(item, facts=facts, path=facts.path)
 
 
-def _changed(item: Found, **changes: object) -> Found:
+def _changed(item: FoundModel, **changes: object) -> FoundModel:
     from msgspec.structs import replace
 
     return replace(item, **changes)
 
 
-def _with_projectors(found: list[Found], root: Path) -> list[Found]:
-    """A projector that lies alone with a model in a folder of theirs belongs to that model."""
+def _with_projectors(found: list[FoundModel], root: Path) -> list[FoundModel]:
+    """Give a projector to the model that is alone with it in a folder."""
     by_folder: dict[Path, list[Path]] = {}
     for item in found:
         if item.facts is not None and item.facts.kind == "projector" and item.path.parent != root:
@@ -160,22 +160,19 @@ def _with_projectors(found: list[Found], root: Path) -> list[Found]:
     ]
 
 
-def _checkpoints(files: Iterable[Path]) -> list[Found]:
+def _checkpoints(files: Iterable[Path]) -> list[FoundModel]:
     folders = {file.parent for file in files if file.name == "config.json"}
     weights = {file.parent for file in files if file.name.lower().endswith(".safetensors")}
     return [
-        Found(folder.name, short_name(folder.name), folder, "library", engine="transformers")
+        FoundModel(folder.name, short_name(folder.name), folder, "library", engine="transformers")
         for folder in sorted(folders & weights)
     ]
 
 
-def _once(found: list[Found]) -> list[Found]:
-    """Leave out what is another name (a link) of a file that is there already.
-
-    Two names that Ollama gives to one blob stay: a person may ask for either.
-    """
+def _once(found: list[FoundModel]) -> list[FoundModel]:
+    """Leave out links to files that are listed already; two names of Ollama's for one blob stay."""
     owners: dict[tuple[int, int], str] = {}
-    kept: list[Found] = []
+    kept: list[FoundModel] = []
     for item in found:
         with contextlib.suppress(OSError):
             status = os.stat(item.path)

@@ -1,4 +1,4 @@
-"""Sheet: the TOML file that says how a model is run, or where an upstream one is.
+"""Sheet: the TOML file with a model's settings, or with the address of an upstream model.
 
 # qwen3-8b-q4_k_m.toml, beside the model or in the folder of the library
 context = 32768
@@ -29,9 +29,9 @@ POOLINGS = ("", "none", "mean", "cls", "last", "rank")
 UPSTREAM_KEYS: dict[str, str] = {
     "upstream": "base URL of another OpenAI-compatible server (`http://host:11434/v1`); makes this an upstream model",
     "upstream_model": "the model's name there; the file's name where it is left out",
-    "key_env": "environment variable that holds that server's API key; the key itself never stands in the file",
+    "key_env": "environment variable that holds that server's API key; the key itself is never in the file",
 }
-"""Keys that only a model on another server has, and what they mean."""
+"""Keys that only a model on another server has, with their meanings."""
 
 _LOWEST: dict[str, float] = {"context": 0, "gpu_layers": -1, "parallel": 1, "threads": 0, "ttl": 0, "sleep": 0}
 _HIGHEST: dict[str, float] = {"context": 1 << 24, "gpu_layers": 10_000, "parallel": 64, "threads": 1024}
@@ -40,9 +40,7 @@ MAX_BYTES = 1 << 20
 
 
 class Sheet(Struct, frozen=True):
-    """A settings file that was read."""
-
-    path: Path = Path()  # the file; an empty path where there is none
+    path: Path = Path()  # empty without a file
     settings: ModelSettings = ModelSettings()  # how the model is run; files that it names are absolute
     given: frozenset[str] = frozenset()  # the keys that it sets
     upstream: str = ""  # base URL of another server; empty for a model that is run here
@@ -51,7 +49,7 @@ class Sheet(Struct, frozen=True):
 
 
 def read_sheet(path: Path) -> Sheet:
-    """Read a settings file."""
+    """Read a settings file; an error names file, line and the allowed values."""
     text = _read(path)
     try:
         values = tomllib.loads(text)
@@ -85,7 +83,7 @@ KEYS: dict[str, Any] = {**get_type_hints(ModelSettings), **dict.fromkeys(UPSTREA
 
 
 def allowed(key: str) -> str:
-    """What a key may be, in words."""
+    """Describe the values that a key may have."""
     kind = KEYS[key]
     if key == "pooling":
         return "one of " + ", ".join(f'"{name}"' for name in POOLINGS)
@@ -123,7 +121,7 @@ def _check(path: Path, text: str, key: str, value: Any) -> None:
 
 
 def _shown(value: object) -> str:
-    """A wrong value, if it is short enough to be shown, else what kind of a value it is."""
+    """Return a wrong value if it is short, else its kind."""
     try:
         text = repr(value)
     except (ValueError, RecursionError):  # a number of thousands of digits
@@ -143,7 +141,7 @@ def _is_address(value: str) -> bool:
 
 
 def _is_path(value: str) -> bool:
-    """Whether a text can name a file: it has no zero byte, and the person whose home it begins with is known."""
+    """Tell whether a text can name a file: no zero byte, and a home folder that exists."""
     try:
         Path(value).expanduser()
     except RuntimeError:
@@ -174,7 +172,7 @@ def _read(path: Path) -> str:
 
 
 def _absolute(settings: ModelSettings, folder: Path) -> ModelSettings:
-    """Files are looked for beside the settings file."""
+    """Resolve files beside the settings file."""
     from msgspec.structs import replace
 
     def full(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Suggestions: well-known models by the memory that they need. They are suggestions: nobody has measured them here.
+"""Suggestions: well-known models by the memory that they need; they were not measured here.
 
 Sizes are those of the published files at the named quantisation, in units of 10**9 bytes, rounded up; memory is with a
 window of 16,384 tokens and `memory.needed_bytes`' formula, rounded up to whole GiB.
@@ -12,19 +12,16 @@ from msgspec import Struct
 
 
 class Suggestion(Struct, frozen=True):
-    """A model that may be worth fetching."""
-
     name: str  # short name that `pull` knows
     repo: str  # where it is on Hugging Face
     quant: str  # the quantisation that is meant
     download: float  # size of the download in units of 10**9 bytes
     memory: float  # GiB of memory that it takes
-    text: str  # what it is good for
+    text: str
     tools: bool = True  # whether it is good at calling tools, which an agent does all the time
 
     @property
     def bytes(self) -> int:
-        """Memory that it takes, in bytes."""
         return int(self.memory * (1 << 30))
 
 
@@ -72,11 +69,11 @@ SHARE = 0.75
 
 
 def recommended(total: int) -> Sequence[Suggestion]:
-    """The suggestions for a machine with so many bytes of memory, the best one first."""
+    """Return the suggestions for a machine with that many bytes of memory, the best one first."""
     return fitting(int(total * SHARE))
 
 
 def fitting(free: int) -> Sequence[Suggestion]:
-    """The suggestions that fit into so many bytes: those good at tools before the others, the largest first."""
+    """Return the suggestions that fit into that many bytes: those good at tools first, the largest first."""
     there = [item for item in SUGGESTIONS if item.bytes <= free]
     return sorted(there, key=lambda item: (not item.tools, -item.memory))

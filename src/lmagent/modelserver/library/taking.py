@@ -1,4 +1,4 @@
-"""Taking: a model file that lies elsewhere is taken into the library; and one of the library is removed from it."""
+"""Taking: import of a model file into the library, and removal from it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from lmagent.modelserver.library.download import gigabytes, unwritable
-from lmagent.modelserver.library.facts import ModelFacts, read_facts, split_of
+from lmagent.modelserver.library.facts import GgufFacts, read_facts, split_of
 from lmagent.modelserver.library.gguf import broken
 from lmagent.modelserver.library.library import Details
 from lmagent.modelserver.library.names import short_name
@@ -19,12 +19,8 @@ from lmagent.store.files import make_private
 Way = Literal["copy", "move", "link"]
 
 
-def take(source: Path, folder: Path, way: Way, name: str = "") -> tuple[ModelFacts, tuple[Path, ...]]:
-    """Take a GGUF file into the library, all parts of it.
-
-    Returns:
-        What it is, and the new files.
-    """
+def take(source: Path, folder: Path, way: Way, name: str = "") -> tuple[GgufFacts, tuple[Path, ...]]:
+    """Import all parts of a GGUF file; return its facts and the new files."""
     if source.is_dir():
         raise _no_file(source)
     facts = read_facts(source)
@@ -46,7 +42,7 @@ def take(source: Path, folder: Path, way: Way, name: str = "") -> tuple[ModelFac
 
 
 def removable(details: Details, folder: Path, there: Sequence[Details]) -> tuple[Path, ...]:
-    """What goes when a model is removed from the library: its parts, its settings, and its own projector."""
+    """Return the files that go with a model: its parts, its settings, and its own projector."""
     entry, sheet = details.entry, details.sheet.path
     settings = (sheet,) if sheet != Path() and _inside(sheet, folder) else ()
     if entry.source in ("lmstudio", "ollama"):
@@ -72,7 +68,7 @@ def _is_beneath(item: Details, folder: Path) -> bool:
 
 
 def _projector(details: Details, folder: Path, there: Sequence[Details]) -> tuple[Path, ...]:
-    """The projector that lies with this model alone, and that nobody named in settings."""
+    """Return the projector that is alone with this model and that no settings name."""
     name = details.entry.settings.mmproj
     users = [other for other in there if name and other.entry.settings.mmproj == name]
     path = Path(name)
@@ -81,7 +77,7 @@ def _projector(details: Details, folder: Path, there: Sequence[Details]) -> tupl
 
 
 def remove(paths: Sequence[Path], folder: Path) -> int:
-    """Remove files, links and folders of the library, and folders that are empty then; returns the bytes freed."""
+    """Remove files, links and folders, and folders that are empty then; return the bytes freed."""
     freed = 0
     for path in paths:
         try:
@@ -104,7 +100,7 @@ def remove(paths: Sequence[Path], folder: Path) -> int:
 
 
 def _broken_parts(path: Path) -> tuple[Path, ...]:
-    """What there is of a model in parts that is not whole."""
+    """Return the existing files of a model in parts that is not whole."""
     stem, _, count = split_of(path)
     if count < 2:
         return (path,)
@@ -114,7 +110,7 @@ def _broken_parts(path: Path) -> tuple[Path, ...]:
 
 
 def _inside(path: Path, folder: Path) -> bool:
-    """Whether a path is in a folder when links on the way are followed; what it itself links to does not count."""
+    """Tell whether a path is in a folder after links on the way are followed; its own target does not count."""
     return Path(os.path.realpath(path.parent)).is_relative_to(os.path.realpath(folder)) and path != folder
 
 
@@ -127,7 +123,7 @@ def _no_file(source: Path) -> ModelServerError:
     return broken(source, "is a folder without a GGUF", "name a .gguf file")
 
 
-def _stem(source: Path, facts: ModelFacts, name: str) -> str:
+def _stem(source: Path, facts: GgufFacts, name: str) -> str:
     if name:
         stem = name.removesuffix(".gguf")
         if short_name(stem) != stem.lower() or ":" in stem:
@@ -135,7 +131,7 @@ def _stem(source: Path, facts: ModelFacts, name: str) -> str:
             raise ModelServerError(f"{name!r} is no name for a model", status=400, code="bad_name", fix=fix)
         return stem
     if source.name.lower().endswith(".gguf"):
-        # A name that begins with a dot is hidden, and what is no letter would be obeyed by terminals.
+        # A leading dot hides a file, and terminals obey control letters.
         stem = "".join(letter if letter.isprintable() else "-" for letter in split_of(source)[0]).lstrip(".")
         if stem:
             return stem
@@ -158,7 +154,7 @@ def _check_space(parts: Sequence[Path], folder: Path, way: Way) -> None:
 
 
 def _put_all(parts: Sequence[Path], targets: Sequence[Path], way: Way) -> None:
-    """Have all parts in the library, or none: what has come is taken back if one cannot come."""
+    """Import all parts or none: take back those that have come if one fails."""
     done: list[tuple[Path, Path]] = []
     try:
         for part, target in zip(parts, targets, strict=True):
@@ -174,7 +170,7 @@ def _put_all(parts: Sequence[Path], targets: Sequence[Path], way: Way) -> None:
 
 
 def _put(part: Path, target: Path, way: Way) -> None:
-    """Have a file in the library; under its name it is whole."""
+    """Import one file, which is whole once it has its name."""
     if way == "link":
         try:
             os.symlink(part.resolve(), target)

@@ -1,17 +1,17 @@
-"""Admission: who may run, what is loaded, what has to go. A pure function of a snapshot.
+"""Admission: decides which requests run, which models are loaded, and which are ended. A pure function of a snapshot.
 
 The rules:
 
-- A request whose model is ready runs, and everyone who waits for that model with it.
-- A request whose model has to be loaded (or woken) starts that as soon as the memory is there. The first one for which
-  it is not is *blocked*: the models that have to go for it, the least recently used first and idle ones before busy
-  ones, take no more requests; they are ended as soon as they are idle. So it waits for requests that run already, and
-  for no others: nobody starves.
-- Behind a blocked request, others run if their model is ready and has not to go, and load if they take nothing of what
-  the blocked one waits for.
-- A model that was just loaded serves all who wait for it before anything else is decided. So two models that take turns
-  in a memory for one are swapped once for every batch, not once for every request.
-- What would not fit if it were alone is refused.
+- A request whose model is ready runs, together with all requests that wait for that model.
+- A request whose model has to be loaded (or woken) starts that as soon as the memory is free. The first request without
+  enough memory is *blocked*: the models that have to go for it, the least recently used first and idle ones before busy
+  ones, take no more requests, and are ended once they are idle. So it waits only for requests that run already, and no
+  request starves.
+- After a blocked request, others run if their model is ready and need not go, and load if they take no memory that the
+  blocked one waits for.
+- A model that was just loaded serves all requests that wait for it before anything else is decided. So two models that
+  take turns in a memory for one are swapped once for every batch, not once for every request.
+- A model that would not fit if it were alone is refused.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from msgspec import Struct
 Phase = Literal["loading", "ready", "sleeping", "stopping"]
 
 
-class Resident(Struct, frozen=True):
+class ResidentModel(Struct, frozen=True):
     """A model that has a worker."""
 
     name: str  # the model's
@@ -33,7 +33,7 @@ class Resident(Struct, frozen=True):
     needed: int = 0  # bytes that it takes when it is awake; looked at while it sleeps
     active: int = 0  # requests that run
     used: float = 0.0  # when it was last given to a request (while some run), or last became idle
-    fresh: bool = False  # it was just loaded, and nobody had it yet
+    fresh: bool = False  # just loaded, and not yet used
 
 
 class Want(Struct, frozen=True):
@@ -45,16 +45,14 @@ class Want(Struct, frozen=True):
     held: bool = False  # its model must not be started now (a pause behind a crash); others need not wait for it
 
 
-class Snapshot(Struct, frozen=True):
-    """Everything that counts."""
-
+class PoolSnapshot(Struct, frozen=True):
     budget: int  # bytes for all models together
-    residents: Sequence[Resident] = ()  # those that have a worker
+    residents: Sequence[ResidentModel] = ()  # those that have a worker
     queue: Sequence[Want] = ()  # those who wait, by ticket
 
 
-class Decision(Struct, frozen=True):
-    """What is to be done; all of it, and at once."""
+class PoolDecision(Struct, frozen=True):
+    """The changes to make, all at once."""
 
     grants: tuple[int, ...] = ()  # tickets of requests that run now
     wakes: tuple[str, ...] = ()  # models that sleep and were granted; they take their whole memory again
@@ -63,23 +61,22 @@ class Decision(Struct, frozen=True):
     refusals: tuple[int, ...] = ()  # tickets of requests whose model can never fit
 
 
-def decide(snapshot: Snapshot) -> Decision:
-    """What is to be done now."""
-    plan = _Plan(snapshot)
+def decide(snapshot: PoolSnapshot) -> PoolDecision:
+    plan = _PoolPlan(snapshot)
     for resident in snapshot.residents:
         if resident.fresh and resident.phase == "ready":
             plan.grant(resident.name)
     for want in snapshot.queue:
         plan.consider(want)
-    return Decision(
+    return PoolDecision(
         tuple(plan.grants), tuple(plan.wakes), tuple(plan.starts), tuple(plan.evictions), tuple(plan.refusals)
     )
 
 
-class _Plan:
+class _PoolPlan:
     """A decision in the making."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: PoolSnapshot) -> None:
         self.grants: list[int] = []
         self.wakes: list[str] = []
         self.starts: list[str] = []
@@ -92,17 +89,17 @@ class _Plan:
         self._closed: set[str] = set()
         self._free = snapshot.budget - sum(resident.memory for resident in snapshot.residents)
         self._later: int | None = None
-        """Bytes that are free once the blocked request has what it waits for; None while none is blocked."""
+        """Bytes that are free once the blocked request is served; None while no request is blocked."""
 
     def grant(self, name: str) -> None:
-        """Let everyone run who waits for a model."""
+        """Let all requests run that wait for a model."""
         tickets = [want.ticket for want in self._queue if want.name == name]
         if tickets:
             self._served.add(name)
             self.grants += tickets
 
     def consider(self, want: Want) -> None:
-        """Do what can be done for one request; those before it in the queue were considered."""
+        """Decide about one request; those before it in the queue were considered."""
         name = want.name
         resident = self._residents.get(name)
         if name in self._served or name in self.starts or name in self._closed:
@@ -118,7 +115,7 @@ class _Plan:
             self._make(want, want.needed)
 
     def _make(self, want: Want, needed: int) -> None:
-        """Load or wake the model if it fits, or see to it that it will."""
+        """Load or wake the model if it fits, or make room for it."""
         if self._later is not None:
             if needed <= min(self._free, self._later):
                 self._later -= needed
@@ -137,28 +134,28 @@ class _Plan:
             self.starts.append(name)
 
     def _block(self, name: str, needed: int) -> None:
-        """The request waits; choose what has to go for it."""
+        """Let the request wait, and choose the models that go for it."""
         coming = sum(resident.memory for resident in self._residents.values() if resident.phase == "stopping")
         victims = self._victims(name, needed - self._free - coming)
         self._later = self._free + coming + sum(victim.memory for victim in victims) - needed
         self._closed |= {victim.name for victim in victims}
         self.evictions += [victim.name for victim in victims if self._idle(victim)]
 
-    def _victims(self, name: str, missing: int) -> list[Resident]:
-        """The least recently used that give back what is missing; all that could go if they do not give enough."""
+    def _victims(self, name: str, missing: int) -> list[ResidentModel]:
+        """Return the least recently used models that free the missing bytes; all candidates if they are not enough."""
         could = [r for r in self._residents.values() if r.phase in ("ready", "sleeping") and r.name != name]
         could.sort(key=lambda resident: (not self._idle(resident), resident.used, resident.name))
-        chosen: list[Resident] = []
+        chosen: list[ResidentModel] = []
         for resident in could:
             if missing <= 0:
                 break
             chosen.append(resident)
             missing -= resident.memory
-        for resident in reversed(chosen[:-1]):  # what the later ones made needless
+        for resident in reversed(chosen[:-1]):  # later ones may have made it needless
             if missing + resident.memory <= 0:
                 chosen.remove(resident)
                 missing += resident.memory
         return chosen
 
-    def _idle(self, resident: Resident) -> bool:
+    def _idle(self, resident: ResidentModel) -> bool:
         return resident.active == 0 and resident.name not in self._served

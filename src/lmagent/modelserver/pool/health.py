@@ -1,4 +1,4 @@
-"""Health: what a model's crashes and failed loads mean for the requests behind them. Pure functions of the past."""
+"""Health: the pauses that follow a model's crashes and failed loads. Pure functions of the past."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LONGEST_RETRY = 60.0
 
 
 class Health(Struct, frozen=True):
-    """What is known of a model's past."""
+    """The past crashes and failures of a model."""
 
     crashes: tuple[float, ...] = ()  # when it crashed, within the window
     total: int = 0  # how often it crashed
@@ -36,12 +36,12 @@ class Health(Struct, frozen=True):
     failures: int = 0  # loads in a row that failed
     refuse_until: float = 0.0  # requests are refused before, with the cause
     quarantined_until: float = 0.0  # the same, for too many crashes
-    pause: float = 0.0  # seconds of the last quarantine; 0 if there was none
+    pause: float = 0.0  # seconds of the last quarantine; 0 before the first
     cause: Cause | None = None  # of the last crash or failure
 
 
 def crashed(health: Health, now: float, cause: Cause) -> Health:
-    """Its worker ended by itself."""
+    """Return the health after the worker ended by itself."""
     well = not health.crashes or now - health.crashes[-1] > WINDOW
     over = health.quarantined_until > 0 and now - health.quarantined_until <= WINDOW
     pause = 0.0 if well and not over else health.pause
@@ -54,21 +54,20 @@ def crashed(health: Health, now: float, cause: Cause) -> Health:
 
 
 def failed(health: Health, now: float, cause: Cause) -> Health:
-    """It could not be loaded."""
+    """Return the health after a load failed."""
     wait = min(LONGEST_RETRY, RETRY * 2.0 ** min(health.failures, 10))
     return replace(health, failures=health.failures + 1, refuse_until=now + wait, cause=cause)
 
 
 def loaded(health: Health) -> Health:
-    """It was loaded; crashes are remembered."""
+    """Return the health after a load; crashes are remembered."""
     return replace(health, failures=0, refuse_until=0.0)
 
 
 def lifted(health: Health) -> Health:
-    """A person wants it to be tried again at once."""
+    """Return the health after the user asked for another try at once."""
     return replace(health, crashes=(), start_at=0.0, failures=0, refuse_until=0.0, quarantined_until=0.0)
 
 
 def quarantined(health: Health, now: float) -> bool:
-    """Whether it is in quarantine."""
     return now < health.quarantined_until

@@ -1,4 +1,4 @@
-"""Life: a worker from its start to its end, and what its end means."""
+"""Life: a worker from its start to its end, and the consequences of its end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lmagent.modelserver.engine.cause import Cause
 from lmagent.modelserver.library.facts import read_facts
 from lmagent.modelserver.library.memory import context_of
 from lmagent.modelserver.pool import health
-from lmagent.modelserver.pool.admission import Phase, Resident, Want
+from lmagent.modelserver.pool.admission import Phase, ResidentModel, Want
 from lmagent.modelserver.pool.announcer import Announcer
 from lmagent.modelserver.pool.health import Health, quarantined
 from lmagent.modelserver.pool.machine import compute_threads
@@ -26,9 +26,9 @@ from lmagent.modelserver.spec import (
     ModelEntry,
     ModelServerError,
     ModelSettings,
+    ModelState,
     ModelStatus,
-    Running,
-    State,
+    RunningModel,
     WorkerSpec,
 )
 
@@ -36,7 +36,7 @@ SLEEP_MARGIN = 1.0
 """Seconds behind the engine's own time of sleep after which it surely sleeps."""
 
 
-class Run:
+class WorkerRun:
     """One life of a worker, from its start to its end."""
 
     def __init__(self, entry: ModelEntry, now: float) -> None:
@@ -54,16 +54,15 @@ class Run:
 
     @property
     def dead(self) -> bool:
-        """Whether its process died, also where nobody has taken notice yet."""
+        """Tell whether its process died, also before the end was handled."""
         return self.worker is not None and not self.worker.alive()
 
     @property
     def stopping(self) -> bool:
-        """Whether it is on its way out."""
         return self.phase == "stopping"
 
     def measure(self, now: float) -> None:
-        """Look at its memory, and whether it has gone to sleep by itself."""
+        """Measure its memory, and notice that it has gone to sleep by itself."""
         if self.worker is None or self.phase not in ("ready", "sleeping"):
             return
         sleep = self.entry.settings.sleep
@@ -75,46 +74,44 @@ class Run:
             self.memory = max(self.memory, self.worker.memory())
 
     def loaded(self, now: float) -> None:
-        """It can be asked now: from here on what was measured counts, not what was estimated."""
+        """Note that it is ready: from here on the measured memory counts, not the estimate."""
         assert self.worker is not None
         self.phase, self.fresh, self.used = "ready", True, now
         self.memory = self.worker.memory()
 
     def wake(self) -> None:
-        """A request wakes it: it takes its memory again."""
+        """Count its whole memory again, because a request wakes it."""
         self.phase, self.memory = "ready", max(self.memory, self.awake_memory)
 
-    def give(self, now: float) -> Running:
-        """Have it for a request."""
+    def give(self, now: float) -> RunningModel:
         assert self.worker is not None
         self.active, self.used, self.fresh = self.active + 1, now, False
         # `transformers serve` knows the model by its folder, beside which it runs.
         name = self.entry.path.name if self.entry.engine == "transformers" else self.entry.name
-        return Running(self.entry, self.worker.address, self.worker.key, name)
+        return RunningModel(self.entry, self.worker.address, self.worker.key, name)
 
-    def shown(self) -> Resident:
-        """It, as decisions see it."""
+    def shown(self) -> ResidentModel:
+        """Return the view of it that decisions use."""
         closed = self.phase in ("ready", "sleeping") and (self.dead or (self.leaving and not self.fresh))
         phase: Phase = "stopping" if closed else self.phase
-        return Resident(
+        return ResidentModel(
             self.entry.name, phase, self.memory, max(self.memory, self.awake_memory), self.active, self.used, self.fresh
         )
 
 
 class Model:
-    """What is known of a model for as long as the server runs."""
+    """The facts about a model for as long as the server runs."""
 
     def __init__(self, entry: ModelEntry) -> None:
         self.entry = entry
-        self.run: Run | None = None
+        self.run: WorkerRun | None = None
         self.health = Health()
         self.requests = 0
         self.active = 0
         self.used: float | None = None
         self.loaded_s = 0.0
 
-    def state(self, now: float) -> State:
-        """Its state as others see it."""
+    def state(self, now: float) -> ModelState:
         if self.run is not None:
             return self.run.phase
         if quarantined(self.health, now):
@@ -122,7 +119,6 @@ class Model:
         return "ready" if self.entry.engine == "upstream" else "unloaded"
 
     def status(self, now: float, waiting: int) -> ModelStatus:
-        """It as others see it."""
         run = self.run
         state = self.state(now)
         active = run.active if run else self.active
@@ -144,35 +140,31 @@ class Model:
 
 
 class Waiter:
-    """A request that waits."""
+    """A request that waits for `decided`; then `running` or `error` is set."""
 
     def __init__(self, ticket: int, model: Model) -> None:
         self.ticket = ticket
         self.model = model
-        self.running: Running | None = None
-        self.run: Run | None = None
+        self.running: RunningModel | None = None
+        self.run: WorkerRun | None = None
         self.error: ModelServerError | None = None
         self.decided = anyio.Event()
 
     def shown(self, now: float) -> Want:
-        """It, as decisions see it."""
         entry = self.model.entry
         return Want(self.ticket, entry.name, needed(entry), held=now < self.model.health.start_at)
 
     def answer(self, error: ModelServerError) -> None:
-        """It gets nothing."""
         self.error = error
         self.decided.set()
 
 
 def needed(entry: ModelEntry) -> int:
-    """Bytes that the model is taken to need: never nothing."""
+    """Return the estimated bytes of a model, at least 1."""
     return max(entry.needed or entry.size, 1)
 
 
-class Life:
-    """Lives of workers."""
-
+class WorkerLife:
     def __init__(
         self, catalogue: Catalogue, workers: Workers, clock: Clock, announcer: Announcer, changed: Callable[[], None]
     ) -> None:
@@ -182,8 +174,8 @@ class Life:
         self._announcer = announcer
         self._changed = changed
 
-    async def live(self, model: Model, run: Run) -> None:
-        """A worker's whole life. Nothing of it is left when this returns, also when it is cancelled."""
+    async def live(self, model: Model, run: WorkerRun) -> None:
+        """Run a worker's whole life; nothing of it is left after this returns or is cancelled."""
         try:
             cause = await self._load(model, run)
             if cause is None:
@@ -202,8 +194,8 @@ class Life:
             run.ended.set()
         self._changed()
 
-    async def _load(self, model: Model, run: Run) -> Cause | None:
-        """Start it and wait until it is ready; otherwise the cause."""
+    async def _load(self, model: Model, run: WorkerRun) -> Cause | None:
+        """Start the worker and wait until it is ready; return the cause of a failure."""
         began = self._clock.monotonic()
         self._say(f"{run.entry.name}: loading")
         try:
@@ -228,7 +220,7 @@ class Life:
         self._changed()
         return None
 
-    def _crashed(self, model: Model, run: Run, cause: Cause) -> None:
+    def _crashed(self, model: Model, run: WorkerRun, cause: Cause) -> None:
         if run.stopping:
             self._say(f"{run.entry.name}: unloaded")
             return
@@ -244,18 +236,17 @@ class Life:
 
 
 def spec_of(entry: ModelEntry, catalogue: Catalogue) -> WorkerSpec:
-    """What the worker of a model is told."""
     draft = str(catalogue.find(entry.settings.draft).path.absolute()) if entry.settings.draft else ""
     return WorkerSpec(str(entry.path.absolute()), entry.name, "", filled(entry), draft)
 
 
 def filled(entry: ModelEntry) -> ModelSettings:
-    """A model's settings with every default filled in."""
+    """Return a model's settings with every default filled in."""
     settings = entry.settings
     context = settings.context
     if not context and entry.engine == "llama":
         try:
             context = context_of(read_facts(entry.path), settings)
         except (ModelServerError, OSError, ValueError):
-            context = DEFAULT_CONTEXT  # the engine will say what is wrong with the file
+            context = DEFAULT_CONTEXT  # the engine will report the file's fault
     return replace(settings, context=context or DEFAULT_CONTEXT, threads=settings.threads or compute_threads())

@@ -1,7 +1,7 @@
-"""Machine: how much memory is there, and how much of it is free for a model.
+"""Machine: the memory of this machine, the processors that may compute, and the usage of processes.
 
-Linux: `MemAvailable` of /proc/meminfo (proc(5)) and the limits of the control groups, v2 and v1 (the kernel's
-admin-guide/cgroup-v2 and cgroup-v1/memory); macOS: sysctl and vm_stat; Windows: GlobalMemoryStatusEx.
+Linux: `MemAvailable` of /proc/meminfo, fields of /proc/PID (proc(5)), and the limits of the control groups, v2 and v1
+(the kernel's admin-guide/cgroup-v2 and cgroup-v1/memory); macOS: sysctl, vm_stat and ps; Windows: GlobalMemoryStatusEx.
 """
 
 from __future__ import annotations
@@ -20,15 +20,13 @@ UNLIMITED = 1 << 60
 
 
 class Memory(Struct, frozen=True):
-    """Memory in bytes."""
-
     total: int  # what there is, or what this process may have of it
     free: int  # what can be taken without anything being swapped out
     limit: str = "machine"  # what sets the bound: "machine", or "container" for a control group's limit
 
 
 def machine_memory(root: Path = Path("/"), platform: str = sys.platform) -> Memory:
-    """The memory of this machine; (0, 0) where it cannot be told."""
+    """Return the memory of this machine; (0, 0) if it is unknown."""
     if platform == "darwin":
         return _mac()
     if platform == "win32":
@@ -42,7 +40,7 @@ def _linux(root: Path) -> Memory:
         for name, value in re.findall(r"^(\w+):\s+(\d+) kB", _read(root / "proc/meminfo"), re.MULTILINE)
     }
     total = fields.get("MemTotal", 0)
-    # Kernels before 3.14 have no MemAvailable; free pages and the page cache are what it is mostly made of.
+    # Kernels before 3.14 have no MemAvailable; it is mostly free pages and the page cache.
     free = fields.get("MemAvailable", fields.get("MemFree", 0) + fields.get("Cached", 0))
     if not total and hasattr(os, "sysconf"):
         with contextlib.suppress(OSError, ValueError):
@@ -55,7 +53,7 @@ def _linux(root: Path) -> Memory:
 
 
 def _limits(root: Path) -> list[tuple[int, int]]:
-    """(limit, used) of every control group that this process is in, in bytes."""
+    """Return (limit, used) of every control group that this process is in, in bytes."""
     found: list[tuple[int, int]] = []
     for line in _read(root / "proc/self/cgroup").splitlines():
         number, _, rest = line.partition(":")
@@ -133,7 +131,7 @@ _CPUS = Path("/sys/devices/system/cpu")
 
 
 class Effort(Struct, frozen=True):
-    """What a process has done so far; one that is at work has another one a moment later."""
+    """The work of a process so far, which changes from moment to moment while it works."""
 
     cpu: int = 0  # clock ticks of the processor that it used
     memory: int = 0  # bytes that it has in memory
@@ -141,14 +139,13 @@ class Effort(Struct, frozen=True):
 
 
 def memory_of(pid: int) -> int:
-    """Bytes of memory of a process (resident set) and of its children (what they do not share); 0 if it is gone."""
+    """Return the resident bytes of a process and the private bytes of its children; 0 if it is gone."""
     if not _PROC.joinpath("self/statm").exists():
         return _ps_memory(pid)
     return _resident(pid) + sum(_private(child) for child in children(pid))
 
 
 def children(pid: int) -> list[int]:
-    """The processes that the process started and that are still there, by their ids (Linux)."""
     found: list[int] = []
     try:
         for task in _PROC.joinpath(str(pid), "task").iterdir():
@@ -159,7 +156,7 @@ def children(pid: int) -> list[int]:
 
 
 def effort_of(pid: int) -> Effort:
-    """What the process has done so far; all zero if it is gone or the system does not tell."""
+    """Return the work of a process; all zero if it is gone or unknown."""
     try:
         fields = _PROC.joinpath(str(pid), "stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -168,7 +165,7 @@ def effort_of(pid: int) -> Effort:
 
 
 def physical_cores() -> int:
-    """Cores that this process may use, hyper-threads not counted twice; at least 1."""
+    """Return the cores that this process may use, without counting hyper-threads twice; at least 1."""
     allowed: set[int] = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
     if not allowed:
         return max(1, os.cpu_count() or 1)
@@ -182,7 +179,7 @@ def physical_cores() -> int:
 
 
 def compute_threads() -> int:
-    """Threads that compute: one core is left to everything else, since threads that wait for each other spin."""
+    """Return the threads to compute with: one core is left free, since threads that wait for each other spin."""
     return max(1, physical_cores() - 1)
 
 
@@ -194,7 +191,7 @@ def _resident(pid: int) -> int:
 
 
 def _private(pid: int) -> int:
-    """Of a forked process most pages are its parent's."""
+    """Return the pages of a forked process that are not its parent's."""
     try:
         lines = _PROC.joinpath(str(pid), "smaps_rollup").read_text().splitlines()
     except OSError:
@@ -225,7 +222,7 @@ def _ps_memory(pid: int) -> int:
 
 
 def _ps_effort(pid: int) -> Effort:
-    """`ps` writes processor time as [[dd-]hh:]mm:ss.cc; only that it changes matters."""
+    """Read processor time as `ps` writes it, [[dd-]hh:]mm:ss.cc; only its change matters."""
     told = _ps(pid, "rss=,time=")
     if len(told) < 2:
         return Effort()

@@ -1,7 +1,7 @@
-"""Pool: the workers. It starts, lends, measures and ends them; whom to serve is decided in `admission`.
+"""Pool: starts, lends, measures and ends workers; `admission` decides which requests are served.
 
-All of its state changes in the thread of the event loop and between two awaits, so a decision and what is done of it
-are one step. A lease has no cancel scope and belongs to no task: it may be taken in one and given back in another.
+All of its state changes in the thread of the event loop and between two awaits, so a decision and its effects are one
+step. A lease has no cancel scope and belongs to no task: it may be taken in one and given back in another.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from lmagent.core.errors import LmagentError, ungrouped
 from lmagent.core.ports import Clock
 from lmagent.modelserver.errors import Lost
 from lmagent.modelserver.pool import health, refusals
-from lmagent.modelserver.pool.admission import Snapshot, decide
+from lmagent.modelserver.pool.admission import PoolSnapshot, decide
 from lmagent.modelserver.pool.announcer import Announcer
-from lmagent.modelserver.pool.life import Life, Model, Run, Waiter, needed
+from lmagent.modelserver.pool.life import Model, Waiter, WorkerLife, WorkerRun, needed
 from lmagent.modelserver.pool.machine import machine_memory
 from lmagent.modelserver.pool.process import Workers, gpu_free
-from lmagent.modelserver.spec import Catalogue, ModelEntry, ModelServerError, ModelStatus, Running
+from lmagent.modelserver.spec import Catalogue, ModelEntry, ModelServerError, ModelStatus, RunningModel
 
 SHARE = 0.8
 """Share of the memory that is available at the start which all models together may take."""
@@ -36,15 +36,13 @@ NOTICE = 0.5
 
 
 class PoolOptions(Struct, frozen=True):
-    """How the pool works."""
-
-    budget: int = 0  # bytes that all models together may take; 0 for `SHARE` of what is available at the start
+    budget: int = 0  # bytes that all models together may take; 0 for `SHARE` of the memory that is free at the start
     tick: float = 1.0  # seconds between looks at memory, idle times and pauses that are over
     close_grace: float = 30.0  # seconds that running requests have when the server ends
 
 
 class WorkerPool:
-    """See `spec.Pool`. Made by `open_pool`."""
+    """The `spec.Pool`, made by `open_pool`."""
 
     def __init__(
         self,
@@ -65,15 +63,14 @@ class WorkerPool:
         self._announcer = Announcer()
         self._closing = False
         self._quiet = anyio.Event()
-        self._life = Life(catalogue, workers, clock, self._announcer, self.decide)
+        self._life = WorkerLife(catalogue, workers, clock, self._announcer, self.decide)
 
     @property
     def budget(self) -> int:
-        """Bytes that all models together may take."""
         return self._options.budget
 
     def lease(self, name: str) -> Lease:
-        """See `spec.Pool`. An error that leaves the lease becomes `worker_crashed` if the worker died."""
+        """Return a lease; an error that leaves it becomes `worker_crashed` if the worker died."""
         return Lease(self, name)
 
     def statuses(self) -> Sequence[ModelStatus]:
@@ -92,7 +89,7 @@ class WorkerPool:
         return self._status(model, self._clock.monotonic())
 
     async def unload(self, name: str) -> ModelStatus:
-        """See `spec.Pool`. Who waits for it then has it loaded again. Its file may be gone meanwhile."""
+        """Unload a model, whose file may be gone. Requests still waiting for it load it again."""
         model = self._models.get(name)
         if model is None or model.run is None:
             model = self._model(self._catalogue.find(name))
@@ -109,8 +106,8 @@ class WorkerPool:
         """See `spec.Pool`; what happens from this call on."""
         return self._announcer.listen()
 
-    async def acquire(self, name: str) -> tuple[Running, Model, Run | None]:
-        """Wait until the model can be had; `release` gives it back."""
+    async def acquire(self, name: str) -> tuple[RunningModel, Model, WorkerRun | None]:
+        """Wait until the model can be used; `release` gives it back."""
         model = self._model(self._catalogue.find(name))
         self._check(model)
         model.requests += 1
@@ -134,8 +131,7 @@ class WorkerPool:
         assert waiter.running is not None
         return waiter.running, model, waiter.run
 
-    def release(self, model: Model, run: Run | None) -> None:
-        """A request is done."""
+    def release(self, model: Model, run: WorkerRun | None) -> None:
         now = self._clock.monotonic()
         model.used = now
         if run is None:
@@ -145,8 +141,8 @@ class WorkerPool:
             run.used = now if not run.active else run.used
         self.decide()
 
-    async def crash_of(self, model: Model, run: Run | None) -> ModelServerError | None:
-        """Whether the worker died while a request of it failed; a broken connection is seen before a dead process."""
+    async def crash_of(self, model: Model, run: WorkerRun | None) -> ModelServerError | None:
+        """Return the error of a worker that died; a broken connection is seen before a dead process."""
         if run is None:
             return None
         with anyio.move_on_after(NOTICE):
@@ -154,11 +150,11 @@ class WorkerPool:
         return refusals.crashed(run.entry, run.crash, self.log(run.entry.name)) if run.crash else None
 
     def decide(self) -> None:
-        """Do what can be done now. Called behind everything that happens."""
+        """Carry out all that can be done now. Called after every change."""
         now = self._clock.monotonic()
         self._settle(now)
         runs = {model.entry.name: model.run for model in self._models.values() if model.run is not None}
-        snapshot = Snapshot(
+        snapshot = PoolSnapshot(
             self.budget,
             [run.shown() for run in runs.values()],
             [waiter.shown(now) for waiter in self._queue],
@@ -178,7 +174,7 @@ class WorkerPool:
             self._stop(runs[name], "it makes room")
         for name in decision.starts:
             model = self._models[name]
-            model.run = Run(model.entry, now)
+            model.run = WorkerRun(model.entry, now)
             self._spawn(self._life.live, model, model.run)
         wanted = {waiter.model.run for waiter in self._queue}
         for run in runs.values():
@@ -189,7 +185,7 @@ class WorkerPool:
             self._quiet.set()
 
     async def tend(self) -> None:
-        """Look after memory, sleep, idle times and pauses; endless."""
+        """Watch memory, sleep, idle times and pauses, without end."""
         while True:
             await self._clock.sleep(self._options.tick)
             now = self._clock.monotonic()
@@ -201,11 +197,11 @@ class WorkerPool:
                 ttl = run.entry.settings.ttl
                 awake = run.phase in ("ready", "sleeping")
                 if awake and not run.active and ttl > 0 and now - run.used >= ttl:
-                    self._stop(run, f"nobody asked for it for {ttl:.0f} s")
+                    self._stop(run, f"no request for {ttl:.0f} s")
             self.decide()
 
     async def close(self, grace: float) -> None:
-        """Take no more requests, wait for those that run, and end all workers."""
+        """Refuse new requests, wait for running ones, and end all workers."""
         self._closing = True
         for waiter in list(self._queue):
             self._answer(waiter, refusals.closing())
@@ -221,7 +217,7 @@ class WorkerPool:
                     tasks.start_soon(run.worker.stop)
 
     def _model(self, entry: ModelEntry) -> Model:
-        """What is known of a model; the library's newest word counts. A changed one is started anew when it is idle."""
+        """Return the model with the library's newest entry. A changed one is started anew when it is idle."""
         model = self._models.setdefault(entry.name, Model(entry))
         if model.entry != entry:
             changed = model.entry.path != entry.path or model.entry.settings != entry.settings
@@ -232,7 +228,7 @@ class WorkerPool:
         return model
 
     def _check(self, model: Model) -> None:
-        """Refuse what is known to fail."""
+        """Refuse a request that is known to fail."""
         now = self._clock.monotonic()
         entry, past = model.entry, model.health
         if self._closing:
@@ -245,7 +241,7 @@ class WorkerPool:
             raise refusals.not_loaded(entry, past.cause, self.log(entry.name), past.refuse_until - now)
 
     def _settle(self, now: float) -> None:
-        """Answer those who wait for a model that failed meanwhile; all of them, with the one reason."""
+        """Answer the requests whose model failed meanwhile, all with one reason."""
         for waiter in list(self._queue):
             if waiter.model.run is None:
                 try:
@@ -265,7 +261,7 @@ class WorkerPool:
         self._queue.remove(waiter)
         waiter.answer(error)
 
-    def _stop(self, run: Run, why: str) -> None:
+    def _stop(self, run: WorkerRun, why: str) -> None:
         run.phase = "stopping"
         self._announcer.say(self._clock.now(), f"{run.entry.name}: unloading, {why}")
         if run.worker is not None:
@@ -279,14 +275,14 @@ class WorkerPool:
 
 
 class Lease:
-    """A model for one request: `async with`."""
+    """A model for one request, as an `async with` block."""
 
     def __init__(self, pool: WorkerPool, name: str) -> None:
         self._pool = pool
         self._name = name
-        self._held: tuple[Model, Run | None] | None = None
+        self._held: tuple[Model, WorkerRun | None] | None = None
 
-    async def __aenter__(self) -> Running:
+    async def __aenter__(self) -> RunningModel:
         running, model, run = await self._pool.acquire(self._name)
         self._held = (model, run)
         return running
@@ -303,16 +299,15 @@ class Lease:
             raise crash from error
 
 
-def upstream(entry: ModelEntry) -> Running:
-    """A model of another server: it is only passed on to."""
-    return Running(entry, entry.url.rstrip("/").removesuffix("/v1"), entry.key, entry.upstream or entry.name)
+def upstream(entry: ModelEntry) -> RunningModel:
+    return RunningModel(entry, entry.url.rstrip("/").removesuffix("/v1"), entry.key, entry.upstream or entry.name)
 
 
 @asynccontextmanager
 async def open_pool(
     catalogue: Catalogue, workers: Workers, clock: Clock, options: PoolOptions | None = None
 ) -> AsyncGenerator[WorkerPool]:
-    """The pool while the `with` block runs. Behind it no worker is left."""
+    """Open the pool; after the block no worker is left."""
     chosen = options or PoolOptions()
     if chosen.budget <= 0:
         available = machine_memory().free + await gpu_free()
@@ -321,7 +316,7 @@ async def open_pool(
         async with anyio.create_task_group() as tasks:
             pool = WorkerPool(catalogue, workers, clock, chosen, tasks)
             tasks.start_soon(pool.tend)
-            grace = 0.0  # who is cancelled, or failed, does not wait
+            grace = 0.0  # a pool that failed or was cancelled does not wait
             try:
                 yield pool
                 grace = chosen.close_grace

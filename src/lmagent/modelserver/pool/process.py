@@ -1,4 +1,9 @@
-"""Process: a worker as the pool sees it: started, heard, measured, and ended with all that it started."""
+"""Process: a worker's process and its log: started, measured, and ended with all that it started.
+
+The worker writes to the log file itself, so that its last lines are there however it or the server ends. A file that
+has grown too long is copied and emptied, as logrotate's `copytruncate` does: the worker appends, and so continues at
+the beginning.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +42,7 @@ TAIL = 64 << 10
 
 
 def log_path(folder: Path, name: str) -> Path:
-    """The log file of a model."""
+    """Return the log file of a model; letters that a file name cannot have are replaced."""
     plain = re.sub(r"[^\w.+-]", "_", name)[:80].lstrip(".")
     if plain != name:
         plain += "-" + hashlib.sha256(name.encode()).hexdigest()[:8]
@@ -45,15 +50,13 @@ def log_path(folder: Path, name: str) -> Path:
 
 
 class WorkerLog:
-    """The log of one worker."""
-
     def __init__(self, path: Path, *, limit: int = LIMIT) -> None:
         self.path = path
         self._limit = limit
         self._start = 0
 
     def open(self) -> int:
-        """A descriptor for the worker's standard error; whoever asked closes it. It can be read too."""
+        """Return a descriptor for the worker's standard error, which can be read too; the caller closes it."""
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.rotate()
         descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -62,13 +65,12 @@ class WorkerLog:
         return descriptor
 
     def size(self) -> int:
-        """Bytes of the file; 0 if it is gone."""
         with suppress(OSError):
             return self.path.stat().st_size
         return 0
 
     def tail(self) -> list[str]:
-        """The last lines since the worker was started."""
+        """Return the last lines since the worker was started."""
         try:
             with self.path.open("rb") as file:
                 size = os.fstat(file.fileno()).st_size
@@ -79,7 +81,7 @@ class WorkerLog:
             return []
 
     def rotate(self) -> None:
-        """Begin anew if it has grown too long; the older ones are `.log.1`, `.log.2`."""
+        """Begin anew if the file has grown too long; the older ones are `.log.1`, `.log.2`."""
         if self.size() < self._limit:
             return
         older = [self.path.with_name(f"{self.path.name}.{number}") for number in range(1, KEPT)]
@@ -122,8 +124,6 @@ class _Device(msgspec.Struct):
 
 
 class StartError(Exception):
-    """A worker did not come up."""
-
     def __init__(self, cause: Cause) -> None:
         super().__init__(str(cause))
         self.cause = cause
@@ -137,19 +137,17 @@ class Worker(Protocol):
     key: str  # the API key that it wants
 
     async def ready(self) -> Hello:
-        """Wait until the model is loaded."""
+        """Wait until the model is loaded; raise StartError if it cannot be. `stop` ends the rest."""
         ...
 
     async def ended(self) -> Cause:
-        """Wait until the process is gone; says why it went, as far as that can be told."""
+        """Wait until the process is gone; return why, as far as that is known."""
         ...
 
-    def alive(self) -> bool:
-        """Whether its process is there; asked before it is given away."""
-        ...
+    def alive(self) -> bool: ...
 
     def memory(self, *, awake: bool = True) -> int:
-        """Bytes that it takes now; without those of the graphics card while it sleeps."""
+        """Return the bytes that it takes now; without the graphics card's while it sleeps."""
         ...
 
     def tidy(self) -> None:
@@ -157,31 +155,25 @@ class Worker(Protocol):
         ...
 
     async def stop(self) -> None:
-        """End it: first by closing its standard input, then by signals. It is gone when this returns."""
+        """End it by closing its standard input, then by signals; it is gone when this returns."""
         ...
 
 
 class Workers(Protocol):
-    """Starts workers."""
-
     def start(self, entry: ModelEntry, spec: WorkerSpec) -> Worker:
-        """Start a worker; its key is made here."""
+        """Start a worker with a new key."""
         ...
 
-    def log(self, name: str) -> Path:
-        """The file into which a model's worker writes."""
-        ...
+    def log(self, name: str) -> Path: ...
 
 
 def program_of(entry: ModelEntry) -> Sequence[str]:
-    """The command that runs a model of that engine. `-P`: nothing is imported from the folder we happen to be in."""
+    """Return the command for a model's engine. `-P`: nothing is imported from the current folder."""
     module = "transformers" if entry.engine == "transformers" else "worker"
     return (sys.executable, "-P", "-m", f"lmagent.modelserver.engine.{module}")
 
 
 class Processes:
-    """Workers as processes of this machine."""
-
     def __init__(self, logs: Path, clock: Clock, program: Program = program_of) -> None:
         self._logs = logs
         self._clock = clock
@@ -191,7 +183,7 @@ class Processes:
         return log_path(self._logs, name)
 
     def start(self, entry: ModelEntry, spec: WorkerSpec) -> Worker:
-        """See `Workers`. Called from the thread of the event loop: Linux ends the worker when that thread ends."""
+        """Start a worker in the thread of the event loop: Linux ends the worker when that thread ends."""
         log = WorkerLog(self.log(entry.name))
         spec = replace(spec, key=secrets.token_urlsafe(32))
         errors = -1
@@ -216,8 +208,6 @@ class Processes:
 
 
 class ProcessWorker:
-    """See `Worker`."""
-
     def __init__(self, popen: subprocess.Popen[bytes], log: WorkerLog, key: str, clock: Clock) -> None:
         self.pid = popen.pid
         self.address = ""
@@ -229,7 +219,7 @@ class ProcessWorker:
         self._stuck = False
 
     def tell(self, spec: WorkerSpec) -> None:
-        """Write the line that says what to load. A worker that died at once is noticed by whoever waits for it."""
+        """Write the line that names the model; `ready` notices a worker that died at once."""
         assert self._popen.stdin is not None
         with suppress(BrokenPipeError):
             self._popen.stdin.write(msgspec.json.encode(spec) + b"\n")
@@ -284,7 +274,7 @@ class ProcessWorker:
                 self._popen.stdout.close()
 
     def _signal(self, number: signal.Signals) -> None:
-        """To the worker's whole group; only while it is not reaped, so that the number is surely its own."""
+        """Signal the worker's whole group, only while it is not reaped, so that the number is surely its own."""
         with suppress(ProcessLookupError, PermissionError):
             if hasattr(os, "killpg"):
                 os.killpg(self.pid, number)
@@ -292,7 +282,7 @@ class ProcessWorker:
                 self._popen.kill()
 
     async def _gone(self) -> int:
-        """Wait for the process, without a thread where the system can tell; the exit status."""
+        """Wait for the process, without a thread if the system allows it; return the exit status."""
         if self._popen.poll() is None and hasattr(os, "pidfd_open"):
             with suppress(ProcessLookupError):
                 descriptor = os.pidfd_open(self.pid)
@@ -307,7 +297,7 @@ class ProcessWorker:
             await anyio.sleep(0.05)
 
     async def _first_line(self) -> bytes:
-        """Up to and with the line feed; without one if the output ended before it."""
+        """Return the first line; without a line feed if the output ended before it."""
         assert self._popen.stdout is not None
         descriptor = self._popen.stdout.fileno()
         os.set_blocking(descriptor, False)
@@ -325,7 +315,7 @@ class ProcessWorker:
         return head + feed
 
     async def _watch(self) -> None:
-        """Kill the process when it shows no sign of work for too long: that ends its output."""
+        """Kill a process that shows no sign of work for too long: that ends its output."""
         seen: tuple[int, Effort] | None = None
         since = self._clock.monotonic()
         while True:
@@ -338,7 +328,7 @@ class ProcessWorker:
             await self._clock.sleep(LOOK)
 
     async def _silence(self) -> Cause:
-        """Why there was no hello."""
+        """Explain why the worker printed no hello."""
         if self._stuck:
             text = f"loading stood still for {LOAD_STALL:.0f} s and was ended"
             return Cause(text, f"look into its log: {self._log.path}", "load_stalled")
@@ -353,7 +343,7 @@ class ProcessWorker:
 
 
 async def gpu_free() -> int:
-    """Free bytes on the graphics cards that the engine sees; 0 where it is not installed or sees none."""
+    """Return the free bytes on the graphics cards that the engine sees; 0 if it is not installed."""
     command = (sys.executable, "-P", "-m", "lmagent.modelserver.engine.worker", "--devices")
     try:
         with anyio.fail_after(_DEVICES_LIMIT):

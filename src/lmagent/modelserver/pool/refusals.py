@@ -1,4 +1,4 @@
-"""Refusals: why a request is not served, in words for whoever asked."""
+"""Refusals: errors of requests that the pool does not serve."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ from lmagent.modelserver.spec import ModelEntry, ModelServerError
 
 
 def broken(entry: ModelEntry) -> ModelServerError:
-    """The library knows already that it cannot be loaded."""
     text = f"{entry.name} cannot be loaded: {entry.broken}"
     return ModelServerError(text, status=422, code="model_broken", fix=f"lmagent models show {entry.name}")
 
 
 def too_large(entry: ModelEntry, needed: int, budget: int) -> ModelServerError:
-    """It would not fit if it were alone."""
     slots = f" x {entry.settings.parallel} slots" if entry.settings.parallel > 1 else ""
     window = f" with a context of {entry.settings.context} tokens{slots}" if entry.settings.context else ""
     text = f"{entry.name} takes about {size(needed)} of memory{window}, and all models together may take {size(budget)}"
@@ -26,7 +24,6 @@ def too_large(entry: ModelEntry, needed: int, budget: int) -> ModelServerError:
 
 
 def not_loaded(entry: ModelEntry, cause: Cause, log: Path, wait: float = 0.0) -> ModelServerError:
-    """Loading failed, now or a moment ago."""
     again = f" (it is not tried again for {wait:.0f} s, unless by: lmagent models load {entry.name})" if wait else ""
     status = 507 if cause.code == "out_of_memory" else 500
     text = f"{entry.name} could not be loaded: {cause.text}{again}"
@@ -34,20 +31,18 @@ def not_loaded(entry: ModelEntry, cause: Cause, log: Path, wait: float = 0.0) ->
 
 
 def no_embeddings(entry: ModelEntry) -> BadRequest:
-    """It is run to write text, and the engine would name an option that this server does not have."""
+    """Refuse before the engine does, whose message names an option that this server does not have."""
     text = f"{entry.name} is not loaded for embeddings"
     fix = f"name a model that is made for them, or write `embedding = true` into {entry.name}.toml beside the model"
     return BadRequest(text, param="model", code="no_embeddings", fix=fix)
 
 
 def crashed(entry: ModelEntry, cause: Cause, log: Path) -> ModelServerError:
-    """Its worker ended by itself while the request ran."""
     text = f"the worker of {entry.name} ended while it was at work: {cause.text}"
     return Lost(text, status=502, code="worker_crashed", fix=cause.fix or f"ask again; its log: {log}")
 
 
 def quarantined(entry: ModelEntry, health: Health, now: float) -> ModelServerError:
-    """It crashed too often."""
     why = f"; the last time: {health.cause.text}" if health.cause else ""
     left = health.quarantined_until - now
     text = f"{entry.name} crashed {CRASHES} times in {WINDOW / 60:.0f} minutes and is not started for {left:.0f} s{why}"
@@ -58,7 +53,6 @@ def quarantined(entry: ModelEntry, health: Health, now: float) -> ModelServerErr
 
 
 def closing() -> ModelServerError:
-    """The server ends."""
     return ModelServerError(
         "the model server is shutting down",
         status=503,
@@ -68,7 +62,6 @@ def closing() -> ModelServerError:
 
 
 def size(count: int) -> str:
-    """Bytes for people, in units of 1024."""
     if count >= 1 << 30:
         return f"{count / (1 << 30):.1f} GiB"
     return f"{count / (1 << 20):.0f} MiB"
