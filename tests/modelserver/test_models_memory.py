@@ -17,7 +17,6 @@ from lmagent.modelserver.library.memory import (
     cache_bytes,
     context_of,
     estimate_gpu_layers,
-    largest_context,
     needed_bytes,
 )
 from lmagent.modelserver.pool.machine import machine_memory
@@ -61,16 +60,6 @@ def test_more_of_anything_never_needs_less(context, parallel):
     assert needed_bytes(QWEN3_8B, ModelSettings(context=context + 1, parallel=parallel)) >= less
     assert needed_bytes(QWEN3_8B, ModelSettings(context=context, parallel=parallel + 1)) >= less
     assert needed_bytes(QWEN3_8B, ModelSettings(context=context, parallel=parallel, flash_attention="off")) >= less
-
-
-@given(free=st.integers(0, 64 * GIB))
-def test_the_largest_window_is_the_largest_that_fits(free):
-    largest = largest_context(QWEN3_8B, ModelSettings(), free)
-    assert largest <= QWEN3_8B.context
-    if largest:
-        assert needed_bytes(QWEN3_8B, ModelSettings(context=largest)) <= free
-    if largest + 1024 <= QWEN3_8B.context:
-        assert needed_bytes(QWEN3_8B, ModelSettings(context=largest + 1024)) > free
 
 
 def test_layers_go_to_the_cards_as_far_as_they_have_room():

@@ -251,7 +251,8 @@ def test_closing_waits_for_running_requests_refuses_others_and_leaves_no_worker(
                 async def long() -> None:
                     async with pool.lease("a"):
                         begun.set()
-                        await anyio.sleep(0.1)
+                        while not ended:  # noqa: ASYNC110
+                            await anyio.sleep(0.001)
                         ended.append("long")
 
                 async def waits() -> None:

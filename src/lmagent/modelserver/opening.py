@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-
-from msgspec.structs import replace
 
 from lmagent.core.errors import LmagentError
 from lmagent.core.ports import Clock
@@ -16,7 +14,7 @@ from lmagent.modelserver.http.serving import GRACE, ServerSettings
 from lmagent.modelserver.library.library import Library
 from lmagent.modelserver.pool.pool import PoolOptions, open_pool
 from lmagent.modelserver.pool.process import Processes
-from lmagent.modelserver.spec import Catalogue, ModelEntry, ModelSettings
+from lmagent.modelserver.spec import ModelEntry, ModelSettings
 
 DEMO = "lmagent-demo"
 """Name of the model that comes along. It is only used by who asks for it."""
@@ -42,30 +40,9 @@ def demo_entries() -> tuple[ModelEntry, ...]:
 async def open_server(settings: ServerSettings, clock: Clock) -> AsyncGenerator[Router]:
     """Open the router with its models and workers; after the block no worker is left."""
     models = settings.models_dir or settings.folder.parent / "models"
-    catalogue: Catalogue = Library(models, os.environ, extra=demo_entries())
-    if settings.ttl is not None:
-        catalogue = _Timed(catalogue, settings.ttl)
+    catalogue = Library(models, os.environ, extra=demo_entries(), ttl=settings.ttl)
     workers = Processes(settings.folder / "logs", clock)
     options = PoolOptions(settings.memory, close_grace=GRACE)
     rules = AccessRules(settings.bind, settings.key, settings.cors, settings.origins)
     async with open_pool(catalogue, workers, clock, options) as pool:
         yield Router(catalogue, pool, rules)
-
-
-class _Timed:
-    """A catalogue with another time to unload for models whose settings name none."""
-
-    def __init__(self, catalogue: Catalogue, ttl: float) -> None:
-        self._catalogue = catalogue
-        self._ttl = ttl
-
-    def entries(self) -> Sequence[ModelEntry]:
-        return [self._timed(entry) for entry in self._catalogue.entries()]
-
-    def find(self, name: str) -> ModelEntry:
-        return self._timed(self._catalogue.find(name))
-
-    def _timed(self, entry: ModelEntry) -> ModelEntry:
-        if entry.settings.ttl != ModelSettings().ttl:
-            return entry
-        return replace(entry, settings=replace(entry.settings, ttl=self._ttl))

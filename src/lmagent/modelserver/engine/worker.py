@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import os
 import stat
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -161,21 +160,7 @@ def gpu_memory(engine: Any) -> int:
     return sum(int(card["memory_free"]) for card in cards)
 
 
-def _print_devices() -> None:
-    from msgspec import json
-
-    try:
-        engine = _engine()
-    except LoadError as error:
-        sys.exit(f"lmagent: {error}")
-    devices = [{**device, "type": device["type"].name.rpartition("TYPE_")[2]} for device in engine.get_device_info()]
-    sys.stdout.write(json.encode(devices).decode() + "\n")
-
-
 def main() -> None:
-    if sys.argv[1:] == ["--devices"]:
-        _print_devices()
-        return
     began = time.monotonic()
     try:
         spec = lifeline.read_spec()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lmagent.modelserver.spec import ModelStatus
@@ -102,61 +102,52 @@ class Metrics:
     def text(self, statuses: Sequence[ModelStatus]) -> bytes:
         """Return all counts for Prometheus."""
         self.seen(statuses)
-        page = _Page()
-        page.head("requests_total", "counter", "Requests, by model, route and HTTP status.")
-        for (model, route, status), count in sorted(self._requests.items()):
-            page.line("requests_total", count, model=model, route=route, status=status)
-        page.head("errors_total", "counter", "Requests that were answered with an error.")
         errors: Counter[str] = Counter()
         for (model, _, status), count in self._requests.items():
             errors[model] += count if status >= 400 else 0
-        for model, count in sorted(errors.items()):
-            page.line("errors_total", count, model=model)
-        page.head("request_seconds_total", "counter", "Seconds that requests took, all together.")
-        for model, seconds in sorted(self._seconds.items()):
-            page.line("request_seconds_total", round(seconds, 3), model=model)
-        page.head("tokens_total", "counter", "Tokens as the engines count them.")
-        for (model, kind), count in sorted(self._tokens.items()):
-            page.line("tokens_total", count, model=model, kind=kind)
-        page.head("loads_total", "counter", "Loads that were seen.")
-        for model, count in sorted(self._loads.items()):
-            page.line("loads_total", count, model=model)
-        for name, count, words in (
-            ("evictions_total", self._evictions, "Models that made room for others."),
-            ("enforced_total", self.enforced, "Replies whose form was enforced by the router."),
-            ("recovered_total", self.recovered, "Replies that the engine could not parse and the router did."),
-            ("hung_up_total", self.hung_up, "Clients that went away before their answer was complete."),
-        ):
-            page.head(name, "counter", words)
-            page.line(name, count)
-        for name, field, kind, words in (
-            ("crashes_total", "crashes", "counter", "Workers that ended by themselves."),
-            ("memory_bytes", "memory", "gauge", "Memory of the worker, measured."),
-            ("active_requests", "active", "gauge", "Requests that run."),
-            ("waiting_requests", "waiting", "gauge", "Requests that wait for the model."),
-        ):
-            page.head(name, kind, words)
-            for status in statuses:
-                page.line(name, getattr(status, field), model=status.entry.name)
-        page.head("model_loaded", "gauge", "1 while a model is ready or asleep.")
-        for status in statuses:
-            page.line("model_loaded", int(status.state in ("ready", "sleeping")), model=status.entry.name)
-        return page.whole()
+        requests = {("model", m, "route", r, "status", s): n for (m, r, s), n in sorted(self._requests.items())}
+        tokens = {("model", m, "kind", kind): n for (m, kind), n in sorted(self._tokens.items())}
+        loaded = {status.entry.name: int(status.state in ("ready", "sleeping")) for status in statuses}
+
+        def of(field: str) -> _Rows:
+            return _by_model({status.entry.name: getattr(status, field) for status in statuses})
+
+        families: tuple[tuple[str, str, _Rows], ...] = (
+            ("requests_total", "Requests, by model, route and HTTP status.", requests),
+            ("errors_total", "Requests that were answered with an error.", _by_model(errors)),
+            ("request_seconds_total", "Seconds that requests took, all together.", _by_model(self._seconds)),
+            ("tokens_total", "Tokens as the engines count them.", tokens),
+            ("loads_total", "Loads that were seen.", _by_model(self._loads)),
+            ("evictions_total", "Models that made room for others.", {(): self._evictions}),
+            ("enforced_total", "Replies whose form was enforced by the router.", {(): self.enforced}),
+            ("recovered_total", "Replies that the engine could not parse and the router did.", {(): self.recovered}),
+            ("hung_up_total", "Clients that went away before their answer was complete.", {(): self.hung_up}),
+            ("crashes_total", "Workers that ended by themselves.", of("crashes")),
+            ("memory_bytes", "Memory of the worker, measured.", of("memory")),
+            ("active_requests", "Requests that run.", of("active")),
+            ("waiting_requests", "Requests that wait for the model.", of("waiting")),
+            ("model_loaded", "1 while a model is ready or asleep.", _by_model(loaded)),
+        )
+        return "".join(_family(*family) for family in families).encode()
 
 
-class _Page:
-    def __init__(self) -> None:
-        self._lines: list[str] = []
+_Rows = Mapping[tuple[object, ...], float]
+"""A value for each set of labels: name, value, name, value, …"""
 
-    def head(self, name: str, kind: str, words: str) -> None:
-        self._lines += [f"# HELP lmagent_{name} {words}", f"# TYPE lmagent_{name} {kind}"]
 
-    def line(self, name: str, value: float, **labels: object) -> None:
-        told = ",".join(f'{label}="{_escaped(str(text))}"' for label, text in labels.items())
-        self._lines.append(f"lmagent_{name}{{{told}}} {value}" if told else f"lmagent_{name} {value}")
+def _by_model(values: Mapping[str, float]) -> _Rows:
+    return {("model", name): round(value, 3) for name, value in sorted(values.items())}
 
-    def whole(self) -> bytes:
-        return ("\n".join(self._lines) + "\n").encode()
+
+def _family(name: str, words: str, rows: _Rows) -> str:
+    kind = "counter" if name.endswith("_total") else "gauge"
+    lines = [f"# HELP lmagent_{name} {words}", f"# TYPE lmagent_{name} {kind}"]
+    for labels, value in rows.items():
+        pairs = ",".join(
+            f'{label}="{_escaped(str(text))}"' for label, text in zip(labels[::2], labels[1::2], strict=True)
+        )
+        lines.append(f"lmagent_{name}{{{pairs}}} {value}" if pairs else f"lmagent_{name} {value}")
+    return "\n".join(lines) + "\n"
 
 
 def _escaped(text: str) -> str:

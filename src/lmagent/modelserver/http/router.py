@@ -21,10 +21,10 @@ from lmagent.modelserver.errors import BadRequest, body_of, log_unexpected, stat
 from lmagent.modelserver.http import metrics as meter
 from lmagent.modelserver.http.bodies import ModelRequest, Receive, Scope, Send, fields_of, read_body, understood
 from lmagent.modelserver.http.guard import AccessGuard, AccessRules
-from lmagent.modelserver.http.journal import Journal, follow_file, last_lines
 from lmagent.modelserver.http.listing import OWNER, model_fields, running_fields
 from lmagent.modelserver.http.relay import KEEP_ALIVE, Relay
 from lmagent.modelserver.http.reply import ClientReply
+from lmagent.modelserver.pool.journal import Journal, follow_file, last_lines
 from lmagent.modelserver.spec import Catalogue, ModelServerError, ModelStatus, Pool
 from lmagent.providers import jsontext
 
@@ -124,7 +124,7 @@ class Router:
     async def farewell(self, seconds: float) -> None:
         """Refuse new requests, wait that long for running ones, then end them."""
         self._left.set()
-        self.journal.add(time.strftime("%Y-%m-%dT%H:%M:%SZ stopping", time.gmtime()))
+        self.journal.say(time.time(), "stopping")
         with anyio.move_on_after(seconds):
             await self.relay.idle()
         self.relay.end_all(LEAVING)

@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import anyio
 import msgspec
@@ -36,18 +36,6 @@ SLICE = 64
 """Blocks that are hashed in one go."""
 
 _FULL = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
-
-
-class Hash(Protocol):
-    """A hash of hashlib."""
-
-    def update(self, data: bytes, /) -> None:
-        """Take in more bytes."""
-        ...
-
-    def hexdigest(self) -> str:
-        """The hash so far."""
-        ...
 
 
 class DownloadProgress(Protocol):
@@ -74,7 +62,6 @@ class PartNote(Struct):
     size: int
     sha256: str = ""
     git: str = ""
-    etag: str = ""
 
 
 class FileDownload:
@@ -87,7 +74,6 @@ class FileDownload:
         self._part = part_of(target)
         self._about = self._part.with_name(self._part.name + ".json")
         self._have = 0
-        self._etag = ""
         self._hash = self._new_hash()
         self._fd = -1
 
@@ -137,7 +123,6 @@ class FileDownload:
         if note is None or not same or size > self._file.size:
             self._restart()
             return
-        self._etag = note.etag
         if size:
             self._ports.progress.note(
                 f"resuming {self._part.name} at {gigabytes(size)} of {gigabytes(self._file.size)}"
@@ -159,7 +144,7 @@ class FileDownload:
     def _restart(self) -> None:
         os.ftruncate(self._fd, 0)
         os.lseek(self._fd, 0, os.SEEK_SET)
-        self._have, self._etag, self._hash = 0, "", self._new_hash()
+        self._have, self._hash = 0, self._new_hash()
 
     async def _all(self) -> None:
         """Fetch until all bytes are there; ask again after a connection breaks off."""
@@ -186,8 +171,6 @@ class FileDownload:
         headers: dict[str, str] = {}
         if self._have:
             headers["Range"] = f"bytes={self._have}-"
-            if self._etag and not self._etag.startswith("W/"):
-                headers["If-Range"] = self._etag
         response = await self._hub.open(self._repo, self._file.path, headers)
         try:
             if not self._goes_on(response):
@@ -205,11 +188,10 @@ class FileDownload:
             text = f"a web page came in the place of {self._file.name}"
             fix = "log in to the network if it asks for that, and check HF_ENDPOINT and HTTPS_PROXY"
             raise ModelServerError(text, status=502, code="hub_changed", fix=fix)
-        etag = response.headers.get("etag", "")
         if response.status == 206:
             began = re.match(r"bytes ([0-9]{1,18})-[0-9]+/([0-9]+|\*)", response.headers.get("content-range", ""))
             fits = began is not None and int(began[1]) == self._have and began[2] in ("*", str(self._file.size))
-            if not fits or (self._etag and etag and etag != self._etag):
+            if not fits:
                 self._anew("the file has changed on the hub")
                 return False
             return True
@@ -222,10 +204,9 @@ class FileDownload:
             raise ModelServerError(text, status=502, code="hub_changed", fix="try again: it has just been replaced")
         if self._have:
             self._anew("the server begins at the beginning")
-        self._etag = etag
         size, sha256, git = self._identity()
         try:
-            self._about.write_bytes(msgspec.json.encode(PartNote(size, sha256, git, etag)))
+            self._about.write_bytes(msgspec.json.encode(PartNote(size, sha256, git)))
         except OSError as error:
             raise unwritable(self._about, error) from error
         return True
@@ -287,7 +268,7 @@ class FileDownload:
     def _identity(self) -> tuple[int, str, str]:
         return self._file.size, self._file.sha256, self._file.git
 
-    def _new_hash(self) -> Hash:
+    def _new_hash(self) -> Any:
         if self._file.sha256 or not self._file.git:
             return hashlib.sha256()
         return hashlib.sha1(b"blob %d\0" % self._file.size, usedforsecurity=False)

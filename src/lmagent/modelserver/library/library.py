@@ -49,10 +49,18 @@ class Companion(Struct, frozen=True):
 
 
 class Library:
-    def __init__(self, folder: Path, env: Mapping[str, str] | None = None, *, extra: Sequence[ModelEntry] = ()) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        env: Mapping[str, str] | None = None,
+        *,
+        extra: Sequence[ModelEntry] = (),
+        ttl: float | None = None,
+    ) -> None:
         self.folder = folder
         self._env = os.environ if env is None else env
         self._extra = tuple(extra)
+        self._ttl = ttl  # for models whose own settings name none
         self._scanner = ModelScanner()
         self._lock = threading.Lock()
         self._stamps: tuple[Stamp, ...] | None = None
@@ -61,7 +69,12 @@ class Library:
         self._companions: tuple[Companion, ...] = ()
 
     def entries(self) -> Sequence[ModelEntry]:
-        return [details.entry for details in self.all()]
+        return [self._timed(details.entry) for details in self.all()]
+
+    def _timed(self, entry: ModelEntry) -> ModelEntry:
+        if self._ttl is None or entry.settings.ttl != ModelSettings().ttl:
+            return entry
+        return replace(entry, settings=replace(entry.settings, ttl=self._ttl))
 
     def find(self, name: str) -> ModelEntry:
         return names.find(self.entries(), name)

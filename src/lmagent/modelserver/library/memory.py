@@ -51,20 +51,6 @@ def needed_bytes(facts: GgufFacts, settings: ModelSettings) -> int:
     return weights + cache_bytes(facts, settings) + compute_bytes(facts, settings) + ENGINE_BYTES
 
 
-def largest_context(facts: GgufFacts, settings: ModelSettings, free: int) -> int:
-    """The largest window, in steps of 1024 tokens, with which the model fits into `free` bytes; 0 if none does."""
-    from msgspec.structs import replace
-
-    low, high = 0, max(facts.context, DEFAULT_CONTEXT) // 1024
-    while low < high:
-        middle = (low + high + 1) // 2
-        if needed_bytes(facts, replace(settings, context=middle * 1024)) <= free:
-            low = middle
-        else:
-            high = middle - 1
-    return low * 1024
-
-
 def usable(free: int) -> int:
     return int(free * (1 - RESERVE))
 

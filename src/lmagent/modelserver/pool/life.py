@@ -15,8 +15,8 @@ from lmagent.modelserver.library.facts import read_facts
 from lmagent.modelserver.library.memory import context_of
 from lmagent.modelserver.pool import health
 from lmagent.modelserver.pool.admission import Phase, ResidentModel, Want
-from lmagent.modelserver.pool.announcer import Announcer
 from lmagent.modelserver.pool.health import Health, quarantined
+from lmagent.modelserver.pool.journal import Journal
 from lmagent.modelserver.pool.machine import compute_threads
 from lmagent.modelserver.pool.process import StartError, Worker, Workers
 from lmagent.modelserver.pool.refusals import size
@@ -166,12 +166,12 @@ def needed(entry: ModelEntry) -> int:
 
 class WorkerLife:
     def __init__(
-        self, catalogue: Catalogue, workers: Workers, clock: Clock, announcer: Announcer, changed: Callable[[], None]
+        self, catalogue: Catalogue, workers: Workers, clock: Clock, journal: Journal, changed: Callable[[], None]
     ) -> None:
         self._catalogue = catalogue
         self._workers = workers
         self._clock = clock
-        self._announcer = announcer
+        self._journal = journal
         self._changed = changed
 
     async def live(self, model: Model, run: WorkerRun) -> None:
@@ -232,7 +232,7 @@ class WorkerLife:
         self._say(f"{run.entry.name}: crashed, {plural(run.active, 'request')} lost: {cause}{kept}")
 
     def _say(self, text: str) -> None:
-        self._announcer.say(self._clock.now(), text)
+        self._journal.say(self._clock.now(), text)
 
 
 def spec_of(entry: ModelEntry, catalogue: Catalogue) -> WorkerSpec:

@@ -15,21 +15,26 @@ from typing import Any
 
 import anyio
 import anyio.abc
+import anyio.to_thread
 from msgspec import Struct
 
 from lmagent.core.errors import LmagentError, ungrouped
 from lmagent.core.ports import Clock
+from lmagent.modelserver.engine.devices import ask_engine
 from lmagent.modelserver.errors import Lost
 from lmagent.modelserver.pool import health, refusals
 from lmagent.modelserver.pool.admission import PoolSnapshot, decide
-from lmagent.modelserver.pool.announcer import Announcer
+from lmagent.modelserver.pool.journal import Journal
 from lmagent.modelserver.pool.life import Model, Waiter, WorkerLife, WorkerRun, needed
 from lmagent.modelserver.pool.machine import machine_memory
-from lmagent.modelserver.pool.process import Workers, gpu_free
+from lmagent.modelserver.pool.process import Workers
 from lmagent.modelserver.spec import Catalogue, ModelEntry, ModelServerError, ModelStatus, RunningModel
 
 SHARE = 0.8
 """Share of the memory that is available at the start which all models together may take."""
+
+GPU_LIMIT = 20.0
+"""Seconds that the engine has to list the graphics cards when the pool is opened."""
 
 NOTICE = 0.5
 """Seconds behind a request's failure in which its worker may turn out to be dead."""
@@ -60,10 +65,10 @@ class WorkerPool:
         self._models: dict[str, Model] = {}
         self._queue: list[Waiter] = []
         self._tickets = count(1)
-        self._announcer = Announcer()
+        self._journal = Journal()
         self._closing = False
         self._quiet = anyio.Event()
-        self._life = WorkerLife(catalogue, workers, clock, self._announcer, self.decide)
+        self._life = WorkerLife(catalogue, workers, clock, self._journal, self.decide)
 
     @property
     def budget(self) -> int:
@@ -104,7 +109,7 @@ class WorkerPool:
 
     def events(self) -> AsyncIterator[str]:
         """See `spec.Pool`; what happens from this call on."""
-        return self._announcer.listen()
+        return self._journal.follow()
 
     async def acquire(self, name: str) -> tuple[RunningModel, Model, WorkerRun | None]:
         """Wait until the model can be used; `release` gives it back."""
@@ -263,7 +268,7 @@ class WorkerPool:
 
     def _stop(self, run: WorkerRun, why: str) -> None:
         run.phase = "stopping"
-        self._announcer.say(self._clock.now(), f"{run.entry.name}: unloading, {why}")
+        self._journal.say(self._clock.now(), f"{run.entry.name}: unloading, {why}")
         if run.worker is not None:
             self._spawn(run.worker.stop)
 
@@ -303,6 +308,10 @@ def upstream(entry: ModelEntry) -> RunningModel:
     return RunningModel(entry, entry.url.rstrip("/").removesuffix("/v1"), entry.key, entry.upstream or entry.name)
 
 
+def _gpu_free() -> int:
+    return sum(device.free for device in ask_engine(seconds=GPU_LIMIT).gpus)
+
+
 @asynccontextmanager
 async def open_pool(
     catalogue: Catalogue, workers: Workers, clock: Clock, options: PoolOptions | None = None
@@ -310,7 +319,7 @@ async def open_pool(
     """Open the pool; after the block no worker is left."""
     chosen = options or PoolOptions()
     if chosen.budget <= 0:
-        available = machine_memory().free + await gpu_free()
+        available = machine_memory().free + await anyio.to_thread.run_sync(_gpu_free)
         chosen = PoolOptions(int(available * SHARE), chosen.tick, chosen.close_grace)
     with ungrouped():
         async with anyio.create_task_group() as tasks:

@@ -106,7 +106,6 @@ CLOSE_GRACE = 3.0
 TERM_GRACE = 2.0
 """Seconds that it has to end behind SIGTERM."""
 
-_DEVICES_LIMIT = 20.0
 _HELLO_LIMIT = 64 << 10
 _LAST_LINES = 30
 _ENGINE_SILENT = "Failed to init server"
@@ -114,13 +113,6 @@ _ENGINE_SILENT = "Failed to init server"
 
 Program = Callable[[ModelEntry], Sequence[str]]
 """The command that runs a model's worker."""
-
-
-class _Device(msgspec.Struct):
-    """A row of `worker --devices`."""
-
-    type: str
-    memory_free: int
 
 
 class StartError(Exception):
@@ -340,15 +332,3 @@ class ProcessWorker:
     def _explained(self, error: str) -> Cause:
         said = from_log(self._log.tail())
         return said if said and (str(said) == error or error.startswith(_ENGINE_SILENT)) else Cause(error)
-
-
-async def gpu_free() -> int:
-    """Return the free bytes on the graphics cards that the engine sees; 0 if it is not installed."""
-    command = (sys.executable, "-P", "-m", "lmagent.modelserver.engine.worker", "--devices")
-    try:
-        with anyio.fail_after(_DEVICES_LIMIT):
-            done = await anyio.run_process(command, check=True, stderr=subprocess.DEVNULL)
-        devices = decode_json(done.stdout, list[_Device])
-    except (OSError, subprocess.CalledProcessError, TimeoutError, msgspec.DecodeError):
-        return 0
-    return sum(device.memory_free for device in devices if "GPU" in device.type)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -31,6 +32,10 @@ class Journal:
                 follower.send_nowait(line)
             except (anyio.WouldBlock, anyio.BrokenResourceError):
                 continue
+
+    def say(self, now: float, text: str) -> None:
+        """Note a text with the Unix time `now`."""
+        self.add(time.strftime("%Y-%m-%dT%H:%M:%SZ ", time.gmtime(now)) + text)
 
     def lines(self) -> list[str]:
         return list(self._lines)
