@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import re
-from pathlib import Path
 from typing import Any, cast
 
 from lmagent.core.errors import LmagentError
@@ -110,15 +109,3 @@ def _told(value: Any) -> tuple[str, str, str]:
     error = cast("dict[str, Any]", inner)
     code, param = error.get("code"), error.get("param")
     return str(error.get("message") or ""), code if isinstance(code, str) else "", str(param or "")
-
-
-def log_tail(path: Path, lines: int = 4, limit: int = 600) -> str:
-    """Return the last lines of a worker's log in one line; empty if the log cannot be read."""
-    try:
-        with path.open("rb") as log:
-            log.seek(max(0, path.stat().st_size - 4096))
-            told = log.read().decode("utf-8", "replace").splitlines()
-    except OSError:
-        return ""
-    last = [line.strip() for line in told if line.strip()][-lines:]
-    return "".join(letter if letter.isprintable() else " " for letter in " | ".join(last))[-limit:]

@@ -85,7 +85,7 @@ def _guard() -> NoReturn:
         until = time.monotonic() + GRACE
         while time.monotonic() < until and os.getppid() == worker:
             time.sleep(0.02)
-        os.killpg(0, signal.SIGKILL)  # also processes that the worker left behind, and this one
+        os.killpg(0, signal.SIGKILL)  # also processes that the worker has left, and this one
     finally:
         os._exit(0)
 

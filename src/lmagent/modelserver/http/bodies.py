@@ -63,13 +63,12 @@ _OF_ROUTE = {
 """The required fields of a route."""
 
 
-class ModelRequest(Struct):
+class RelayRequest(Struct):
     route: str  # "chat", "completions", "embeddings", "responses", "messages", "rerank", "tokenize", …
     path: str  # the path, for the engine
     body: dict[str, Any]  # its fields
     model: str = ""  # the model's name as the client wrote it; empty if it named none
     stream: bool = False  # it wants events
-    size: int = 0  # bytes of the body
 
 
 async def read_body(scope: Scope, receive: Receive, limit: int = MAX_BODY) -> bytes:
@@ -106,7 +105,7 @@ def fields_of(raw: bytes) -> dict[str, Any]:
     return cast("dict[str, Any]", value)
 
 
-def understood(route: str, path: str, raw: bytes) -> ModelRequest:
+def understood(route: str, path: str, raw: bytes) -> RelayRequest:
     """Check the fields of a body; an error names the field."""
     body = fields_of(raw)
     for field, kind in _ANYWHERE.items():
@@ -120,7 +119,7 @@ def understood(route: str, path: str, raw: bytes) -> ModelRequest:
         _look_at_messages(body["messages"])
     if isinstance(body.get("tools"), list):
         _look_at_tools(route, body["tools"])
-    return ModelRequest(route, path, body, str(body.get("model") or "").strip(), body.get("stream") is True, len(raw))
+    return RelayRequest(route, path, body, str(body.get("model") or "").strip(), body.get("stream") is True)
 
 
 def _must_be(value: Any, field: str, kind: str) -> None:

@@ -193,9 +193,9 @@ def rest_of(shown: Shown, reply: Recovered, *, usage: bool) -> bytes:
 
     events: list[bytes] = []
     delta: dict[str, Any] = {"role": "assistant"} if not shown.chunk else {}
-    if thinking := _behind(shown.thinking, reply.thinking):
+    if thinking := _unseen(shown.thinking, reply.thinking):
         delta["reasoning_content"] = thinking
-    if content := _behind(shown.content, reply.content):
+    if content := _unseen(shown.content, reply.content):
         delta["content"] = content
     if calls := _calls_left(shown.calls, reply):
         delta["tool_calls"] = calls
@@ -224,7 +224,7 @@ def _calls_left(seen: Sequence[str], reply: Recovered) -> list[dict[str, Any]]:
     return left
 
 
-def _behind(seen: str, whole: str) -> str:
+def _unseen(seen: str, whole: str) -> str:
     """Return the rest of a text after the part that was seen; engines leave out blanks at its beginning."""
     seen, whole = seen.lstrip(), whole.lstrip() if seen else whole
     same = 0

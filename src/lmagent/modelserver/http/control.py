@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import quote, urlsplit
 
-from lmagent.modelserver.http.daemon import ServerState, kept_key, state_of
+from lmagent.modelserver.http.daemon import DaemonState, kept_key, state_of
 from lmagent.modelserver.http.listening import ServerError
 from lmagent.providers import jsontext
 
@@ -22,7 +22,7 @@ class Control:
         state = state_of(folder)
         if state is None:
             raise ServerError("no model server runs", fix=NOT_RUNNING)
-        self.state: ServerState = state
+        self.state: DaemonState = state
         self._key = key or (kept_key(folder) if state.guarded else "")
 
     def get(self, path: str) -> dict[str, Any]:

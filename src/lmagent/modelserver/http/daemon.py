@@ -32,7 +32,7 @@ START = 30.0
 KEY_VARIABLE = "LMAGENT_SERVER_KEY"
 
 
-class ServerState(Struct, frozen=True):
+class DaemonState(Struct, frozen=True):
     """A server that runs."""
 
     owner: Owner  # its process
@@ -49,10 +49,10 @@ class ServerState(Struct, frozen=True):
         return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
 
 
-def state_of(folder: Path) -> ServerState | None:
+def state_of(folder: Path) -> DaemonState | None:
     """Return the server of a data folder; None if no server lives."""
     try:
-        state = decode_json((folder / "server.json").read_bytes(), ServerState)
+        state = decode_json((folder / "server.json").read_bytes(), DaemonState)
     except (OSError, ValueError):
         return None
     return state if is_alive(state.owner) else None
@@ -77,9 +77,9 @@ def holding(folder: Path) -> Generator[None]:
         lock.release()
 
 
-def announce(folder: Path, bind: str, port: int, version: str, *, guarded: bool) -> ServerState:
+def announce(folder: Path, bind: str, port: int, version: str, *, guarded: bool) -> DaemonState:
     """Write down that this process is the server, and its address."""
-    state = ServerState(this_process(), bind, port, time.time(), version, guarded)
+    state = DaemonState(this_process(), bind, port, time.time(), version, guarded)
     fresh = folder / "server.json.new"
     fresh.write_bytes(msgspec.json.encode(state))
     fresh.replace(folder / "server.json")
@@ -123,7 +123,7 @@ def _keep(folder: Path, key: str) -> None:
     file.chmod(0o600)
 
 
-def start_detached(folder: Path, arguments: Sequence[str], env: Mapping[str, str]) -> ServerState:
+def start_detached(folder: Path, arguments: Sequence[str], env: Mapping[str, str]) -> DaemonState:
     """Start a server in the background and wait until it listens."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     log = folder / "server.log"
@@ -153,7 +153,7 @@ def start_detached(folder: Path, arguments: Sequence[str], env: Mapping[str, str
     raise ServerError(f"the server did not come up within {START:.0f} s", fix=f"see {log}")
 
 
-def stop(folder: Path, seconds: float = GRACE + 15.0) -> ServerState | None:
+def stop(folder: Path, seconds: float = GRACE + 15.0) -> DaemonState | None:
     """Stop the server after its running requests; return its state, or None if no server lives."""
     state = state_of(folder)
     if state is None:

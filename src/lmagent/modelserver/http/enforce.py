@@ -26,12 +26,12 @@ MOST_CALLS = 8
 _NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
 
 
-class ForcedCalls(Struct, frozen=True):
+class RequiredCalls(Struct, frozen=True):
     names: tuple[str, ...]  # of the tools, one of which has to be called
     many: bool = False  # several calls may come
 
 
-def choice_of(body: Mapping[str, Any]) -> ForcedCalls | None:
+def choice_of(body: Mapping[str, Any]) -> RequiredCalls | None:
     """Return the calls that a chat request insists on; None if the model may choose."""
     choice = body.get("tool_choice")
     tools = cast("list[dict[str, Any]]", body.get("tools") or [])
@@ -44,13 +44,13 @@ def choice_of(body: Mapping[str, Any]) -> ForcedCalls | None:
             raise _wrong(f'\'tool_choice\' is {choice!r}; it can be "auto", "none", "required" or a tool\'s name')
         if not names:
             raise _wrong("'tool_choice' is \"required\", and there are no tools to call")
-        return ForcedCalls(names, many)
+        return RequiredCalls(names, many)
     wanted = _wanted(cast("dict[str, Any]", choice))
     if wanted is None:
         return None
     if missing := [name for name in wanted if name not in names]:
         raise _wrong(f"'tool_choice' names {missing[0]!r}, which is not among the tools: {', '.join(names) or 'none'}")
-    return ForcedCalls(tuple(wanted), many and choice.get("type") != "function")
+    return RequiredCalls(tuple(wanted), many and choice.get("type") != "function")
 
 
 def _wanted(choice: dict[str, Any]) -> list[str] | None:
@@ -87,7 +87,7 @@ def allowed_only(body: dict[str, Any]) -> dict[str, Any]:
     return {**body, "tools": kept, "tool_choice": "auto"}
 
 
-def enforced(body: Mapping[str, Any], choice: ForcedCalls) -> dict[str, Any]:
+def enforced(body: Mapping[str, Any], choice: RequiredCalls) -> dict[str, Any]:
     """Return the request that the engine gets."""
     chosen: dict[str, dict[str, Any]] = {}
     for tool in cast("list[dict[str, Any]]", body["tools"]):
@@ -171,7 +171,7 @@ _PLAIN = re.compile(r'[^"{}\[\]\s]+')
 _IN_TEXT = re.compile(r'[^"\\]+')
 
 
-class ForcedCall(Struct):
+class RequiredCall(Struct):
     """A call, as far as it was read."""
 
     name: str  # the tool
@@ -184,7 +184,7 @@ class CallPiece(Struct, frozen=True):
     """The part of a call that a piece of text added."""
 
     index: int  # which call
-    call: ForcedCall | None = None  # set when it begins here
+    call: RequiredCall | None = None  # set when it begins here
     arguments: str = ""
 
 
@@ -192,7 +192,7 @@ class CallReader:
     """A reader of one reply; `text` has all of it, for a reply that is no call after all."""
 
     def __init__(self) -> None:
-        self.calls: list[ForcedCall] = []
+        self.calls: list[RequiredCall] = []
         self.text = ""
         self._held: str = ""
         self._mode: Literal["head", "arguments", "tail"] = "head"
@@ -200,7 +200,7 @@ class CallReader:
         self._quoted: bool = False
 
     @property
-    def whole(self) -> list[ForcedCall]:
+    def whole(self) -> list[RequiredCall]:
         return [call for call in self.calls if call.whole]
 
     def feed(self, text: str) -> list[CallPiece]:
@@ -213,7 +213,7 @@ class CallReader:
                     break  # blanks may still follow the colon
                 self._held = self._held[head.end() :]
                 name = str(jsontext.loads(head[1].encode("utf-8", "replace")))
-                self.calls.append(ForcedCall(name, f"call_{new_id()}"))
+                self.calls.append(RequiredCall(name, f"call_{new_id()}"))
                 pieces.append(CallPiece(len(self.calls) - 1, self.calls[-1]))
                 self._mode, self._depth, self._quoted = "arguments", 0, False
             elif self._mode == "arguments":
@@ -223,11 +223,11 @@ class CallReader:
                 if self._mode == "arguments":
                     break
             else:
-                behind = self._held.lstrip()
-                if not behind.startswith("}"):
-                    self._held = behind
+                after = self._held.lstrip()
+                if not after.startswith("}"):
+                    self._held = after
                     break
-                self._held, self._mode = behind[1:], "head"
+                self._held, self._mode = after[1:], "head"
         return pieces
 
     def _arguments(self) -> str:

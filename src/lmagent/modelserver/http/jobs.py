@@ -10,9 +10,9 @@ from msgspec import Struct
 from lmagent.core.messages import ToolCall
 from lmagent.core.model import ToolSpec
 from lmagent.modelserver.errors import BadRequest
-from lmagent.modelserver.http.bodies import ModelRequest
+from lmagent.modelserver.http.bodies import RelayRequest
 from lmagent.modelserver.http.chunks import Changing, EnforcedCalls, TextCalls
-from lmagent.modelserver.http.enforce import CallReader, ForcedCalls, allowed_only, choice_of, enforced
+from lmagent.modelserver.http.enforce import CallReader, RequiredCalls, allowed_only, choice_of, enforced
 from lmagent.modelserver.http.recover import Recovered, call_fields, parsed, seeded, tool_specs
 from lmagent.modelserver.spec import Engine, RunningModel
 from lmagent.providers import jsontext
@@ -27,7 +27,7 @@ class RelayJob(Struct, frozen=True):
     """A request with the changes that it needs."""
 
     body: dict[str, Any]  # as the engine gets it
-    choice: ForcedCalls | None = None  # calls that were enforced
+    choice: RequiredCalls | None = None  # calls that were enforced
     tools: tuple[ToolSpec, ...] | None = None  # tools whose calls come as text; None where the engine finds them itself
     recoverable: bool = False  # a reply that the engine cannot parse can be had again
 
@@ -73,7 +73,7 @@ class RelayJob(Struct, frozen=True):
         return choice
 
 
-def job_for(asked: ModelRequest, running: RunningModel) -> RelayJob:
+def job_for(asked: RelayRequest, running: RunningModel) -> RelayJob:
     """Decide how a request is served; refuse one that its engine cannot serve."""
     body = {**asked.body, "model": running.model}
     if asked.route != "chat":
@@ -104,7 +104,7 @@ def _within(body: dict[str, Any]) -> dict[str, Any]:
     return {**body, **limits} if limits else body
 
 
-def _must_be_free(engine: Engine, choice: ForcedCalls | None, body: Mapping[str, Any]) -> None:
+def _must_be_free(engine: Engine, choice: RequiredCalls | None, body: Mapping[str, Any]) -> None:
     form = cast("dict[str, Any]", body.get("response_format") or {}).get("type", "text")
     if choice is None and form == "text":
         return

@@ -105,8 +105,8 @@ class Metrics:
         errors: Counter[str] = Counter()
         for (model, _, status), count in self._requests.items():
             errors[model] += count if status >= 400 else 0
-        requests = {("model", m, "route", r, "status", s): n for (m, r, s), n in sorted(self._requests.items())}
-        tokens = {("model", m, "kind", kind): n for (m, kind), n in sorted(self._tokens.items())}
+        requests: _Rows = {("model", m, "route", r, "status", s): n for (m, r, s), n in sorted(self._requests.items())}
+        tokens: _Rows = {("model", m, "kind", kind): n for (m, kind), n in sorted(self._tokens.items())}
         loaded = {status.entry.name: int(status.state in ("ready", "sleeping")) for status in statuses}
 
         def of(field: str) -> _Rows:

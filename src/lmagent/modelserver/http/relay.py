@@ -13,15 +13,16 @@ from contextlib import asynccontextmanager
 import anyio
 
 from lmagent.core.errors import LmagentError
-from lmagent.modelserver.errors import BadRequest, Lost, log_tail, refused
+from lmagent.modelserver.errors import BadRequest, Lost, refused
 from lmagent.modelserver.http import listing
-from lmagent.modelserver.http.bodies import ModelRequest, Receive, Send
+from lmagent.modelserver.http.bodies import Receive, RelayRequest, Send
 from lmagent.modelserver.http.chunks import Changing, Shown, rest_of
 from lmagent.modelserver.http.jobs import RelayJob, job_for
 from lmagent.modelserver.http.metrics import Metrics
 from lmagent.modelserver.http.recover import UNPARSED, Recovered, written_again
 from lmagent.modelserver.http.reply import ClientReply
 from lmagent.modelserver.http.upstream import BrokenOff, EngineAnswer, Upstream
+from lmagent.modelserver.pool.journal import last_lines
 from lmagent.modelserver.pool.refusals import no_embeddings
 from lmagent.modelserver.spec import ModelServerError, Pool, RunningModel
 from lmagent.providers import jsontext
@@ -58,7 +59,7 @@ class Relay:
         self._exchanges: set[RelayExchange] = set()
         self._over = anyio.Event()
 
-    def name_of(self, asked: ModelRequest) -> str:
+    def name_of(self, asked: RelayRequest) -> str:
         """Return the model that a request names, the only one loaded, or the only one known.
 
         The demonstration model has to be named.
@@ -77,7 +78,7 @@ class Relay:
         text = f"the request names no model; these are known: {', '.join(known[:50])}"
         raise BadRequest(text, param="model", code="model_missing")
 
-    async def answer(self, asked: ModelRequest, receive: Receive, send: Send) -> None:
+    async def answer(self, asked: RelayRequest, receive: Receive, send: Send) -> None:
         started, reply, exchange = time.monotonic(), ClientReply(send, asked.route), RelayExchange()
         self._exchanges.add(exchange)
         try:
@@ -111,7 +112,7 @@ class Relay:
     async def aclose(self) -> None:
         await self.upstream.aclose()
 
-    async def _answer(self, asked: ModelRequest, reply: ClientReply) -> None:
+    async def _answer(self, asked: RelayRequest, reply: ClientReply) -> None:
         try:
             asked.model = self.name_of(asked)
             async with (
@@ -126,7 +127,7 @@ class Relay:
             await reply.fail(error)
 
     async def _ask(
-        self, asked: ModelRequest, reply: ClientReply, running: RunningModel, signs: anyio.CancelScope
+        self, asked: RelayRequest, reply: ClientReply, running: RunningModel, signs: anyio.CancelScope
     ) -> None:
         if asked.route == "embeddings" and running.entry.engine == "llama" and not running.entry.settings.embedding:
             raise no_embeddings(running.entry)
@@ -149,7 +150,7 @@ class Relay:
 
     async def _whole(
         self,
-        asked: ModelRequest,
+        asked: RelayRequest,
         reply: ClientReply,
         running: RunningModel,
         job: RelayJob,
@@ -177,7 +178,7 @@ class Relay:
 
     async def _stream(
         self,
-        asked: ModelRequest,
+        asked: RelayRequest,
         reply: ClientReply,
         running: RunningModel,
         job: RelayJob,
@@ -198,7 +199,7 @@ class Relay:
         await reply.end()
 
     async def _pass_on(
-        self, asked: ModelRequest, reply: ClientReply, answer: EngineAnswer, shown: Shown | None
+        self, asked: RelayRequest, reply: ClientReply, answer: EngineAnswer, shown: Shown | None
     ) -> bool:
         """Pass a stream on; return False if it ended in a reply that has to be recovered."""
         figures = b""
@@ -223,7 +224,7 @@ class Relay:
 
     async def _change(
         self,
-        asked: ModelRequest,
+        asked: RelayRequest,
         reply: ClientReply,
         running: RunningModel,
         job: RelayJob,
@@ -265,9 +266,10 @@ class Relay:
             text = f"the server that runs {name} did not answer to the end: {error}"
             return Lost(text, status=502, code="upstream_lost", fix=f"see whether {running.address} is up")
         try:
-            tail = log_tail(self._pool.log(name))
+            lines = [line.strip() for line in last_lines(self._pool.log(name)) if line.strip()]
         except LmagentError:
-            tail = ""
+            lines = []
+        tail = "".join(letter if letter.isprintable() else " " for letter in " | ".join(lines[-4:]))[-600:]
         said = f"; the end of its log: {tail}" if tail else ""
         text = f"the worker of {name} ended while it worked on this request{said}"
         return Lost(text, status=502, code="worker_crashed", fix=f"ask again; lmagent server logs {name} has more")
@@ -343,6 +345,6 @@ def _figures(piece: bytes) -> bytes:
     return piece[at:] if at >= 0 else piece[max(0, piece.rfind(b'"timings":')) :]
 
 
-def _wants_usage(asked: ModelRequest) -> bool:
+def _wants_usage(asked: RelayRequest) -> bool:
     options = asked.body.get("stream_options")
     return bool(options and options.get("include_usage"))

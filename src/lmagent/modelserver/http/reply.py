@@ -24,8 +24,8 @@ class ClientReply:
         self._route = route
         self._ended = False
         self._writing = 0.0
-        self.status = 0
-        self.failed = False
+        self.status = 0  # the HTTP status that was sent; 0 before
+        self.failed = False  # an error was sent
 
     async def whole(self, status: int, body: bytes, content_type: bytes = b"application/json") -> None:
         self.status, self._ended = status, True

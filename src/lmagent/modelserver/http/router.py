@@ -19,7 +19,7 @@ from lmagent import __version__
 from lmagent.core.errors import LmagentError
 from lmagent.modelserver.errors import BadRequest, body_of, log_unexpected, status_of
 from lmagent.modelserver.http import metrics as meter
-from lmagent.modelserver.http.bodies import ModelRequest, Receive, Scope, Send, fields_of, read_body, understood
+from lmagent.modelserver.http.bodies import Receive, RelayRequest, Scope, Send, fields_of, read_body, understood
 from lmagent.modelserver.http.guard import AccessGuard, AccessRules
 from lmagent.modelserver.http.listing import OWNER, model_fields, running_fields
 from lmagent.modelserver.http.relay import KEEP_ALIVE, Relay
@@ -191,7 +191,7 @@ class Router:
 
     async def _props(self, request: Request) -> Response:
         """Return the engine's own facts of a loaded model, and load nothing for it."""
-        asked = ModelRequest("props", "/props", {}, str(request.query_params.get("model", "")))
+        asked = RelayRequest("props", "/props", {}, str(request.query_params.get("model", "")))
         status = self._status(self.relay.name_of(asked))
         if status.state not in ("ready", "sleeping"):
             text = f"{status.entry.name} is not loaded"

@@ -42,7 +42,7 @@ class Want(Struct, frozen=True):
     ticket: int  # its number; later ones have higher numbers
     name: str  # the model that it wants
     needed: int  # bytes that this model takes
-    held: bool = False  # its model must not be started now (a pause behind a crash); others need not wait for it
+    held: bool = False  # its model must not be started now (a pause after a crash); others need not wait for it
 
 
 class PoolSnapshot(Struct, frozen=True):

@@ -14,7 +14,7 @@ WINDOW = 600.0
 """Seconds."""
 
 BACK_OFF = 1.0
-"""Seconds before the restart behind a first crash; twice as long behind each further one within the window."""
+"""Seconds before the restart after a first crash; twice as long after each further one within the window."""
 
 PAUSE = 60.0
 """Seconds of a first quarantine; each further one is twice as long, unless the model was well for a window's time."""
@@ -22,7 +22,7 @@ PAUSE = 60.0
 LONGEST_PAUSE = 3600.0
 
 RETRY = 2.0
-"""Seconds in which a load that failed is not tried again; twice as long behind each further failure."""
+"""Seconds in which a load that failed is not tried again; twice as long after each further failure."""
 
 LONGEST_RETRY = 60.0
 

@@ -33,7 +33,7 @@ from lmagent.modelserver.spec import (
 )
 
 SLEEP_MARGIN = 1.0
-"""Seconds behind the engine's own time of sleep after which it surely sleeps."""
+"""Seconds after the engine's own time of sleep until it surely sleeps."""
 
 
 class WorkerRun:
@@ -44,12 +44,12 @@ class WorkerRun:
         self.worker: Worker | None = None
         self.phase: Phase = "loading"
         self.active = 0
-        self.used = now
-        self.memory = needed(entry)
+        self.used = now  # when a request last got it, or it became idle
+        self.memory = needed(entry)  # bytes counted for it; while it is awake, the most that was measured
         self.awake_memory = self.memory
-        self.fresh = False
-        self.leaving = False
-        self.crash: Cause | None = None
+        self.fresh = False  # loaded, and not yet used
+        self.leaving = False  # ends as soon as it is idle
+        self.crash: Cause | None = None  # why it ended by itself
         self.ended = anyio.Event()
 
     @property

@@ -37,7 +37,7 @@ GPU_LIMIT = 20.0
 """Seconds that the engine has to list the graphics cards when the pool is opened."""
 
 NOTICE = 0.5
-"""Seconds behind a request's failure in which its worker may turn out to be dead."""
+"""Seconds after a request's failure in which its worker may turn out to be dead."""
 
 
 class PoolOptions(Struct, frozen=True):

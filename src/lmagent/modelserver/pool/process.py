@@ -104,7 +104,7 @@ CLOSE_GRACE = 3.0
 """Seconds that a worker has to end when its standard input does."""
 
 TERM_GRACE = 2.0
-"""Seconds that it has to end behind SIGTERM."""
+"""Seconds that it has to end after SIGTERM."""
 
 _HELLO_LIMIT = 64 << 10
 _LAST_LINES = 30
