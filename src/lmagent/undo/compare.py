@@ -15,8 +15,8 @@ NOT_KEPT = "its content was not kept before the call"
 _NOTHING = dict[str, Record]()
 
 
-Loss = Callable[[Record, Record | None], str]
-"""(before, after) of a file whose content changed -> why the earlier content is lost; empty where it is not."""
+Loss = Callable[[Record], str]
+"""A file whose content changed -> why the earlier content is lost; empty where it is not."""
 
 
 def differences(before: Taken, after: Taken, loss: Loss) -> list[Change]:
@@ -51,7 +51,7 @@ def _change(path: str, before: Record | None, after: Record | None, loss: Loss) 
         return None
     lost = ""
     if before is not None and was is not None and was.kind == "file" and not _is_same_content(was, now):
-        lost = loss(before, after)
+        lost = loss(before)
     return Change(path, was, now, lost)
 
 

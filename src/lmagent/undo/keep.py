@@ -14,13 +14,11 @@ from lmagent.undo.objects import Objects
 from lmagent.undo.records import (
     HEAD,
     LINKED,
-    MARK,
     SEALED,
     WIDTH,
     Record,
     bare,
     content_id,
-    is_unread,
     same_content,
     signature,
     unsettled,
@@ -50,7 +48,6 @@ class Keeper:
         self._limits = limits
         self._strict = strict
         self._small_copies = limits.small_copies
-        self._left = limits.read_max
         self._linked_some = False
         self._now = time.time_ns()
 
@@ -97,7 +94,7 @@ class Keeper:
     ) -> tuple[Record, str]:
         large = seen.st_size > self._limits.copy_max
         if link_first := large or (bulk != "" and not self._is_small(seen, bulk)):
-            kept = self._linked(folder, name, seen, known, bulk)
+            kept = self._linked(folder, name, seen, bulk)
             if kept is not None:
                 return kept, ""
         try:
@@ -105,13 +102,13 @@ class Keeper:
                 raise Full
             return self._copied(folder, name, large=large)
         except Full:
-            kept = self._again(folder, name, seen, known) if large else None
+            kept = self._again(folder, name, seen, known)
             if kept is None and not link_first:
-                kept = self._linked(folder, name, seen, known, bulk)
+                kept = self._linked(folder, name, seen, bulk)
             return (kept, "") if kept is not None else (signature(seen), "the undo store is full (LMAGENT_UNDO_MB)")
 
     def _again(self, folder: int, name: str, seen: os.stat_result, known: Record | None) -> Record | None:
-        """The record of a large file whose content is in the store already; None if that is not certain."""
+        """Return the record of a file whose content is in a full store already; None if that is not certain."""
         if known is None or len(known) <= WIDTH or not same_content(known, signature(seen)):
             return None
         descriptor = os.open(name, _READ, dir_fd=folder)
@@ -158,7 +155,7 @@ class Keeper:
         data = _read_all(descriptor, self._limits.copy_max)
         return (self._objects.copies.put(data) if len(data) <= self._limits.copy_max else b""), len(data)
 
-    def _linked(self, folder: int, name: str, seen: os.stat_result, known: Record | None, bulk: Bulk) -> Record | None:
+    def _linked(self, folder: int, name: str, seen: os.stat_result, bulk: Bulk) -> Record | None:
         """Keep a file without copying it. One that was just written is rather copied: it may well be written again."""
         sealed = bulk == "sealed"
         if not sealed and self._is_recent(seen.st_mtime_ns):
@@ -168,8 +165,7 @@ class Keeper:
             now = os.stat(name, dir_fd=folder, follow_symlinks=False)
             if _differ(now, seen):
                 return None
-        tail = self._identify(folder, name, seen, known, sealed=sealed)
-        return None if tail is None else self._link(folder, name, seen, tail)
+        return self._link(folder, name, seen, SEALED if sealed else LINKED)
 
     def _link(self, folder: int, name: str, seen: os.stat_result, tail: bytes) -> Record | None:
         made = self._objects.links.keep(folder, name, seen, content_id(signature(seen) + tail))
@@ -177,28 +173,6 @@ class Keeper:
             return None
         self._linked_some = self._linked_some or made is not seen
         return signature(made) + tail
-
-    def _identify(
-        self, folder: int, name: str, seen: os.stat_result, known: Record | None, *, sealed: bool
-    ) -> bytes | None:
-        """What names the content of a file that is linked; None if the file changes meanwhile."""
-        tail = b"" if known is None else known[WIDTH:]
-        if known is not None and is_unread(tail) and _is_continued(known, seen, sealed=tail[:1] == SEALED):
-            if not _is_suspect(known, seen):
-                return tail
-            self._objects.links.drop(content_id(known))
-            return tail[:1] + seen.st_ctime_ns.to_bytes(8, "big", signed=True)
-        if seen.st_size > self._left:
-            return SEALED if sealed else LINKED
-        self._left -= seen.st_size
-        descriptor = os.open(name, _READ, dir_fd=folder)
-        try:
-            digest = copy_descriptor(descriptor, None) or ""
-            if _differ(os.fstat(descriptor), seen):
-                return None
-        finally:
-            os.close(descriptor)
-        return LINKED + bytes.fromhex(digest)[:MARK]
 
     def _unreadable(
         self, folder: int, name: str, seen: os.stat_result, known: Record | None, error: OSError | Unreadable
@@ -224,19 +198,6 @@ class Keeper:
     def _is_recent(self, moment: int) -> bool:
         coarse = moment % _SECOND == 0
         return moment >= self._now - (_COARSE if coarse else _TICK)
-
-
-def _is_continued(known: Record, seen: os.stat_result, *, sealed: bool) -> bool:
-    """Whether it is the file that was linked, with the size and, where that says something, the mtime it had."""
-    _, size, mtime, _, inode, _, _ = HEAD.unpack(known[:WIDTH])
-    return (size, inode) == (seen.st_size, seen.st_ino) and (sealed or mtime == seen.st_mtime_ns)
-
-
-def _is_suspect(known: Record, seen: os.stat_result) -> bool:
-    """Whether the ctime of a file that was not read has moved though nothing else did: perhaps its content has."""
-    mode, _, mtime, ctime, _, user, group = HEAD.unpack(known[:WIDTH])
-    same = (mode, mtime, user, group) == (seen.st_mode, seen.st_mtime_ns, seen.st_uid, seen.st_gid)
-    return same and ctime != seen.st_ctime_ns
 
 
 def _differ(one: os.stat_result, other: os.stat_result) -> bool:

@@ -34,7 +34,6 @@ class Limits(Struct, frozen=True):
         small_max: bytes; a file in a bulky tree that is no larger is copied all the same, since a copy outlives a
             change in place: `build` may well be a folder of sources.
         small_copies: so many of them in one walk (0.1 ms each), since a bulky tree may have 50,000.
-        read_max: bytes of linked files that one walk reads (1 GiB takes a second); what is beyond is linked unread.
         total_max: bytes of all copies; `collect` brings the store below it.
         entries_max: paths of one walk; what lies beyond is reported as not kept.
         depth_max: folders below each other; each is opened again, from the top, when something in it is restored.
@@ -43,7 +42,6 @@ class Limits(Struct, frozen=True):
     copy_max: int = 16 * _MIB
     small_max: int = 65_536
     small_copies: int = 2_000
-    read_max: int = 1024 * _MIB
     total_max: int = 2048 * _MIB
     entries_max: int = 500_000
     depth_max: int = 2_000

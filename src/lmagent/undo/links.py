@@ -1,4 +1,4 @@
-"""Links: contents that are kept without being copied, as a clone or a hard link named by inode, size and hash."""
+"""Contents that are kept without being copied, as a clone or a hard link named by inode, size and mtime."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from lmagent.undo.copies import CREATE, Unreadable, copy_descriptor, entries, place
+from lmagent.undo.copies import CREATE, entries, place
 from lmagent.undo.failures import store_error
-from lmagent.undo.records import HEAD, WIDTH, Record, content_id, hash_of
 
-LINK = "link:([0-9a-f]{1,16})-([0-9a-f]{1,16})-([0-9a-f]{1,16}|any)(?:-(?:[0-9a-f]{16}|[0-9a-f]{32}))?"
+LINK = "link:([0-9a-f]{1,16})-([0-9a-f]{1,16})-([0-9a-f]{1,16}|any)"
 _ID = re.compile(LINK)
 _FICLONE = 0x40049409  # linux/fs.h: _IOW(0x94, 9, int)
 _UINT64 = 0xFFFF_FFFF_FFFF_FFFF
@@ -21,7 +20,7 @@ _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 class Links:
-    """Contents by inode, size and hash; those that were not read, by inode, size and mtime.
+    """Contents by inode, size and mtime.
 
     Args:
         folder: where they are; only files on its file system can be kept here.
@@ -54,41 +53,6 @@ class Links:
             return False
         timely = found[3] == "any" or there.st_mtime_ns & _UINT64 == int(found[3], 16)
         return timely and there.st_size == int(found[2], 16)
-
-    def is_whole(self, content: str) -> bool:
-        """Whether a content is there and was not changed in place; it is read for that, where it ever was."""
-        mark = hash_of(content)
-        if not mark or not self.is_valid(content):
-            return not mark and self.is_valid(content)
-        try:
-            descriptor = os.open(self.path(content), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except OSError:
-            return False
-        try:
-            return (copy_descriptor(descriptor, None) or "").startswith(mark)
-        except Unreadable:
-            return False
-        finally:
-            os.close(descriptor)
-
-    def is_lost(self, was: Record, now: Record | None) -> bool:
-        """Whether what a file held is gone: what took its place is the same file, or its link holds something else.
-
-        Args:
-            was: the file, whose content was kept here.
-            now: what is there now; another content, or none.
-        """
-        content = content_id(was)
-        _, size, mtime, _, inode, _, _ = HEAD.unpack(was[:WIDTH])
-        try:
-            there = os.stat(self.path(content), follow_symlinks=False)
-        except OSError:
-            return True
-        if now is not None and there.st_ino == inode == HEAD.unpack(now[:WIDTH])[4]:
-            return True
-        if there.st_size == size and there.st_mtime_ns == mtime:
-            return False  # who put the time back is found out when the content is asked for
-        return not self.is_whole(content)
 
     def is_name_of(self, content: str, inode: int) -> bool:
         """Whether a content is here by a hard link to this very file."""
@@ -127,11 +91,6 @@ class Links:
                 raise store_error(error, self._folder) from error
         return None
 
-    def drop(self, content: str) -> None:
-        """Keep a content no longer: it may not be what it was."""
-        with suppress(OSError):
-            os.unlink(self.path(content))
-
     def give_back(self, content: str, folder: int, name: str) -> bool:
         """Give a kept file back to the user under a new name, inode and all; False where it has to be copied.
 
@@ -139,7 +98,7 @@ class Links:
         """
         path = self.path(content)
         try:
-            if os.stat(path, follow_symlinks=False).st_nlink != 1 or not self.is_whole(content):
+            if os.stat(path, follow_symlinks=False).st_nlink != 1 or not self.is_valid(content):
                 return False
         except OSError:
             return False

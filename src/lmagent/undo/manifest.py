@@ -19,7 +19,7 @@ from lmagent.undo.copies import CREATE, write_all
 from lmagent.undo.failures import store_error
 from lmagent.undo.records import HEAD, WIDTH, Record, Tree, content_id, is_link
 
-VERSION = 2
+VERSION = 3
 _CRC = 4
 
 

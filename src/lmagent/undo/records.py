@@ -22,16 +22,10 @@ Tree = dict[str, dict[str, Record]]
 HEAD = struct.Struct("<IqqqQII")
 WIDTH = HEAD.size
 LINKED = b"L"
-"""Behind the signature of a file whose content is kept by a hard link or a clone. After it come the first bytes of its
-SHA-256; or nothing, where it was too much to be read; or the ctime at which it may have been changed since."""
+"""Follows the signature of a file whose content is kept by a hard link or a clone."""
 
 SEALED = b"S"
-"""The same for a file that was not read, and whose content never changes, whatever its mtime."""
-
-MARK = 16
-"""Bytes of a SHA-256 behind `LINKED`."""
-_LINKS = (1, 1 + 8, 1 + MARK)
-"""Lengths of what stands behind the signature of a linked file; a SHA-256 of its own has 32."""
+"""The same for a file whose content never changes, so that its mtime does not matter."""
 
 _LONGEST = (1 << 63) - 1
 
@@ -78,18 +72,13 @@ def same_content(record: Record, head: bytes) -> bool:
 
 def is_link(tail: bytes) -> bool:
     """Whether what stands behind a file's signature says that its content is kept by a link."""
-    return len(tail) in _LINKS
+    return tail in (LINKED, SEALED)
 
 
-def is_unread(tail: bytes) -> bool:
-    """Whether it is kept by a link and was never read."""
-    return is_link(tail) and len(tail) != 1 + MARK
-
-
-def link_id(inode: int, size: int, mtime: int | None, mark: str = "") -> str:
-    """The id of a content that is kept by a link; see `objects`. No mtime stands for any."""
+def link_id(inode: int, size: int, mtime: int | None) -> str:
+    """Return the id of a content that is kept by a link; see `objects`. No mtime means that any one is right."""
     time = "any" if mtime is None else format(mtime & 0xFFFF_FFFF_FFFF_FFFF, "x")
-    return f"link:{inode:x}-{size:x}-{time}{mark and '-'}{mark}"
+    return f"link:{inode:x}-{size:x}-{time}"
 
 
 def content_id(record: Record) -> str:
@@ -99,25 +88,15 @@ def content_id(record: Record) -> str:
     if not tail or not modes.S_ISREG(mode):
         return ""
     if is_link(tail):
-        timeless = len(tail) == 1 + MARK or tail[:1] == SEALED
-        return link_id(inode, size, None if timeless else mtime, tail[1:].hex())
+        return link_id(inode, size, None if tail == SEALED else mtime)
     return tail.hex()
 
 
-def hash_of(content: str) -> str:
-    """What an id says of the content itself, the first half of its SHA-256; empty where it was never read."""
-    if content.startswith("link:"):
-        mark = content.rpartition("-")[2]
-        return mark if len(mark) == 2 * MARK else ""
-    return content[: 2 * MARK]
-
-
 def equal_contents(one: str, other: str) -> bool | None:
-    """Whether two ids stand for the same content; None where they do not tell."""
+    """Tell whether two ids are of the same content; None where the ids do not show it, as those of links."""
     if one and one == other:
         return True
-    left, right = hash_of(one), hash_of(other)
-    return left == right if left and right else None
+    return None if not one or not other or "link:" in (one[:5], other[:5]) else False
 
 
 def state(record: Record | None) -> PathState | None:

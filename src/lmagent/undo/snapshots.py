@@ -185,12 +185,12 @@ class WorkspaceSnapshots:
             for key in [key for key in self._states if key[1] == call]:
                 del self._states[key]
 
-    def _loss(self, was: Record, now: Record | None) -> str:
-        """Why what a file held is lost; empty where it is not."""
+    def _loss(self, was: Record) -> str:
+        """Return why what a file held is lost; empty where it is not."""
         content = content_id(was)
         if not content:
             return NOT_KEPT
-        return CHANGED if content.startswith("link:") and self._objects.links.is_lost(was, now) else ""
+        return CHANGED if content.startswith("link:") and not self._objects.links.is_valid(content) else ""
 
     def _restore(self, changes: Sequence[Change], to: Literal["before", "after"]) -> Restored:
         with self._busy:
