@@ -1,4 +1,4 @@
-"""Keep: the content of one file, by the cheapest way that holds it, and the record of it."""
+"""Keeps the content of one file in the cheapest way that lasts, and makes its record."""
 
 from __future__ import annotations
 
@@ -31,16 +31,15 @@ the slowest: 10 ms)."""
 _COARSE = 2_000_000_000
 """The same on file systems that keep whole seconds (FAT: two of them)."""
 _SECOND = 1_000_000_000
-_ATTEMPTS = 3
 
 
 class Keeper:
     """Keeps contents during one walk.
 
     Args:
-        objects: where to.
-        limits: how much.
-        strict: whether a store that cannot be written is an error; otherwise the content is not kept.
+        objects: the store.
+        limits: how much is kept.
+        strict: raise if the store cannot be written; otherwise the content is not kept.
     """
 
     def __init__(self, objects: Objects, limits: Limits, *, strict: bool = True) -> None:
@@ -52,19 +51,19 @@ class Keeper:
         self._now = time.time_ns()
 
     def settle(self) -> None:
-        """Wait until no change can have the ctime that the last link has given to its file."""
+        """Wait until no change can get the ctime that the last link gave to its file."""
         if self._linked_some:
             time.sleep(_TICK / _SECOND)
 
     def keep(
         self, folder: int, name: str, seen: os.stat_result, known: Record | None, bulk: Bulk
     ) -> tuple[Record | None, str]:
-        """Record a path that is no folder, and keep what is in it.
+        """Record a path that is no folder, and keep its content.
 
         Args:
             folder: descriptor of the folder.
-            name: in it.
-            seen: what the walk saw.
+            name: the name in it.
+            seen: the status that the walk saw.
             known: an earlier record of the path.
             bulk: how the files of its folder are treated.
 
@@ -121,7 +120,7 @@ class Keeper:
             os.close(descriptor)
 
     def _is_small(self, seen: os.stat_result, bulk: Bulk) -> bool:
-        """Whether a file of a bulky tree is one of those that are copied; each is counted."""
+        """Tell whether a file of a bulky tree is copied, and count it."""
         if bulk == "sealed" or self._small_copies <= 0 or seen.st_size > self._limits.small_max:
             return False
         self._small_copies -= 1
@@ -130,33 +129,30 @@ class Keeper:
     def _copied(self, folder: int, name: str, *, large: bool) -> tuple[Record, str]:
         descriptor = os.open(name, _READ, dir_fd=folder)
         try:
+            before = os.fstat(descriptor)
+            if not modes.S_ISREG(before.st_mode):
+                return bare(before), ""
+            digest, size = self._copy(descriptor, before.st_size, large=large)
             found = os.fstat(descriptor)
-            if not modes.S_ISREG(found.st_mode):
-                return bare(found), ""
-            digest, size = b"", 0
-            for _ in range(_ATTEMPTS):
-                before = found
-                digest, size = self._copy(descriptor, before.st_size, large=large)
-                found = os.fstat(descriptor)
-                if digest and not _differ(before, found) and size == found.st_size:
-                    return self._settled(found) + digest, ""
         finally:
             os.close(descriptor)
+        if digest and not _differ(before, found) and size == found.st_size:
+            return self._settled(found) + digest, ""
         if not digest or large:
             return signature(found), "it was written to while it was copied"
-        # Somebody writes to it all the time: what was read is one of the states it had.
+        # A program writes to it: the content that was read is one of the states it had.
         head = HEAD.pack(found.st_mode, size, found.st_mtime_ns, 0, found.st_ino, found.st_uid, found.st_gid)
         return head + digest, ""
 
     def _copy(self, descriptor: int, size: int, *, large: bool) -> tuple[bytes, int]:
-        """Digest and size; no digest of a file that has grown too large to be held in memory."""
+        """Copy; return digest and size. A file that has grown too large for memory has no digest."""
         if large:
             return self._objects.copies.put_file(descriptor), size
         data = _read_all(descriptor, self._limits.copy_max)
         return (self._objects.copies.put(data) if len(data) <= self._limits.copy_max else b""), len(data)
 
     def _linked(self, folder: int, name: str, seen: os.stat_result, bulk: Bulk) -> Record | None:
-        """Keep a file without copying it. One that was just written is rather copied: it may well be written again."""
+        """Keep a file without copying it; None for a file that was just written, which may be written again."""
         sealed = bulk == "sealed"
         if not sealed and self._is_recent(seen.st_mtime_ns):
             if seen.st_size <= self._limits.copy_max and self._objects.copies.has_room(seen.st_size):
@@ -177,7 +173,7 @@ class Keeper:
     def _unreadable(
         self, folder: int, name: str, seen: os.stat_result, known: Record | None, error: OSError | Unreadable
     ) -> tuple[Record, str]:
-        """A file that may not be read can be linked by its owner, and is what it was if it was not written to."""
+        """Record a file that may not be read: its owner can link it, and unchanged times mean unchanged content."""
         head = signature(seen)
         if not modes.S_ISREG(seen.st_mode):
             return bare(seen), ""
@@ -210,7 +206,7 @@ def _differ(one: os.stat_result, other: os.stat_result) -> bool:
 
 
 def _read_all(descriptor: int, limit: int) -> bytes:
-    """The content from its beginning, of at most one byte more than `limit`."""
+    """Return the content from its beginning, at most one byte more than `limit`."""
     os.lseek(descriptor, 0, os.SEEK_SET)
     pieces = list[bytes]()
     left = limit + 1

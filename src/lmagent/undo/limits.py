@@ -7,7 +7,7 @@ from typing import Literal
 from msgspec import Struct
 
 Bulk = Literal["", "bulky", "sealed"]
-"""How a folder's files are treated: as any other, kept without copying, or as such whose content never changes."""
+"""How a folder's files are treated: like other files, kept without copying, or as files that never change."""
 
 _MIB = 1 << 20
 
@@ -48,12 +48,12 @@ class Limits(Struct, frozen=True):
 
 
 def bulk_of(parent: str, name: str, outer: Bulk = "") -> Bulk:
-    """How the files of a folder are treated, by its name alone.
+    """Return how the files of a folder are treated, by its name alone.
 
     Args:
         parent: path of the folder that it is in.
         name: its name.
-        outer: how those of the parent are.
+        outer: how the files of the parent are treated.
     """
     if name in _GIT_OBJECTS and (f"/{parent}".endswith("/.git") or "/.git/modules/" in f"/{parent}/"):
         return "sealed"

@@ -23,8 +23,8 @@ class Links:
     """Contents by inode, size and mtime.
 
     Args:
-        folder: where they are; only files on its file system can be kept here.
-        temporary: a folder on the same file system for half-made ones.
+        folder: their folder; only files on its file system can be kept here.
+        temporary: a folder on the same file system for unfinished ones.
     """
 
     def __init__(self, folder: Path, temporary: Path) -> None:
@@ -34,16 +34,16 @@ class Links:
         self._no_links = set[int]()
 
     def path(self, content: str) -> str:
-        """Where a content is, or would be."""
+        """Return the path at which a content is, or would be."""
         inode, _, rest = content.removeprefix("link:").partition("-")
         return f"{self._folder}/{inode[-2:]:0>2}/{inode}-{rest}"
 
     def names(self) -> list[str]:
-        """The ids of all contents that have a name here, valid or not."""
+        """Return the ids of all contents that have a name here, valid or not."""
         return [f"link:{entry.name}" for _, entry in entries(self._folder)]
 
     def is_valid(self, content: str) -> bool:
-        """Whether a content is there and was not changed in place, as far as that can be told without reading it."""
+        """Tell whether a content exists and has the size and time that it had when it was kept."""
         found = _ID.fullmatch(content)
         if found is None:
             return False
@@ -55,7 +55,7 @@ class Links:
         return timely and there.st_size == int(found[2], 16)
 
     def is_name_of(self, content: str, inode: int) -> bool:
-        """Whether a content is here by a hard link to this very file."""
+        """Tell whether a content is here by a hard link to this very file."""
         if _ID.fullmatch(content) is None:
             return False
         try:
@@ -69,11 +69,11 @@ class Links:
         Args:
             folder: descriptor of the folder it is in.
             name: the file.
-            seen: what it was.
-            content: the id of what is in it now.
+            seen: its status.
+            content: the id of its content.
 
         Returns:
-            What the file is now: a link gives it another ctime. None where neither can be done.
+            The file's status now: a link gives it another ctime. None where neither can be done.
 
         Raises:
             StoreError: the disk is full or not writable.
@@ -92,9 +92,9 @@ class Links:
         return None
 
     def give_back(self, content: str, folder: int, name: str) -> bool:
-        """Give a kept file back to the user under a new name, inode and all; False where it has to be copied.
+        """Link a kept file under a new name of the user; False where it has to be copied.
 
-        Only where the store's is its last name: then nobody has this file, and its mode and times may be set.
+        It is linked only if the store has its last name: then no path of the user shares its mode and times.
         """
         path = self.path(content)
         try:

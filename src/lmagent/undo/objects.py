@@ -1,9 +1,9 @@
-"""Objects: the contents that were kept, in a folder that is private to the user.
+"""Objects: the kept contents, in a folder that is private to the user.
 
     objects/ab/cdef…   copies, named by the SHA-256 of the content
     links/3f/…         contents that were kept without copying them, named by inode, size and mtime of the file
     running/…          states before calls that have not ended, or whose process died (`running.py`)
-    tmp/               half-written ones
+    tmp/               unfinished ones
 
 Copying 50,000 files of `node_modules` takes long and doubles the space. So the files of a bulky tree (`limits.py`), and
 files that are too large to be copied, are cloned where the file system can (FICLONE: btrfs, XFS), else hard linked: the
@@ -36,14 +36,14 @@ _SHA256 = re.compile("[0-9a-f]{64}")
 
 
 class Damaged(Exception):
-    """A kept content is gone or is not what it was; `args[0]` says which."""
+    """A kept content is gone or has changed; `args[0]` says which."""
 
 
 class Objects:
     """The contents of one store.
 
     Args:
-        folder: the store; it is made by whoever locks it.
+        folder: the store; the lock makes it.
         total_max: bytes of all copies.
 
     Attributes:
@@ -57,17 +57,17 @@ class Objects:
         self.links = Links(folder / "links", folder / "tmp")
 
     def has(self, content: str, size: int) -> bool:
-        """Whether a content can be restored, as far as that can be told without reading it."""
+        """Tell whether a content can be restored, as far as that shows without reading it."""
         if _SHA256.fullmatch(content):
             return self.copies.size(content) == size
         return self.links.is_valid(content)
 
     def survey(self) -> dict[str, int]:
-        """Size of each content by its id, -1 for a link, whose id says it."""
+        """Return the size of each content by its id; -1 for a link, whose id contains it."""
         return self.copies.survey() | dict.fromkeys(self.links.names(), -1)
 
     def read(self, content: str, limit: int) -> bytes | None:
-        """A content, or None if it is gone, damaged or larger than `limit` bytes."""
+        """Return a content, or None if it is gone, damaged or larger than `limit` bytes."""
         try:
             with self._opened(content) as descriptor, open(os.dup(descriptor), "rb") as file:
                 data = file.read(limit + 1)
@@ -85,7 +85,7 @@ class Objects:
         Args:
             content: its id.
             folder: descriptor of the folder.
-            name: what must not be there yet. It is left behind half-written where this raises.
+            name: the new file's name. An unfinished file is left there if this raises.
 
         Raises:
             Damaged: the content is gone or damaged, or cannot be read.
@@ -108,7 +108,7 @@ class Objects:
             raise Damaged("its kept content is damaged")
 
     def equals(self, content: str, descriptor: int) -> bool | None:
-        """Whether an open file has this content; None where that cannot be told, since the content is gone."""
+        """Tell whether an open file has this content; None if the content is gone."""
         try:
             if not content.startswith("link:"):
                 return copy_descriptor(descriptor, None) == content

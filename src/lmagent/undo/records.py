@@ -1,10 +1,10 @@
-"""Records: what the manifest knows about a path, as a few bytes.
+"""Records: the manifest's knowledge of a path, as a few bytes.
 
 A workspace may have hundreds of thousands of files and two states of it are held at once, so a record is one `bytes`:
 the signature (mode, size, mtime, ctime, inode, owner), then how the content was kept. Equal signatures mean a file that
-did not change, which is not read again: nobody can put a ctime back. A file that changed in the instant in which it was
-recorded could change again without a new signature (the "racy git" problem); its ctime is recorded as 0, which never
-matches.
+did not change, and is not read again: no program can put a ctime back. A file that changed in the instant in which it
+was recorded could change again without a new signature (the "racy git" problem); its ctime is recorded as 0, which
+never matches.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LONGEST = (1 << 63) - 1
 
 
 def signature(found: os.stat_result) -> bytes:
-    """Mode, size, mtime and ctime (ns), inode, user and group."""
+    """Return mode, size, mtime and ctime (ns), inode, user and group."""
     try:
         return HEAD.pack(
             found.st_mode,
@@ -42,36 +42,36 @@ def signature(found: os.stat_result) -> bytes:
             found.st_uid,
             found.st_gid,
         )
-    except struct.error:  # a time behind the year 2262; such a file is read every time
+    except struct.error:  # a time after the year 2262; such a file is read every time
         mtime = max(-_LONGEST, min(_LONGEST, found.st_mtime_ns))
         return HEAD.pack(found.st_mode, found.st_size, mtime, 0, found.st_ino, found.st_uid, found.st_gid)
 
 
 def unsettled(head: bytes) -> bytes:
-    """The same signature, so that it matches no file."""
+    """Return the signature changed so that it matches no file."""
     mode, size, mtime, _, inode, user, group = HEAD.unpack(head)
     return HEAD.pack(mode, size, mtime, 0, inode, user, group)
 
 
 def bare(found: os.stat_result) -> Record:
-    """The record of a folder or of a special file: mode and owner alone, since the rest changes with what is in it."""
+    """Return the record of a folder or special file: mode and owner alone, since a folder's times vary."""
     return HEAD.pack(found.st_mode, 0, 0, 0, 0, found.st_uid, found.st_gid)
 
 
 def is_kept(record: Record) -> bool:
-    """Whether all there is to keep was kept."""
+    """Tell whether the content was kept, if there is any."""
     return len(record) > WIDTH or not modes.S_ISREG(HEAD.unpack(record)[0])
 
 
 def same_content(record: Record, head: bytes) -> bool:
-    """Whether size, mtime and inode are the same: all that can be said about a file that may not be read."""
+    """Tell whether size, mtime and inode are the same, for a file that may not be read."""
     _, size, mtime, _, inode, _, _ = HEAD.unpack(head)
     _, was, then, _, number, _, _ = HEAD.unpack(record[:WIDTH])
     return (size, mtime, inode) == (was, then, number)
 
 
 def is_link(tail: bytes) -> bool:
-    """Whether what stands behind a file's signature says that its content is kept by a link."""
+    """Tell whether the bytes after a file's signature mean that its content is kept by a link."""
     return tail in (LINKED, SEALED)
 
 
@@ -82,7 +82,7 @@ def link_id(inode: int, size: int, mtime: int | None) -> str:
 
 
 def content_id(record: Record) -> str:
-    """The id of a file's kept content; empty where there is none."""
+    """Return the id of a file's kept content; empty if it was not kept."""
     mode, size, mtime, _, inode, _, _ = HEAD.unpack(record[:WIDTH])
     tail = record[WIDTH:]
     if not tail or not modes.S_ISREG(mode):
@@ -100,7 +100,7 @@ def equal_contents(one: str, other: str) -> bool | None:
 
 
 def state(record: Record | None) -> PathState | None:
-    """The record in the words of the port."""
+    """Return the record as the port's type."""
     if record is None:
         return None
     mode, size, mtime, _, _, user, group = HEAD.unpack(record[:WIDTH])
@@ -113,7 +113,7 @@ def state(record: Record | None) -> PathState | None:
 
 
 def kind_of(mode: int) -> Kind:
-    """The kind of a path from its `st_mode`."""
+    """Return the kind of a path from its `st_mode`."""
     if modes.S_ISREG(mode):
         return "file"
     if modes.S_ISDIR(mode):
