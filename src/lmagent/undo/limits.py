@@ -35,8 +35,8 @@ class Limits(Struct, frozen=True):
             change in place: `build` may well be a folder of sources.
         small_copies: so many of them in one walk (0.1 ms each), since a bulky tree may have 50,000.
         total_max: bytes of all copies; `collect` brings the store below it.
-        entries_max: paths of one walk; what lies beyond is reported as not kept.
-        depth_max: folders below each other; each is opened again, from the top, when something in it is restored.
+        entries_max: paths of one walk; further paths are reported as not kept.
+        depth_max: folders below each other that are open at once; a process may have 256 descriptors on some systems.
     """
 
     copy_max: int = 16 * _MIB
@@ -44,7 +44,7 @@ class Limits(Struct, frozen=True):
     small_copies: int = 2_000
     total_max: int = 2048 * _MIB
     entries_max: int = 500_000
-    depth_max: int = 2_000
+    depth_max: int = 100
 
 
 def bulk_of(parent: str, name: str, outer: Bulk = "") -> Bulk:
