@@ -32,7 +32,7 @@ class Taken(Struct):
 
     Attributes:
         tree: the records.
-        blind: folders that could not be looked into, and why: nothing is known of what is below.
+        blind: folders that could not be looked into, and why: nothing below them is known.
         refusals: files whose content was not kept, and the blind folders.
     """
 
@@ -49,10 +49,10 @@ class Scan:
         keeper: keeps contents.
         known: records of an earlier walk.
         limits: how far to go.
-        hidden: paths that are passed over, with all that is below them.
-        shut: a folder that the user may not look into is opened up for the look, unless it is one of these: a call may
-            have closed it behind itself. None opens none.
-        breathe: called at every folder; may raise, to give up.
+        hidden: paths that are passed over, with everything below them.
+        shut: folders that stay closed, since a call may have closed them; any other folder that the user may not look
+            into is opened up for the walk. None opens no folder.
+        breathe: called at every folder; raises to give up.
 
     Raises:
         WorkspaceError: the workspace cannot be opened.
@@ -90,7 +90,7 @@ class Scan:
         self._device = os.fstat(self._root).st_dev
 
     def everything(self) -> Taken:
-        """The whole workspace."""
+        """Look at the whole workspace."""
         try:
             self._walk(self._root, "", 0, "")
         finally:
@@ -98,7 +98,7 @@ class Scan:
         return self._taken
 
     def some(self, paths: Sequence[str]) -> Taken:
-        """Some paths, what is below them, and the folders above them.
+        """Look at some paths, everything below them, and the folders above them.
 
         Args:
             paths: escaped and relative; no link in them is followed.
