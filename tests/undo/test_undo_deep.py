@@ -65,7 +65,7 @@ def test_a_folder_that_was_too_deep_to_be_looked_into_is_named_when_it_is_taken_
     for _ in range(2):
         restored = lab.restore(changes)
         assert list(restored.paths) == paths_of(changes)
-        assert "what was in it was not kept: more than 3 folders deep" in reasons_of(restored)["1/2/3/4"]
+        assert "its contents were not kept: more than 3 folders deep" in reasons_of(restored)["1/2/3/4"]
 
 
 def test_a_folder_that_is_moved_away_while_a_deep_walk_goes_on_is_no_error(tmp_path: Path) -> None:

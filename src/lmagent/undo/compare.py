@@ -59,7 +59,7 @@ def _with_loss(change: Change, unseen: str) -> Change:
     """Mark a folder that is gone and could not be looked into: only the folder itself can be restored."""
     if not unseen or (change.after is not None and change.after.kind == "folder"):
         return change
-    return replace(change, lost=f"what was in it was not kept: {unseen}")
+    return replace(change, lost=f"its contents were not kept: {unseen}")
 
 
 def _is_same_content(was: PathState, now: PathState | None) -> bool:

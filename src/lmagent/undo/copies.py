@@ -60,7 +60,7 @@ class Copies:
 
         Raises:
             Full: it is not there yet, and there is no room.
-            StoreError: it cannot be written; nothing is left behind.
+            StoreError: it cannot be written; no file is left.
         """
         digest = hashing(data)
         sha256 = digest.hexdigest()
@@ -80,7 +80,7 @@ class Copies:
         """Keep the content of an open file without holding it in memory; return the digest. The caller looks for room.
 
         Raises:
-            StoreError: it cannot be written; nothing is left behind.
+            StoreError: it cannot be written; no file is left.
             Unreadable: the source cannot be read.
         """
         try:

@@ -14,7 +14,7 @@ from lmagent.undo.links import LINK
 from lmagent.undo.names import is_path
 from lmagent.undo.records import equal_contents
 
-CHANGED_SINCE = "it was changed since by somebody else"
+CHANGED_SINCE = "it was changed since, by you or another program"
 _ID = re.compile(f"([0-9a-f]{{64}}|{LINK})?")
 _LAST = 0xFFFF_FFFF
 
@@ -59,7 +59,7 @@ def net(
             continue
         wish, broken = _fold(path, paths[path], to)
         if broken:
-            refused.append(Refusal(path, f"{CHANGED_SINCE}, between two changes; what they made is kept"))
+            refused.append(Refusal(path, f"{CHANGED_SINCE}, between two changes; that version is kept"))
         if wish.have != wish.want:
             wishes.append(wish)
     return wishes, refused

@@ -81,7 +81,7 @@ def make_folder(folder: int, name: str, want: PathState) -> None:
 
 
 def remove(folder: int, name: str, found: os.stat_result) -> None:
-    """Take away what was found.
+    """Remove the path that was found.
 
     Raises:
         Changed: something else is there.
@@ -144,7 +144,7 @@ def _confirm(folder: int, name: str, found: os.stat_result | None) -> None:
 def _stamp(found: os.stat_result | None) -> tuple[object, ...] | None:
     if found is None:
         return None
-    if modes.S_ISDIR(found.st_mode):  # its size and time change with what is in it
+    if modes.S_ISDIR(found.st_mode):  # its size and time change with its contents
         return kind_of(found.st_mode), found.st_ino
     return kind_of(found.st_mode), found.st_ino, found.st_size, found.st_mtime_ns
 

@@ -35,7 +35,7 @@ class Running:
 
         Args:
             call: names the call.
-            state: what was found.
+            state: the state that was found.
             mark: of the manifest, if it holds this very state.
 
         Raises:

@@ -43,7 +43,7 @@ _Key = tuple[_Paths, str]
 class WorkspaceSnapshots:
     """Keeps what calls change in a workspace; see `lmagent.core.changes.Snapshots`.
 
-    Paths in what is returned are escaped (`lmagent.undo.names`); paths that are given to `before` and `after` are not:
+    Returned paths are escaped (`lmagent.undo.names`); paths that are given to `before` and `after` are not:
     they are names of the operating system, relative to the workspace or absolute in it, and links in them that stay in
     the workspace are followed, as the file tools do.
 
@@ -217,7 +217,7 @@ class WorkspaceSnapshots:
                 return collect(self._objects, keep | held, self._limits.total_max)
 
     def _take(self, paths: _Paths, before: Taken | None) -> Taken:
-        """Walk, and remember what was found; `before` is the state before the call, if this is the one after it."""
+        """Walk and remember the result; `before` is the state before the call if this is the walk after it."""
         first = before is None
         if paths is None:
             self._load()

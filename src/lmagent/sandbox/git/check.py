@@ -97,7 +97,7 @@ class Check:
         """Make a folder readable that hides a repository which git would still find by its name."""
         if path in self.mark.places.closed or not self.root.open_up(path):
             return False
-        self._say(path, "could not be listed any more, which hides what is in it", "made it readable for you again")
+        self._say(path, "could not be listed any more, which hides its contents", "made it readable for you again")
         return True
 
     def _add_known(self, now: Places) -> None:
@@ -214,7 +214,7 @@ class Check:
     def _put_aside(self, trouble: Trouble) -> None:
         path, back = trouble.path, trouble.back
         if trouble.leave:
-            self._say(path, trouble.what, "left as it is: look at it first")
+            self._say(path, trouble.what, "not changed: look at it first")
             return
         held, action = self.root.held(path), ""
         if held is not None:
@@ -228,7 +228,7 @@ class Check:
             as_file = held is not None and held.kind == "link" and held.target == back.target
             done = self._put_back(path, back, as_file=as_file)
             action += "; " * bool(action) + (
-                "what was there is back" if done else "what was there could not be put back"
+                "the earlier file is back" if done else "the earlier file could not be put back"
             )
         self._say(path, trouble.what, action)
 

@@ -26,7 +26,7 @@ class Entry(NamedTuple):
         section: lower case.
         sub: the subsection, None without one.
         key: lower case.
-        value: None where the key stands alone, which means true.
+        value: None for a key without a value, which means true.
     """
 
     section: str

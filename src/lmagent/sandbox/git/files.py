@@ -170,7 +170,7 @@ class Root:
                     if len(names) >= MOST_LISTED:
                         break
         except OSError:
-            pass  # it shrank or went away meanwhile: what was seen is what there is
+            pass  # it shrank or went away meanwhile: the names so far are the result
         finally:
             os.close(inner)
         return names

@@ -25,7 +25,7 @@ BRIDGES = (
     (BLANKS, "blank lines"),
     (TYPO, "quotes, dashes or other typography"),
 )
-"""What the model is told about each bridge."""
+"""The text about each bridge for the model."""
 
 _QUOTES = dict.fromkeys("‘’‚‛‹›", "'") | dict.fromkeys("“”„‟«»", '"')
 _DASHES = dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212", "-")
