@@ -178,7 +178,7 @@ class Downloads:
 
 
 class _Shown:
-    """Shows the progress of a pull in its row; see `modelserver.download.Progress`. Parts of a model add up."""
+    """Shows the progress of a pull in its row; see `modelserver.library.download.Progress`. Parts of a model add up."""
 
     def __init__(self, row: Download) -> None:
         self._row = row

@@ -1,7 +1,7 @@
-"""Files below a workspace whose owner is not trusted: read, put aside and put back without following a link.
+"""Reads, sets aside and puts back files of a workspace that a hostile command may still be changing.
 
-Every step goes down from a descriptor of the workspace, name by name, so that whatever a command that still runs
-swaps meanwhile, nothing outside is read for keeps, renamed or written.
+Each step goes down from a descriptor of the workspace, name by name and without following a link, so no file outside
+is kept, renamed or written, whatever the command swaps meanwhile.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MOST_LISTED = 2_000
 """Names that a list of a folder holds at most."""
 
 ASIDE = re.compile(r"\.lmagent-quarantine-\d+\Z")
-"""How the name of what was put aside ends."""
+"""How the name of a file ends that was set aside."""
 
 _PATH_ONLY: int = getattr(os, "O_PATH", os.O_RDONLY)  # reaches into folders that may not be listed
 _FOLDER = _PATH_ONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -33,15 +33,15 @@ _MOST_NAME = 255
 
 
 class Held(Struct, frozen=True):
-    """What a name stands for.
+    """A file as it was at one moment.
 
     Attributes:
         kind: a regular file, a symbolic link, or something that is neither.
-        data: its content; of a link, that of the file in the workspace that it leads to; empty if too large.
+        data: its content; for a link, the content of the file in the workspace that it leads to; empty if too large.
         mode: permission bits.
         names: how many names the file has (hard links).
-        target: what the link says.
-        other: what tells it apart where `data` does not: of a large file, its size, number and time of change.
+        target: the target of a link.
+        other: size, number and times where `data` is not kept, to recognise a large file by.
     """
 
     kind: Literal["file", "link", "other"]
@@ -52,7 +52,7 @@ class Held(Struct, frozen=True):
     other: tuple[int, ...] = ()
 
     def same(self, was: Held | None) -> bool:
-        """Whether git would do the same with it."""
+        """Tell whether git would do the same with it."""
         if was is None or (self.kind, self.data, self.target, self.other) != (
             was.kind,
             was.data,
@@ -64,7 +64,7 @@ class Held(Struct, frozen=True):
 
     @property
     def whole(self) -> bool:
-        """Whether `data` is all of it."""
+        """Whether `data` is the whole content."""
         return self.kind == "file" and not self.other
 
 
@@ -89,7 +89,7 @@ class Root:
         os.close(self._fd)
 
     def inside(self, path: str) -> str | None:
-        """Where an absolute path really leads, relative to the workspace (`""` is itself); None if out of it."""
+        """Return where an absolute path leads, relative to the workspace (`""` is itself); None if out of it."""
         try:
             real = os.path.realpath(path)
         except (OSError, ValueError):
@@ -100,15 +100,15 @@ class Root:
         return real[len(start) :] if real.startswith(start) else None
 
     def leads(self, base: str, path: str) -> str | None:
-        """The same of a path that git reads relative to the folder `base` of the workspace."""
+        """Return the same for a path that git reads relative to the folder `base` of the workspace."""
         return self.inside(os.path.join(self.path, base, os.path.expanduser(path)))
 
     @contextlib.contextmanager
     def folder(self, rel: str) -> Generator[int]:
-        """A descriptor of a folder.
+        """Open a folder and yield its descriptor.
 
         Raises:
-            OSError: it is not there, or a link is on the way.
+            OSError: it does not exist, or a link is on the way.
         """
         fd = os.dup(self._fd)
         try:
@@ -121,7 +121,7 @@ class Root:
             os.close(fd)
 
     def held(self, rel: str, most: int = MOST_KEPT) -> Held | None:
-        """What is there, with its content if that has no more than `most` bytes; None if nothing, or a folder."""
+        """Return the file, with its content up to `most` bytes; None if nothing or a folder is there."""
         parent, name = os.path.split(rel)
         try:
             with self.folder(parent) as fd:
@@ -156,7 +156,7 @@ class Root:
         return Held("link", target=target) if found is None else Held("link", found.data, found.mode, 1, target)
 
     def lists(self, rel: str) -> list[str]:
-        """Names in a folder; empty if it is not there, no folder, or a link. No more than `MOST_LISTED`."""
+        """Return up to `MOST_LISTED` names in a folder; none if it does not exist or is no folder."""
         try:
             with self.folder(rel) as fd:
                 inner = os.open(".", _LIST, dir_fd=fd)
@@ -170,13 +170,13 @@ class Root:
                     if len(names) >= MOST_LISTED:
                         break
         except OSError:
-            pass  # it shrank or went away meanwhile: what was seen is what there is
+            pass  # it shrank or went away meanwhile: the names so far are the result
         finally:
             os.close(inner)
         return names
 
     def status(self, rel: str) -> os.stat_result | None:
-        """`lstat` of a name; None where there is nothing, or a link is on the way."""
+        """Return the `lstat` of a name; None if it does not exist, or a link is on the way."""
         parent, name = os.path.split(rel)
         try:
             with self.folder(parent) as fd:
@@ -185,10 +185,10 @@ class Root:
             return None
 
     def set_aside(self, rel: str) -> str:
-        """Rename it within its folder; returns the new name.
+        """Rename a file within its folder and return the new name.
 
         Raises:
-            OSError: it could not be.
+            OSError: it cannot be renamed.
         """
         parent, name = os.path.split(rel)
         with self.folder(parent) as fd:
@@ -205,15 +205,15 @@ class Root:
         raise FileExistsError(f"{rel}: too many of them")
 
     def put_back(self, rel: str, held: Held, *, as_file: bool = False) -> None:
-        """Make it as it was, where nothing is now.
+        """Make a file as it was, where nothing is now.
 
         Args:
-            rel: where.
-            held: what was there.
-            as_file: of a link, the content that it led to instead of the link.
+            rel: its path.
+            held: the file as it was.
+            as_file: for a link, write the content that it led to instead of the link.
 
         Raises:
-            OSError: it could not be.
+            OSError: it cannot be written.
         """
         parent, name = os.path.split(rel)
         with self.folder(parent) as fd:
@@ -230,14 +230,14 @@ class Root:
         """Rename within the workspace.
 
         Raises:
-            OSError: it could not be.
+            OSError: it cannot be renamed.
         """
         (old_parent, old_name), (new_parent, new_name) = os.path.split(old), os.path.split(new)
         with self.folder(old_parent) as source, self.folder(new_parent) as target:
             os.rename(old_name, new_name, src_dir_fd=source, dst_dir_fd=target)
 
     def open_up(self, rel: str) -> bool:
-        """Give the owner back the right to list a folder; whether it could be done."""
+        """Give the owner back the right to list a folder; return whether that worked."""
         try:
             with self.folder(rel) as fd:
                 _allow(fd)
@@ -277,7 +277,7 @@ def _aside(name: str, number: int) -> str:
 
 
 def _allow(fd: int) -> None:
-    """An O_PATH descriptor takes no fchmod, and a path could be swapped: the kernel's name for it can not."""
+    """Let the owner into a folder. fchmod refuses an O_PATH descriptor; the kernel's name for it cannot be swapped."""
     mode = stat.S_IMODE(os.fstat(fd).st_mode) | 0o700
     if os.path.isdir(f"/proc/self/fd/{fd}"):
         os.chmod(f"/proc/self/fd/{fd}", mode)

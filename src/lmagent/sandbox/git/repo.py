@@ -1,4 +1,4 @@
-"""One repository as git would find it: the files in it that decide what git runs, and what is wrong with them."""
+"""Reads one repository as git would find it: the files in it that decide what git runs, and the dangers in them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from lmagent.sandbox.gitconfig import ConfigDamagedError, Entry, parse, runs_something
-from lmagent.sandbox.gitfiles import ASIDE, MOST_LISTED, Held, Root
-from lmagent.sandbox.gitscan import Ident, is_dot_git
+from lmagent.sandbox.git.config import ConfigDamagedError, Entry, parse, runs_something
+from lmagent.sandbox.git.files import ASIDE, MOST_LISTED, Held, Root
+from lmagent.sandbox.git.scan import Ident, is_dot_git
 
 Role = Literal["config", "commondir", "hook", "attributes", "alternates", "todo", "program"]
 
@@ -36,7 +36,7 @@ _HOOKS = frozenset(_KNOWN_HOOKS.split())
 
 
 class Follow(Struct, frozen=True):
-    """Where else in the workspace the user's own config sends git; what the agent's says is not followed.
+    """Where else in the workspace the user's own config sends git; a config of the agent is not followed.
 
     Attributes:
         includes: config files.
@@ -60,12 +60,12 @@ class Repo(Struct, frozen=True):
     """A repository at one moment.
 
     Attributes:
-        path: of its folder, relative to the workspace.
-        ident: that folder's.
-        files: by path; those that are there.
-        follow: what its config leads to.
-        runs: what its config makes git run, name and value.
-        worktree: its folder of files, as far as the workspace goes.
+        path: its folder, relative to the workspace.
+        ident: the identity of that folder.
+        files: its existing files by path.
+        follow: where its config leads.
+        runs: name and value of the entries that make git run something.
+        worktree: its folder of files, if that is in the workspace.
     """
 
     path: str
@@ -77,18 +77,18 @@ class Repo(Struct, frozen=True):
 
     @property
     def dangerous(self) -> bool:
-        """Whether git runs something of it, by the will of whoever made it."""
+        """Whether git runs something of it."""
         return bool(self.runs) or any(item.role == "hook" for item in self.files.values())
 
 
 class Trouble(Struct, frozen=True):
-    """Something that was not there, and that git would act on.
+    """Something new that git would act on.
 
     Attributes:
-        path: where.
-        what: for a person.
-        back: what was there before.
-        whole: the repository is not to be used at all.
+        path: its path.
+        what: the danger, as text for the user.
+        back: the file that was there before.
+        whole: the whole repository must be set aside.
         leave: it is only reported.
     """
 
@@ -105,8 +105,8 @@ def look(root: Root, path: str, ident: Ident, follow: Follow | None) -> Repo:
     Args:
         root: the workspace.
         path: the repository's folder.
-        ident: that folder's.
-        follow: what a config leads to; None to take it from the config that is there now.
+        ident: the identity of that folder.
+        follow: where a config leads; None to take it from the present config.
     """
     files: dict[str, Item] = {}
     for name, role in FIXED:
@@ -133,20 +133,10 @@ def look(root: Root, path: str, ident: Ident, follow: Follow | None) -> Repo:
 
 
 def moved(repo: Repo, path: str) -> Repo:
-    """The same repository under another path."""
+    """Return the same repository under another path."""
     start = _join(repo.path, "")
     files = {_join(path, name[len(start) :]) if name.startswith(start) else name: i for name, i in repo.files.items()}
     return repo if repo.path == path else replace(repo, path=path, files=files)
-
-
-def orders(held: Held | None) -> list[str]:
-    """What a `.gitmodules` says that would run something, or that cannot be read."""
-    if held is None:
-        return []
-    entries = _entries(held)
-    if entries is None:
-        return ["it cannot be understood"]
-    return [f"{name} = {value}" for name, value in runs_something(entries, lambda _: True)]
 
 
 def _add(root: Root, files: dict[str, Item], path: str, role: Role) -> None:
@@ -197,7 +187,7 @@ def _follow(root: Root, path: str, files: dict[str, Item]) -> Follow:
 
 
 def _programs(root: Root, worktree: str, command: str) -> Iterator[str]:
-    """Files of the workspace that a command line names."""
+    """Yield the files of the workspace that a command line names."""
     for word in re.split(r"[\s;|&'\"()!=]+", command)[:_MOST_INCLUDES]:
         leads = root.leads(worktree, word) if "/" in word or "." in word else None
         if leads and root.held(leads) is not None:
@@ -205,7 +195,7 @@ def _programs(root: Root, worktree: str, command: str) -> Iterator[str]:
 
 
 def _worktree(root: Root, path: str, entries: list[Entry]) -> str:
-    """The folder that hooks run in, as far as the workspace goes."""
+    """Return the folder that hooks run in; `""` if it is not in the workspace."""
     for entry in entries:
         if (entry.section, entry.key) == ("core", "worktree") and entry.value:
             return root.leads(path, entry.value) or ""
@@ -213,7 +203,7 @@ def _worktree(root: Root, path: str, entries: list[Entry]) -> str:
 
 
 def _entries(held: Held) -> list[Entry] | None:
-    """None if git could not read it."""
+    """Return the entries of a config; None if git could not read it."""
     if held.other or held.kind == "other":
         return None
     try:
@@ -228,7 +218,7 @@ def _runs(root: Root, repo: str, name: str, held: Held) -> list[tuple[str, str]]
 
 
 def new_trouble(root: Root, repo: Repo) -> Iterator[Trouble]:
-    """What is wrong with a repository that was not there."""
+    """Yield the dangers of a new repository."""
     for name, item in repo.files.items():
         if item.role == "config":
             for what in _config(root, repo, name, item.held, frozenset()):
@@ -238,13 +228,13 @@ def new_trouble(root: Root, repo: Repo) -> Iterator[Trouble]:
 
 
 def changed_trouble(root: Root, was: Repo, now: Repo, *, strict: bool) -> Iterator[Trouble]:
-    """What is wrong with one that was there.
+    """Yield the dangers of a repository that changed.
 
     Args:
         root: the workspace.
-        was: it then.
-        now: it now.
-        strict: it is the user's own: nobody but the user changes its config.
+        was: the repository before.
+        now: the repository now.
+        strict: it is the user's own, and only the user changes its config.
     """
     for name in dict.fromkeys([*was.files, *now.files]):
         before, after = was.files.get(name), now.files.get(name)
@@ -274,7 +264,7 @@ def _changed_config(root: Root, was: Repo, now: Repo, name: str, back: Held | No
 
 
 def _config(root: Root, repo: Repo, name: str, held: Held, known: frozenset[tuple[str, str]]) -> Iterator[str]:
-    """Why git should not read it."""
+    """Yield the reasons why git should not read a config."""
     if held.kind == "link":
         yield f"is a link to {held.target}, where git would look for its configuration"
         return
@@ -321,7 +311,7 @@ def _other(root: Root, repo: Repo, name: str, item: Item, back: Held | None, *, 
 
 
 def _is_worktree(root: Root, path: str, held: Held) -> bool:
-    """Whether it is the commondir that `git worktree add` makes: two folders up, in the repository that owns it."""
+    """Tell whether it is the commondir of `git worktree add`: two folders up, in the repository that owns it."""
     owner, middle = os.path.split(os.path.dirname(path))
     if held.kind != "file" or middle != "worktrees" or not owner:
         return False

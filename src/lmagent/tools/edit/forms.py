@@ -1,7 +1,7 @@
-"""What a search may have been before a model copied or quoted it: without line numbers, without doubled escapes.
+"""The readings of a search: as given, without line numbers that a reading tool printed, without doubled escapes.
 
-Search and replacement are always put right alike. The forms of the numbered lines are those of common reading tools:
-`12<tab>code`, `12→code`, `12: code`, `12| code`, the number right-aligned or not.
+Search and replacement are always changed alike. Line numbers have the forms of common reading tools: `12<tab>code`,
+`12→code`, `12: code`, `12| code`, right-aligned or not.
 """
 
 from __future__ import annotations
@@ -12,24 +12,17 @@ from itertools import pairwise
 
 from msgspec import Struct
 
-from lmagent.tools.edit_strings import unclosed
-from lmagent.tools.edit_text import block_lines, to_lf
+from lmagent.tools.edit.bridges import unclosed
 
-_NUMBERED = re.compile(r"[ \t]*(\d+)(\t|→|:|[ ]?[|│])(.*)", re.DOTALL)
-_ESCAPE = re.compile(r"\\([\\ntr\"'])")
-_PLAIN = {"n": "\n", "t": "\t", "r": "\r"}
+_NUMBERED = re.compile(r"[ \t]*(\d{1,9})(\t|→|:|[ ]?[|│])(.*)", re.DOTALL)
+_ESCAPE = re.compile(r"\\(r\\n|[\\ntr\"'])")
+_PLAIN = {"r\\n": "\n", "n": "\n", "t": "\t", "r": "\r"}
 _KINDS = ("nqb", "q", "n", "b", "nq", "qb", "nb")
 _DOTS = ("...", "…")
 
 
 class Form(Struct, frozen=True):
-    """One reading of what the model asked for.
-
-    Attributes:
-        search: the search, put right.
-        replace: the replacement, put right alike.
-        mark: what followed the line numbers that were taken off; '' if there were none.
-    """
+    """One reading of search and replacement; `mark` followed the line numbers that were taken off ('': no numbers)."""
 
     search: str
     replace: str
@@ -37,31 +30,46 @@ class Form(Struct, frozen=True):
 
 
 class Chunks(Struct, frozen=True):
-    """Search and replacement as lines, divided where both say `...`."""
+    """Search and replacement as lines, divided where both have a `...` line."""
 
     search: list[list[str]]
     replace: list[list[str]]
 
 
 def forms(search: str, replace: str) -> Iterator[Form]:
-    """All readings of a search and its replacement, the literal one first."""
+    """Yield all readings of a search and its replacement, the literal one first."""
     literal = Form(search, replace)
-    numbered = _without_numbers(literal)
-    seen: set[tuple[str, str]] = set()
-    plain = [form for form in (literal, numbered) if form is not None]
+    plain = [form for form in (literal, _without_numbers(literal)) if form is not None]
     unescaped = [each for form in plain for each in _unescaped(form)]
     bare = [_without_numbers(form) for form in unescaped if not form.mark]
+    seen: set[tuple[str, str]] = set()
     for form in (*plain, *unescaped, *bare):
         if form is not None and form.search and (form.search, form.mark) not in seen:
             seen.add((form.search, form.mark))
             yield form
 
 
-def divided(form: Form, *, old_mac: bool) -> Chunks | None:
-    """The chunks between paired `...` lines; None where there are none, or they are not paired."""
-    search, _ = block_lines(form.search, old_mac=old_mac)
-    replace, _ = block_lines(form.replace, old_mac=old_mac)
-    chunks, new = _split(search), _split(replace)
+def block_lines(text: str) -> tuple[list[str], bool]:
+    """Return the lines of a search or a replacement, and whether a line end closes the last one.
+
+    A last piece of nothing but blanks is the start of the following line, copied along: it is left out.
+    """
+    lines = text.split("\n")
+    if len(lines) > 1 and not lines[-1].strip():
+        return lines[:-1], True
+    return ([], True) if lines == [""] else (lines, False)
+
+
+def one_chunk(form: Form) -> Chunks:
+    """Return search and replacement as one chunk."""
+    lines, closed = block_lines(form.search)
+    fresh, _ = block_lines(form.replace)
+    return Chunks([lines], [fresh if fresh or closed else [""]])  # a line without its end leaves an empty line
+
+
+def divided(form: Form) -> Chunks | None:
+    """Return the chunks between `...` lines; None without such lines, or where they are not paired."""
+    chunks, new = _split(block_lines(form.search)[0]), _split(block_lines(form.replace)[0])
     if len(chunks) < 2 or len(chunks) != len(new):
         return None
     for edge in (0, -1):
@@ -73,10 +81,10 @@ def divided(form: Form, *, old_mac: bool) -> Chunks | None:
 
 
 def looks_numbered(lines: Sequence[str], form: Form) -> bool:
-    """Whether the file itself has such numbers before what the search says: then they are text, not a tool's."""
-    said = {line.strip() for line in to_lf(form.search).split("\n") if line.strip()}
+    """Tell whether the file itself has such numbers before the search's lines: then they are text, not a tool's."""
+    sought = {line.strip() for line in form.search.split("\n") if line.strip()}
     found = (_NUMBERED.match(line) for line in lines)
-    return any(each is not None and each[2].strip(" ") == form.mark and each[3].strip() in said for each in found)
+    return any(each is not None and each[2].strip(" ") == form.mark and each[3].strip() in sought for each in found)
 
 
 def _without_numbers(form: Form) -> Form | None:
@@ -91,22 +99,21 @@ def _without_numbers(form: Form) -> Form | None:
         return None
     bodies = [each[3] for each in found if each is not None]
     blank = mark in {":", "|", " |", "│", " │"} and all(body[:1] == " " for body in bodies if body.strip())
-    search = "\n".join(_bare(line, mark, blank=blank) for line in lines)
-    replace = "\n".join(_bare(line, mark, blank=blank) for line in form.replace.split("\n"))
-    return Form(search, replace, mark.strip(" "))
 
+    def bare(text: str) -> str:
+        matches = ((line, _NUMBERED.match(line)) for line in text.split("\n"))
+        return "\n".join(
+            line if match is None or match[2] != mark else match[3].removeprefix(" ") if blank else match[3]
+            for line, match in matches
+        )
 
-def _bare(line: str, mark: str, *, blank: bool) -> str:
-    found = _NUMBERED.match(line)
-    if found is None or found[2] != mark:
-        return line
-    return found[3].removeprefix(" ") if blank else found[3]
+    return Form(bare(form.search), bare(form.replace), mark.strip(" "))
 
 
 def _unescaped(form: Form) -> Iterator[Form]:
-    """The form with escapes undone: all kinds, then some only; of those that agree on the search, a sane replacement.
+    """Yield the form with escapes undone: all kinds, then some only.
 
-    Where only the replacement tells two readings apart, one that breaks a string over two lines is not taken.
+    Where two readings differ only in the replacement, one that breaks a string over two lines is not taken.
     """
     if "\\" not in form.search:
         return

@@ -1,16 +1,15 @@
-"""The guard of git: what a command left behind that a later git of the user, outside the sandbox, would run.
+"""Finds what a command left that a later git of the user, outside the sandbox, would run.
 
     guard = GitGuard(workspace)
     mark = guard.baseline()          # before a command
     ...                              # it runs
     findings = guard.check(mark)     # when it has ended, and before its folder is handed back to the user
 
-A `git status` runs what `core.fsmonitor` says, a filter, a hook: whoever can write a repository anywhere in the
-workspace owns the user's next prompt (`research/sandbox.md` §5.3). What was there at the mark stays. What came since
-and would be run is renamed, within its folder, to `<name>.lmagent-quarantine-<n>`; what it took the place of is put
-back.
+A `git status` runs the program of `core.fsmonitor`, filters and hooks, so a command that writes a repository anywhere
+in the workspace decides what the user's next prompt runs. Files that were there at the mark stay. A newer file that git
+would act on is renamed within its folder, to `<name>.lmagent-quarantine-<n>`; the file whose place it took comes back.
 
-A harmless new repository is left alone. Git itself is never run here.
+A harmless new repository is left alone. Git itself is never run here (ADR 0007).
 """
 
 from __future__ import annotations
@@ -23,15 +22,15 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from lmagent.sandbox.gitcheck import MOST_INDEX, Check, Finding, Mark
-from lmagent.sandbox.gitfiles import Held, Root
-from lmagent.sandbox.gitrepo import Repo, look
-from lmagent.sandbox.gitscan import Bounds, Places, is_dot_git, scan
+from lmagent.sandbox.git.check import MOST_INDEX, Check, Finding, Mark
+from lmagent.sandbox.git.files import Held, Root
+from lmagent.sandbox.git.repo import Repo, look
+from lmagent.sandbox.git.scan import Bounds, Places, is_dot_git, scan
 
 __all__ = ["Bounds", "Finding", "GitGuard", "Mark", "Protected", "protected_paths"]
 
 SKIPPED = frozenset({"node_modules", "__pycache__", ".venv", "venv", ".tox", "site-packages", "target", "objects"})
-"""Folders that `protected_paths` does not look into. The guard looks into all."""
+"""Folders that `protected_paths` does not look into; the guard looks into all folders."""
 
 _MOUNTED = 64
 _FEW = Bounds(entries=50_000, seconds=0.5, repositories=_MOUNTED)
@@ -41,8 +40,8 @@ class Protected(Struct, frozen=True):
     """A path that a sandbox mounts onto itself, in this order.
 
     Attributes:
-        path: absolute; no link, and it was there.
-        writable: it is only to be a mount point of its own, so that it cannot be renamed or replaced.
+        path: an absolute path that exists and is no link.
+        writable: the path becomes a mount point only so that it cannot be renamed or replaced.
     """
 
     path: Path
@@ -66,10 +65,10 @@ class GitGuard:
         self._own: frozenset[str] | None = None
 
     def baseline(self) -> Mark:
-        """Note what is there. What was there at the first of them is taken for the user's own.
+        """Note the repositories that exist. Those of the first baseline count as the user's own.
 
         Returns:
-            What `check` compares with. A command that runs beside others is checked with its own mark.
+            The mark that `check` compares with. A command that runs beside others is checked with its own mark.
 
         Raises:
             OSError: the workspace cannot be opened.
@@ -78,7 +77,7 @@ class GitGuard:
         with Root(self._root) as root:
             places = scan(self._root, self._bounds)
             repos = {path: look(root, path, ident, None) for path, ident in places.gitdirs.items()}
-            mark = Mark(at, places, repos, _held(root, places.pointers), _held(root, places.modules))
+            mark = Mark(at, places, repos, _held(root, places.pointers))
             if any(repo.dangerous and path != ".git" for path, repo in repos.items()):
                 # Then a new gitlink in an index, alone, would make git run what it did not.
                 mark.indexes = {path: root.held(f"{path}/index", MOST_INDEX) for path in repos}
@@ -88,22 +87,22 @@ class GitGuard:
         return mark
 
     def check(self, mark: Mark | None = None) -> tuple[Finding, ...]:
-        """Look again, put aside what could make git run something and was not there, and say so.
+        """Look again, set aside new files that could make git run something, and return the findings.
 
         Args:
-            mark: what to compare with; the latest if None. With none at all, nothing was there.
+            mark: the mark to compare with; the latest if None. Without any mark, all repositories are new.
 
         Raises:
             OSError: the workspace cannot be opened.
         """
-        mark = mark or self._mark or Mark(0, Places(), {}, {}, {})
+        mark = mark or self._mark or Mark(0, Places(), {}, {})
         with Root(self._root) as root:
             return Check(root, mark, self._own or frozenset(), self._inside, self._bounds).run()
 
     def protected(self) -> tuple[Protected, ...]:
-        """What to mount how, as of the latest mark: like `protected_paths` without a second look.
+        """Return the paths to mount, as of the latest mark: like `protected_paths` without a second look.
 
-        Repositories that came into being since the first mark are the agent's: they are checked, not mounted.
+        Repositories that are newer than the first mark are the agent's: they are checked, not mounted.
         """
         if self._mark is None:
             return protected_paths(Path(self._root))
@@ -115,9 +114,9 @@ class GitGuard:
 
 
 def protected_paths(workspace: Path) -> tuple[Protected, ...]:
-    """What a sandbox has to mount onto itself so that a command cannot change what the user's git runs.
+    """Return the paths that a sandbox mounts onto themselves so that a command cannot change what the user's git runs.
 
-    A bounded look for repositories, not into dependencies. Folders come before what is in them.
+    The look for repositories is bounded and skips dependencies. Folders come before their contents.
 
     Args:
         workspace: the folder.

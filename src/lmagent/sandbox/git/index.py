@@ -1,4 +1,4 @@
-"""Gitlinks in git's index: the folders in which a `git status` of the outer repository runs git again.
+"""Reads the gitlinks in git's index: the folders in which a `git status` of the outer repository runs git again.
 
 The format is that of `gitformat-index(5)`, versions 2 to 4, with SHA-1 and SHA-256.
 """
@@ -12,14 +12,14 @@ _EXTENDED = 0x4000
 
 
 class IndexDamagedError(ValueError):
-    """It is no index that git could read."""
+    """Git could not read the index."""
 
 
 def gitlinks(data: bytes) -> frozenset[str]:
-    """Paths of its gitlinks, relative to the worktree.
+    """Return the paths of its gitlinks, relative to the worktree.
 
     Raises:
-        IndexDamagedError: not an index, or one of a later version.
+        IndexDamagedError: it is not an index, or one of a later version.
     """
     if not data:
         return frozenset()
@@ -61,7 +61,7 @@ def _gitlinks(data: bytes, hash_bytes: int) -> frozenset[str]:
 
 
 def _number(data: bytes, at: int) -> tuple[int, int]:
-    """Git's variable-width number: seven bits a byte, and each further byte adds one."""
+    """Read git's variable-width number: seven bits a byte, and each further byte adds one."""
     value = 0
     for offset in range(at, min(at + 10, len(data))):
         byte = data[offset]

@@ -1,4 +1,4 @@
-"""Where in a workspace git would see a repository: every folder is looked at, by the names in it, none is skipped.
+"""Finds the places of a workspace where git would see a repository, by the names in each folder.
 
 A folder can be a repository under any name (`HEAD`, `objects`, `refs`; or `HEAD` and `commondir`), and a `.git` can be
 a folder, a file that names one, or a link. Names count in any case: other file systems make no difference.
@@ -35,33 +35,31 @@ class Bounds(Struct, frozen=True):
 
 @dataclass
 class Places:
-    """What was found; paths are relative to the workspace, `""` is itself.
+    """The places that were found; paths are relative to the workspace, `""` is itself.
 
     Attributes:
         gitdirs: folders that git takes for a repository, or might soon.
-        pointers: `.git` that is no folder.
-        modules: `.gitmodules` files.
+        pointers: a `.git` that is a file or a link.
         closed: folders that could not be listed.
-        hit: which bound was hit, in words; empty if everything was looked at.
+        hit: which bound was hit, as text; empty if everything was looked at.
         seen: how many names were looked at.
     """
 
     gitdirs: dict[str, Ident] = field(default_factory=dict[str, Ident])
     pointers: list[str] = field(default_factory=list[str])
-    modules: list[str] = field(default_factory=list[str])
     closed: set[str] = field(default_factory=set[str])
     hit: str = ""
     seen: int = 0
 
 
-_NAMES = frozenset({".git", "git~1", "head", "objects", "refs", "commondir", ".gitmodules"})
+_NAMES = frozenset({".git", "git~1", "head", "objects", "refs", "commondir"})
 _IGNORED = dict.fromkeys(
     [*range(0x200C, 0x2010), *range(0x202A, 0x202F), *range(0x206A, 0x2070), 0xFEFF]  # HFS+ drops them from names
 )
 
 
 def is_dot_git(name: str) -> bool:
-    """Whether some file system takes this name for `.git`."""
+    """Tell whether some file system takes this name for `.git`."""
     return _folded(name) in (".git", "git~1")
 
 
@@ -83,7 +81,7 @@ def scan(
     Args:
         root: the workspace.
         bounds: how far.
-        open_up: asked to make a folder readable that is not; says whether it is now.
+        open_up: makes an unreadable folder readable and returns whether it could.
         skip: names of folders that are not looked into.
         depth: how many folders down.
     """
@@ -151,9 +149,9 @@ def _look_again(root: str, rel: str, places: Places) -> list[str]:
 
 
 def _probe(root: str, rel: str, places: Places) -> None:
-    """Git needs no right to list a folder in order to find a repository in it."""
+    """Look for the names of a repository: git needs no right to list a folder in order to find one in it."""
     path = f"{root}/{rel}" if rel else root
-    names = (".git", "HEAD", "objects", "refs", "commondir", ".gitmodules")
+    names = (".git", "HEAD", "objects", "refs", "commondir")
     marks = [(name.lower(), name) for name in names if os.path.lexists(os.path.join(path, name))]
     _note(path, rel, marks, places)
 
@@ -161,8 +159,6 @@ def _probe(root: str, rel: str, places: Places) -> None:
 def _note(path: str, rel: str, marks: list[tuple[str, str]], places: Places) -> None:
     start = f"{rel}/" if rel else ""
     for low, name in marks:
-        if low == ".gitmodules":
-            places.modules.append(start + name)
         if low in (".git", "git~1"):
             note_pointer(os.path.join(path, name), start + name, places)
     lows = {low for low, _ in marks}
@@ -171,7 +167,7 @@ def _note(path: str, rel: str, marks: list[tuple[str, str]], places: Places) -> 
 
 
 def note_pointer(path: str, rel: str, places: Places) -> None:
-    """Sort in one place that git looks at: a folder, or something that is none."""
+    """Note a place that git looks at: a repository if it is a folder, else a pointer."""
     try:
         info = os.lstat(path)
     except OSError:

@@ -1,4 +1,4 @@
-"""Look again: what came since a mark and would make git run something is put aside, and a person is told."""
+"""Compares the repositories with a mark: sets aside new files that would make git run something, and reports them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 from msgspec import Struct
 
-from lmagent.sandbox.gitfiles import Held, Root
-from lmagent.sandbox.gitindex import IndexDamagedError, gitlinks
-from lmagent.sandbox.gitrepo import Follow, Repo, Trouble, changed_trouble, look, moved, new_trouble, orders
-from lmagent.sandbox.gitscan import Bounds, Ident, Places, is_dot_git, note_pointer, scan
+from lmagent.sandbox.git.files import Held, Root
+from lmagent.sandbox.git.index import IndexDamagedError, gitlinks
+from lmagent.sandbox.git.repo import Follow, Repo, Trouble, changed_trouble, look, moved, new_trouble
+from lmagent.sandbox.git.scan import Bounds, Ident, Places, is_dot_git, note_pointer, scan
 
 MOST_INDEX = 16 << 20
 """Bytes of an index that are kept."""
@@ -20,12 +20,12 @@ _SLACK_NS = 1_000_000_000  # a file system's clock and ours need not be the same
 
 
 class Finding(Struct, frozen=True):
-    """Something that was found, in words for a person; control characters are spelled out.
+    """Something that was found, in text for the user; control characters are spelled out.
 
     Attributes:
         path: relative to the workspace, `.` is itself.
-        what: what is wrong with it.
-        action: what was done about it.
+        what: the danger.
+        action: what the guard did.
     """
 
     path: str
@@ -35,17 +35,16 @@ class Finding(Struct, frozen=True):
 
 @dataclass
 class Mark:
-    """What was there at one moment; only `GitGuard` looks inside."""
+    """The repositories at one moment; only `GitGuard` looks inside."""
 
     at: int
     places: Places
     repos: dict[str, Repo]
     pointers: dict[str, Held]
-    modules: dict[str, Held]
     indexes: dict[str, Held | None] = field(default_factory=dict[str, "Held | None"])
 
     def repo(self, path: str, ident: Ident) -> Repo | None:
-        """The repository that is at this path now: it may have been elsewhere."""
+        """Return the repository that is at this path now: it may have been elsewhere."""
         here = self.repos.get(path)
         if here is not None and here.ident == ident:
             return here
@@ -53,12 +52,12 @@ class Mark:
 
 
 class Check:
-    """One look at what is there, compared with a mark.
+    """One look at the workspace, compared with a mark.
 
     Args:
         root: the workspace.
-        mark: what was there.
-        own: repositories of the user: in these, any change of what git acts on is put back.
+        mark: the state before.
+        own: repositories of the user: in these, each change of a file that git acts on is put back.
         inside: the workspace's path in the sandbox, empty if it is the same.
         bounds: how far to look.
     """
@@ -69,7 +68,7 @@ class Check:
         self.more = 0
 
     def run(self) -> tuple[Finding, ...]:
-        """All of it. Inner folders come first: their paths are no longer true when an outer one was renamed."""
+        """Look, and return the findings. Inner folders come first: renaming an outer one changes their paths."""
         now = scan(self.root.path, self.bounds, open_up=self._open_up)
         for path in sorted(now.closed - self.mark.places.closed):
             self._say(path, "cannot be listed", "nothing: do not run git in it")
@@ -83,8 +82,6 @@ class Check:
             self._pointer(path)
         for path in sorted(now.gitdirs, key=_depth, reverse=True):
             self._repository(path, now.gitdirs[path])
-        for path in now.modules:
-            self._modules(path)
         self._indexes()
         if self.more:
             self._say("", f"{self.more} more like these", "the same", always=True)
@@ -97,14 +94,14 @@ class Check:
         self.findings.append(Finding(_shown(path) or ".", _shown(what, 200), _shown(action)))
 
     def _open_up(self, path: str) -> bool:
-        """A folder that may not be listed hides a repository that git would still find by its name."""
+        """Make a folder readable that hides a repository which git would still find by its name."""
         if path in self.mark.places.closed or not self.root.open_up(path):
             return False
-        self._say(path, "could not be listed any more, which hides what is in it", "made it readable for you again")
+        self._say(path, "could not be listed any more, which hides its contents", "made it readable for you again")
         return True
 
     def _add_known(self, now: Places) -> None:
-        """Not everything was looked at: at least look where git would go by itself."""
+        """Add the places where git would go by itself, since not everything was looked at."""
         paths = [*self.mark.repos, *self.mark.pointers]
         held = self.root.held(".git/index")
         if held is not None:
@@ -117,7 +114,7 @@ class Check:
                 note_pointer(os.path.join(self.root.path, path), path, now)
 
     def _bring_back(self, now: Places) -> bool:
-        """A repository of the user's whose `.git` was renamed, with something else in its place."""
+        """Put the user's `.git` back where it was renamed and something else took its place."""
         brought = False
         for path in self.own & self.mark.repos.keys():
             ident = self.mark.repos[path].ident
@@ -137,7 +134,7 @@ class Check:
         return brought
 
     def _pointer(self, path: str) -> None:
-        """A `.git` that is a file or a link."""
+        """Judge a `.git` that is a file or a link."""
         held, back = self.root.held(path), self.mark.pointers.get(path)
         if held is None or held.same(back) or self._older(path, path in self.mark.pointers):
             return
@@ -163,7 +160,7 @@ class Check:
         return f"names {target}" if known is not None and known.dangerous else ""
 
     def _older(self, path: str, known: bool) -> bool:
-        """With a mark that could not see everything, what was not changed since is taken as seen."""
+        """Tell whether a path is as old as a mark that could not see everything: then it counts as seen."""
         if known or not self.mark.places.hit:
             return False
         names = (path, f"{path}/config", f"{path}/hooks", f"{path}/commondir")
@@ -194,11 +191,11 @@ class Check:
             self._put_aside(trouble)
 
     def _put_repository_aside(self, path: str, what: str) -> bool:
-        """Git must not recognise it by any path: not even by a `cd` into what it is called now.
+        """Rename a repository so that git recognises it by no path, not even in its renamed folder.
 
         Args:
-            path: a repository's folder, or a `.git` that is none.
-            what: is wrong with it.
+            path: a repository's folder, or a `.git` that is a file or link.
+            what: the danger.
         """
         start = f"{path}/" if path else ""
         new = ""
@@ -217,7 +214,7 @@ class Check:
     def _put_aside(self, trouble: Trouble) -> None:
         path, back = trouble.path, trouble.back
         if trouble.leave:
-            self._say(path, trouble.what, "left as it is: look at it first")
+            self._say(path, trouble.what, "not changed: look at it first")
             return
         held, action = self.root.held(path), ""
         if held is not None:
@@ -231,7 +228,7 @@ class Check:
             as_file = held is not None and held.kind == "link" and held.target == back.target
             done = self._put_back(path, back, as_file=as_file)
             action += "; " * bool(action) + (
-                "what was there is back" if done else "what was there could not be put back"
+                "the earlier file is back" if done else "the earlier file could not be put back"
             )
         self._say(path, trouble.what, action)
 
@@ -244,17 +241,8 @@ class Check:
             return False
         return True
 
-    def _modules(self, path: str) -> None:
-        held = self.root.held(path)
-        if held is None or held.same(self.mark.modules.get(path)):
-            return
-        known = orders(self.mark.modules.get(path))
-        for what in orders(held):
-            if what not in known:
-                self._say(path, f"orders git to run something: {what}", "left as it is: git refuses it there")
-
     def _indexes(self) -> None:
-        """An index alone can make a `git status` go into a repository of the user's that runs something."""
+        """Judge the gitlinks: an index alone can make a `git status` run git in another repository of the user."""
         dangerous = {repo.ident: repo.worktree for repo in self.mark.repos.values() if repo.dangerous}
         for path, was in self.mark.indexes.items():
             name = _join(path, "index")
@@ -279,7 +267,7 @@ class Check:
                 self._put_repository_aside(f"{at}/.git", "was moved to where a git status of the outer one runs it")
 
     def _gitlinks(self, path: str, held: Held | None) -> frozenset[str]:
-        """Of an index, and of those that it shares its entries with."""
+        """Return the gitlinks of an index, and of those that it shares its entries with."""
         shared = [name for name in self.root.lists(path) if name.startswith("sharedindex.")] if path else []
         parts = [held, *(self.root.held(_join(path, name), MOST_INDEX) for name in shared)]
         return frozenset(link for part in parts if part is not None for link in gitlinks(part.data))
@@ -304,7 +292,7 @@ def _inner(path: str, name: str) -> str:
 
 
 def _shown(text: str, most: int = 4096) -> str:
-    """For a terminal: nothing in it can move the cursor or hide."""
+    """Return `text` for a terminal, without characters that move the cursor or hide."""
     safe = "".join(
         char if char.isprintable() else char.encode("unicode_escape", "surrogatepass").decode() for char in text
     )

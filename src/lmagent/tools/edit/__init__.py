@@ -1,4 +1,4 @@
-"""edit: replace a piece of a file. What counts as a match is decided in `edit.py`."""
+"""The edit tool: replaces a piece of a file that the model quotes. `replace.py` says what counts as a match."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from lmagent.tools.seen import require_unchanged
 from lmagent.tools.textfile import decode, encode
 
 LIMIT = 16 << 20
-"""Bytes of a file that is edited; bigger ones are data."""
+"""Bytes up to which a file is edited; a bigger file is data."""
 
 _TOLD = 20  # changed lines that the model is shown
 _SPARED = 5  # so few lines more are shown as well: a cut would save next to nothing
@@ -65,8 +65,8 @@ def _load(files: Beneath, path: str, ctx: ToolContext) -> Loaded:
 
 
 def _edited(arguments: Edit, name: str, data: bytes) -> tuple[bytes, str]:
-    """The new content, and a remark if the search was not exactly what the file has."""
-    from lmagent.tools.edit import edited  # its many patterns are compiled when a file is edited, not before
+    """Return the new content, and a remark if the search differs from the file."""
+    from lmagent.tools.edit.replace import edited  # its patterns take time to compile: not at start
 
     decoded = decode(data)
     if decoded is None:
@@ -85,7 +85,7 @@ def _differed(bridged: tuple[str, ...]) -> str:
 
 
 def _now(before: str, after: str) -> str:
-    """The changed lines as they are now, and one line before and after them."""
+    """Return the changed lines, and one line before and after them."""
     lines = after.replace("\r\n", "\n").split("\n")
     first, stop = diff.changed_rows(before, after)
     first, stop = max(first - 1, 0), min(stop + 1, len(lines) - (lines[-1] == ""))
@@ -97,7 +97,7 @@ def _now(before: str, after: str) -> str:
 
 
 def _around(difference: str) -> str:
-    """The changed places as the model is told of them: enough to see whether it is what was meant."""
+    """Return as much of the diff as the model needs to see whether the change is what it meant."""
     return "\n".join(_capped(difference.split("\n")[2:], "lines of diff"))
 
 
