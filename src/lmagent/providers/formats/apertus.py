@@ -6,12 +6,12 @@ Source: the model's chat template.
 from typing import Any, cast
 
 from lmagent.providers.formats import jsoncalls
-from lmagent.providers.formats.base import Call, Format, Found, Source, Toolset, make_call
+from lmagent.providers.formats.base import Format, Found, FoundCall, Source, Toolset, make_call
 
 _ENDS = ("<|tools_suffix|>",)
 
 
-def _shape(value: Any, tools: Toolset, raw: str, format: str) -> list[Call] | None:
+def _shape(value: Any, tools: Toolset, raw: str, format: str) -> list[FoundCall] | None:
     """Every key of the object is a tool, its value the arguments."""
     entry = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
     if len(entry) > 1 or "name" in entry:

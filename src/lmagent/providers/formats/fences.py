@@ -9,21 +9,15 @@ from __future__ import annotations
 import re
 
 from lmagent.providers.formats import fenced
-from lmagent.providers.formats.base import Found, More, Source
-from lmagent.providers.formats.markup import BY_OPENER, HERE, INSIDE, LINES, native, native_soon, quiet, undecided
+from lmagent.providers.formats.base import Found, Source
+from lmagent.providers.formats.markup import BY_OPENER, HERE, INSIDE, LINES, native, quiet
 
 _ITEM = re.compile(r" {0,3}(?:[-*+•]|\d{1,3}[.)])[ \t]+(?P<marks>`{3,}|~{3,})[^`\n]*\Z")
 _OPEN = re.compile(r"(?P<marks>`{3,}|~{3,})[ \t]*(?P<info>[^\n`]*)(?:\n|\Z)")
 
 
 def opening(source: Source, at: int) -> re.Match[str] | None:
-    """The line that opens a fence; None if what stands there is inline code.
-
-    Raises:
-        More: the line is not complete.
-    """
-    if not source.final and "\n" not in source.text[at:]:
-        raise More
+    """The line that opens a fence; None if inline code begins there."""
     return _OPEN.match(source.text, at)
 
 
@@ -94,8 +88,6 @@ def _natives(source: Source, at: int) -> Found | None:
     found = Found(end=at)
     while True:
         at = source.skip(found.end)
-        if not source.final and native_soon(source.text, at):
-            raise More
         opened = INSIDE.match(source.text, at)
         if opened is None or opened[0] not in BY_OPENER:
             return found if found.items else _steps(source, at)
@@ -111,8 +103,6 @@ def _natives(source: Source, at: int) -> Found | None:
 def _steps(source: Source, at: int) -> Found | None:
     """A format that begins lines, as the whole of a fence; JSON has been asked, and Python is code here."""
     opened = HERE.match(source.text, at)
-    if not source.final and opened is None and undecided(source.text, at, fresh=True) == at:
-        raise More
     kind = (opened.lastgroup or "") if opened else ""
     if opened is None or not kind[1:2].isdigit() or LINES[int(kind[1:])].name in ("json", "python"):
         return None

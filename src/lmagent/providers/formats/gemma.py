@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 from lmagent.core.loosejson import Broken, Cut, Loose
-from lmagent.providers.formats.base import Call, Format, Found, More, Source
+from lmagent.providers.formats.base import Format, Found, FoundCall, Source
 
 _MARKS = ("<escape>", '<|"|>')
 _NAMED = re.compile(r"\s*(?:call\s*:\s*)?([A-Za-z_][\w.:-]{0,127})\s*(?=\{)")
@@ -112,15 +112,14 @@ def _read(source: Source, at: int, opener: str) -> Found | None:
     try:
         value, end = _Reader(source.text).value(start)
     except (Cut, Broken) as error:
-        if not source.final:
-            raise More from error
+        source.needs()
         place, word = source.first(_ENDS, start)
         if place < 0:
             return Found(end=source.end, cut=source.tools.plain(name))
         raw = source.text[start:place].strip()
         why = f"{getattr(error, 'why', 'it ends in the middle')} (character {error.at - start} of {len(raw)})"
         name = source.tools.plain(name)
-        call = Call(name=name, arguments=raw, raw=raw, format="gemma", fault=why, spills=True)
+        call = FoundCall(name=name, arguments=raw, raw=raw, format="gemma", fault=why, spills=True)
         return Found(end=place + len(word), items=[call])
     found = Found(end=end, items=[source.call(name, value, named.start(), end, "gemma")])
     place = source.skip(end)

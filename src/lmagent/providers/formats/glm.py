@@ -39,5 +39,5 @@ FORMATS = (
         read=xmlcalls.alone("glm-4.5", _TAGS, ("</tool_call>",)),
         quiet=("<|observation|>", "<|user|>", "<|assistant|>"),
     ),
-    Format(name="glm-4", line=r"[A-Za-z_][\w.-]{0,127}[ \t]*\r?\n[ \t]*\{", read=_read_four, bare=True),
+    Format(name="glm-4", line=r"[A-Za-z_][\w.-]{0,127}[ \t]*\r?\n[ \t]*(?:\{|\Z)", read=_read_four, bare=True),
 )

@@ -9,7 +9,7 @@ import re
 
 from lmagent.core.loosejson import fault_in
 from lmagent.providers.formats import jsoncalls
-from lmagent.providers.formats.base import Call, Format, Found, Say, Source, unprefixed
+from lmagent.providers.formats.base import Format, Found, FoundCall, Say, Source, unprefixed
 
 _HEAD = re.compile(
     r"(?:<\|start\|>assistant)?(?P<before>[^<\n]{0,160})<\|channel\|>\s*(?P<channel>[a-z]+)(?P<behind>[^<\n]{0,160})"
@@ -58,7 +58,7 @@ def _call(source: Source, name: str, head: re.Match[str]) -> Found:
             found = Found(end=end, items=[source.call(name, {main or "code": raw}, place, end, "harmony")])
         else:
             name, fault = source.tools.plain(name), fault_in(raw)
-            call = Call(name=name, arguments=raw, raw=raw, format="harmony", fault=fault, spills=True)
+            call = FoundCall(name=name, arguments=raw, raw=raw, format="harmony", fault=fault, spills=True)
             found = Found(end=end, items=[call])
     return jsoncalls.closed(source, found, _CLOSES)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from lmagent.core.loosejson import Broken, Cut, fault_in
-from lmagent.providers.formats.base import Call, Found, Read, Source, Toolset, end_of, make_call
+from lmagent.providers.formats.base import Found, FoundCall, Read, Source, Toolset, end_of, make_call
 
 NAME_KEYS = ("name", "tool_name", "function_name", "tool", "function", "action", "recipient_name")
 ARGUMENT_KEYS = (
@@ -45,16 +45,16 @@ _CLOSES = re.compile(r"/|end|END|suffix")
 UNNAMED = "unreadable"
 """The name of a call whose own name cannot be read: servers reject an empty one."""
 
-Shape = Callable[[Any, Toolset, str, str], "list[Call] | None"]
+Shape = Callable[[Any, Toolset, str, str], "list[FoundCall] | None"]
 """Given a value, the tools, the text and the format's name: the calls that the value stands for."""
 
 
-def shaped(value: Any, tools: Toolset, raw: str, format: str, depth: int = 0) -> list[Call] | None:
+def shaped(value: Any, tools: Toolset, raw: str, format: str, depth: int = 0) -> list[FoundCall] | None:
     """The calls that a value inside markup stands for; None if it stands for none."""
     if depth > _ITEM_DEPTH:
         return None
     if isinstance(value, list):
-        calls: list[Call] = []
+        calls: list[FoundCall] = []
         for item in cast("list[Any]", value):
             found = shaped(item, tools, raw, format, depth + 1)
             if found is None:
@@ -71,7 +71,7 @@ def shaped(value: Any, tools: Toolset, raw: str, format: str, depth: int = 0) ->
     return _one(entry, tools, raw, format)
 
 
-def _one(entry: dict[str, Any], tools: Toolset, raw: str, format: str) -> list[Call] | None:
+def _one(entry: dict[str, Any], tools: Toolset, raw: str, format: str) -> list[FoundCall] | None:
     inner = entry.get("function")
     identity = next((str(entry[key]) for key in ID_KEYS if entry.get(key) not in (None, "")), "")
     if isinstance(inner, dict):
@@ -89,7 +89,7 @@ def _one(entry: dict[str, Any], tools: Toolset, raw: str, format: str) -> list[C
     return [make_call(tools, name, rest, raw, format, identity)]
 
 
-def anchored(value: Any, tools: Toolset, raw: str, format: str) -> list[Call] | None:
+def anchored(value: Any, tools: Toolset, raw: str, format: str) -> list[FoundCall] | None:
     """The calls that a value without markup stands for: every one of a known tool, in the exact shape of a call."""
     entries = _entries(value)
     if not entries or not all(_exact(entry, tools) for entry in entries):
@@ -179,9 +179,7 @@ def _behind(source: Source, at: int) -> int:
     text = source.text
     while at < source.end and (text[at].isspace() or text[at] in ",;"):
         at += 1
-    if at >= source.end and not source.final:
-        return source.skip(at)
-    return at
+    return source.skip(at) if at >= source.end else at
 
 
 def _take(source: Source, found: Found, stops: tuple[str, ...], format: str, shape: Shape) -> bool:
@@ -205,7 +203,7 @@ def _take(source: Source, found: Found, stops: tuple[str, ...], format: str, sha
             found.end = end
             return False
         raw = source.text[start:end]
-        calls = [Call(name=UNNAMED, arguments=raw, raw=raw, format=format, fault="the tool's name is missing")]
+        calls = [FoundCall(name=UNNAMED, arguments=raw, raw=raw, format=format, fault="the tool's name is missing")]
     for call in calls:
         call.sure, call.spills = not stopped, stopped
     found.items += calls
@@ -238,7 +236,7 @@ def _damage(source: Source, found: Found, start: int, end: int, format: str, sha
     argued = _ARGUED.search(raw)
     text = raw[argued.end() :] if argued else raw
     spills = inside or _open_string(raw)
-    found.items.append(Call(name=name, arguments=text, raw=raw, format=format, fault=fault_in(raw), spills=spills))
+    found.items.append(FoundCall(name=name, arguments=text, raw=raw, format=format, fault=fault_in(raw), spills=spills))
     found.end = end
     return False
 
@@ -266,7 +264,7 @@ def named(source: Source, name: str, at: int, stops: tuple[str, ...], format: st
         return Found(end=end, items=[call])
     raw = source.text[at:end].strip().removesuffix("```").rstrip()
     name, fault, spills = source.tools.plain(name), fault_in(raw), inside or _open_string(raw)
-    call = Call(name=name, arguments=raw, raw=raw, format=format, id=id, fault=fault, spills=spills)
+    call = FoundCall(name=name, arguments=raw, raw=raw, format=format, id=id, fault=fault, spills=spills)
     return Found(end=end, items=[call])
 
 

@@ -6,8 +6,8 @@ Bare JSON and bare lists of calls, which both also write, are in `bare`. Source:
 import re
 
 from lmagent.providers.formats import jsoncalls, pycalls
-from lmagent.providers.formats.base import Call, Found, More, Source
 from lmagent.providers.formats.base import Format as _Format
+from lmagent.providers.formats.base import Found, FoundCall, Source
 from lmagent.providers.formats.pycalls import NotACall
 
 _ENDS = ("<|eom_id|>", "<|eot_id|>", "<|python_end|>", "<|eom|>", "<|eot|>")
@@ -53,15 +53,14 @@ def code_call(source: Source, at: int, closers: tuple[str, ...], format: str) ->
     Raises:
         More: the text is not complete: what was said about tokens before decides, too.
     """
-    if not source.final:
-        raise More
+    source.needs()
     place, word = source.first(closers, at)
     end = place if place >= 0 else source.end
     code = _FENCE.sub("", source.text[at:end].strip())
     if not code:
         return None
     name = next((each for each in _RUNNERS if source.tools.known(each)), "python")
-    call = Call(name=name, arguments={source.tools.main(name) or "code": code}, raw=code, format=format)
+    call = FoundCall(name=name, arguments={source.tools.main(name) or "code": code}, raw=code, format=format)
     return Found(end=end + len(word), items=[call], code=True)
 
 

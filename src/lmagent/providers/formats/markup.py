@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from lmagent.providers.formats.base import Format, Found, More, Source
+from lmagent.providers.formats.base import Format, Found, Source
 from lmagent.providers.formats.place import Place
 from lmagent.providers.formats.registry import FORMATS
 from lmagent.providers.formats.thoughts import CLOSES, TAGS
@@ -72,17 +72,27 @@ LONGEST = max(map(len, _LITERALS))
 INSIDE = re.compile(f"`+|{_trie(_LITERALS)}")
 """Anything that needs a look, inside a line."""
 
-_HERE = (
-    r"(?P<code>(?: {4}| {0,3}\t)[ \t]*\S[^\n]*)|(?P<quote> {0,3}>(?!>>[A-Za-z])[^\n]*)"
-    r"|(?P<item> {0,3}(?:[-*+•|]|\d{1,3}[.)])[ \t]+[^\n]*)|(?P<fence> {0,3}(?:`{3,}|~{3,}))|(?: {0,3}(?:"
-    + "|".join(f"(?P<f{number}>{format.line})" for number, format in enumerate(LINES))
-    + "))"
-)
 CLOSING = re.compile("|".join(map(re.escape, sorted(CLOSES, key=len, reverse=True))))
-LINE = re.compile(f"(?m)^(?:{_HERE})")
-"""Anything that needs a look, at the beginning of a line."""
-HERE = re.compile(_HERE)
-"""The same, where a line is taken to begin."""
+_QUOTED = (
+    r"(?P<code>(?: {4}| {0,3}\t)[ \t]*\S[^\n]*)|(?P<quote> {0,3}>(?!>>[A-Za-z])[^\n]*)"
+    r"|(?P<item> {0,3}(?:[-*+•|]|\d{1,3}[.)])[ \t]+[^\n]*)|(?P<fence> {0,3}(?:`{3,}|~{3,}))"
+)
+_CALLS = f"| {{0,3}}(?:{'|'.join(f'(?P<f{number}>{format.line})' for number, format in enumerate(LINES))})"
+
+
+def _patterns(line: str, words: Iterable[str]) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """What needs a look where a line is taken to begin, and anywhere; group `mark` is markup inside a line."""
+    return re.compile(line), re.compile(f"(?m)^(?:{line})|(?P<mark>`+|{_trie(words)})")
+
+
+CALLS_AND_THOUGHTS = _patterns(_QUOTED + _CALLS, _LITERALS)
+THOUGHTS = _patterns(_QUOTED, TAGS)
+HERE = CALLS_AND_THOUGHTS[0]
+OPEN_LINE = re.compile(
+    r"[ \t]*(?:\Z|[-+•|>~\[{]|`{1,2}\Z|`{3}|\*{1,2}(?:[\sAT]|\Z)|\d{1,3}(?:[.)]|\Z)|(?:Action|Thought|functools|to=)"
+    r"|[A-Za-z_][\w.-]*(?:[\[({]|\s*\Z))|(?: {4}| {0,3}\t)"
+)
+"""The beginning of a line which may become anything but text; it waits until the line is complete."""
 
 _TELLING = 5
 _BEGINNINGS = frozenset(word[:end] for word in _LITERALS for end in range(1, len(word)))
@@ -97,43 +107,16 @@ def unfinished(text: str) -> int:
     return 0
 
 
-_PARTIAL = (
-    r"[ \t]*(?:[`~]{1,2}|[-*+•|]|\d{1,3}[.)]?|>{1,3}[\w.-]{0,128}"
-    r"|\*{0,2}(?:Action|Thought)\b[^:\n]{0,12}|\*{1,2}[A-Za-z]{0,8}"
-    r"|[A-Za-z_][\w.-]{0,128}[ \t]*(?:\r|\r?\n[ \t]*)?|functools\s*"
-    r"|[A-Za-z_][\w.-]{0,128}\[[\]\[\w-]{0,80}\s*| ?to=[\w.:-]{0,128} ?(?:<[|\w]*)?"
-    r"|(?:\[\s*)?(?:\{\s*(?:[\"'“]?\w{0,40}[\"'”]?\s*)?|[A-Za-z_][\w.-]{0,128})?)?\Z"
-)
-_PARTIAL_LINE = re.compile(f"(?m)^{_PARTIAL}")
-_PARTIAL_HERE = re.compile(_PARTIAL)
-_TAIL = 400
-
-
-def undecided(text: str, at: int, *, fresh: bool) -> int:
-    """Where an unfinished line at the end of the text begins that may still become the beginning of a call, or -1.
-
-    Args:
-        text: the text.
-        at: where it is still open.
-        fresh: a line is taken to begin there.
-    """
-    if fresh and (found := _PARTIAL_HERE.match(text, at)):
-        return found.start()
-    found = _PARTIAL_LINE.search(text, max(at, len(text) - _TAIL))
-    return found.start() if found else -1
-
-
 _LEFT = re.compile(
     r"\s*</(?:tool_call|tool_calls|toolcall|function_call|function_calls|functioncall|function|tool|tools|tool_use|invoke"
     r"|parameters|TOOLCALL|seed:tool_call|minimax:tool_call)>"
 )
 
 
-def behind_calls(source: Source, at: int) -> int:
+def after_calls(source: Source, at: int) -> int:
     """The place behind closing tags that were left over from a call."""
     while True:
-        if not source.final and source.text[source.skip(at)] == "<" and source.end - at < 64:
-            raise More
+        source.skip(at)
         found = _LEFT.match(source.text, at)
         if found is None:
             return at
@@ -143,7 +126,7 @@ def behind_calls(source: Source, at: int) -> int:
 _ROW = 16
 
 
-def behind_row(source: Source, before: str, at: int) -> int:
+def after_row(source: Source, before: str, at: int) -> int:
     """The place behind calls and tokens that stand in one row within a sentence: it goes on behind them, if anywhere.
 
     Args:
@@ -184,36 +167,3 @@ def native(source: Source, word: str, end: int) -> Found | None:
         if found := format.read(source, end, word):
             return found
     return None
-
-
-def growing(text: str, at: int) -> bool:
-    """Whether the markup at `at` may become longer."""
-    return len(text) - at < LONGEST and text[at:] in _BEGINNINGS
-
-
-def native_soon(text: str, at: int) -> bool:
-    """Whether a native call may begin at `at`, as far as can be seen."""
-    return len(text) - at < _SEEN and text[at : at + 1] in _FIRST
-
-
-_SEEN = 64
-_FIRST = frozenset(word[0] for word in BY_OPENER) | frozenset("ATaf*t ")
-
-
-class Ahead:
-    """The next match of a pattern, looked for once."""
-
-    def __init__(self, pattern: re.Pattern[str]) -> None:
-        self._pattern = pattern
-        self._found: re.Match[str] | None = None
-        self._since = -1
-
-    def forget(self) -> None:
-        """The text is another one."""
-        self._since = -1
-
-    def find(self, text: str, at: int) -> re.Match[str] | None:
-        """The first match that begins at or behind `at`, which only grows."""
-        if self._since < 0 or (self._found is not None and self._found.start() < at):
-            self._found, self._since = self._pattern.search(text, at), at
-        return self._found

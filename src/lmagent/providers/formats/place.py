@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from lmagent.providers.formats.base import Found, More, Source, Toolset
+from lmagent.providers.formats.base import Found, Source, Toolset
 
 _QUOTES = "\"'“‘«(`["
 _ENDED = re.compile(r"[.!?…:;。！？：；)\]*_~\"”’»|>`=#-]\s*\Z|[^\x00-\u2fff]\s*\Z")
@@ -33,7 +33,7 @@ class Place:
     Args:
         source: the text.
         before: the line before the markup.
-        end: the place behind it.
+        end: the place after it.
         above: the last text before that line.
     """
 
@@ -48,8 +48,8 @@ class Place:
         """Whether a sentence has ended here."""
         return not before.strip() or bool(_ENDED.search(before))
 
-    def behind(self) -> str:
-        """The text behind the markup in its line; markup there counts as none.
+    def after(self) -> str:
+        """The text after the markup in its line; markup there counts as none.
 
         Raises:
             More: the line may go on.
@@ -58,18 +58,17 @@ class Place:
         while at < self._source.end and text[at] in " \t\r":
             at += 1
         if at >= self._source.end:
-            if not self._source.final:
-                self._source.skip(at)
+            self._source.skip(at)
             return ""
         return "" if text[at] == "\n" else self._text_at(at)
 
     def at_an_edge(self) -> bool:
         """Whether it begins or ends the line."""
-        return not self.before.strip() or not self.behind()
+        return not self.before.strip() or not self.after()
 
     def goes_on(self) -> bool:
-        """Whether a sentence goes on behind it."""
-        return bool(_GOES_ON.match(self.behind()))
+        """Whether a sentence goes on after it."""
+        return bool(_GOES_ON.match(self.after()))
 
     def as_example(self) -> bool:
         """Whether it is shown as an example: announced above, and more text, or the sentence, goes on below."""
@@ -97,8 +96,6 @@ class Place:
         found = INSIDE.match(text, at)
         if found and found[0][0] != "`":
             return ""
-        if not self._source.final and self._source.end - at < (60 if text[at] in "<[◁>" else 3):
-            raise More
         return text[at : at + 80].partition("\n")[0]
 
 
@@ -115,14 +112,14 @@ def belongs(place: Place, found: Found, tools: Toolset, *, special: bool) -> boo
     if place.before[-1:] in _QUOTES and place.before[-1:]:
         return False
     joined = bool(before) and not Place.ended(before)
-    behind = place.behind() if found.cut is None else ""
+    after = place.after() if found.cut is None else ""
     if before and _CUE.search(before):
         return False
     if found.code:
-        return (not before or place.before[-1] in ".!?。！？") and not behind and not place.talks_of_tokens()
+        return (not before or place.before[-1] in ".!?。！？") and not after and not place.talks_of_tokens()
     if special:
-        return not (before and behind) and (found.cut is not None or not place.as_example())
-    if behind and (before or _GOES_ON.match(behind)):
+        return not (before and after) and (found.cut is not None or not place.as_example())
+    if after and (before or _GOES_ON.match(after)):
         return False
     if joined:
         whole = found.cut is None and all(not call.fault and tools.known(call.name) for call in found.calls)

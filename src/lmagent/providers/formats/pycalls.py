@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 from lmagent.core.loosejson import Broken, Cut, Loose
-from lmagent.providers.formats.base import Call, Found, More, Read, Source, Toolset
+from lmagent.providers.formats.base import Found, FoundCall, Read, Source, Toolset
 
 CALL = re.compile(r"([A-Za-z_][\w.-]*)[ \t]*\(")
 LIST = re.compile(r"\[\s*[A-Za-z_][\w.-]*[ \t]*\(")
@@ -21,7 +21,7 @@ class NotACall(Exception):
     """It is code, or prose with brackets."""
 
 
-def read_call(source: Source, at: int, format: str) -> tuple[Call, int]:
+def read_call(source: Source, at: int, format: str) -> tuple[FoundCall, int]:
     """The call at `at` and its end.
 
     Raises:
@@ -38,8 +38,7 @@ def read_call(source: Source, at: int, format: str) -> tuple[Call, int]:
         while source.text[place : place + 1] != ")":
             place = _argument(source, reader, place, positional, keywords)
     except (Cut, Broken, NotACall):
-        if not source.final:
-            raise More from None
+        source.needs()
         raise
     arguments = _placed(source.tools, source.tools.plain(named[1]), positional, keywords)
     return source.call(named[1], arguments, at, place + 1, format), place + 1
@@ -167,7 +166,7 @@ def _damaged(source: Source, at: int, format: str, closers: tuple[str, ...]) -> 
     if named is None or place < 0:
         return None
     raw = source.text[at:place].rstrip()
-    call = Call(
+    call = FoundCall(
         name=source.tools.plain(named[1]),
         arguments=source.text[named.end() : place].rstrip().removesuffix("]").rstrip().removesuffix(")"),
         raw=raw,

@@ -28,7 +28,7 @@ FORMATS = (
     ),
     Format(name="granite", openers=("<function_call>",), read=jsoncalls.between("granite", ("</function_call>",))),
     Format(name="granite", openers=("<functioncall>",), read=jsoncalls.between("granite", ("</functioncall>",))),
-    Format(name="phi-4-mini", line=r"functools\s*\[", read=_functools),
+    Format(name="phi-4-mini", line=r"functools\b", read=_functools),
     Format(name="nemotron", openers=("<TOOLCALL>",), read=jsoncalls.between("nemotron", ("</TOOLCALL>",))),
     Format(
         name="minimax-m1",

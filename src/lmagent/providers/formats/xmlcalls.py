@@ -12,7 +12,7 @@ from typing import Any
 
 from lmagent.core import repair
 from lmagent.core.loosejson import Broken, Cut, read_whole
-from lmagent.providers.formats.base import Call, Found, More, Read, Source
+from lmagent.providers.formats.base import Found, FoundCall, Read, Source
 from lmagent.providers.formats.xmlends import Ends, Tags, Unclear
 
 _BREAK = re.compile(r"\r?\n")
@@ -84,7 +84,7 @@ def _unclear(source: Source, name: str, opened: re.Match[str], found: Found, for
     """A call that nobody can tell the end of is handed on with all that follows; False, as nothing else does."""
     raw = source.text[opened.start() :]
     text = source.text[opened.end() :].strip()
-    found.items.append(Call(name=name, arguments=text, raw=raw, format=format, fault=fault, spills=True))
+    found.items.append(FoundCall(name=name, arguments=text, raw=raw, format=format, fault=fault, spills=True))
     found.end = source.end
     return False
 
@@ -93,7 +93,7 @@ def _told(value: re.Match[str]) -> str:
     return (value.groupdict().get("text") or "").lower()
 
 
-def _json_body(source: Source, name: str, at: int, style: Tags, format: str) -> Call | None:
+def _json_body(source: Source, name: str, at: int, style: Tags, format: str) -> FoundCall | None:
     """A call whose arguments are one JSON object instead of elements."""
     end = source.search(style.call_end, at)
     try:
@@ -124,7 +124,7 @@ def _damaged(source: Source, name: str, opened: re.Match[str], style: Tags, form
         found.items.append(source.call(name, {main: text}, opened.start(), found.end, format))
     else:
         fault = "neither arguments nor a JSON object stand in the call"
-        found.items.append(Call(name=name, arguments=text, raw=raw, format=format, fault=fault, spills=True))
+        found.items.append(FoundCall(name=name, arguments=text, raw=raw, format=format, fault=fault, spills=True))
     return True
 
 
@@ -134,8 +134,7 @@ def _ends(source: Source, style: Tags, at: int) -> Ends:
     Raises:
         More: the text is not complete.
     """
-    if not source.final:
-        raise More
+    source.needs()
     since, known = source.memo.get(style.event, (source.end + 1, None))
     if known is None or at < since:
         known = Ends(source, style, at)
