@@ -6,10 +6,42 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from lmagent.providers.formats import (
+    bare,
+    claude,
+    deepseek,
+    functionary,
+    gemma,
+    glm,
+    harmony,
+    kimi,
+    llama,
+    mistral,
+    qwen_coder,
+    react,
+    tagged,
+)
 from lmagent.providers.formats.base import Format, Found, Source
 from lmagent.providers.formats.place import Place
-from lmagent.providers.formats.registry import FORMATS
 from lmagent.providers.formats.thoughts import CLOSES, TAGS
+
+_MODULES = (
+    tagged,
+    qwen_coder,
+    glm,
+    mistral,
+    deepseek,
+    kimi,
+    harmony,
+    claude,
+    functionary,
+    gemma,
+    llama,
+    react,
+    bare,
+)
+FORMATS: tuple[Format, ...] = tuple(format for module in _MODULES for format in module.FORMATS)
+"""All formats, in the order in which they are asked where several have the same opener."""
 
 RESULTS = {
     "<tool_response>": "</tool_response>",
