@@ -5,14 +5,18 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from lmagent.providers.cache_slot import IDLE, SHARE, CacheSlot, Conversation, caches
+from lmagent.providers.cache_slot import IDLE, SHARE, CachedConversation, CacheSlot, caches
 from lmagent.providers.dialects.base import ServerFacts
 from lmagent.testing.fakes.clock import FakeClock
 
 
 def test_a_conversation_keeps_the_slot_between_the_steps_of_its_turn() -> None:
     async def main() -> None:
-        slot, first, second = CacheSlot(FakeClock(auto=True)), Conversation(0, lambda: True), Conversation(1)
+        slot, first, second = (
+            CacheSlot(FakeClock(auto=True)),
+            CachedConversation(0, lambda: True),
+            CachedConversation(1),
+        )
         await slot.take(first)
         assert not slot.is_free(second)
         slot.leave()
@@ -24,7 +28,7 @@ def test_a_conversation_keeps_the_slot_between_the_steps_of_its_turn() -> None:
 
 def test_a_conversation_whose_turn_is_over_lets_the_next_one_in() -> None:
     async def main() -> None:
-        slot, first, second = CacheSlot(FakeClock(auto=True)), Conversation(0), Conversation(1)
+        slot, first, second = CacheSlot(FakeClock(auto=True)), CachedConversation(0), CachedConversation(1)
         await slot.take(first)
         assert not slot.is_free(second), "its request is still running"
         slot.leave()
@@ -36,7 +40,7 @@ def test_a_conversation_whose_turn_is_over_lets_the_next_one_in() -> None:
 def test_a_turn_that_needs_no_model_for_long_lets_the_next_one_in() -> None:
     async def main() -> None:
         clock = FakeClock(auto=True)
-        slot, first, second = CacheSlot(clock), Conversation(0, lambda: True), Conversation(1)
+        slot, first, second = CacheSlot(clock), CachedConversation(0, lambda: True), CachedConversation(1)
         await slot.take(first)
         await clock.sleep(IDLE + 1)
         assert not slot.is_free(second), "its request is still running, however long"
@@ -52,10 +56,10 @@ def test_a_turn_that_needs_no_model_for_long_lets_the_next_one_in() -> None:
 def test_a_long_turn_gives_way_between_two_steps_to_one_that_waits_and_gets_the_slot_back() -> None:
     async def main() -> None:
         clock = FakeClock(auto=True)
-        slot, first, second = CacheSlot(clock), Conversation(0, lambda: True), Conversation(1)
+        slot, first, second = CacheSlot(clock), CachedConversation(0, lambda: True), CachedConversation(1)
         order: list[str] = []
 
-        async def step(who: Conversation, name: str) -> None:
+        async def step(who: CachedConversation, name: str) -> None:
             await slot.take(who)
             order.append(name)
             slot.leave()
@@ -75,7 +79,7 @@ def test_a_long_turn_gives_way_between_two_steps_to_one_that_waits_and_gets_the_
 def test_a_long_turn_goes_on_when_nobody_waits() -> None:
     async def main() -> None:
         clock = FakeClock(auto=True)
-        slot, first = CacheSlot(clock), Conversation(0, lambda: True)
+        slot, first = CacheSlot(clock), CachedConversation(0, lambda: True)
         await slot.take(first)
         await clock.sleep(2 * SHARE)
         slot.leave()
@@ -86,24 +90,24 @@ def test_a_long_turn_goes_on_when_nobody_waits() -> None:
 
 def test_what_is_asked_on_behalf_of_a_turn_does_not_wait_for_it() -> None:
     async def main() -> None:
-        slot, first = CacheSlot(FakeClock(auto=True)), Conversation(0, lambda: True)
+        slot, first = CacheSlot(FakeClock(auto=True)), CachedConversation(0, lambda: True)
         await slot.take(first)
         slot.leave()
         with anyio.fail_after(1):
-            await slot.take(Conversation(1, aside=True))
+            await slot.take(CachedConversation(1, aside=True))
         slot.leave()
         assert slot.is_free(first)
-        assert not slot.is_free(Conversation(2)), "the turn still has the slot"
+        assert not slot.is_free(CachedConversation(2)), "the turn still has the slot"
 
     anyio.run(main)
 
 
 def test_one_that_gives_up_waiting_holds_up_nobody() -> None:
     async def main() -> None:
-        slot, first, third = CacheSlot(FakeClock(auto=True)), Conversation(0), Conversation(2)
+        slot, first, third = CacheSlot(FakeClock(auto=True)), CachedConversation(0), CachedConversation(2)
         await slot.take(first)
         with anyio.move_on_after(0.06):
-            await slot.take(Conversation(1))
+            await slot.take(CachedConversation(1))
         slot.leave()
         assert slot.is_free(third)
 

@@ -29,7 +29,7 @@ _SINGLE = ("lmstudio", "ollama", "generic")
 """Dialects whose servers keep one prompt, or a few, when they do not say how many."""
 
 
-class Conversation(Struct, eq=False):
+class CachedConversation(Struct, eq=False):
     """One conversation, as the prompt caches see it.
 
     Attributes:
@@ -58,16 +58,16 @@ class CacheSlot:
     """
 
     def __init__(self, clock: Clock) -> None:
-        self.resident: Conversation | None = None
+        self.resident: CachedConversation | None = None
         self._clock = clock
-        self._owner: Conversation | None = None
+        self._owner: CachedConversation | None = None
         self._running = 0
         self._since = 0.0
         self._left = 0.0
-        self._queue: list[Conversation] = []
+        self._queue: list[CachedConversation] = []
         self._over = anyio.Event()
 
-    def is_free(self, asker: Conversation) -> bool:
+    def is_free(self, asker: CachedConversation) -> bool:
         """Whether a request of that conversation may be sent now."""
         if asker.aside:
             return True
@@ -82,7 +82,7 @@ class CacheSlot:
         now = self._clock.monotonic()
         return now - self._left >= IDLE or now - self._since >= SHARE
 
-    async def take(self, asker: Conversation) -> None:
+    async def take(self, asker: CachedConversation) -> None:
         """Wait until the slot is free, and use it. `leave` must follow."""
         if not self.is_free(asker):
             self._queue.append(asker)

@@ -175,9 +175,9 @@ def _several(text: str, tools: Sequence[ToolSpec]) -> list[Constrained] | None:
 def _is_meant(lead: str, one: Constrained, tools: Sequence[ToolSpec]) -> bool:
     """Whether an object behind words is what the model does, and no part of their sentence."""
     from lmagent.core.repair import fits
-    from lmagent.providers.formats.place import Place
+    from lmagent.providers.formats.place import MarkupPlace
 
-    if not Place.ended(lead) or lead[-1:] in _QUOTES:
+    if not MarkupPlace.ended(lead) or lead[-1:] in _QUOTES:
         return False
     if one.call is None:
         return True

@@ -26,7 +26,7 @@ from lmagent.providers.transport import Timeouts, Transport
 from lmagent.providers.urls import is_near
 
 if TYPE_CHECKING:
-    from lmagent.providers.cache_slot import CacheSlot, Conversation
+    from lmagent.providers.cache_slot import CachedConversation, CacheSlot
     from lmagent.providers.dialects.base import ServerFacts
     from lmagent.providers.dialects.truth import Cut
     from lmagent.providers.dialects.watch import Watch, Watches
@@ -236,8 +236,8 @@ class Served:
         endpoint, _ = self.at(model)
         return caches(await self.facts(model), near=self.near(model), parallel=endpoint.parallel)
 
-    async def move_in(self, slot: CacheSlot, coming: Conversation, model: str) -> None:
-        """Let a conversation use the cache: where the server can, save the state of the other one and restore its own."""
+    async def move_in(self, slot: CacheSlot, coming: CachedConversation, model: str) -> None:
+        """Let a conversation use the cache: save the state of the other one and restore its own, if the server can."""
         leaving, slot.resident = slot.resident, coming
         facts = await self.facts(model)
         if leaving is coming or not facts.slot_files or model in self._no_files:
@@ -249,7 +249,9 @@ class Served:
         if coming.saved:
             coming.saved = await self._slot_file(model, facts, "restore", coming, coming.number)
 
-    async def _slot_file(self, model: str, facts: ServerFacts, action: str, coming: Conversation, lane: int) -> bool:
+    async def _slot_file(
+        self, model: str, facts: ServerFacts, action: str, coming: CachedConversation, lane: int
+    ) -> bool:
         from lmagent.providers.dialects.base import slot_of
         from lmagent.providers.dialects.probe import slot_file
 
@@ -273,9 +275,9 @@ class Served:
             in_turn: whether the session is in the middle of a turn.
             aside: it asks on behalf of another session that is in its turn.
         """
-        from lmagent.providers.cache_slot import Conversation
+        from lmagent.providers.cache_slot import CachedConversation
 
-        return SessionProvider(self, Conversation(number, in_turn, aside))
+        return SessionProvider(self, CachedConversation(number, in_turn, aside))
 
     def beside(self, session: SessionProvider) -> SessionProvider:
         """Return the provider of a session that uses the cache of another one, which waits for it."""
@@ -303,7 +305,7 @@ class SessionProvider:
         conversation: see above.
     """
 
-    def __init__(self, served: Served, conversation: Conversation) -> None:
+    def __init__(self, served: Served, conversation: CachedConversation) -> None:
         self._served = served
         self.conversation = conversation
         self._watches: Watches | None = None

@@ -22,7 +22,7 @@ from lmagent.providers.formats import (
     tagged,
 )
 from lmagent.providers.formats.base import Format, Found, Source
-from lmagent.providers.formats.place import Place
+from lmagent.providers.formats.place import MarkupPlace
 from lmagent.providers.formats.thoughts import CLOSES, TAGS
 
 _MODULES = (
@@ -166,7 +166,7 @@ def after_row(source: Source, before: str, at: int) -> int:
         before: the line before the row; where no sentence is begun in it, each stands for itself.
         at: the place behind the first of the row.
     """
-    if not before.strip() or Place.ended(before):
+    if not before.strip() or MarkupPlace.ended(before):
         return at
     for _ in range(_ROW):
         place = at

@@ -27,7 +27,7 @@ _ITEM = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)])[ \t]")
 _GOES_ON = re.compile(r"[a-z,.;:)!?'\"”’`\]}]|[-–—] ")
 
 
-class Place:
+class MarkupPlace:
     """What stands around markup.
 
     Args:
@@ -80,7 +80,7 @@ class Place:
             return True
         if _AROUND.search(above):
             return True
-        goes_on = below[0].islower() and (above[-1] in ":," or not Place.ended(above))
+        goes_on = below[0].islower() and (above[-1] in ":," or not MarkupPlace.ended(above))
         return goes_on or bool(_EXAMPLE.search(above))
 
     def talks_of_tokens(self) -> bool:
@@ -99,7 +99,7 @@ class Place:
         return text[at : at + 80].partition("\n")[0]
 
 
-def belongs(place: Place, found: Found, tools: Toolset, *, special: bool) -> bool:
+def belongs(place: MarkupPlace, found: Found, tools: Toolset, *, special: bool) -> bool:
     """Whether calls that a format found are calls where they stand.
 
     Args:
@@ -111,7 +111,7 @@ def belongs(place: Place, found: Found, tools: Toolset, *, special: bool) -> boo
     before = place.before.strip()
     if place.before[-1:] in _QUOTES and place.before[-1:]:
         return False
-    joined = bool(before) and not Place.ended(before)
+    joined = bool(before) and not MarkupPlace.ended(before)
     after = place.after() if found.cut is None else ""
     if before and _CUE.search(before):
         return False

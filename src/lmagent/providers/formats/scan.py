@@ -31,7 +31,7 @@ from lmagent.providers.formats.markup import (
     quiet,
     unfinished,
 )
-from lmagent.providers.formats.place import Place, belongs
+from lmagent.providers.formats.place import MarkupPlace, belongs
 from lmagent.providers.formats.thoughts import CLOSES, OPENS, TAG, Pairing, quoted, unopened
 
 _WINDOW = 2000
@@ -216,7 +216,7 @@ class Scanner:
 
     def _shown(self, begin: int, found: Found, name: str) -> bool:
         """Whether calls with markup that begins a line are shown as an example, or more of one before."""
-        place = Place(self._source, self._before(begin), found.end, _QUESTION.sub("", self.content.last))
+        place = MarkupPlace(self._source, self._before(begin), found.end, _QUESTION.sub("", self.content.last))
         if found.calls and found.cut is None and (name in self._examples or place.as_example()):
             self._examples.add(name)
             return True
@@ -319,7 +319,7 @@ class Scanner:
         if not before and self.content.empty:
             return not place.goes_on()
         following = INSIDE.match(self._text, at)
-        joined = "\n" in self._text[end:at] and not Place.ended(before)
+        joined = "\n" in self._text[end:at] and not MarkupPlace.ended(before)
         return following is not None and following[0][0] != "`" and not joined
 
     def _code(self, marks: str) -> None:
@@ -398,7 +398,7 @@ class Scanner:
             self._say(end)
             return
         before = self._before(self._at)
-        joined = bool(before.strip()) and not Place.ended(before)
+        joined = bool(before.strip()) and not MarkupPlace.ended(before)
         try:
             close, after = self._pairing.closing(self._at, word)
         except More:
@@ -471,7 +471,7 @@ class Scanner:
     def _mentioned(self, end: int) -> bool:
         """Whether a closing tag is a word of a sentence."""
         before = self._before(self._at)
-        if not before.strip() or Place.ended(before) or before[-1:] != " ":
+        if not before.strip() or MarkupPlace.ended(before) or before[-1:] != " ":
             return False
         return bool(_CONTINUES.match(self._text, end))
 
@@ -504,9 +504,9 @@ class Scanner:
             line += self._text[max(self._line + 40, at - 200) : at]
         return self._lead + line
 
-    def _place(self, begin: int, end: int) -> Place:
-        return Place(self._source, self._before(begin), end, self.content.last)
+    def _place(self, begin: int, end: int) -> MarkupPlace:
+        return MarkupPlace(self._source, self._before(begin), end, self.content.last)
 
     def _apart(self) -> bool:
         """Whether nothing is before this place in its line that it could belong to."""
-        return Place.ended(self._before(self._at)) and self._before(self._at)[-1:] not in tuple("\"'`([")
+        return MarkupPlace.ended(self._before(self._at)) and self._before(self._at)[-1:] not in tuple("\"'`([")
