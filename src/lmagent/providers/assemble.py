@@ -195,7 +195,7 @@ class Assembler:
         )
 
     def _cut_off(self, prompt_bytes: int, first_token_s: float, total_s: float) -> Reply:
-        """An endless reply: how it began. What is cut off never runs, so it has no calls."""
+        """Return the beginning of an endless reply. It has no calls: one that is cut off never runs."""
         parsed = self._parse(calls=False)
         text = parsed.content
         thought = f"{''.join(self._thought)}{parsed.thinking}"[:BEGINNING]
@@ -249,7 +249,7 @@ class Assembler:
                 said = payload[:200].decode("utf-8", "replace")
                 raise BadReply(
                     f"the stream of {self.server} holds something that is not JSON: {hidden(said)!r}",
-                    fix="look at the server's log, and whether a proxy stands in between",
+                    fix="look at the server's log, and whether a proxy is in between",
                 ) from None
             for line in lines:
                 self._read(line.removeprefix(b"data:").strip(), events)
@@ -313,7 +313,7 @@ class Assembler:
             self._meter.add(self._calls.feed([{"function": call}], self._content_size))
 
     def _news(self, message: dict[str, Any]) -> dict[str, Any]:
-        """What a whole `message` adds to what was streamed before it."""
+        """Return the part of a whole `message` that was not streamed before it."""
         news = dict(message)
         content, known = _plain(message.get("content")), "".join(self._content)
         if content.startswith(known):
@@ -353,7 +353,7 @@ class Assembler:
             self._mused.append(text)
 
     def _show_news(self, events: list[ModelEvent]) -> None:
-        """Show what was said or thought last: only one of the two has something."""
+        """Show the text or the thought that came last: only one of the two is there."""
         said, mused = "".join(self._said), "".join(self._mused)
         self._said.clear()
         self._mused.clear()

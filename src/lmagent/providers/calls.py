@@ -56,8 +56,8 @@ class CallAssembler:
     """Collects the calls of one reply.
 
     Args:
-        tools: what may be called; tells whole names from parts of one, and arguments that must be from those that need
-            not.
+        tools: the tools that may be called: their names and schemas show whether a name and its arguments are
+            whole.
 
     Attributes:
         size: characters that came, with `CALL_SIZE` for each call.

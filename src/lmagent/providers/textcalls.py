@@ -26,7 +26,7 @@ Piece = tuple[Literal["text", "thinking"], str]
 
 _CLOSED = re.compile(r"[>\]]")
 """The end of markup that closes a call."""
-_MORE = (" It goes on.", "\n\nIt goes on.")
+_MORE = (" It continues.", "\n\nIt continues.")
 """Two ways in which a text may continue: in its line, and below."""
 
 
@@ -61,7 +61,7 @@ def parse_text(text: str, tools: Iterable[Any], *, calls: bool = True) -> Parsed
 class TextCallParser:
     """Takes a reply apart while it comes.
 
-    The texts that `feed` returns, joined, are the beginning of the final content; what is missing of it is `rest`
+    The texts that `feed` returns, joined, are the beginning of the final content; the rest of it is `rest`
     after `finish`. One exception: text before a closing thought tag that was never opened has been shown by then, and
     is not in the final content.
 

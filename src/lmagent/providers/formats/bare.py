@@ -76,7 +76,7 @@ def _read_python(source: Source, at: int, opener: str) -> Found | None:
             return None
         blank = source.text[end_of(source.text, found.end) : found.end]
         if "\n" not in blank and found.end < source.end:
-            return None  # the line goes on
+            return None  # the line continues
         named = pycalls.CALL.match(source.text, found.end)
     return found
 

@@ -1,4 +1,4 @@
-"""What every format is made of: the tools of the request, the text to read, and what was found in it."""
+"""The parts of every format: the tools of the request, the text to read, and the calls found in it."""
 
 from __future__ import annotations
 
@@ -76,14 +76,14 @@ class Say(NamedTuple):
 
 
 class Found(Struct, kw_only=True):
-    """What stands at a place.
+    """The calls and text that a format reads at one place.
 
     Attributes:
         end: where it ends.
         items: calls and text, in order.
         cut: the name of a call that the text ends inside of; empty if that is unknown, None if none was cut.
         header: it is markup before text, not a call: nothing about what follows is decided.
-        last: nothing after it counts (an invented result and what was built on it).
+        last: nothing after it counts (an invented result, and text that builds on it).
         code: any text would be the arguments of its call, so it only counts where it cannot be a mention.
     """
 
@@ -266,7 +266,7 @@ class Source:
             raise
 
     def call(self, name: str, arguments: Any, start: int, end: int, format: str, id: str = "") -> FoundCall:
-        """A call that stands at `start` to `end`."""
+        """Return a call that was read from `start` to `end`."""
         return make_call(self.tools, name, arguments, self.text[start:end], format, id)
 
 
@@ -296,12 +296,12 @@ class Format(Struct, frozen=True, kw_only=True):
 
     Attributes:
         name: as it is reported.
-        read: given the text, the place behind an opener and the opener, what stands there; None if it is no call.
+        read: given the text, the place after an opener and the opener, the calls there; None if it is no call.
         openers: markup that begins it, anywhere.
         line: a pattern (no capturing groups) that begins it at the beginning of a line, instead of `openers`; `read`
             then gets the place where it begins.
-        bare: it has no markup of its own: only known tools count, and prose may stand before or behind it, not both.
-        quiet: leftover markup of the format, dropped where no sentence goes on around it.
+        bare: it has no markup of its own: only known tools count, and prose may be before or after it, not both.
+        quiet: leftover markup of the format, dropped where no sentence continues around it.
     """
 
     name: str
@@ -328,7 +328,7 @@ def end_of(text: str, at: int) -> int:
 
 
 def unprefixed(name: str) -> str:
-    """The name without `functions.` before and a number behind it, known or not."""
+    """The name without `functions.` before and a number after it, known or not."""
     return _bare(name.strip())
 
 
@@ -350,7 +350,7 @@ def _schema(tool: Any) -> dict[str, Any]:
 
 
 def _entry(tool: Any) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """An object in OpenAI's shape, and what stands in its `function`."""
+    """Return an object in OpenAI's shape, and its `function`."""
     entry = cast("Mapping[str, Any]", tool)
     inner = entry.get("function")
     return entry, cast("Mapping[str, Any]", inner) if isinstance(inner, Mapping) else entry

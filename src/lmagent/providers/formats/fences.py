@@ -58,12 +58,12 @@ def in_item(line: str) -> re.Pattern[str] | None:
 
 
 def read(source: Source, head: re.Match[str], *, called: bool) -> Found | None:
-    """The calls in a fence and in those directly behind it; None if it is text.
+    """The calls in a fence and in those directly after it; None if it is text.
 
     Args:
-        source: the text; `begins` if nothing stands before the fence.
+        source: the text; `begins` if nothing is before the fence.
         head: the line that opens it.
-        called: calls stand before it, so that a fence with a result is an invented one.
+        called: calls are before it, so that a fence with a result is an invented one.
     """
     info = _info(head)
     if info in _RESULTS and called:
@@ -109,7 +109,7 @@ def _one(source: Source, head: re.Match[str], info: str, *, alone: bool) -> Foun
 
 
 def _natives(source: Source, at: int) -> Found | None:
-    """Native calls, one behind the other, from `at` on."""
+    """Native calls, one after the other, from `at` on."""
     found = Found(end=at)
     while True:
         at = source.skip(found.end)

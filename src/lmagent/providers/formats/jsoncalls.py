@@ -1,4 +1,4 @@
-"""Calls in JSON: the shapes of object that stand for a call, and lists of them between two pieces of markup."""
+"""Calls in JSON: the shapes of object that are a call, and lists of them between two pieces of markup."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ UNNAMED = "unreadable"
 """The name of a call whose own name cannot be read: servers reject an empty one."""
 
 Shape = Callable[[Any, Toolset, str, str], "list[FoundCall] | None"]
-"""Given a value, the tools, the text and the format's name: the calls that the value stands for."""
+"""Given a value, the tools, the text and the format's name: the calls that the value is."""
 
 
 def shaped(value: Any, tools: Toolset, raw: str, format: str, depth: int = 0) -> list[FoundCall] | None:
-    """The calls that a value inside markup stands for; None if it stands for none."""
+    """Return the calls that a value inside markup is; None if it is no call."""
     if depth > _ITEM_DEPTH:
         return None
     if isinstance(value, list):
@@ -90,7 +90,7 @@ def _one(entry: dict[str, Any], tools: Toolset, raw: str, format: str) -> list[F
 
 
 def anchored(value: Any, tools: Toolset, raw: str, format: str) -> list[FoundCall] | None:
-    """The calls that a value without markup stands for: every one of a known tool, in the exact shape of a call."""
+    """Return the calls that a value without markup is: only known tools, in the exact shape of a call."""
     entries = _entries(value)
     if not entries or not all(_exact(entry, tools) for entry in entries):
         return None
@@ -135,17 +135,17 @@ def _is_schema(given: Any, properties: dict[str, Any]) -> bool:
 def read_values(
     source: Source, at: int, stops: tuple[str, ...], format: str, shape: Shape = shaped
 ) -> tuple[Found | None, int]:
-    """Calls from `at` on: objects or lists of them, one behind the other.
+    """Read calls from `at` on: objects or lists of them, one after the other.
 
     Args:
         source: the text.
         at: where the first value begins.
         stops: markup that may end them; it closes what a model left open.
         format: the format's name.
-        shape: what a value stands for.
+        shape: makes calls of a value.
 
     Returns:
-        What was found and the place behind it; None if the first value is no call. A damaged value ends the list and
+        The calls and the place after them; None if the first value is no call. A damaged value ends the list and
         is its last call.
     """
     found = Found(end=at)
@@ -163,10 +163,10 @@ def read_values(
         elif mark == "{":
             if not _take(source, found, stops, format, shape):
                 return (found if found.items or found.cut is not None else None), found.end
-            found.end = _behind(source, found.end)
+            found.end = _after(source, found.end)
         elif mark == "]" and opened:
             opened -= 1
-            found.end = _behind(source, at + 1)
+            found.end = _after(source, at + 1)
         elif opened and not found.items:
             found.cut, found.end = "", source.end
             return (found if at >= source.end else None), at  # a list, but of no calls in JSON
@@ -174,7 +174,7 @@ def read_values(
             return (found if found.items or listed else None), at
 
 
-def _behind(source: Source, at: int) -> int:
+def _after(source: Source, at: int) -> int:
     """Past blanks and separators; a list may end the text."""
     text = source.text
     while at < source.end and (text[at].isspace() or text[at] in ",;"):
@@ -217,8 +217,8 @@ def _own_end(source: Source, at: int, stops: tuple[str, ...]) -> int:
     if place < 0:
         return -1
     line = source.text.find("\n", place)
-    behind = source.text[place + len(stop) : line if line >= 0 else source.end]
-    return place if _CLOSES.search(stop) and not behind.strip() else -1
+    after = source.text[place + len(stop) : line if line >= 0 else source.end]
+    return place if _CLOSES.search(stop) and not after.strip() else -1
 
 
 def _next_stop(source: Source, at: int, stops: tuple[str, ...]) -> int:
@@ -275,7 +275,7 @@ def name_in(raw: str) -> str:
 
 
 def closed(source: Source, found: Found, closers: tuple[str, ...]) -> Found:
-    """What was found with the markup that ends it, and leftovers before that."""
+    """Return the calls with the markup that ends them, and leftovers before that."""
     if found.cut is not None or not closers:
         return found
     at = _leftovers(source, found.end)
@@ -299,13 +299,13 @@ def _leftovers(source: Source, at: int) -> int:
 
 
 def between(name: str, closers: tuple[str, ...], stops: tuple[str, ...] = (), shape: Shape = shaped) -> Read:
-    """A format's `read` for JSON calls that begin right behind the opener and end with one of `closers`.
+    """A format's `read` for JSON calls that begin right after the opener and end with one of `closers`.
 
     Args:
         name: the format's name.
         closers: markup that ends it; it may be missing.
-        stops: markup that cannot stand inside it either: the next call's opener.
-        shape: what a value stands for.
+        stops: markup that cannot be inside it either: the next call's opener.
+        shape: makes calls of a value.
     """
 
     def read(source: Source, at: int, opener: str) -> Found | None:
@@ -323,7 +323,7 @@ def between(name: str, closers: tuple[str, ...], stops: tuple[str, ...] = (), sh
 
 
 def _doubled(source: Source, found: Found, closers: tuple[str, ...], opener: str) -> Found:
-    """What was found with an opener that a model wrote at the end instead of the closer."""
+    """Return the calls with an opener that a model wrote at the end instead of the closer."""
     if found.cut is not None or any(source.text.endswith(word, 0, found.end) for word in closers):
         return found
     at = source.skip(found.end)

@@ -17,7 +17,7 @@ _RUNNERS = ("python", "code_interpreter", "ipython", "interpreter", "execute_pyt
 
 
 def _read_tag(source: Source, at: int, opener: str) -> Found | None:
-    """What stands behind the python tag."""
+    """Read the calls or the code after the python tag."""
     place = source.skip(at)
     if source.text[place : place + 1] in ("{", "["):
         found = jsoncalls.between("llama-3", _ENDS)(source, at, opener)
@@ -51,7 +51,7 @@ def code_call(source: Source, at: int, closers: tuple[str, ...], format: str) ->
     """Code for the tool that runs code, up to one of `closers` or the end.
 
     Raises:
-        More: the text is not complete: what was said about tokens before decides, too.
+        More: the text is not complete; whether tokens are mentioned before it decides, too.
     """
     source.needs()
     place, word = source.first(closers, at)

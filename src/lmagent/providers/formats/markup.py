@@ -55,7 +55,7 @@ RESULTS = {
     "<｜tool▁outputs▁begin｜>": "<｜tool▁outputs▁end｜>",
     "[TOOL_RESULTS]": "[/TOOL_RESULTS]",
 }
-"""What a server would put around a result. In a model's own reply, behind a call, it is invented."""
+"""The markup that a server puts around a result. In a model's own reply, after a call, it is invented."""
 
 _ENDS = (
     *("<|im_end|>", "<|endoftext|>", "<|end_of_turn|>", "<|eos|>", "</s>", "<eos>", "<end_of_turn>", "<turn|>"),
@@ -78,7 +78,7 @@ LINES = tuple(format for format in FORMATS if format.line)
 
 
 def _trie(words: Iterable[str]) -> str:
-    """A pattern that matches the longest of the words that stands there, without trying each."""
+    """A pattern that matches the longest of the words at a place, without trying each."""
     tree: dict[str, Any] = {}
     for word in words:
         node = tree
@@ -146,7 +146,7 @@ _LEFT = re.compile(
 
 
 def after_calls(source: Source, at: int) -> int:
-    """The place behind closing tags that were left over from a call."""
+    """Return the place after closing tags that were left over from a call."""
     while True:
         source.skip(at)
         found = _LEFT.match(source.text, at)
@@ -159,12 +159,12 @@ _ROW = 16
 
 
 def after_row(source: Source, before: str, at: int) -> int:
-    """The place behind calls and tokens that stand in one row within a sentence: it goes on behind them, if anywhere.
+    """Return the place after calls and tokens in one row within a sentence, which continues only after them.
 
     Args:
         source: the text.
-        before: the line before the row; where no sentence is begun in it, each stands for itself.
-        at: the place behind the first of the row.
+        before: the line before the row; where no sentence is begun in it, each is apart.
+        at: the place after the first of the row.
     """
     if not before.strip() or MarkupPlace.ended(before):
         return at
@@ -194,7 +194,7 @@ def quiet(text: str, at: int) -> str:
 
 
 def native(source: Source, word: str, end: int) -> Found | None:
-    """What the formats that begin with a word see behind it."""
+    """Read the calls after an opener with the formats that begin with it."""
     for format in BY_OPENER[word]:
         if found := format.read(source, end, word):
             return found

@@ -43,7 +43,7 @@ def _comma(source: Source, at: int) -> int:
 
 
 def _read_bare(source: Source, at: int, _opener: str) -> Found | None:
-    """The same behind a token that the server has swallowed: of known tools only."""
+    """The same after a token that the server has swallowed: of known tools only."""
     found = _read(source, at, _TOKEN)
     named = _NAMED.match(source.text, at)
     if found is None or named is None or not named[4] or not source.tools.known(named[1]):

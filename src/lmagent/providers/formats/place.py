@@ -1,4 +1,4 @@
-"""Place: whether markup stands where a model calls, or where somebody writes about calls."""
+"""Place: whether markup is where a model calls a tool, or where a text is about calls."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _GOES_ON = re.compile(r"[a-z,.;:)!?'\"”’`\]}]|[-–—] ")
 
 
 class MarkupPlace:
-    """What stands around markup.
+    """The text around markup.
 
     Args:
         source: the text.
@@ -52,7 +52,7 @@ class MarkupPlace:
         """The text after the markup in its line; markup there counts as none.
 
         Raises:
-            More: the line may go on.
+            More: the line may continue.
         """
         text, at = self._source.text, self.end
         while at < self._source.end and text[at] in " \t\r":
@@ -67,11 +67,11 @@ class MarkupPlace:
         return not self.before.strip() or not self.after()
 
     def goes_on(self) -> bool:
-        """Whether a sentence goes on after it."""
+        """Whether a sentence continues after it."""
         return bool(_GOES_ON.match(self.after()))
 
     def as_example(self) -> bool:
-        """Whether it is shown as an example: announced above, and more text, or the sentence, goes on below."""
+        """Whether it is shown as an example: announced above, and more text, or the sentence, continues below."""
         below = self._text_at(self._source.skip(self.end))
         above = self._above.rstrip().rpartition("\n")[2][-200:]
         if not below or not above:
@@ -100,11 +100,11 @@ class MarkupPlace:
 
 
 def belongs(place: MarkupPlace, found: Found, tools: Toolset, *, special: bool) -> bool:
-    """Whether calls that a format found are calls where they stand.
+    """Whether calls that a format found are calls in their place.
 
     Args:
         place: where.
-        found: what was found.
+        found: the calls.
         tools: the tools of the request.
         special: the markup is a token that prose does not hold by chance.
     """

@@ -25,7 +25,7 @@ def read_call(source: Source, at: int, format: str) -> tuple[FoundCall, int]:
     """The call at `at` and its end.
 
     Raises:
-        NotACall, Cut, More: it is something else, the text ends inside it, or may go on.
+        NotACall, Cut, More: it is something else, the text ends inside it, or may continue.
     """
     named = source.match(CALL, at)
     if named is None:
@@ -45,7 +45,7 @@ def read_call(source: Source, at: int, format: str) -> tuple[FoundCall, int]:
 
 
 def _argument(source: Source, reader: Loose, at: int, positional: list[Any], keywords: dict[str, Any]) -> int:
-    """Take one argument; returns the place behind it and its comma."""
+    """Take one argument; returns the place after it and its comma."""
     if found := _KEYWORD.match(source.text, at):
         value, end = _value(reader, found.end())
         keywords[found[1]] = value
@@ -109,7 +109,7 @@ def read_list(source: Source, at: int, format: str) -> Found:
 
 
 def read_next(source: Source, found: Found, format: str) -> bool:
-    """Add the call at the end of what was found; False if the text is cut inside it."""
+    """Add the next call; False if the text is cut inside it."""
     start = found.end
     try:
         call, end = read_call(source, start, format)
@@ -123,7 +123,7 @@ def read_next(source: Source, found: Found, format: str) -> bool:
 
 
 def between(name: str, closers: tuple[str, ...]) -> Read:
-    """A format's `read` for calls in Python's form, in a list or one behind the other, up to one of `closers`."""
+    """A format's `read` for calls in Python's form, in a list or one after the other, up to one of `closers`."""
 
     def read(source: Source, at: int, opener: str) -> Found | None:
         at = source.skip(at)
@@ -149,7 +149,7 @@ def between(name: str, closers: tuple[str, ...]) -> Read:
 
 
 def read_lines(source: Source, at: int, format: str, closers: tuple[str, ...]) -> Found:
-    """Calls one behind the other, up to one of `closers` or the end."""
+    """Read calls one after the other, up to one of `closers` or the end."""
     found = Found(end=at)
     while read_next(source, found, format):
         while source.text[found.end : found.end + 1] in (",", ";"):

@@ -1,6 +1,6 @@
 """ReAct: `Thought:`, `Action:`, `Action Input:`, an invented `Observation:`, `Final Answer:`; Command-R's `Action:`.
 
-The thought is a thought. An observation in the model's own reply is invented: it and everything behind it is dropped.
+The thought is a thought. An observation in the model's own reply is invented: it and everything after it is dropped.
 Source: LangChain's agent prompts, Cohere's prompt format for Command-R.
 """
 
@@ -59,7 +59,7 @@ def _with_input(source: Source, at: int) -> Found | None:
             found.end = closed.end()
         return found
     if not source.tools.known(name) and name != name.lower() and place < source.end:
-        return None  # the plan of a person: "Action: Review", "Action Input: the plan"
+        return None  # a plan for people: "Action: Review", "Action Input: the plan"
     end = _input_end(source, place, fenced=bool(fenced))
     text = source.text[place:end].strip().removesuffix("```").strip()
     if not text and end >= source.end:

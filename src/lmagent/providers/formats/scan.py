@@ -1,6 +1,6 @@
 """Scan: reads a reply once, from place to place at which something may begin: calls, thoughts and text.
 
-Where markup stands decides what it is: in code, quotations, lists and inside a sentence it is text; elsewhere a call is
+Its place decides about markup: in code, quotations, lists and inside a sentence it is text; elsewhere a call is
 what a format recognises. A growing text is read by the same code, up to its last complete line: where more text could
 change a decision, the look-up raises `More`, and the rest waits. Of the line that is not complete, only text before
 markup is taken.
@@ -123,7 +123,7 @@ class Scanner:
         self._source = Source(text, self._tools, final=final)
         self._pairing = Pairing(text, final=final)
 
-    # What comes next
+    # The next place
 
     def _step(self) -> None:
         if not self._with_calls and self.content.empty and self._text.startswith("{", self._source.skip(self._at)):
@@ -187,7 +187,7 @@ class Scanner:
                 return
             self._markup(found[0])
 
-    # What begins a line
+    # Beginnings of lines
 
     def _begin_line(self, found: re.Match[str]) -> None:
         kind = found.lastgroup or ""
@@ -245,7 +245,7 @@ class Scanner:
         self._fence, self._fresh = fence, False
 
     def _stands_alone(self, found: Found) -> bool:
-        """Whether calls without markup stand on lines of their own, and not as an example."""
+        """Whether calls without markup are on lines of their own, and not as an example."""
         end = end_of(self._text, found.end)
         if found.cut is not None:
             return True
@@ -455,7 +455,7 @@ class Scanner:
         self._closed_thoughts, self._since_thought, self._said_since = True, len(self.calls), False
 
     def _is_thought(self) -> bool:
-        """Whether what would end the reply stands in a thought that the template opened; it is taken for one then."""
+        """Take a call or result that would end the reply as a thought, if it is in one that the template opened."""
         if not self._source.final or self._closed_thoughts:
             return False
         if self._unopened is None:
@@ -498,7 +498,7 @@ class Scanner:
         self._lead, self._fresh = "", True
 
     def _before(self, at: int) -> str:
-        """What is before `at` in its line: its beginning and its end."""
+        """Return the line before `at`: its beginning and its end."""
         line = self._text[self._line : min(self._line + 40, at)]
         if at - self._line > 40:
             line += self._text[max(self._line + 40, at - 200) : at]

@@ -63,7 +63,7 @@ def unbalanced(text: str) -> bool:
 
 
 def unopened(text: str) -> list[tuple[int, int]]:
-    """Where tags begin a line that close a thought which nothing opened, and the places behind them."""
+    """Where tags begin a line that close a thought which nothing opened, and the places after them."""
     found: list[tuple[int, int]] = []
     fences, depth = _fences(text, 0), 0
     for tag in TAG.finditer(text):
@@ -92,7 +92,7 @@ class Pairing:
         self._known: dict[str, dict[int, int]] = {}
 
     def closing(self, at: int, opening: str) -> tuple[int, int]:
-        """Where the thought that a tag at `at` opens ends, and the place behind its closing tag; -1, -1 if it does not.
+        """Where the thought that a tag at `at` opens ends, and the place after its closing tag; -1, -1 if it does not.
 
         Raises:
             More: it is not closed yet.

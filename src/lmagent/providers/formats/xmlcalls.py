@@ -1,8 +1,10 @@
 """Calls in XML: an element for the call, one in it for each argument.
 
-Values are not escaped: `<`, `&` and whole elements may stand in them. So a value ends at a closing tag behind which the
-call goes on or ends, not at the first one; elements of calls inside a value are skipped in pairs (`xmlends`). What
-stands behind a call has its say in that, so a call is only decided when the whole text is there.
+Values are not escaped: a file about the format is written with calls like any other, so `<`, `&` and whole calls may be
+in them. A value ends at a closing tag after which the call continues or ends. Tags are read as brackets first; where
+that finds no end, tags in the middle of a line count as words, and only then a closing tag counts as forgotten. Closing
+tags after the call that no call opened are the rest of a value that was ended too early. So a call is only decided when
+the whole text has come.
 """
 
 from __future__ import annotations
@@ -29,9 +31,9 @@ class Tags(NamedTuple):
     Attributes:
         call: opens a call; group `name`.
         call_end: closes it.
-        value: opens an argument; group `key`, and group `text` ("true" or "false") where the format tells strings.
+        value: opens an argument; group `key`, and group `text` ("true" or "false") where the format marks strings.
         value_end: closes it.
-        over: what may stand behind the last call.
+        over: markup that may follow the last call.
         event: any of them, for values that hold calls themselves.
     """
 
@@ -48,12 +50,12 @@ class End(NamedTuple):
 
     Attributes:
         at: its end.
-        behind: the place behind its closing tag.
+        after: the place after its closing tag.
         sure: it ends at its own closing tag, with every other tag paired.
     """
 
     at: int
-    behind: int
+    after: int
     sure: bool
 
 
@@ -67,7 +69,7 @@ class _Event(NamedTuple):
     end: int
     begins: bool
     goes_on: bool
-    """Of a value's closing tag: the call goes on or ends behind it."""
+    """Of a value's closing tag: the call continues or ends after it."""
     closes: int
     """Of a call's closing tag: how much speaks for a call's end there."""
     key: str
@@ -160,14 +162,14 @@ class Ends:
             return following.begins or not self._known or following.key in self._known
         if following is not None and following.kind == "co" and not self._begins_call(number + 1):
             return False
-        behind = number + 1 + (following is not None and following.kind == "ce")
-        near, far = self._near[behind], self._far[behind]
+        after = number + 1 + (following is not None and following.kind == "ce")
+        near, far = self._near[after], self._far[after]
         if following is not None and following.closes == _STRONG:
             if max(near, far) == _STRONG:
                 raise Unclear
             return True
         if near == _STRONG:
-            return False  # this one stands in the middle of the value
+            return False  # this one is in the middle of the value
         if max(near, far):
             raise Unclear
         return True
@@ -215,7 +217,7 @@ class Ends:
         return not ahead
 
     def _orphans(self) -> tuple[list[int], list[int]]:
-        """Behind each event: the strongest closing of a call that none opened, before the next call and anywhere."""
+        """After each event: the strongest closing of a call that none opened, before the next call and anywhere."""
         size = len(self._events)
         near, far = [_LOST] * (size + 1), [_LOST] * (size + 1)
         opened: list[int] = []
@@ -239,8 +241,8 @@ class Ends:
 
     def _orphan(self, number: int) -> int:
         before = self._events[number - 1] if number else None
-        behind_value = before is not None and before.kind == "ve" and self._adjacent(before, self._events[number])
-        return self._events[number].closes if behind_value else _LOST
+        after_value = before is not None and before.kind == "ve" and self._adjacent(before, self._events[number])
+        return self._events[number].closes if after_value else _LOST
 
 
 def _events(text: str, style: Tags, at: int) -> Iterator[_Event]:
@@ -273,7 +275,7 @@ def tags(call: str, call_end: str, value: str, value_end: str, over: str = r"(?!
 
 
 def read_calls(source: Source, at: int, style: Tags, format: str) -> Found:
-    """Calls from `at` on, one behind the other; nothing found leaves `end` at `at`."""
+    """Read calls from `at` on, one after the other; nothing found leaves `end` at `at`."""
     found = Found(end=at)
     place = source.skip(at)
     while opened := source.match(style.call, place):
@@ -306,9 +308,9 @@ def _read_call(source: Source, opened: re.Match[str], style: Tags, format: str, 
             found.cut, found.end = name, source.end
             return False
         text, sure = source.text[value.end() : end.at], sure and end.sure
-        text = text if end.behind > end.at else text.rstrip("\r\n")
+        text = text if end.after > end.at else text.rstrip("\r\n")
         arguments[key] = typed(text, properties.get(key), _told(value))
-        at = source.skip(end.behind)
+        at = source.skip(end.after)
     if ended := source.match(style.call_end, at):
         at = ended.end()
     elif source.match(style.over, at) or source.match(style.call, at):
@@ -328,7 +330,7 @@ def _read_call(source: Source, opened: re.Match[str], style: Tags, format: str, 
 
 
 def _unclear(source: Source, name: str, opened: re.Match[str], found: Found, format: str, fault: str) -> bool:
-    """A call that nobody can tell the end of is handed on with all that follows; False, as nothing else does."""
+    """Hand on a call whose end cannot be found, with all the text that follows; False, as no other call can."""
     raw = source.text[opened.start() :]
     text = source.text[opened.end() :].strip()
     found.items.append(FoundCall(name=name, arguments=text, raw=raw, format=format, fault=fault, spills=True))
@@ -345,10 +347,10 @@ def _json_body(source: Source, name: str, at: int, style: Tags, format: str) -> 
     end = source.search(style.call_end, at)
     try:
         stop = source.text[end : end + 3] if end >= 0 else "\0"
-        value, behind = source.value(at, (stop,))
+        value, after = source.value(at, (stop,))
     except (Cut, Broken):
         return None
-    return source.call(name, value, at, behind, format)
+    return source.call(name, value, at, after, format)
 
 
 def _damaged(source: Source, name: str, opened: re.Match[str], style: Tags, format: str, found: Found) -> bool:
@@ -370,7 +372,7 @@ def _damaged(source: Source, name: str, opened: re.Match[str], style: Tags, form
     elif text and text[0] not in "{[<" and not style.event.search(text) and (main := source.tools.main(name)):
         found.items.append(source.call(name, {main: text}, opened.start(), found.end, format))
     else:
-        fault = "neither arguments nor a JSON object stand in the call"
+        fault = "the call holds neither arguments nor a JSON object"
         found.items.append(FoundCall(name=name, arguments=text, raw=raw, format=format, fault=fault, spills=True))
     return True
 
@@ -402,7 +404,7 @@ def typed(text: str, schema: Any, told: str = "") -> Any:
 
 
 def inside(name: str, style: Tags, closers: tuple[str, ...]) -> Read:
-    """A format's `read` for calls in a wrapper; the wrapper's closing tag may be missing behind a whole call."""
+    """A format's `read` for calls in a wrapper; the wrapper's closing tag may be missing after a whole call."""
 
     def read(source: Source, at: int, opener: str) -> Found | None:
         at = source.skip(at)
