@@ -61,7 +61,7 @@ async def probe(
     Ask for its list of models; then the routes of the dialects that may answer there (the one that the list hints at;
     of a server nearby, all); then the facts that the dialect itself needs. The requests use one connection, one after
     another, and load no model; all are GETs, except Ollama's `POST /api/show`. No answer makes this raise: a server
-    that stays unknown is `generic`; a slow one whose list or port is Ollama's counts as Ollama, whose common route cuts.
+    that stays unknown is `generic`; a slow one whose list or port is Ollama's counts as one, as its common route cuts.
 
     Args:
         transport: carries the bytes.
