@@ -121,8 +121,8 @@ CALLS_AND_THOUGHTS = _patterns(_QUOTED + _CALLS, _LITERALS)
 THOUGHTS = _patterns(_QUOTED, TAGS)
 HERE = CALLS_AND_THOUGHTS[0]
 OPEN_LINE = re.compile(
-    r"[ \t]*(?:\Z|[-+•|>~\[{]|`{1,2}\Z|`{3}|\*{1,2}(?:[\sAT]|\Z)|\d{1,3}(?:[.)]|\Z)|(?:Action|Thought|functools|to=)"
-    r"|[A-Za-z_][\w.-]*(?:[\[({]|\s*\Z))|(?: {4}| {0,3}\t)"
+    r"[ \t]*(?:\Z|[-+•|>~{]|\[(?!THINK\])|`{1,2}\Z|`{3}|\*{1,2}(?:[\sAT]|\Z)|\d{1,3}(?:[.)]|\Z)"
+    r"|(?:Action|Thought|functools|to=)|[A-Za-z_][\w.-]*(?:[\[({]|\s*\Z))|(?: {4}| {0,3}\t)"
 )
 """The beginning of a line which may become anything but text; it waits until the line is complete."""
 
