@@ -15,7 +15,7 @@ from lmagent.core.messages import user
 from lmagent.engine.aside import ask_aside
 from lmagent.engine.lane import run_until_idle
 from lmagent.engine.session import Session
-from lmagent.providers.floor import IDLE
+from lmagent.providers.cache_slot import IDLE
 from lmagent.testing.engine import EngineServer
 from lmagent.testing.gguf import build_tiny_gguf
 from lmagent.testing.loopback import Received

@@ -15,7 +15,7 @@ from lmagent.core import events as ev
 from lmagent.core.commands import Approve, Close, Interrupt, SetMode
 from lmagent.core.errors import SessionBusy, SessionNotFound
 from lmagent.core.messages import user
-from lmagent.providers.served import Lane
+from lmagent.providers.served import SessionProvider
 from lmagent.testing import ScriptedServer
 from lmagent.testing.script import call, say, slow
 
@@ -104,8 +104,8 @@ async def test_what_a_person_granted_and_chose_holds_after_a_release_in_the_same
                 again = await hub.runner.open(desk.id)
                 assert again.session.state.mode == "normal"
                 assert asked.grant in again.session.state.grants
-                assert isinstance(lane, Lane)
-                assert isinstance(again.session.wiring.provider, Lane)
+                assert isinstance(lane, SessionProvider)
+                assert isinstance(again.session.wiring.provider, SessionProvider)
                 assert again.session.wiring.provider.conversation.number == lane.conversation.number
                 await hub.runner.submit(desk.id, user("again"))
                 await seen.until_type("turn.finished", 2)

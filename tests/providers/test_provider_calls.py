@@ -5,7 +5,8 @@ import json
 import pytest
 
 from lmagent.core.model import ToolSpec
-from lmagent.providers.calls import Assembled, CallAssembler
+from lmagent.providers.calls import CallAssembler
+from lmagent.providers.formats.base import FoundCall
 
 A, B = '{"path":"a"}', '{"path":"b"}'
 TEXT = {"type": "string"}
@@ -28,7 +29,7 @@ def piece(name: str | None = None, arguments: object = None, index: int | None =
     return {"function": {key: value for key, value in function.items() if value is not None}, "index": index, "id": id}
 
 
-def put(*pieces: dict[str, object], cut: bool = False, finished: bool = True, tools=TOOLS) -> list[Assembled]:
+def put(*pieces: dict[str, object], cut: bool = False, finished: bool = True, tools=TOOLS) -> list[FoundCall]:
     assembler = CallAssembler(tools)
     for entry in pieces:
         assembler.feed([entry])
@@ -36,7 +37,7 @@ def put(*pieces: dict[str, object], cut: bool = False, finished: bool = True, to
 
 
 def found(*pieces: dict[str, object], **how: bool) -> list[tuple[str, str]]:
-    return [(made.call.name, made.call.arguments) for made in put(*pieces, **how)]
+    return [(made.name, made.arguments) for made in put(*pieces, **how)]
 
 
 def streamed(arguments: str, index: int | None = 0, id: str | None = None) -> list[dict[str, object]]:
@@ -87,9 +88,9 @@ def test_a_call_without_arguments_in_a_stream_without_an_end_runs_only_if_it_tak
     for name, truncated in (("git_status", False), ("ls", True), ("read", True), ("unheard_of", True)):
         (made,) = put(piece(name, "", 0), finished=False)
         assert made.truncated is truncated, name
-        assert made.call.arguments == ("" if truncated else "{}")
+        assert made.arguments == ("" if truncated else "{}")
         (made,) = put(piece(name, "", 0))
-        assert (made.truncated, made.call.arguments) == (False, "{}")
+        assert (made.truncated, made.arguments) == (False, "{}")
 
 
 @pytest.mark.parametrize("nothing", ["null", "[]", [], '""', '"{}"'])

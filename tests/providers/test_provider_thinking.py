@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lmagent.providers.thinking import ThinkSplitter, split_thoughts
+from lmagent.providers.textcalls import TextCallParser, parse_text
+
+
+def split(content: str) -> tuple[str, str]:
+    """The thought and the text of a reply in which no calls are looked for."""
+    parsed = parse_text(content, (), calls=False)
+    return parsed.thinking, parsed.content
+
 
 CASES = {
     "no thought": ("Hello <b>you</b>", ("", "Hello <b>you</b>")),
@@ -17,7 +24,7 @@ CASES = {
     "empty thought": ("<think></think>\n\nHello", ("", "Hello")),
     "leftover closing tag first": ("</think>\n\nHello", ("", "Hello")),
     "two thoughts": ("<think>a</think>\n<think>b</think>c", ("a\nb", "c")),
-    "nested": ("<think>a <think>b</think></think>c", ("a <think>b", "c")),
+    "nested": ("<think>a <think>b</think></think>c", ("a <think>b</think>", "c")),
     "quoted in prose": ("Use `<think>` and `</think>` tags.", ("", "Use `<think>` and `</think>` tags.")),
     "quoted in code": ("```\n</think>\n```\nok", ("", "```\n</think>\n```\nok")),
     "quoted pair": ("The tags <think>x</think> mark it", ("", "The tags <think>x</think> mark it")),
@@ -32,7 +39,6 @@ CASES = {
     "closing tag only, at the end": ("I will greet </think>", ("I will greet", "")),
     "in a string of JSON": ('{"a": "x\\" }}</think>", "b": ""}', ("", '{"a": "x\\" }}</think>", "b": ""}')),
     "in a string of JSON that is cut off": ('{"a": "x</think>", "b', ("", '{"a": "x</think>", "b')),
-    "closing tag only, behind JSON": ('{"a": "x"}</think>{"b": 1}', ('{"a": "x"}', '{"b": 1}')),
     "tag cut off": ("<thin", ("", "<thin")),
     "blanks only": (" \n", ("", " \n")),
 }
@@ -41,12 +47,14 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_thoughts_and_text_are_told_apart(name: str) -> None:
     content, expected = CASES[name]
-    assert split_thoughts(content) == expected
+    assert split(content) == expected
 
 
 def shown(*deltas: str) -> tuple[str, str]:
-    splitter = ThinkSplitter()
-    pieces = [piece for delta in deltas for piece in splitter.feed(delta)] + splitter.finish()
+    parser = TextCallParser((), calls=False)
+    pieces = [piece for delta in deltas for piece in parser.read(delta)]
+    parser.finish()
+    pieces += [("thinking", parser.rest_of_thought), ("text", parser.rest)]
     return (
         "".join(text for kind, text in pieces if kind == "thinking"),
         "".join(text for kind, text in pieces if kind == "text"),
@@ -89,31 +97,26 @@ PIECES = st.sampled_from(
 
 @settings(deadline=None)
 @given(st.lists(PIECES, max_size=10), st.lists(st.integers(0, 80), max_size=6))
-def test_the_live_view_is_the_same_for_every_cut(pieces: list[str], cuts: list[int]) -> None:
+def test_every_cut_shows_the_thoughts_and_the_text_that_the_reply_will_hold(pieces: list[str], cuts: list[int]) -> None:
     content = "".join(pieces)
     edges = [0, *sorted(min(cut, len(content)) for cut in cuts), len(content)]
-    assert shown(*[content[a:b] for a, b in itertools.pairwise(edges)]) == shown(content)
+    thought, text = shown(*[content[a:b] for a, b in itertools.pairwise(edges)])
+    assert thought == shown(content)[0]
+    assert text.endswith(split(content)[1])
 
 
 @settings(deadline=None)
 @given(st.lists(PIECES, max_size=10))
 def test_nothing_but_tags_and_blanks_is_lost(pieces: list[str]) -> None:
     content = "".join(pieces)
-    thought, text = split_thoughts(content)
+    thought, text = split(content)
     kept = [piece for piece in (thought + text) if piece in "aé`{"]
     assert sorted(kept) == sorted(piece for piece in content if piece in "aé`{")
-
-
-@settings(deadline=None)
-@given(st.lists(PIECES, max_size=10))
-def test_the_live_view_holds_all_of_the_text_that_the_reply_will_hold(pieces: list[str]) -> None:
-    content = "".join(pieces)
-    assert shown(*content)[1].endswith(split_thoughts(content)[1])
 
 
 def test_many_tags_and_many_blanks_are_read_once() -> None:
     tags = "The `</think>` tag. " * 30_000
     blanks = "\n" * 200_000
-    assert split_thoughts(tags) == ("", tags)
+    assert split(tags) == ("", tags)
     assert shown(*["The `</think>` tag. "] * 30_000) == ("", tags), "a minute if each tag reads all before it anew"
     assert shown(*blanks, "x") == ("", f"{blanks}x")

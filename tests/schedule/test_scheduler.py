@@ -289,17 +289,17 @@ class _Hanging:
     def __getattr__(self, name: str):
         return getattr(self._served, name)
 
-    def lane(self, *arguments, **more):
-        outer, lane = self, self._served.lane(*arguments, **more)
+    def for_session(self, *arguments, **more):
+        outer, session = self, self._served.for_session(*arguments, **more)
 
-        class Lane:
-            conversation = getattr(lane, "conversation", None)
+        class Waiting:
+            conversation = getattr(session, "conversation", None)
 
             async def stream(self, request):
                 outer._begun.set()
                 await anyio.sleep_forever()
-                yield lane
+                yield session
 
             async def aclose(self) -> None: ...
 
-        return Lane()
+        return Waiting()

@@ -21,8 +21,8 @@ from lmagent.engine.budget import limits
 from lmagent.engine.review import Fence
 from lmagent.engine.session import Session
 from lmagent.engine.state import SessionState
-from lmagent.providers.floor import place
-from lmagent.providers.served import Lane
+from lmagent.providers.cache_slot import slot_number
+from lmagent.providers.served import SessionProvider
 
 TITLE = 100
 """Characters of an objective that are the session's title."""
@@ -124,17 +124,17 @@ def _inherited(parent: Session, call: str) -> ContextInherited:
     return ContextInherited(messages=tuple(messages), notes=dict(state.notes), nonce=state.nonce)
 
 
-async def _lane(host: Host, parent: Session, session: Session) -> Lane:
+async def _lane(host: Host, parent: Session, session: Session) -> SessionProvider:
     """Its way to the server: in the parent's place where it has the parent's conversation before its own."""
     own = parent.wiring.provider
-    assert isinstance(own, Lane)
+    assert isinstance(own, SessionProvider)
     events = host.store.read(session.state.session)
     if any(isinstance(event, ContextInherited) for event in events):
         return host.served.beside(own)
     number, kept, aside = own.conversation.number, await host.served.keeps(session.state.model), False
     lane = host.free_lane()
     if kept is not None:  # its siblings come after it in the same place, and need not read the fixed part again
-        beside = place(number + 1, kept)
-        lane = host.free_lane(lambda free: free > 0 and place(free, kept) == beside)
-        aside = beside == place(number, kept)  # the parent waits for it, so it must not wait for the parent
-    return host.served.lane(lane, lambda: session.state.turn_open, aside=aside)
+        beside = slot_number(number + 1, kept)
+        lane = host.free_lane(lambda free: free > 0 and slot_number(free, kept) == beside)
+        aside = beside == slot_number(number, kept)  # the parent waits for it, so it must not wait for the parent
+    return host.served.for_session(lane, lambda: session.state.turn_open, aside=aside)

@@ -37,7 +37,7 @@ from lmagent.engine.session import Session, Wiring
 from lmagent.engine.state import SessionState
 from lmagent.engine.toolbox import Toolbox
 from lmagent.engine.undo import kept_contents
-from lmagent.providers.served import Lane, Served
+from lmagent.providers.served import Served, SessionProvider
 from lmagent.providers.transport import Transport
 from lmagent.providers.urls import is_near
 from lmagent.store.jsonl import JsonlStore
@@ -153,7 +153,7 @@ class Host(Struct):
         if self.toolbox.get("vision") is None and await self.takes_images(self.agent.model):
             from lmagent.tools.vision import vision_tool  # few models can see
 
-            self.toolbox.add(vision_tool(self.served.lane(1, aside=True).stream, self._model_of))
+            self.toolbox.add(vision_tool(self.served.for_session(1, aside=True).stream, self._model_of))
 
     async def takes_images(self, name: str) -> bool:
         """Whether a model can see: by the settings, the server, or what was learned of it."""
@@ -210,7 +210,7 @@ class Host(Struct):
             unsure = facts.model is None or facts.model.loaded is False
             if facts.dialect not in WARMED or (unsure and not self.agent.model):
                 return  # nobody named a model: which one is loaded, perhaps in place of another, is not ours to try out
-            async with aclosing(cast("Any", self.served.lane(0).stream(self._beginning()))) as events:
+            async with aclosing(cast("Any", self.served.for_session(0).stream(self._beginning()))) as events:
                 async for _ in events:
                     pass
 
@@ -296,7 +296,7 @@ class Host(Struct):
         self.unattended.discard(session)
         if (known := self.sessions.get(session)) is not None:
             await self.registry.end_session(session)
-            if isinstance(lane := known.wiring.provider, Lane):
+            if isinstance(lane := known.wiring.provider, SessionProvider):
                 lane.conversation.in_turn = lambda: False  # opened again, the session has another one
                 self.left[session] = Left(lane.conversation.number, known.state.mode, tuple(known.state.grants))
             known.close()
@@ -336,14 +336,14 @@ class Host(Struct):
     def free_lane(self, fits: Callable[[int], bool] = lambda _: True, *, first: int | None = None) -> int:
         """The number of a lane that fits and that no open session has: `first`, or the lowest; 0 is the main one's."""
         lanes = [session.wiring.provider for session in self.sessions.values()]
-        used = {lane.conversation.number for lane in lanes if isinstance(lane, Lane)}
+        used = {lane.conversation.number for lane in lanes if isinstance(lane, SessionProvider)}
         wanted = count() if first is None else chain((first,), count())
         return next(number for number in wanted if number not in used and fits(number))
 
     def wiring(self, session: str, lane: int | None = None) -> Wiring:
         """What a session works with, on a lane of a certain number if that is free."""
         return Wiring(
-            provider=self.served.lane(self.free_lane(first=lane), partial(self._in_turn, session)),
+            provider=self.served.for_session(self.free_lane(first=lane), partial(self._in_turn, session)),
             toolbox=self.toolbox,
             clock=self.clock,
             agent=self.agent,

@@ -12,20 +12,19 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from lmagent.core.errors import BadReply
-from lmagent.core.messages import CUT_OFF, Message, Part, Text, Thinking, ToolCall
+from lmagent.core.messages import CUT_OFF, Message, Part, Text, Thinking
 from lmagent.core.model import FinishReason, ModelEvent, Reply, TextChunk, ThinkingChunk, ToolSpec, Usage
 from lmagent.providers import jsontext
 from lmagent.providers.calls import CallAssembler, alongside
 from lmagent.providers.concealed import hidden
 from lmagent.providers.endless import EndlessMeter
 from lmagent.providers.eta import PrefillEta
-from lmagent.providers.thinking import ThinkSplitter, split_thoughts
 from lmagent.providers.transport import ErrorChunk
 from lmagent.providers.usage import complete_usage, read_usage
 
 if TYPE_CHECKING:
-    from lmagent.providers.foundcalls import FoundCalls
-    from lmagent.providers.textcalls import TextCallParser
+    from lmagent.providers.formats.base import FoundCall
+    from lmagent.providers.textcalls import ParsedText, Piece, TextCallParser
 
 MAX_REPLY = 8_000_000
 """Characters of text, thought and calls beyond which any reply is endless (about two million tokens)."""
@@ -48,8 +47,6 @@ _FINISH: dict[str, FinishReason] = {
     "model_length": "length",
     "content_filter": "content_filter",
 }
-_Called = tuple[tuple[ToolCall, ...], frozenset[str], str, "FoundCalls | None"]
-"""Calls, the ids of those that were cut off, the format of those in the text, and the text, taken apart."""
 _decode = msgspec.json.Decoder().decode
 
 
@@ -90,16 +87,17 @@ class Assembler:
         self._failure: ErrorChunk | BadReply | None = None
         self._model = ""
         self._content: list[str] = []
+        self._content_size = 0
         self._thought: list[str] = []
         self._said: list[str] = []
         self._mused: list[str] = []
         self._meter = EndlessMeter(min(longest or MAX_REPLY, MAX_REPLY))
         self._deltas = False
         self._odd = False
-        self._splitter = ThinkSplitter()
         self._calls = CallAssembler(tools if known is None else known)
         self._tools = tools
         self._reader: TextCallParser | None = None
+        self._parsed: ParsedText | None = None
         self._eta = PrefillEta()
         self._elapsed = elapsed
 
@@ -151,11 +149,11 @@ class Assembler:
             self._take(chunk, events)
 
     def flush(self) -> list[ModelEvent]:
-        """What was held back in case it became a tag."""
+        """Return the text and thoughts that were held back in case they became markup."""
         events: list[ModelEvent] = []
-        self._emit(self._splitter.finish(), events)
         if self._reader is not None:
-            self._reader.finish()
+            self._parsed = self._reader.finish()
+            self._show("thinking", self._reader.rest_of_thought, events)
             self._show("text", self._reader.rest, events)
         return events
 
@@ -171,9 +169,9 @@ class Assembler:
         named = _FINISH.get(self.finish.lower(), "other") if self.finish else "stop"
         if self.endless:
             return self._cut_off(prompt_bytes, first_token_s, total_s)
-        calls, truncated, form, found = self._called(self._found(named), taken, cut=named == "length")
-        tagged, text = (found.thinking, found.content) if found else split_thoughts("".join(self._content))
+        text, tagged, found = self._called(taken, cut=named == "length")
         thought = "\n".join(filter(None, ("".join(self._thought).strip(), tagged)))
+        calls = [call.tool_call() for call in found]
         finish: FinishReason = named
         if calls and named in ("stop", "other"):
             finish = "tool_calls"
@@ -190,16 +188,17 @@ class Assembler:
             finish_reason=finish,
             usage=complete_usage(self.usage, prompt_bytes, size),
             model=self._model,
-            truncated_calls=truncated,
-            text_format=form,
+            truncated_calls=frozenset(call.id for call in found if call.truncated),
+            text_format=next((call.format for call in found if call.format), ""),
             first_token_s=first_token_s,
             total_s=total_s,
         )
 
     def _cut_off(self, prompt_bytes: int, first_token_s: float, total_s: float) -> Reply:
-        """An endless reply: how it began. What is cut off never runs, so it has no calls."""
-        tagged, text = split_thoughts("".join(self._content))
-        thought = f"{''.join(self._thought)}{tagged}"[:BEGINNING]
+        """Return the beginning of an endless reply. It has no calls: one that is cut off never runs."""
+        parsed = self._parse(calls=False)
+        text = parsed.content
+        thought = f"{''.join(self._thought)}{parsed.thinking}"[:BEGINNING]
         thoughts = (Thinking(jsontext.mend(thought)),) if thought.strip() else ()
         begun = Text(jsontext.mend(f"{text[:BEGINNING].strip()}\n{CUT_OFF}".strip()))
         return Reply(
@@ -211,32 +210,29 @@ class Assembler:
             total_s=total_s,
         )
 
-    def _found(self, finish: FinishReason) -> FoundCalls | None:
-        """What the text holds; None where it is only text."""
-        if self._reader is None:
-            return None
-        from lmagent.providers.foundcalls import find_calls
+    def _parse(self, *, calls: bool) -> ParsedText:
+        """Return the text of the reply, taken apart."""
+        from lmagent.providers.textcalls import ParsedText, parse_text
 
-        return find_calls("".join(self._content), self._tools, cut=finish == "length")
+        return parse_text("".join(self._content), self._tools, calls=calls) if self._content else ParsedText("")
 
-    def _called(self, found: FoundCalls | None, taken: Collection[str], *, cut: bool) -> _Called:
-        """The calls of the reply, those that the server understood and those that stand in the text."""
+    def _called(self, taken: Collection[str], *, cut: bool) -> tuple[str, str, list[FoundCall]]:
+        """The text of the reply, the thoughts in it, and the calls: those that the server understood, and others."""
         # A whole message has come whole, whatever it names as its finish reason; a stream may have been cut.
         finished = bool(self.finish) or not self._deltas
         understood = self._calls.finish(taken, cut=cut, finished=finished)
-        calls = tuple(made.call for made in understood)
-        truncated = frozenset(made.call.id for made in understood if made.truncated)
-        form = ""
-        if found is None or not found.calls:
-            return calls, truncated, form, found
-        if not calls:
-            return found.calls, found.truncated, found.format, found
-        both = alongside(understood, found, self._content, self._tools)
-        if both is None:
-            return calls, truncated, form, None  # the text stays as it is
-        if len(both) > len(calls):
-            truncated, form = truncated | found.truncated, found.format
-        return both, truncated, form, found
+        parsed = self._parsed or self._parse(calls=bool(self._tools))
+        if not parsed.calls and parsed.cut is None:
+            return parsed.content, parsed.thinking, understood
+        from lmagent.providers.textcalls import find_calls
+
+        text = "".join(self._content)
+        found = find_calls(text, self._tools, cut=cut, parsed=parsed)
+        both = alongside(understood, found.calls, text) if understood else list(found.calls)
+        if both is not None:
+            return found.content, found.thinking, both
+        plain = self._parse(calls=False)
+        return plain.content, plain.thinking, understood
 
     def _read_odd(self, payload: bytes, events: list[ModelEvent]) -> None:
         """`[DONE]`, several chunks in one event, or JSON with flaws in its strings."""
@@ -253,7 +249,7 @@ class Assembler:
                 said = payload[:200].decode("utf-8", "replace")
                 raise BadReply(
                     f"the stream of {self.server} holds something that is not JSON: {hidden(said)!r}",
-                    fix="look at the server's log, and whether a proxy stands in between",
+                    fix="look at the server's log, and whether a proxy is in between",
                 ) from None
             for line in lines:
                 self._read(line.removeprefix(b"data:").strip(), events)
@@ -311,13 +307,13 @@ class Assembler:
             else:
                 self._parts(content, events)
         if calls := delta.get("tool_calls"):
-            self._meter.add(self._calls.feed(calls, len(self._content)))
+            self._meter.add(self._calls.feed(calls, self._content_size))
             self.spoke = True
         if call := delta.get("function_call"):
-            self._meter.add(self._calls.feed([{"function": call}], len(self._content)))
+            self._meter.add(self._calls.feed([{"function": call}], self._content_size))
 
     def _news(self, message: dict[str, Any]) -> dict[str, Any]:
-        """What a whole `message` adds to what was streamed before it."""
+        """Return the part of a whole `message` that was not streamed before it."""
         news = dict(message)
         content, known = _plain(message.get("content")), "".join(self._content)
         if content.startswith(known):
@@ -343,6 +339,7 @@ class Assembler:
     def _say(self, text: str, events: list[ModelEvent]) -> None:
         self._meter.add(text)
         self._content.append(text)
+        self._content_size += len(text)
         if self._mused:
             self._show_news(events)
         self._said.append(text)
@@ -356,29 +353,26 @@ class Assembler:
             self._mused.append(text)
 
     def _show_news(self, events: list[ModelEvent]) -> None:
-        """Show what was said or thought last: only one of the two has something."""
+        """Show the text or the thought that came last: only one of the two is there."""
         said, mused = "".join(self._said), "".join(self._mused)
         self._said.clear()
         self._mused.clear()
         if said or mused:
-            self._emit([("thinking", mused)] if mused else self._splitter.feed(said), events)
-
-    def _emit(self, pieces: list[Any], events: list[ModelEvent]) -> None:
-        for kind, text in pieces:
-            self._show(kind, self._readable(text) if kind == "text" and self._tools else text, events)
+            for kind, text in [("thinking", mused)] if mused else self._read_text(said):
+                self._show(kind, text, events)
 
     def _show(self, kind: str, text: str, events: list[ModelEvent]) -> None:
         if text:
             shown = jsontext.mend(text) if self._odd else text
             events.append(TextChunk(shown) if kind == "text" else ThinkingChunk(shown))
 
-    def _readable(self, text: str) -> str:
-        """What of the text is sure to be no call."""
+    def _read_text(self, text: str) -> list[Piece]:
+        """Return the thoughts, and the text that is sure to be no call."""
         if self._reader is None:
-            from lmagent.providers.textcalls import TextCallParser  # with the first words: nothing waits for it then
+            from lmagent.providers.textcalls import TextCallParser  # with the first text: nothing waits for it then
 
-            self._reader = TextCallParser(self._tools)
-        return self._reader.feed(text)
+            self._reader = TextCallParser(self._tools, calls=bool(self._tools))
+        return self._reader.read(text)
 
 
 def _plain(content: Any) -> str:

@@ -9,17 +9,12 @@ before the real ones; a last chunk may repeat all.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
-
-from msgspec import Struct
+from typing import Any, cast
 
 from lmagent.core.ids import new_id
-from lmagent.core.messages import ToolCall
 from lmagent.core.model import ToolSpec
 from lmagent.providers import jsontext
-
-if TYPE_CHECKING:
-    from lmagent.providers.foundcalls import FoundCalls
+from lmagent.providers.formats.base import FoundCall
 
 
 class _Open:
@@ -53,20 +48,6 @@ class _Open:
             self.empty = ("",)
 
 
-class Assembled(Struct, frozen=True):
-    """A call put together.
-
-    Attributes:
-        call: the call.
-        said: how much of the reply's text had come when it began, as the number given to `feed`.
-        truncated: the reply cut it off.
-    """
-
-    call: ToolCall
-    said: int
-    truncated: bool
-
-
 CALL_SIZE = 2000
 """Characters that a call counts for beside its own: the pieces of each are looked for among all of them."""
 
@@ -75,8 +56,8 @@ class CallAssembler:
     """Collects the calls of one reply.
 
     Args:
-        tools: what may be called; tells whole names from parts of one, and arguments that must be from those that need
-            not.
+        tools: the tools that may be called: their names and schemas show whether a name and its arguments are
+            whole.
 
     Attributes:
         size: characters that came, with `CALL_SIZE` for each call.
@@ -96,7 +77,7 @@ class CallAssembler:
 
         Args:
             entries: as they came.
-            said: how much text has come before them.
+            said: characters of the text that came before them.
         """
         if isinstance(entries, dict):
             entries = [entries]
@@ -180,7 +161,7 @@ class CallAssembler:
             self._schemas = {tool.name: tool.parameters for tool in self._tools}
         return self._schemas
 
-    def finish(self, taken: Collection[str], *, cut: bool, finished: bool) -> list[Assembled]:
+    def finish(self, taken: Collection[str], *, cut: bool, finished: bool) -> list[FoundCall]:
         """The calls, in order.
 
         Args:
@@ -189,14 +170,15 @@ class CallAssembler:
             finished: the server named a finish reason; without one, damaged arguments count as cut off.
         """
         used = set(taken)
-        calls: list[Assembled] = []
+        calls: list[FoundCall] = []
         opened = [call for call in self._calls if not call.empty or call.arguments.strip() not in call.empty]
         for call in opened:
             identity = call.id if call.id and call.id not in used else _fresh(used)
             used.add(identity)
             arguments, whole = self._whole(call, finished=finished and not cut)
             truncated = (cut and call is opened[-1]) or (not whole and (cut or not finished))
-            calls.append(Assembled(ToolCall(identity, call.name, jsontext.mend(arguments)), call.said, truncated))
+            found = FoundCall(name=call.name, arguments=arguments, id=identity, truncated=truncated, at=call.said)
+            calls.append(found)
         return calls
 
     def _whole(self, call: _Open, *, finished: bool) -> tuple[str, bool]:
@@ -216,53 +198,34 @@ class CallAssembler:
 
 
 _UNMARKED = ("json", "fenced-json", "python", "pythonic", "tool-code", "react", "glm-4")
-"""Formats without markup of their own: words that are a call by their shape alone."""
-_PLACES = 16
-"""Places at which the text is read once more for what stood before them."""
+"""Formats without markup of their own: text that is a call by its shape alone."""
 
 
-def alongside(
-    understood: Sequence[Assembled], found: FoundCalls, content: Sequence[str], tools: Sequence[ToolSpec]
-) -> tuple[ToolCall, ...] | None:
+def alongside(understood: Sequence[FoundCall], found: Sequence[FoundCall], text: str) -> list[FoundCall] | None:
     """All calls of a reply of which the server understood some, and left others in the text: in the order of the reply.
 
-    A call that stands in the text as well is one call. None where the text holds what looks like a call and has no
-    markup: next to calls that the server understood it is more likely a text about them, and stays one.
+    A call that is in the text as well is one call. None if a call in the text has no markup: next to calls that the
+    server understood it is more likely a text about calls, and stays text.
 
     Args:
-        understood: what the server understood.
-        found: what the text holds.
-        content: the text, in the pieces in which it came.
-        tools: what may be called.
+        understood: the calls that the server understood.
+        found: the calls in the text.
+        text: the text.
     """
-    from lmagent.providers.textcalls import parse_text
-
-    text = "".join(content)
-    parsed = parse_text(text, tools)
-    formats = [call.format for call in parsed.calls]
-    stray = parsed.cut == "" and not parsed.calls  # markup that opens a call, at the end of the text
-    left = [(at, call) for at, call in enumerate(found.calls) if not (stray or _is_echo(call, understood))]
-    for at, _ in left:
-        form = formats[at] if at < len(formats) else found.format
-        if form in _UNMARKED or (form == "mistral" and "[TOOL_CALLS]" not in text):
-            return None
-    before: dict[int, int] = {0: 0, len(content): len(found.calls)}
-    calls: list[ToolCall] = []
-    for made in understood if left else ():
-        if made.said not in before and len(before) < _PLACES:
-            before[made.said] = len(parse_text("".join(content[: made.said]), tools).calls)
-        while left and left[0][0] < before.get(made.said, 0):
-            calls.append(left.pop(0)[1])
-        calls.append(made.call)
-    return (*calls, *(call for _, call in left)) if calls else tuple(made.call for made in understood)
+    left = [call for call in found if not _is_echo(call, understood)]
+    if left and left[0].name == "unreadable" and left[0].truncated and not left[0].format:
+        left = []  # an opening tag at the end of the text
+    if any(call.format in _UNMARKED or (call.format == "mistral" and "[TOOL_CALLS]" not in text) for call in left):
+        return None
+    return sorted((*understood, *left), key=lambda call: (call.at, bool(call.format)))
 
 
-def _is_echo(call: ToolCall, understood: Sequence[Assembled]) -> bool:
+def _is_echo(call: FoundCall, understood: Sequence[FoundCall]) -> bool:
     """Whether a call in the text is one that the server understood, and left there all the same."""
-    same = [made.call.arguments for made in understood if made.call.name == call.name]
+    same = [made.arguments_text for made in understood if made.name == call.name]
     try:
-        arguments = jsontext.loads(call.arguments.encode())
-        return arguments in [jsontext.loads(known.encode()) for known in same]
+        arguments = jsontext.loads(call.tool_call().arguments.encode())
+        return arguments in [jsontext.loads(jsontext.mend(known).encode()) for known in same]
     except ValueError:
         return bool(same)  # one of them cannot be read, or is cut off
 

@@ -1,7 +1,8 @@
-"""Concealed: what must not be shown although a server says it: the key that it was sent, a password in its URL.
+"""Concealed: secrets that must not be shown although a server sends them back: its key, a password in its URL.
 
-A server may quote the key that it refuses, a library the header that it cannot send. Whoever opens a server says here
-what to hide; whoever quotes what came back asks here. Of the process, since an error does not know which key was sent.
+A server may quote the key that it refuses, a library the header that it cannot send. Code that opens a server names its
+secrets here; code that quotes an answer removes them here. They are kept per process: an error does not know which key
+was sent.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ _PLACEHOLDER = (
     r"(lm[-_ ]?studio|ollama|llama[-_. ]?cpp|koboldcpp|localai|openai|openrouter|localhost|lmagent"
     r"|anything|nothing|bearer|api[-_ ]?key|((sk-)?(no|not)[-_ ]?)?(key[-_ ]?)?(needed|required))"
 )
-"""What is written where no key is needed: no secret, and part of many a text."""
+"""Texts in place of a key where none is needed: no secrets, and frequent in other texts."""
 
 _secrets: set[str] = set()
 
 
 def conceal(key: str, url: str = "") -> None:
-    """Do not show a key, nor the password and the parameters of a URL."""
+    """Keep a key, and the password and parameters of a URL, from being shown."""
     try:
         parts = urlsplit(url if "://" in url else f"http://{url}")
         given = [key, parts.password or "", *(value for _, value in parse_qsl(parts.query))]
@@ -36,14 +37,14 @@ def conceal(key: str, url: str = "") -> None:
 
 
 def hidden(text: str) -> str:
-    """A text without what is concealed."""
+    """Return a text without the secrets."""
     for secret in sorted(_secrets, key=len, reverse=True):
         text = text.replace(secret, _HIDDEN)
     return text
 
 
 def shown(url: str) -> str:
-    """A URL as it may be shown: without user, password and parameters."""
+    """Return a URL as it may be shown: without user, password and parameters."""
     try:
         parts = urlsplit(url)
         return hidden(urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", "")))

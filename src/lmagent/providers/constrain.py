@@ -91,7 +91,7 @@ def understood(reply: Reply, tools: Sequence[ToolSpec] = ()) -> Reply:
 
 def _freely(reply: Reply, tools: Sequence[ToolSpec], *, cut: bool) -> Reply:
     """A reply in whatever form: the calls in its text, else the text as it is."""
-    from lmagent.providers.foundcalls import find_calls  # where the schema is enforced nobody needs it
+    from lmagent.providers.textcalls import find_calls  # where the schema is enforced nobody needs it
 
     message = reply.message
     found = find_calls(message.text, tools, cut=cut)
@@ -104,9 +104,9 @@ def _freely(reply: Reply, tools: Sequence[ToolSpec], *, cut: bool) -> Reply:
         parts.append(Text(found.content))
     return replace(
         reply,
-        message=Message("assistant", (*parts, *found.calls)),
-        truncated_calls=found.truncated,
-        text_format=found.format,
+        message=Message("assistant", (*parts, *(call.tool_call() for call in found.calls))),
+        truncated_calls=frozenset(call.id for call in found.calls if call.truncated),
+        text_format=found.calls[0].format,
         finish_reason=reply.finish_reason if cut else "tool_calls",
     )
 
@@ -175,9 +175,9 @@ def _several(text: str, tools: Sequence[ToolSpec]) -> list[Constrained] | None:
 def _is_meant(lead: str, one: Constrained, tools: Sequence[ToolSpec]) -> bool:
     """Whether an object behind words is what the model does, and no part of their sentence."""
     from lmagent.core.repair import fits
-    from lmagent.providers.formats.place import Place
+    from lmagent.providers.formats.place import MarkupPlace
 
-    if not Place.ended(lead) or lead[-1:] in _QUOTES:
+    if not MarkupPlace.ended(lead) or lead[-1:] in _QUOTES:
         return False
     if one.call is None:
         return True

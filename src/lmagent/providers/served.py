@@ -26,10 +26,10 @@ from lmagent.providers.transport import Timeouts, Transport
 from lmagent.providers.urls import is_near
 
 if TYPE_CHECKING:
+    from lmagent.providers.cache_slot import CachedConversation, CacheSlot
     from lmagent.providers.dialects.base import ServerFacts
     from lmagent.providers.dialects.truth import Cut
     from lmagent.providers.dialects.watch import Watch, Watches
-    from lmagent.providers.floor import Conversation, Floor
 
 COMFORTABLE = 16_384
 """Tokens with which a model is loaded where the request decides it and nobody said how many."""
@@ -94,7 +94,7 @@ class Served:
         self._facts: dict[str, ServerFacts] = {}
         self._deep: set[str] = set()
         self._chats: dict[tuple[str, int], OpenAIChat] = {}
-        self._floors: dict[tuple[str, int], Floor] = {}
+        self._slots: dict[tuple[str, int], CacheSlot] = {}
         self._no_files: set[str] = set()
         self._looks: dict[str, int] = {}
         self._slow: dict[str, tuple[float, float]] = {}
@@ -221,24 +221,24 @@ class Served:
             self._transport, endpoint.url, facts, request, endpoint.key, model=name, timeouts=endpoint.timeouts
         )
 
-    async def floor(self, model: str, lane: int) -> Floor | None:
-        """What a conversation shares its prompt cache by; None where it has one to itself."""
-        from lmagent.providers.floor import Floor, place
+    async def slot(self, model: str, lane: int) -> CacheSlot | None:
+        """Return the prompt cache that a conversation shares; None if it has one to itself."""
+        from lmagent.providers.cache_slot import CacheSlot, slot_number
 
-        kept = await self.keeps(model)
-        return None if kept is None else self._floors.setdefault((model, place(lane, kept)), Floor(self._clock))
+        if (kept := await self.keeps(model)) is None:
+            return None
+        return self._slots.setdefault((model, slot_number(lane, kept)), CacheSlot(self._clock))
 
     async def keeps(self, model: str) -> int | None:
-        """How many conversations the server keeps at once; None for as many as there are."""
-        from lmagent.providers.floor import caches
+        """How many conversations the server keeps at once; None if they need not share."""
+        from lmagent.providers.cache_slot import caches
 
         endpoint, _ = self.at(model)
         return caches(await self.facts(model), near=self.near(model), parallel=endpoint.parallel)
 
-    async def move_in(self, floor: Floor, coming: Conversation, model: str) -> None:
-        """Let a conversation use the cache: the state of the other one is kept in a file, where the server does that,
-        and its own brought back."""
-        leaving, floor.resident = floor.resident, coming
+    async def move_in(self, slot: CacheSlot, coming: CachedConversation, model: str) -> None:
+        """Let a conversation use the cache: save the state of the other one and restore its own, if the server can."""
+        leaving, slot.resident = slot.resident, coming
         facts = await self.facts(model)
         if leaving is coming or not facts.slot_files or model in self._no_files:
             return
@@ -249,7 +249,9 @@ class Served:
         if coming.saved:
             coming.saved = await self._slot_file(model, facts, "restore", coming, coming.number)
 
-    async def _slot_file(self, model: str, facts: ServerFacts, action: str, coming: Conversation, lane: int) -> bool:
+    async def _slot_file(
+        self, model: str, facts: ServerFacts, action: str, coming: CachedConversation, lane: int
+    ) -> bool:
         from lmagent.providers.dialects.base import slot_of
         from lmagent.providers.dialects.probe import slot_file
 
@@ -257,31 +259,33 @@ class Served:
         return await slot_file(self._transport, endpoint.url, slot, action, f"lmagent-{lane}.kv", endpoint.key)
 
     def forget(self, model: str) -> None:
-        """Ask anew: it was loaded otherwise than it said, or has been loaded anew."""
+        """Forget the facts of a model that was loaded with other settings than reported, or loaded again."""
         self._no_files.discard(model)
         self._facts.pop(model, None)
         self._deep.discard(model)
         self._chats = {key: chat for key, chat in self._chats.items() if key[0] != model}
 
-    def lane(self, number: int, in_turn: Callable[[], bool] = lambda: False, *, aside: bool = False) -> Lane:
-        """The server for one session.
+    def for_session(
+        self, number: int, in_turn: Callable[[], bool] = lambda: False, *, aside: bool = False
+    ) -> SessionProvider:
+        """Return the provider of one session.
 
         Args:
             number: 0 is the main one.
             in_turn: whether the session is in the middle of a turn.
             aside: it asks on behalf of another session that is in its turn.
         """
-        from lmagent.providers.floor import Conversation
+        from lmagent.providers.cache_slot import CachedConversation
 
-        return Lane(self, Conversation(number, in_turn, aside))
+        return SessionProvider(self, CachedConversation(number, in_turn, aside))
 
-    def beside(self, lane: Lane) -> Lane:
-        """The server for a session that takes the place of another one, which waits for it: the cache is theirs."""
-        return Lane(self, lane.conversation)
+    def beside(self, session: SessionProvider) -> SessionProvider:
+        """Return the provider of a session that uses the cache of another one, which waits for it."""
+        return SessionProvider(self, session.conversation)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """A call that belongs to no session: see `lmagent.core.ports.Provider`."""
-        async with aclosing(cast("Any", self.lane(0).stream(request))) as events:
+        async with aclosing(cast("Any", self.for_session(0).stream(request))) as events:
             async for event in events:
                 yield event
 
@@ -290,7 +294,7 @@ class Served:
         await self._transport.aclose()
 
 
-class Lane:
+class SessionProvider:
     """The Provider of one session.
 
     Args:
@@ -301,7 +305,7 @@ class Lane:
         conversation: see above.
     """
 
-    def __init__(self, served: Served, conversation: Conversation) -> None:
+    def __init__(self, served: Served, conversation: CachedConversation) -> None:
         self._served = served
         self.conversation = conversation
         self._watches: Watches | None = None
@@ -310,25 +314,25 @@ class Lane:
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """See `lmagent.core.ports.Provider`."""
         conversation = self.conversation
-        floor = await self._served.floor(request.model, conversation.number)
-        if floor is None:
+        slot = await self._served.slot(request.model, conversation.number)
+        if slot is None:
             async with aclosing(self._ask(request)) as events:
                 async for event in events:
                     yield event
             return
-        waits = not floor.is_free(conversation)
+        waits = not slot.is_free(conversation)
         if waits:
             yield Progress(waits=True)
-        await floor.take(conversation)
+        await slot.take(conversation)
         try:
             if waits:
                 yield Progress()
-            await self._served.move_in(floor, conversation, request.model)
+            await self._served.move_in(slot, conversation, request.model)
             async with aclosing(self._ask(request)) as events:
                 async for event in events:
                     yield event
         finally:
-            floor.leave()
+            slot.leave()
 
     async def _ask(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
         chat = await self._served.chat(request.model, self.conversation.number)

@@ -1,58 +1,40 @@
-"""Text calls: finds the tool calls in a model's text when its server did not.
+"""Text calls: finds the tool calls and the thoughts in a model's text when its server did not.
 
-`parse_text` reads a whole reply, `TextCallParser` one that is still coming; both agree, whatever the pieces. What
-counts as a call and what does not is told in docs/text-tool-calls.md; the formats are in `formats/`.
+`parse_text` reads a whole reply, `TextCallParser` one that is still coming; both agree, whatever the pieces. Which text
+counts as a call is described in docs/text-tool-calls.md; the formats are in `formats/`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from lmagent.providers import jsontext
-from lmagent.providers.formats.base import Call, Toolset
-from lmagent.providers.formats.scan import Scanner, read_all
+from lmagent.core.ids import new_id
+from lmagent.core.model import ToolSpec
+from lmagent.providers.formats.base import FoundCall, Toolset
+from lmagent.providers.formats.markup import unfinished
+from lmagent.providers.formats.scan import Scanner
+from lmagent.providers.formats.thoughts import TAG, unbalanced
 
-__all__ = ["ParsedText", "TextCall", "TextCallParser", "parse_text"]
+__all__ = ["FoundCall", "ParsedText", "TextCallParser", "find_calls", "parse_text"]
 
+Piece = tuple[Literal["text", "thinking"], str]
 
-class TextCall(Struct, frozen=True):
-    """A call that was found in text.
-
-    Attributes:
-        name: the tool, as the model wrote it; it may be none of the request's.
-        arguments: an object; where it could not be read, its text as it came.
-        raw: the text that the call was read from.
-        format: the format that it was recognised as.
-        id: the id that the format carries, empty if it has none. Not unique: models count from 0 in each reply.
-        fault: why it must not run: what is wrong with arguments that could not be read, and where, or that it may be
-            a part of a damaged call before it; empty if nothing is.
-        sure: its markup was complete; one that is not must not run if the token limit ended the reply.
-    """
-
-    name: str
-    arguments: dict[str, Any] | str
-    raw: str = ""
-    format: str = ""
-    id: str = ""
-    fault: str = ""
-    sure: bool = True
-
-    @property
-    def arguments_text(self) -> str:
-        """The arguments as JSON text, for a `ToolCall`; damaged ones as they came."""
-        if isinstance(self.arguments, str):
-            return self.arguments
-        return jsontext.dumps(self.arguments).decode()
+_CLOSED = re.compile(r"[>\]]")
+"""The end of markup that closes a call."""
+_MORE = (" It continues.", "\n\nIt continues.")
+"""Two ways in which a text may continue: in its line, and below."""
 
 
 class ParsedText(Struct, frozen=True):
     """A reply, taken apart.
 
     Attributes:
-        content: what a person should see: no markup, no thoughts, no calls.
+        content: the text for the user: no markup, no thoughts, no calls.
         calls: the complete calls, in order.
         cut: the name of a call that the end of the text cut off (empty where even that is missing), which must not
             run and is not among the calls; None if none was cut off.
@@ -60,77 +42,137 @@ class ParsedText(Struct, frozen=True):
     """
 
     content: str
-    calls: tuple[TextCall, ...] = ()
+    calls: tuple[FoundCall, ...] = ()
     cut: str | None = None
     thinking: str = ""
 
 
-def parse_text(text: str, tools: Iterable[Any]) -> ParsedText:
+def parse_text(text: str, tools: Iterable[Any], *, calls: bool = True) -> ParsedText:
     """Take a whole reply apart.
 
     Args:
-        text: what the model wrote.
+        text: the text as the model wrote it.
         tools: the tools of the request: `ToolSpec`s, tools, or objects in OpenAI's shape; with `aliases`, those too.
+        calls: whether to look for calls; without, only thoughts are taken out.
     """
-    return _parsed(text, Toolset(tools))
+    return _parsed(text, Toolset(tools), calls=calls)
 
 
 class TextCallParser:
     """Takes a reply apart while it comes.
 
-    The pieces that `feed` returns, joined, are the beginning of the final content; what is missing of it is `rest`
+    The texts that `feed` returns, joined, are the beginning of the final content; the rest of it is `rest`
     after `finish`. One exception: text before a closing thought tag that was never opened has been shown by then, and
     is not in the final content.
 
     Args:
         tools: see `parse_text`.
+        calls: see `parse_text`.
     """
 
-    def __init__(self, tools: Iterable[Any]) -> None:
+    def __init__(self, tools: Iterable[Any], *, calls: bool = True) -> None:
         self.rest = ""
-        """After `finish`: what of the content `feed` has not returned."""
+        """After `finish`: the content that `feed` has not returned."""
+        self.rest_of_thought = ""
+        """After `finish`: the thoughts that `read` has not returned."""
         self._tools = Toolset(tools)
-        self._scanner = Scanner(self._tools)
+        self._calls = calls
+        self._scanner = Scanner(self._tools, calls=calls)
         self._chunks: list[str] = []
         self._pending: list[str] = []
         self._size = 0
         self._wanted = 0
-        self._prefix: list[str] = []
+        self._shown: list[str] = []
+        self._edge = ""
 
     def feed(self, delta: str) -> str:
-        """Take a piece and return what can be shown now."""
+        """Take a piece and return the text that can be shown now."""
+        return "".join(text for kind, text in self.read(delta) if kind == "text")
+
+    def read(self, delta: str) -> list[Piece]:
+        """Take a piece and return the thoughts and the text that can be shown now."""
         if not delta:
-            return ""
+            return []
         self._chunks.append(delta)
         self._pending.append(delta)
         self._size += len(delta)
+        if self._scanner.thinking and TAG.search(edge := self._edge + delta) is None:
+            end = len(edge) - unfinished(edge)
+            self._scanner.told += end
+            self._edge = edge[end:]
+            return [("thinking", edge[:end])] if end else []
         if self._size < self._wanted:
-            return ""  # what is held back is read again only when it has grown by a share: linear in the whole
-        text = "".join(self._pending)
-        self._scanner.read(text, final=False)
-        self._wanted = len(text) + self._scanner.waiting // 8
-        dropped = self._scanner.trim()
+            return []  # held text is read again only when it has grown by a share: linear in the whole
+        return self._scan()
+
+    def _scan(self) -> list[Piece]:
+        scanner, text = self._scanner, "".join(self._pending)
+        scanner.read(text, final=False)
+        self._edge = text[scanner.told :] if scanner.thinking else ""
+        dropped = scanner.trim()
+        self._size = len(text) - dropped
+        self._wanted = self._size + (0 if scanner.thinking else scanner.waiting // 8)
         self._pending = [text[dropped:]]
-        self._size -= dropped
-        self._wanted -= dropped
-        shown = self._scanner.content.take()
-        self._prefix.append(shown)
-        return shown
+        thought, shown = "".join(scanner.live), scanner.content.take()
+        scanner.live.clear()
+        self._shown.append(shown)
+        return [*([("thinking", thought)] if thought else []), *([("text", shown)] if shown else [])]  # type: ignore[list-item]
 
     def finish(self) -> ParsedText:
-        """The reply, as `parse_text` takes the whole of it apart."""
-        parsed = _parsed("".join(self._chunks), self._tools)
-        shown = "".join(self._prefix)
-        self.rest = parsed.content[len(shown) :] if parsed.content.startswith(shown) else ""
+        """Return the reply, as `parse_text` takes the whole of it apart."""
+        parsed = _parsed("".join(self._chunks), self._tools, calls=self._calls)
+        shown = "".join(self._shown)
+        self._scanner.read("".join(self._pending), final=True)
+        agrees = parsed.content.startswith(shown)
+        self.rest = parsed.content[len(shown) :] if agrees else self._scanner.content.take()
+        self.rest_of_thought = "".join(self._scanner.live)
+        self._scanner.live.clear()
         return parsed
 
 
-def _parsed(text: str, tools: Toolset) -> ParsedText:
-    scanner = read_all(text, tools)
-    calls = tuple(_call(call) for call in scanner.calls)
+def _parsed(text: str, tools: Toolset, *, calls: bool = True) -> ParsedText:
+    scanner = Scanner(tools, calls=calls)
+    scanner.read(text, final=True)
     thinking = "\n".join(filter(None, (thought.strip() for thought in scanner.thoughts)))
-    return ParsedText(scanner.content.whole(), calls, scanner.cut, thinking)
+    return ParsedText(scanner.content.whole(), tuple(scanner.calls), scanner.cut, thinking)
 
 
-def _call(call: Call) -> TextCall:
-    return TextCall(call.name, call.arguments, call.raw, call.format, call.id, call.fault, call.sure)
+def find_calls(text: str, tools: Sequence[ToolSpec], *, cut: bool, parsed: ParsedText | None = None) -> ParsedText:
+    """Return a whole text taken apart, its calls with new ids, and a call that was cut off as the last of them.
+
+    Args:
+        text: the text as the model wrote it.
+        tools: the tools that may be called.
+        cut: the token limit ended it, so a call at its very end is not to be trusted.
+        parsed: the text, where it was parsed before.
+    """
+    parsed = parsed or parse_text(text, tools)
+    calls = list(parsed.calls)
+    if cut and calls:
+        for call, same in zip(calls, _whatever_follows(text, tools, calls), strict=True):
+            call.truncated = not same
+    # A call that was begun and not named, after whole ones, is a doubled tag more often than a call.
+    if parsed.cut or (parsed.cut is not None and (cut or not calls)):
+        form = calls[0].format if calls else ""
+        name = parsed.cut or "unreadable"
+        calls.append(FoundCall(name=name, arguments="", format=form, truncated=True, at=len(text)))
+    for call in calls:
+        call.id = f"call_{new_id()}"  # some formats number their calls anew in every reply
+    return replace(parsed, calls=tuple(calls))
+
+
+def _whatever_follows(text: str, tools: Sequence[ToolSpec], calls: Sequence[FoundCall]) -> list[bool]:
+    """Which calls in a text that the token limit ended are the same calls, however it would have continued."""
+    if unbalanced(text):
+        return [False] * len(calls)  # they may be in a thought that was not closed any more
+    known = [all(call.sure for call in calls[: number + 1]) for number in range(len(calls))]
+    for more in _MORE:
+        found = parse_text(text + more, tools).calls
+        for number, call in enumerate(calls):
+            same = number < len(found) and (found[number].name, found[number].arguments) == (call.name, call.arguments)
+            known[number] = known[number] and same
+    raw = calls[-1].raw.rstrip()
+    after = text.rfind(raw) + len(raw)
+    if not _CLOSED.search(text, after):
+        known[-1] = False  # nothing has closed it
+    return known

@@ -15,7 +15,7 @@ from lmagent.core.errors import ContextOverflow
 from lmagent.core.messages import Message, Text, user
 from lmagent.core.model import ModelRequest, Reply, Usage
 from lmagent.providers.dialects import probe as probing
-from lmagent.providers.served import Endpoint, Lane, Served
+from lmagent.providers.served import Endpoint, Served, SessionProvider
 from lmagent.providers.transport import HttpTransport
 from lmagent.testing import say
 from lmagent.testing.fakes import FakeClock
@@ -27,19 +27,19 @@ from lmagent.testing.wire import Counts
 T = TypeVar("T")
 
 
-def using(url: str, work: Callable[[Served, Lane], Awaitable[T]], clock: FakeClock | None = None) -> T:
+def using(url: str, work: Callable[[Served, SessionProvider], Awaitable[T]], clock: FakeClock | None = None) -> T:
     async def main() -> T:
         served = Served(Endpoint(url), HttpTransport({}), clock or FakeClock(auto=True))
         try:
             with anyio.fail_after(30):
-                return await work(served, served.lane(0))
+                return await work(served, served.for_session(0))
         finally:
             await served.aclose()
 
     return anyio.run(main)
 
 
-async def reply(lane: Lane, wanted: ModelRequest) -> Reply:
+async def reply(lane: SessionProvider, wanted: ModelRequest) -> Reply:
     last = [event async for event in lane.stream(wanted)][-1]
     assert isinstance(last, Reply)
     return last
@@ -50,7 +50,7 @@ def questions(server: DialectServer, path: str) -> int:
 
 
 def test_the_window_of_a_model_that_the_first_request_loads_is_known_after_it() -> None:
-    async def work(served: Served, lane: Lane) -> tuple[Any, Any]:
+    async def work(served: Served, lane: SessionProvider) -> tuple[Any, Any]:
         before = await served.window(server.model)
         for _ in range(5):
             await reply(lane, request(model=server.model))
@@ -62,7 +62,7 @@ def test_the_window_of_a_model_that_the_first_request_loads_is_known_after_it() 
 
 
 def test_a_server_that_does_not_say_it_even_then_is_not_asked_for_ever() -> None:
-    async def work(served: Served, lane: Lane) -> None:
+    async def work(served: Served, lane: SessionProvider) -> None:
         for _ in range(12):
             await reply(lane, request(model=server.model))
 
@@ -72,7 +72,7 @@ def test_a_server_that_does_not_say_it_even_then_is_not_asked_for_ever() -> None
 
 
 def test_a_server_that_was_started_anew_with_less_is_asked_again() -> None:
-    async def work(served: Served, lane: Lane) -> Any:
+    async def work(served: Served, lane: SessionProvider) -> Any:
         messages = [user("begin " + "words " * 2000)]
         await reply(lane, request(model=server.model, messages=list(messages)))
         server.window = 4096
@@ -87,7 +87,7 @@ def test_a_server_that_was_started_anew_with_less_is_asked_again() -> None:
 
 
 def test_a_count_that_is_always_the_same_round_figure_is_looked_into_once() -> None:
-    async def work(served: Served, lane: Lane) -> None:
+    async def work(served: Served, lane: SessionProvider) -> None:
         for _ in range(8):
             await reply(lane, request(model=server.model))
 
@@ -108,7 +108,7 @@ def test_one_absurd_count_never_reaches_the_session() -> None:
     def with_counts(behaviour: Any, counts: Any) -> Any:
         return dataclasses.replace(behaviour, usage=counts)
 
-    async def work(served: Served, lane: Lane) -> list[Usage]:
+    async def work(served: Served, lane: SessionProvider) -> list[Usage]:
         wanted = request(model=server.model, messages=[user("words " * 1000)])
         return [(await reply(lane, wanted)).usage for _ in range(3)]
 
@@ -131,7 +131,7 @@ def test_without_a_name_the_model_is_asked_for_whose_window_is_planned_with() ->
         },
     ]
 
-    async def work(served: Served, lane: Lane) -> Any:
+    async def work(served: Served, lane: SessionProvider) -> Any:
         assert await served.window("") == 16384
         return (await reply(lane, request(model=""))).message.text
 
@@ -169,7 +169,7 @@ OLLAMA = {
 
 @pytest.mark.parametrize("quick", [[], ["GET /v1/models"]])
 def test_an_ollama_that_is_slow_is_an_ollama_all_the_same(quick: list[str]) -> None:
-    async def work(served: Served, lane: Lane) -> list[bool]:
+    async def work(served: Served, lane: SessionProvider) -> list[bool]:
         return [(await served.facts("llama3")).native_chat for _ in range(4)]
 
     routes = {key: value if key in quick else slow(value) for key, value in OLLAMA.items()}
@@ -184,7 +184,7 @@ def test_one_that_says_only_whose_models_it_has_is_not_asked_by_the_route_that_c
     monkeypatch.setattr(probing, "KNOWN_BUDGET", 1.0)
     clock = FakeClock(auto=True)
 
-    async def work(served: Served, lane: Lane) -> tuple[str, int, str, int]:
+    async def work(served: Served, lane: SessionProvider) -> tuple[str, int, str, int]:
         url = (await served.chat("llama3", 0)).url
         for _ in range(5):
             await served.chat("llama3", 0)

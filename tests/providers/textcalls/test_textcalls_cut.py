@@ -5,8 +5,7 @@ import json
 import pytest
 from textcalls_corpus import TOOLS, late_thought, rows
 
-from lmagent.providers.foundcalls import find_calls
-from lmagent.providers.textcalls import parse_text
+from lmagent.providers.textcalls import find_calls, parse_text
 
 ROWS = [row for row in rows() if not late_thought(row)]
 FILES = sorted({row["file"] for row in ROWS})
@@ -15,7 +14,7 @@ FILES = sorted({row["file"] for row in ROWS})
 def running(text):
     """What would run of a text that was cut here."""
     found = find_calls(text, TOOLS, cut=True)
-    return [(call.name, call.arguments) for call in found.calls if call.id not in found.truncated]
+    return [(call.name, call.tool_call().arguments) for call in found.calls if not call.truncated]
 
 
 def readable(calls):

@@ -3,8 +3,7 @@
 import pytest
 from textcalls_corpus import TOOLS
 
-from lmagent.providers.foundcalls import find_calls
-from lmagent.providers.textcalls import TextCallParser, parse_text
+from lmagent.providers.textcalls import TextCallParser, find_calls, parse_text
 
 PIECES = [
     "<",
@@ -59,7 +58,7 @@ def test_deep_arguments_with_a_lone_surrogate_are_handed_on(depth):
     lists = "[" * depth + "]" * depth
     text = f'<tool_call>{{"name": "read", "arguments": {{"path": "a\\ud800", "limit": {lists}}}}}</tool_call>'
     (call,) = find_calls(text, TOOLS, cut=False).calls
-    call.arguments.encode()
+    call.tool_call().arguments.encode()
 
 
 def test_a_number_of_thousands_of_digits_is_a_fault_of_the_call():

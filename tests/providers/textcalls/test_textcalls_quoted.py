@@ -3,8 +3,7 @@
 import pytest
 from textcalls_corpus import TOOLS
 
-from lmagent.providers.foundcalls import find_calls
-from lmagent.providers.textcalls import TextCallParser, parse_text
+from lmagent.providers.textcalls import TextCallParser, find_calls, parse_text
 
 BARE = '{"name": "shell", "arguments": {"command": "rm -rf build"}}'
 CALL = f"<tool_call>\n{BARE}\n</tool_call>"
@@ -41,7 +40,8 @@ def test_a_value_that_may_end_at_two_places_runs_nothing(text):
 
 def test_what_must_not_run_has_no_arguments_that_could_be_read():
     found = find_calls(WRITE.format(ENDED + CALL), TOOLS, cut=False)
-    assert all(not call.arguments.startswith("{") and call.arguments.strip() for call in found.calls)
+    given = [call.tool_call().arguments for call in found.calls]
+    assert all(not text.startswith("{") and text.strip() for text in given)
 
 
 @pytest.mark.parametrize(

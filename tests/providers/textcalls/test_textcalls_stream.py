@@ -101,6 +101,30 @@ def test_text_behind_a_thought_is_shown_as_it_comes():
     assert shown == "The answer is here: 42"
 
 
+@pytest.mark.parametrize(("opening", "closing"), [("<think>", "</think>"), ("[THINK]", "[/THINK]")])
+def test_a_thought_is_shown_as_a_thought_as_it_comes(opening, closing):
+    parser = TextCallParser(TOOLS)
+    pieces = [
+        parser.read(piece)
+        for piece in (
+            opening,
+            "I wonder",
+            f" <tool_call>{{}} {closing[:3]}",
+            closing[3:],
+            "\n\nThe answer is",
+            " 42.\n",
+        )
+    ]
+    assert pieces[1:3] == [[("thinking", "I wonder")], [("thinking", " <tool_call>{} ")]]
+    assert [text for piece in pieces[3:] for kind, text in piece if kind == "text"] == ["The answer is", " 42."]
+
+
+def test_a_line_of_a_list_is_shown_when_it_is_complete_and_code_in_a_line_when_it_is_closed():
+    parser = TextCallParser(TOOLS)
+    shown = [parser.feed(piece) for piece in ("- one\n- tw", "o\nSee `a.p", "y` for", " it")]
+    assert shown == ["- one", "\n- two\nSee", " `a.py` for", " it"]
+
+
 def test_no_markup_of_a_call_is_shown():
     for row in ROWS:
         if row["file"] not in ("nothing", "mixed") and not late_thought(row):

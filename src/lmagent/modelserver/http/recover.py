@@ -21,7 +21,7 @@ from lmagent.modelserver.errors import refused
 from lmagent.modelserver.http.upstream import Upstream
 from lmagent.modelserver.spec import RunningModel
 from lmagent.providers import jsontext
-from lmagent.providers.foundcalls import find_calls
+from lmagent.providers.textcalls import find_calls
 
 UNPARSED = "does not match the expected"
 """Words of the engine's error (llama.cpp, `common_chat_peg_parse`)."""
@@ -90,7 +90,7 @@ def tool_specs(body: Mapping[str, Any]) -> tuple[ToolSpec, ...]:
 def parsed(text: str, tools: Sequence[ToolSpec], finish: str, usage: Mapping[str, int]) -> Recovered:
     """Parse a whole text, without a call that the limit of tokens cut off."""
     found = find_calls(text, tools, cut=finish == "length")
-    calls = tuple(call for call in found.calls if call.id not in found.truncated)
+    calls = tuple(call.tool_call() for call in found.calls if not call.truncated)
     if finish != "length":
         finish = "tool_calls" if calls else "stop"
     return Recovered(found.content, found.thinking, calls, finish, usage)

@@ -110,21 +110,18 @@ def provider_for(  # noqa: PLR0913 (settings by keyword)
     timeouts: Timeouts = Timeouts(),  # noqa: B008  # frozen
     retries: RetryPolicy = RetryPolicy(),  # noqa: B008  # frozen
 ) -> OpenAIChat:
-    """The Provider for a server.
+    """Return the provider for a server.
 
     Args:
-        facts: what `probe` found.
+        facts: the server as measured.
         base_url: base URL or full chat URL.
         api_key: sent as a bearer token.
-        window: tokens to load a model with, where the request decides that (Ollama); elsewhere not used.
+        window: tokens to load a model with, where the request decides that (Ollama).
         transport: carries the bytes; shared, and closed with the provider.
         clock: time.
-        wishes: what is wished with every request.
-        timeouts: how long nothing may happen.
+        wishes: options of every request.
+        timeouts: how long the server may be silent.
         retries: how often a failed call is tried.
-
-    Raises:
-        ConfigError: `base_url` is no URL.
     """
     if facts.native_chat:
         from lmagent.providers.dialects.ollama_chat import OllamaChat

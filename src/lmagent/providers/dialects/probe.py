@@ -56,23 +56,21 @@ async def probe(
     timeouts: Timeouts | None = None,
     budget: float | None = None,
 ) -> ServerFacts:
-    """What the server at `base_url` is.
+    """Find out which server is at `base_url`.
 
-    Two rounds of questions, or three: its list of models; then the routes of the dialects that may speak there (of the
-    one that the list hints at, or, on this machine or a private network, of all); then what the dialect itself wants
-    to know. One after another, on the connection that the chat will use. All are GETs, but for Ollama's
-    `POST /api/show`. None loads a model, none costs anything. Never raises for what a server answers: in doubt it is
-    `generic`; but one that is slow, and by its list or its port an Ollama, is taken for one: its common route cuts.
+    Ask for its list of models; then the routes of the dialects that may answer there (the one that the list hints at;
+    of a server nearby, all); then the facts that the dialect itself needs. The requests use one connection, one after
+    another, and load no model; all are GETs, except Ollama's `POST /api/show`. No answer makes this raise: a server
+    that stays unknown is `generic`; a slow one whose list or port is Ollama's counts as one, as its common route cuts.
 
     Args:
         transport: carries the bytes.
         base_url: base URL or full chat URL.
-        model: the model that is wanted; empty for the server's only one.
+        model: the model to use; empty for the server's only one.
         key: sent as a bearer token.
-        deep: whatever it takes; else a server that lists its models without a hint of what it is, at a port that is
-            none of `PORTS`, is asked nothing more.
-        timeouts: how long nothing may happen; the default depends on where the server is.
-        budget: seconds for everything; what is known by then is what counts.
+        deep: ask all dialects, even if the list of models has no hint and the port is none of `PORTS`.
+        timeouts: how long the server may be silent; the default depends on where it is.
+        budget: seconds for everything; the facts known by then are returned.
 
     Raises:
         ConfigError: `base_url` is no URL.

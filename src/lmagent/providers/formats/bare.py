@@ -76,7 +76,7 @@ def _read_python(source: Source, at: int, opener: str) -> Found | None:
             return None
         blank = source.text[end_of(source.text, found.end) : found.end]
         if "\n" not in blank and found.end < source.end:
-            return None  # the line goes on
+            return None  # the line continues
         named = pycalls.CALL.match(source.text, found.end)
     return found
 
@@ -93,7 +93,7 @@ def _known(source: Source, found: Found) -> bool:
 
 
 FORMATS = (
-    Format(name="json", line=CALLISH, read=read_json, bare=True),
-    Format(name="pythonic", line=r"\[\s*[A-Za-z_][\w.-]*\(", read=_read_list, bare=True),
+    Format(name="json", line=r"\{|\[\s*(?:\{|\Z)", read=read_json, bare=True),
+    Format(name="pythonic", line=r"\[\s*(?:[A-Za-z_][\w.-]*\(|\Z)", read=_read_list, bare=True),
     Format(name="python", line=r"[A-Za-z_][\w.]*\(", read=_read_python, bare=True),
 )

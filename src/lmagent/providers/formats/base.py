@@ -1,4 +1,4 @@
-"""What every format is made of: the tools of the request, the text to read, and what was found in it."""
+"""The parts of every format: the tools of the request, the text to read, and the calls found in it."""
 
 from __future__ import annotations
 
@@ -10,32 +10,38 @@ from msgspec import Struct, field
 
 from lmagent.core import loosejson as values
 from lmagent.core import repair
+from lmagent.core.messages import ToolCall
+from lmagent.providers import jsontext
 
 _SPACE = re.compile(r"\s*")
 _PREFIXES = ("functions.", "function.", "tools.", "tool.", "default_api.", "namespace.", "assistant.")
 _NUMBERED = re.compile(r"(.*?):\d+\Z", re.DOTALL)
 _LOOK = 200
 """Characters that a pattern of a format may need to decide (a tag with a name in it)."""
-_BEHIND = 40
-"""Characters behind a match that may still make it another one (the longest optional part of a pattern)."""
+_AFTER = 40
+"""Characters after a match that may still make it another one (the longest optional part of a pattern)."""
 
 
 class More(Exception):
-    """The text so far leaves it open."""
+    """The answer depends on text that has not come yet."""
 
 
-class Call(Struct, kw_only=True):
-    """A call as a format found it.
+class FoundCall(Struct, kw_only=True):
+    """A call in a reply, from where it is recognised to where it becomes a `ToolCall`.
 
     Attributes:
-        name: the tool, as the model wrote it, without the format's own prefix.
-        arguments: an object, or, where they cannot be read, their text as it came.
+        name: the tool, as the model wrote it, without the format's own prefix; the request may not offer it.
+        arguments: an object, or text: JSON as the server sent it, or as the model wrote it where it cannot be read.
         raw: the text that the call was read from.
-        format: the format's name.
-        id: the id that the format carries; empty if it has none.
-        fault: what is wrong with arguments that cannot be read, and where; empty if they were.
-        sure: no markup that ends it, or one of its arguments, was missing or read in a second attempt.
-        spills: it was damaged in such a way that what stands behind it may be a part of it.
+        format: the format it was recognised as; empty for a call that the server understood itself.
+        id: the id that the reply gives it, empty without one. In text it is not unique: models count from 0 in each
+            reply.
+        fault: why the call must not run: which damage its arguments have, and where, or that it may be a part of a
+            damaged call before it; empty if it may run.
+        sure: all markup that ends it and its arguments was there; otherwise it must not run at a token limit.
+        spills: its damage is such that the text after it may belong to it.
+        truncated: the end of the reply cut it off, or may have.
+        at: where in the text of the reply it begins.
     """
 
     name: str
@@ -46,6 +52,20 @@ class Call(Struct, kw_only=True):
     fault: str = ""
     sure: bool = True
     spills: bool = False
+    truncated: bool = False
+    at: int = 0
+
+    @property
+    def arguments_text(self) -> str:
+        """The arguments as JSON text; damaged ones as they came."""
+        return self.arguments if isinstance(self.arguments, str) else jsontext.dumps(self.arguments).decode()
+
+    def tool_call(self) -> ToolCall:
+        """Return the call as the loop takes it; one with a fault gets arguments that are no JSON and name the fault."""
+        text = jsontext.mend(self.arguments_text)
+        if self.fault and (not text.strip() or jsontext.is_object(text)):
+            text = f"({self.fault}) {text}"
+        return ToolCall(self.id, self.name, text)
 
 
 class Say(NamedTuple):
@@ -56,28 +76,28 @@ class Say(NamedTuple):
 
 
 class Found(Struct, kw_only=True):
-    """What stands at a place.
+    """The calls and text that a format reads at one place.
 
     Attributes:
         end: where it ends.
         items: calls and text, in order.
         cut: the name of a call that the text ends inside of; empty if that is unknown, None if none was cut.
         header: it is markup before text, not a call: nothing about what follows is decided.
-        last: nothing after it counts (an invented result and what was built on it).
+        last: nothing after it counts (an invented result, and text that builds on it).
         code: any text would be the arguments of its call, so it only counts where it cannot be a mention.
     """
 
     end: int
-    items: list[Call | Say] = field(default_factory=list["Call | Say"])
+    items: list[FoundCall | Say] = field(default_factory=list["FoundCall | Say"])
     cut: str | None = None
     header: bool = False
     last: bool = False
     code: bool = False
 
     @property
-    def calls(self) -> list[Call]:
+    def calls(self) -> list[FoundCall]:
         """The calls among its items."""
-        return [item for item in self.items if isinstance(item, Call)]
+        return [item for item in self.items if isinstance(item, FoundCall)]
 
 
 class Toolset:
@@ -138,13 +158,18 @@ class Toolset:
 
 
 class Source:
-    """A text that is being read, with what is known of it; `begins`: nothing was found or shown before this place;
-    `effort`: how many characters were read for values that are none; `memo`: what formats know of the whole text;
-    `spilled`: something was left as text that is plainly meant as a call, and damaged inside a string; `stopped`: the
-    last value lacked its brackets behind a string, which may go on.
+    """A text that is being read, and what formats know of it.
 
-    Its look-ups raise `More` where more text could change their answer, so that a format which only uses them decides
-    the same for a growing text as for the whole one.
+    A growing text ends with a complete line. Look-ups raise `More` where more text could change their answer, so a
+    format that reads only through them decides the same for a growing text as for the whole one.
+
+    Attributes:
+        final: the text is complete.
+        begins: nothing was found or shown before the place that is read.
+        effort: characters that were read for values that turned out to be damaged or cut.
+        memo: results that formats keep for the whole text.
+        spilled: a damaged call was left as text, and the damage is inside a string.
+        stopped: the last value lacked its closing brackets after a string, so the string may continue.
     """
 
     def __init__(self, text: str, tools: Toolset, *, final: bool) -> None:
@@ -159,26 +184,25 @@ class Source:
         self.memo: dict[object, Any] = {}
         self._seen: dict[str | re.Pattern[str], tuple[int, int]] = {}
 
+    def needs(self, known: bool = False) -> None:
+        """Raise `More` if the text is incomplete and the answer is not `known` without the rest."""
+        if not known and not self.final:
+            raise More
+
     def skip(self, at: int) -> int:
         """The first place from `at` that is not blank."""
         found = _SPACE.match(self.text, at)
         at = found.end() if found else at
-        if at >= self.end and not self.final:
-            raise More
+        self.needs(at < self.end)
         return at
 
     def starts(self, at: int, *literals: str) -> str:
-        """Which of the literals stands at `at`; empty if none does."""
-        if found := next((word for word in literals if self.text.startswith(word, at)), ""):
-            return found
-        if not self.final:
-            rest = self.text[at:] if self.end - at < 64 else ""
-            if at >= self.end or (rest and any(word.startswith(rest) for word in literals)):
-                raise More
-        return ""
+        """Which of the literals is at `at`; empty if none is."""
+        self.needs(at < self.end)
+        return next((word for word in literals if self.text.startswith(word, at)), "")
 
     def closer(self, at: int, *literals: str) -> int:
-        """The size of the literal at `at`, also of one that the end of the text cuts off; 0 if none stands there."""
+        """The size of the literal at `at`, also of one that the end of the text cuts off; 0 without one."""
         if word := self.starts(at, *literals):
             return len(word)
         rest = self.text[at:] if 0 < self.end - at < 64 else ""
@@ -187,60 +211,53 @@ class Source:
     def match(self, pattern: re.Pattern[str], at: int) -> re.Match[str] | None:
         """The pattern at `at`."""
         found = pattern.match(self.text, at)
-        if not self.final and (self.end - found.end() < _BEHIND if found else self.end - at < _LOOK):
-            raise More
+        self.needs(self.end - found.end() >= _AFTER if found else self.end - at >= _LOOK)
         return found
 
     def find(self, literal: str, at: int) -> int:
         """Where a literal comes next; -1 if it does not come."""
-        since, place = self._seen.get(literal, (self.end + 1, -1))
-        if not since <= at or -1 < place < at:
-            place = self.text.find(literal, at)
-            self._seen[literal] = (at, place)
-        if place < 0 and not self.final:
-            raise More
+        place = self._next(literal, at, self.text.find)
+        self.needs(place >= 0)
         return place
 
     def search(self, pattern: re.Pattern[str], at: int) -> int:
         """Where a pattern comes next; -1 if it does not come."""
-        since, place = self._seen.get(pattern, (self.end + 1, -1))
-        if not since <= at or -1 < place < at:
+
+        def look(_: object, at: int) -> int:
             found = pattern.search(self.text, at)
-            place = found.start() if found else -1
-            self._seen[pattern] = (at, place)
-        if not self.final and (place < 0 or self.end - place < _LOOK):
-            raise More
+            return found.start() if found else -1
+
+        place = self._next(pattern, at, look)
+        self.needs(place >= 0 and self.end - place >= _LOOK)
+        return place
+
+    def _next(self, wanted: Any, at: int, look: Callable[[Any, int], int]) -> int:
+        """What `look` finds from `at` on; a search that has been made is not made again."""
+        since, place = self._seen.get(wanted, (self.end + 1, -1))
+        if not since <= at or -1 < place < at:
+            place = look(wanted, at)
+            self._seen[wanted] = (at, place)
         return place
 
     def first(self, literals: Iterable[str], at: int) -> tuple[int, str]:
         """The first of several literals from `at`, or (-1, "")."""
-        places = [(place, word) for word in literals if (place := self.text_find(word, at)) >= 0]
-        if not places and not self.final:
-            raise More
-        return min(places, default=(-1, ""))
-
-    def text_find(self, literal: str, at: int) -> int:
-        """Like `find`, but -1 also where it may still come."""
-        try:
-            return self.find(literal, at)
-        except More:
-            return -1
+        found = [(place, word) for word in literals if (place := self._next(word, at, self.text.find)) >= 0]
+        self.needs(bool(found))
+        return min(found, default=(-1, ""))
 
     def value(self, at: int, stops: tuple[str, ...] = ()) -> tuple[Any, int]:
         """The JSON value at `at` and its end.
 
         Raises:
-            More, Cut, Broken: see `values.loose`.
+            More, Cut, Broken: see `values.completed`.
         """
         self.stopped = False
         found = values.strict(self.text, at)
         if not isinstance(found, int):
-            if found[1] >= self.end and not self.final and self.text[self.end - 1] not in "}]":
-                raise More
+            self.needs(found[1] < self.end or self.text[self.end - 1] in "}]")
             return found
         self.effort += found
-        if not self.final:
-            raise More  # cut or damaged: which of them, the rest will show
+        self.needs()  # it is cut or damaged: the rest of the text shows which
         try:
             value, end, self.stopped = values.completed(self.text, at, stops)
             return value, end
@@ -248,29 +265,27 @@ class Source:
             self.effort += max(error.at - at, 0)
             raise
 
-    def call(self, name: str, arguments: Any, start: int, end: int, format: str, id: str = "") -> Call:
-        """A call that stands at `start` to `end`."""
+    def call(self, name: str, arguments: Any, start: int, end: int, format: str, id: str = "") -> FoundCall:
+        """Return a call that was read from `start` to `end`."""
         return make_call(self.tools, name, arguments, self.text[start:end], format, id)
 
 
-def make_call(tools: Toolset, name: str, arguments: Any, raw: str, format: str, id: str = "") -> Call:
+def make_call(tools: Toolset, name: str, arguments: Any, raw: str, format: str, id: str = "") -> FoundCall:
     """A call of `arguments` in any form: an object, its JSON as a string, or nothing."""
     name = tools.plain(name)
     if isinstance(arguments, str) and arguments.strip():
         read = repair.read_arguments(arguments)
         if read is None:
             fault = values.fault_in(arguments)
-            return Call(name=name, arguments=arguments, raw=raw, format=format, id=id, fault=fault)
+            return FoundCall(name=name, arguments=arguments, raw=raw, format=format, id=id, fault=fault)
         arguments = cast("Any", read)
     if arguments is None or arguments in ("", []) or (isinstance(arguments, str) and not arguments.strip()):
         arguments = {}
     if not isinstance(arguments, dict):
-        from lmagent.providers import jsontext
-
         text = jsontext.dumps(arguments).decode()
-        return Call(name=name, arguments=text, raw=raw, format=format, id=id, fault="not a JSON object")
+        return FoundCall(name=name, arguments=text, raw=raw, format=format, id=id, fault="not a JSON object")
     fitted = repair.fit(cast("dict[str, Any]", arguments), tools.schema(name))
-    return Call(name=name, arguments=fitted, raw=raw, format=format, id=id)
+    return FoundCall(name=name, arguments=fitted, raw=raw, format=format, id=id)
 
 
 Read = Callable[[Source, int, str], "Found | None"]
@@ -281,12 +296,12 @@ class Format(Struct, frozen=True, kw_only=True):
 
     Attributes:
         name: as it is reported.
-        read: given the text, the place behind an opener and the opener, what stands there; None if it is no call.
+        read: given the text, the place after an opener and the opener, the calls there; None if it is no call.
         openers: markup that begins it, anywhere.
         line: a pattern (no capturing groups) that begins it at the beginning of a line, instead of `openers`; `read`
             then gets the place where it begins.
-        bare: it has no markup of its own: only known tools count, and prose may stand before or behind it, not both.
-        quiet: leftover markup of the format, dropped where no sentence goes on around it.
+        bare: it has no markup of its own: only known tools count, and prose may be before or after it, not both.
+        quiet: leftover markup of the format, dropped where no sentence continues around it.
     """
 
     name: str
@@ -313,7 +328,7 @@ def end_of(text: str, at: int) -> int:
 
 
 def unprefixed(name: str) -> str:
-    """The name without `functions.` before and a number behind it, known or not."""
+    """The name without `functions.` before and a number after it, known or not."""
     return _bare(name.strip())
 
 
@@ -335,7 +350,7 @@ def _schema(tool: Any) -> dict[str, Any]:
 
 
 def _entry(tool: Any) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """An object in OpenAI's shape, and what stands in its `function`."""
+    """Return an object in OpenAI's shape, and its `function`."""
     entry = cast("Mapping[str, Any]", tool)
     inner = entry.get("function")
     return entry, cast("Mapping[str, Any]", inner) if isinstance(inner, Mapping) else entry

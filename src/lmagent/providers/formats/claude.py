@@ -1,8 +1,12 @@
-"""Claude, MiniMax M2, Step 3: `<invoke name="x"><parameter name="k">v</parameter></invoke>` in a wrapper.
+"""Calls in XML that name tools and arguments in attributes.
+
+Claude, MiniMax M2, Step 3: `<invoke name="x"><parameter name="k">v</parameter></invoke>` in a wrapper.
 
 Claude's wrapper is `<function_calls>`, with or without a prefix, MiniMax's `<minimax:tool_call>`. An older form
 of Claude's names the tool in an element of its own. OLMo 3 uses the same wrapper around calls in Python's form, one a
-line. Source: Anthropic's and MiniMax's documentation, OLMo 3's chat template.
+line. Also `<tool name="x">{…}</tool>`, with other words for `tool`: the arguments are JSON or elements. Source:
+Anthropic's and MiniMax's documentation, OLMo 3's chat template, MiniCPM 5's for
+`<function name="x">`, the system prompt of a program that this one replaces.
 """
 
 import re
@@ -51,6 +55,25 @@ def _read_old(source: Source, at: int, _opener: str) -> Found | None:
 
 _WRAPPERS = ("<function_calls>", f"<{_OWN}function_calls>", "<tool_calls>")
 
+
+_TOOL_WORDS = ("tool", "tool_call", "tool_use", "function", "function_call")
+_TOOL_EMPTY = re.compile(rf"<(?:{'|'.join(_TOOL_WORDS)})\s+name\s*=\s*[\"']([^\"'>]{{1,128}})[\"']\s*/>")
+_TOOL_TAGS = xmlcalls.tags(
+    call=rf"<(?:{'|'.join(_TOOL_WORDS)})\s+name\s*=\s*[\"']?(?P<name>[^\"'>\s/]{{1,128}})[\"']?\s*>",
+    call_end=rf"</(?:{'|'.join(_TOOL_WORDS)})>",
+    value=r"<(?:parameter|param|arg|argument)\s+name\s*=\s*[\"']?(?P<key>[^\"'>]{1,128})[\"']?\s*>",
+    value_end=r"</(?:parameter|param|arg|argument)>",
+)
+_read_tool_tags = xmlcalls.alone("tool-tag", _TOOL_TAGS, ())
+
+
+def _read_tool(source: Source, at: int, opener: str) -> Found | None:
+    start = at - len(opener)
+    if empty := source.match(_TOOL_EMPTY, start):
+        return Found(end=empty.end(), items=[source.call(empty[1], {}, start, empty.end(), "tool-tag")])
+    return _read_tool_tags(source, at, opener)
+
+
 FORMATS = (
     Format(name="claude", openers=_WRAPPERS, read=xmlcalls.inside("claude", TAGS, _CLAUDE), quiet=_CLAUDE[:2]),
     Format(name="claude", openers=("<function_calls>",), read=_read_old),
@@ -69,4 +92,5 @@ FORMATS = (
         quiet=("</minimax:tool_call>", "[e~["),
     ),
     Format(name="minimax-m2", openers=("<tool_call>",), read=xmlcalls.inside("minimax-m2", TAGS, _MINIMAX)),
+    Format(name="tool-tag", openers=tuple(f"<{word} name=" for word in _TOOL_WORDS), read=_read_tool),
 )

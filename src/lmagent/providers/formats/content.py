@@ -1,6 +1,6 @@
-"""Content: what a person sees, put together as the text is read.
+"""Content: the text for the user, put together as the reply is read.
 
-Where markup was taken out, what is left is joined by a blank line, or by a blank where it stood inside a line. Blanks
+Where markup was taken out, the rest is joined by a blank line, or by a blank where the markup was inside a line. Blanks
 at the end are held back until something follows them; a text from which nothing was taken keeps them.
 """
 

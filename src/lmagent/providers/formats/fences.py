@@ -1,29 +1,48 @@
-"""Fences: which calls in Markdown fences are calls.
+"""Fences: which calls in Markdown fences are calls: JSON, Gemma 3's `tool_code`, and native calls.
 
-A fence is how models quote, too. So JSON in a fence counts only if the fence ends the message (or fences with calls
-only follow), and a native call only if the message is the fence.
+Models also quote in fences. So JSON in a fence counts only if the fence ends the message (or only fences with calls
+follow), and a native call only if the message is the fence. Source: Google's notes on function calling with Gemma 3.
 """
 
 from __future__ import annotations
 
 import re
 
-from lmagent.providers.formats import fenced
-from lmagent.providers.formats.base import Found, More, Source
-from lmagent.providers.formats.markup import BY_OPENER, HERE, INSIDE, LINES, native, native_soon, quiet, undecided
+from lmagent.providers.formats import bare, pycalls
+from lmagent.providers.formats.base import Found, Source
+from lmagent.providers.formats.markup import BY_OPENER, HERE, INSIDE, LINES, native, quiet
+from lmagent.providers.formats.pycalls import NotACall
 
 _ITEM = re.compile(r" {0,3}(?:[-*+•]|\d{1,3}[.)])[ \t]+(?P<marks>`{3,}|~{3,})[^`\n]*\Z")
 _OPEN = re.compile(r"(?P<marks>`{3,}|~{3,})[ \t]*(?P<info>[^\n`]*)(?:\n|\Z)")
 
+_JSON = (
+    "",
+    "json",
+    "json5",
+    "jsonc",
+    "tool_call",
+    "tool_calls",
+    "tool",
+    "tools",
+    "function",
+    "function_call",
+    "text",
+    "plaintext",
+    "tool_use",
+    "xml",
+    "action",
+)
+_MARKS = ("```", "~~~")
+_CALLED = ("tool_call", "tool_calls", "function_call", "tool")
+_CODE = ("tool_code", "tool_call_code")
+_RESULTS = ("tool_output", "tool_outputs", "tool_result", "tool_response", "output")
+_CALLISH = re.compile(bare.CALLISH)
+_PRINTED = re.compile(r"(?:(?:result|response|output|[a-z_]\w*)\s*=\s*)?(?:print\(\s*)?")
+
 
 def opening(source: Source, at: int) -> re.Match[str] | None:
-    """The line that opens a fence; None if what stands there is inline code.
-
-    Raises:
-        More: the line is not complete.
-    """
-    if not source.final and "\n" not in source.text[at:]:
-        raise More
+    """The line that opens a fence; None if inline code begins there."""
     return _OPEN.match(source.text, at)
 
 
@@ -39,15 +58,15 @@ def in_item(line: str) -> re.Pattern[str] | None:
 
 
 def read(source: Source, head: re.Match[str], *, called: bool) -> Found | None:
-    """The calls in a fence and in those directly behind it; None if it is text.
+    """The calls in a fence and in those directly after it; None if it is text.
 
     Args:
-        source: the text; `begins` if nothing stands before the fence.
+        source: the text; `begins` if nothing is before the fence.
         head: the line that opens it.
-        called: calls stand before it, so that a fence with a result is an invented one.
+        called: calls are before it, so that a fence with a result is an invented one.
     """
     info = _info(head)
-    if info in fenced.RESULTS and called:
+    if info in _RESULTS and called:
         end = source.find("\n" + head["marks"], head.end() - 1)
         return Found(end=end + 1 + len(head["marks"]) if end >= 0 else source.end)
     total, first = Found(end=head.end()), True
@@ -62,13 +81,13 @@ def read(source: Source, head: re.Match[str], *, called: bool) -> Found | None:
         at = source.skip(one.end)
         while word := quiet(source.text, at):
             at = source.skip(at + len(word))
-        if at >= source.end or (info in fenced.CODE and source.begins):
+        if at >= source.end or (info in _CODE and source.begins):
             return total
         if source.text[at] not in "`~" or (following := opening(source, at)) is None:
             return None
         head, first = following, False
         info = _info(head)
-        if info in fenced.RESULTS:
+        if info in _RESULTS:
             return total
 
 
@@ -77,7 +96,7 @@ def _info(head: re.Match[str]) -> str:
 
 
 def _one(source: Source, head: re.Match[str], info: str, *, alone: bool) -> Found | None:
-    found = fenced.read(source, head.end(), info)
+    found = _read_inside(source, head.end(), info)
     if found is None and alone:
         found = _natives(source, head.end())
     if found is None or found.cut is not None:
@@ -90,12 +109,10 @@ def _one(source: Source, head: re.Match[str], info: str, *, alone: bool) -> Foun
 
 
 def _natives(source: Source, at: int) -> Found | None:
-    """Native calls, one behind the other, from `at` on."""
+    """Native calls, one after the other, from `at` on."""
     found = Found(end=at)
     while True:
         at = source.skip(found.end)
-        if not source.final and native_soon(source.text, at):
-            raise More
         opened = INSIDE.match(source.text, at)
         if opened is None or opened[0] not in BY_OPENER:
             return found if found.items else _steps(source, at)
@@ -111,10 +128,58 @@ def _natives(source: Source, at: int) -> Found | None:
 def _steps(source: Source, at: int) -> Found | None:
     """A format that begins lines, as the whole of a fence; JSON has been asked, and Python is code here."""
     opened = HERE.match(source.text, at)
-    if not source.final and opened is None and undecided(source.text, at, fresh=True) == at:
-        raise More
     kind = (opened.lastgroup or "") if opened else ""
     if opened is None or not kind[1:2].isdigit() or LINES[int(kind[1:])].name in ("json", "python"):
         return None
     found = LINES[int(kind[1:])].read(source, opened.start(kind), opened[kind])
     return found if found is not None and found.calls else None
+
+
+def _read_inside(source: Source, at: int, info: str) -> Found | None:
+    """The calls inside a fence, from the first character of its body; None if it holds none."""
+    at = source.skip(at)
+    if info in _CODE or (info in _CALLED and source.text[at : at + 1] not in ("{", "[", "<")):
+        return _read_code(source, at)
+    if info not in _JSON or source.text[at : at + 1] not in ("{", "["):
+        return None
+    if not source.match(_CALLISH, at):
+        return None
+    found = bare.read_json(source, at, "", _MARKS)
+    for call in found.calls if found else ():
+        call.format = "fenced-json"
+    return found
+
+
+def _read_code(source: Source, at: int) -> Found | None:
+    """Gemma's calls: Python, printed or not, of known tools only."""
+    found = Found(end=at)
+    try:
+        while found.end < source.end and source.text[found.end] != "`":
+            if source.text[found.end] == "[":
+                listed = pycalls.read_list(source, found.end, "tool-code")
+                found.items += listed.items
+                found.end, found.cut = listed.end, listed.cut
+            elif not _read_printed(source, found):
+                break
+            if found.cut is not None:
+                break
+            found.end = source.skip(found.end)
+    except NotACall:
+        return None
+    if not all(source.tools.known(call.name) for call in found.calls):
+        return None
+    return found if found.items or (found.cut and source.tools.known(found.cut)) else None
+
+
+def _read_printed(source: Source, found: Found) -> bool:
+    wrapped = _PRINTED.match(source.text, found.end)
+    if wrapped is None:
+        raise NotACall
+    found.end = wrapped.end()
+    if not pycalls.read_next(source, found, "tool-code"):
+        return False
+    if "print(" in wrapped[0]:
+        if source.text[found.end : found.end + 1] != ")":
+            raise NotACall
+        found.end += 1
+    return True

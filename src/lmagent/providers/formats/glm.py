@@ -1,6 +1,6 @@
 """GLM-4.5 and later: `<tool_call>name <arg_key>k</arg_key> <arg_value>v</arg_value> </tool_call>`; GLM-4: name, JSON.
 
-Hunyuan's later models put `<tool_sep>` behind the name. Values of string arguments are bare, all others JSON. Source:
+Hunyuan's later models put `<tool_sep>` after the name. Values of string arguments are bare, all others JSON. Source:
 the chat templates of GLM-4.5 and GLM-4.
 """
 
@@ -39,5 +39,5 @@ FORMATS = (
         read=xmlcalls.alone("glm-4.5", _TAGS, ("</tool_call>",)),
         quiet=("<|observation|>", "<|user|>", "<|assistant|>"),
     ),
-    Format(name="glm-4", line=r"[A-Za-z_][\w.-]{0,127}[ \t]*\r?\n[ \t]*\{", read=_read_four, bare=True),
+    Format(name="glm-4", line=r"[A-Za-z_][\w.-]{0,127}[ \t]*\r?\n[ \t]*(?:\{|\Z)", read=_read_four, bare=True),
 )

@@ -1,7 +1,7 @@
 """Harmony (gpt-oss): messages with a channel and a recipient.
 
-`<|channel|>commentary to=functions.name <|constrain|>json<|message|>{…}<|call|>`; the recipient may stand before the
-channel. The analysis channel is thought, whatever it says; the final one, and commentary to nobody, is text.
+`<|channel|>commentary to=functions.name <|constrain|>json<|message|>{…}<|call|>`; the recipient may be before the
+channel. The analysis channel is thought, whatever it says; the final one, and commentary without a recipient, is text.
 Source: OpenAI's description of the Harmony response format.
 """
 
@@ -9,17 +9,17 @@ import re
 
 from lmagent.core.loosejson import fault_in
 from lmagent.providers.formats import jsoncalls
-from lmagent.providers.formats.base import Call, Format, Found, Say, Source, unprefixed
+from lmagent.providers.formats.base import Format, Found, FoundCall, Say, Source, unprefixed
 
 _HEAD = re.compile(
-    r"(?:<\|start\|>assistant)?(?P<before>[^<\n]{0,160})<\|channel\|>\s*(?P<channel>[a-z]+)(?P<behind>[^<\n]{0,160})"
+    r"(?:<\|start\|>assistant)?(?P<before>[^<\n]{0,160})<\|channel\|>\s*(?P<channel>[a-z]+)(?P<after>[^<\n]{0,160})"
     r"(?:<\|constrain\|>\s*[\w-]{0,40}\s*)?<\|message\|>"
 )
 _TO = re.compile(r"to=([\w.:-]+)")
 _ENDS = ("<|call|>", "<|end|>", "<|return|>", "<|start|>", "<|channel|>")
 _CLOSES = ("<|call|>", "<|end|>", "<|return|>")
 _THOUGHT_END = re.compile(r"<\|(?:end|start|return)\|>|(?:^|(?<=[\n.!?]))<\|channel\|>")
-"""What ends a thought: a channel only where no sentence goes on around it."""
+"""What ends a thought: a channel only where no sentence continues around it."""
 _START = re.compile(r"<\|start\|>assistant\s*\Z")
 _UNFINISHED = re.compile(r"[^\n]{0,400}\Z")
 
@@ -35,9 +35,9 @@ def _read(source: Source, at: int, opener: str) -> Found | None:
         end = source.search(_THOUGHT_END, head.end())
         end = end if end >= 0 else source.text.find("<|call|>", head.end())
         end = end if end >= 0 else source.end
-        behind = end + len(source.starts(end, *_CLOSES) if end < source.end else "")
-        return Found(end=behind, items=[Say(source.text[head.end() : end], thought=True)], header=True)
-    to = _TO.search(head["before"] + " " + head["behind"])
+        after = end + len(source.starts(end, *_CLOSES) if end < source.end else "")
+        return Found(end=after, items=[Say(source.text[head.end() : end], thought=True)], header=True)
+    to = _TO.search(head["before"] + " " + head["after"])
     if to is None:
         return Found(end=head.end(), header=True)
     return _call(source, unprefixed(to[1]), head)
@@ -58,7 +58,7 @@ def _call(source: Source, name: str, head: re.Match[str]) -> Found:
             found = Found(end=end, items=[source.call(name, {main or "code": raw}, place, end, "harmony")])
         else:
             name, fault = source.tools.plain(name), fault_in(raw)
-            call = Call(name=name, arguments=raw, raw=raw, format="harmony", fault=fault, spills=True)
+            call = FoundCall(name=name, arguments=raw, raw=raw, format="harmony", fault=fault, spills=True)
             found = Found(end=end, items=[call])
     return jsoncalls.closed(source, found, _CLOSES)
 

@@ -1,4 +1,4 @@
-"""Calls in JSON: the shapes of object that stand for a call, and lists of them between two pieces of markup."""
+"""Calls in JSON: the shapes of object that are a call, and lists of them between two pieces of markup."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from lmagent.core.loosejson import Broken, Cut, fault_in
-from lmagent.providers.formats.base import Call, Found, Read, Source, Toolset, end_of, make_call
+from lmagent.providers.formats.base import Found, FoundCall, Read, Source, Toolset, end_of, make_call
 
 NAME_KEYS = ("name", "tool_name", "function_name", "tool", "function", "action", "recipient_name")
 ARGUMENT_KEYS = (
@@ -45,16 +45,16 @@ _CLOSES = re.compile(r"/|end|END|suffix")
 UNNAMED = "unreadable"
 """The name of a call whose own name cannot be read: servers reject an empty one."""
 
-Shape = Callable[[Any, Toolset, str, str], "list[Call] | None"]
-"""Given a value, the tools, the text and the format's name: the calls that the value stands for."""
+Shape = Callable[[Any, Toolset, str, str], "list[FoundCall] | None"]
+"""Given a value, the tools, the text and the format's name: the calls that the value is."""
 
 
-def shaped(value: Any, tools: Toolset, raw: str, format: str, depth: int = 0) -> list[Call] | None:
-    """The calls that a value inside markup stands for; None if it stands for none."""
+def shaped(value: Any, tools: Toolset, raw: str, format: str, depth: int = 0) -> list[FoundCall] | None:
+    """Return the calls that a value inside markup is; None if it is no call."""
     if depth > _ITEM_DEPTH:
         return None
     if isinstance(value, list):
-        calls: list[Call] = []
+        calls: list[FoundCall] = []
         for item in cast("list[Any]", value):
             found = shaped(item, tools, raw, format, depth + 1)
             if found is None:
@@ -71,7 +71,7 @@ def shaped(value: Any, tools: Toolset, raw: str, format: str, depth: int = 0) ->
     return _one(entry, tools, raw, format)
 
 
-def _one(entry: dict[str, Any], tools: Toolset, raw: str, format: str) -> list[Call] | None:
+def _one(entry: dict[str, Any], tools: Toolset, raw: str, format: str) -> list[FoundCall] | None:
     inner = entry.get("function")
     identity = next((str(entry[key]) for key in ID_KEYS if entry.get(key) not in (None, "")), "")
     if isinstance(inner, dict):
@@ -89,8 +89,8 @@ def _one(entry: dict[str, Any], tools: Toolset, raw: str, format: str) -> list[C
     return [make_call(tools, name, rest, raw, format, identity)]
 
 
-def anchored(value: Any, tools: Toolset, raw: str, format: str) -> list[Call] | None:
-    """The calls that a value without markup stands for: every one of a known tool, in the exact shape of a call."""
+def anchored(value: Any, tools: Toolset, raw: str, format: str) -> list[FoundCall] | None:
+    """Return the calls that a value without markup is: only known tools, in the exact shape of a call."""
     entries = _entries(value)
     if not entries or not all(_exact(entry, tools) for entry in entries):
         return None
@@ -135,17 +135,17 @@ def _is_schema(given: Any, properties: dict[str, Any]) -> bool:
 def read_values(
     source: Source, at: int, stops: tuple[str, ...], format: str, shape: Shape = shaped
 ) -> tuple[Found | None, int]:
-    """Calls from `at` on: objects or lists of them, one behind the other.
+    """Read calls from `at` on: objects or lists of them, one after the other.
 
     Args:
         source: the text.
         at: where the first value begins.
         stops: markup that may end them; it closes what a model left open.
         format: the format's name.
-        shape: what a value stands for.
+        shape: makes calls of a value.
 
     Returns:
-        What was found and the place behind it; None if the first value is no call. A damaged value ends the list and
+        The calls and the place after them; None if the first value is no call. A damaged value ends the list and
         is its last call.
     """
     found = Found(end=at)
@@ -163,10 +163,10 @@ def read_values(
         elif mark == "{":
             if not _take(source, found, stops, format, shape):
                 return (found if found.items or found.cut is not None else None), found.end
-            found.end = _behind(source, found.end)
+            found.end = _after(source, found.end)
         elif mark == "]" and opened:
             opened -= 1
-            found.end = _behind(source, at + 1)
+            found.end = _after(source, at + 1)
         elif opened and not found.items:
             found.cut, found.end = "", source.end
             return (found if at >= source.end else None), at  # a list, but of no calls in JSON
@@ -174,14 +174,12 @@ def read_values(
             return (found if found.items or listed else None), at
 
 
-def _behind(source: Source, at: int) -> int:
+def _after(source: Source, at: int) -> int:
     """Past blanks and separators; a list may end the text."""
     text = source.text
     while at < source.end and (text[at].isspace() or text[at] in ",;"):
         at += 1
-    if at >= source.end and not source.final:
-        return source.skip(at)
-    return at
+    return source.skip(at) if at >= source.end else at
 
 
 def _take(source: Source, found: Found, stops: tuple[str, ...], format: str, shape: Shape) -> bool:
@@ -205,7 +203,7 @@ def _take(source: Source, found: Found, stops: tuple[str, ...], format: str, sha
             found.end = end
             return False
         raw = source.text[start:end]
-        calls = [Call(name=UNNAMED, arguments=raw, raw=raw, format=format, fault="the tool's name is missing")]
+        calls = [FoundCall(name=UNNAMED, arguments=raw, raw=raw, format=format, fault="the tool's name is missing")]
     for call in calls:
         call.sure, call.spills = not stopped, stopped
     found.items += calls
@@ -219,8 +217,8 @@ def _own_end(source: Source, at: int, stops: tuple[str, ...]) -> int:
     if place < 0:
         return -1
     line = source.text.find("\n", place)
-    behind = source.text[place + len(stop) : line if line >= 0 else source.end]
-    return place if _CLOSES.search(stop) and not behind.strip() else -1
+    after = source.text[place + len(stop) : line if line >= 0 else source.end]
+    return place if _CLOSES.search(stop) and not after.strip() else -1
 
 
 def _next_stop(source: Source, at: int, stops: tuple[str, ...]) -> int:
@@ -238,7 +236,7 @@ def _damage(source: Source, found: Found, start: int, end: int, format: str, sha
     argued = _ARGUED.search(raw)
     text = raw[argued.end() :] if argued else raw
     spills = inside or _open_string(raw)
-    found.items.append(Call(name=name, arguments=text, raw=raw, format=format, fault=fault_in(raw), spills=spills))
+    found.items.append(FoundCall(name=name, arguments=text, raw=raw, format=format, fault=fault_in(raw), spills=spills))
     found.end = end
     return False
 
@@ -266,7 +264,7 @@ def named(source: Source, name: str, at: int, stops: tuple[str, ...], format: st
         return Found(end=end, items=[call])
     raw = source.text[at:end].strip().removesuffix("```").rstrip()
     name, fault, spills = source.tools.plain(name), fault_in(raw), inside or _open_string(raw)
-    call = Call(name=name, arguments=raw, raw=raw, format=format, id=id, fault=fault, spills=spills)
+    call = FoundCall(name=name, arguments=raw, raw=raw, format=format, id=id, fault=fault, spills=spills)
     return Found(end=end, items=[call])
 
 
@@ -277,7 +275,7 @@ def name_in(raw: str) -> str:
 
 
 def closed(source: Source, found: Found, closers: tuple[str, ...]) -> Found:
-    """What was found with the markup that ends it, and leftovers before that."""
+    """Return the calls with the markup that ends them, and leftovers before that."""
     if found.cut is not None or not closers:
         return found
     at = _leftovers(source, found.end)
@@ -301,13 +299,13 @@ def _leftovers(source: Source, at: int) -> int:
 
 
 def between(name: str, closers: tuple[str, ...], stops: tuple[str, ...] = (), shape: Shape = shaped) -> Read:
-    """A format's `read` for JSON calls that begin right behind the opener and end with one of `closers`.
+    """A format's `read` for JSON calls that begin right after the opener and end with one of `closers`.
 
     Args:
         name: the format's name.
         closers: markup that ends it; it may be missing.
-        stops: markup that cannot stand inside it either: the next call's opener.
-        shape: what a value stands for.
+        stops: markup that cannot be inside it either: the next call's opener.
+        shape: makes calls of a value.
     """
 
     def read(source: Source, at: int, opener: str) -> Found | None:
@@ -325,7 +323,7 @@ def between(name: str, closers: tuple[str, ...], stops: tuple[str, ...] = (), sh
 
 
 def _doubled(source: Source, found: Found, closers: tuple[str, ...], opener: str) -> Found:
-    """What was found with an opener that a model wrote at the end instead of the closer."""
+    """Return the calls with an opener that a model wrote at the end instead of the closer."""
     if found.cut is not None or any(source.text.endswith(word, 0, found.end) for word in closers):
         return found
     at = source.skip(found.end)

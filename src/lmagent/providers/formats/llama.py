@@ -6,8 +6,8 @@ Bare JSON and bare lists of calls, which both also write, are in `bare`. Source:
 import re
 
 from lmagent.providers.formats import jsoncalls, pycalls
-from lmagent.providers.formats.base import Call, Found, More, Source
 from lmagent.providers.formats.base import Format as _Format
+from lmagent.providers.formats.base import Found, FoundCall, Source
 from lmagent.providers.formats.pycalls import NotACall
 
 _ENDS = ("<|eom_id|>", "<|eot_id|>", "<|python_end|>", "<|eom|>", "<|eot|>")
@@ -17,7 +17,7 @@ _RUNNERS = ("python", "code_interpreter", "ipython", "interpreter", "execute_pyt
 
 
 def _read_tag(source: Source, at: int, opener: str) -> Found | None:
-    """What stands behind the python tag."""
+    """Read the calls or the code after the python tag."""
     place = source.skip(at)
     if source.text[place : place + 1] in ("{", "["):
         found = jsoncalls.between("llama-3", _ENDS)(source, at, opener)
@@ -51,17 +51,16 @@ def code_call(source: Source, at: int, closers: tuple[str, ...], format: str) ->
     """Code for the tool that runs code, up to one of `closers` or the end.
 
     Raises:
-        More: the text is not complete: what was said about tokens before decides, too.
+        More: the text is not complete; whether tokens are mentioned before it decides, too.
     """
-    if not source.final:
-        raise More
+    source.needs()
     place, word = source.first(closers, at)
     end = place if place >= 0 else source.end
     code = _FENCE.sub("", source.text[at:end].strip())
     if not code:
         return None
     name = next((each for each in _RUNNERS if source.tools.known(each)), "python")
-    call = Call(name=name, arguments={source.tools.main(name) or "code": code}, raw=code, format=format)
+    call = FoundCall(name=name, arguments={source.tools.main(name) or "code": code}, raw=code, format=format)
     return Found(end=end + len(word), items=[call], code=True)
 
 

@@ -6,10 +6,42 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from lmagent.providers.formats.base import Format, Found, More, Source
-from lmagent.providers.formats.place import Place
-from lmagent.providers.formats.registry import FORMATS
+from lmagent.providers.formats import (
+    bare,
+    claude,
+    deepseek,
+    functionary,
+    gemma,
+    glm,
+    harmony,
+    kimi,
+    llama,
+    mistral,
+    qwen_coder,
+    react,
+    tagged,
+)
+from lmagent.providers.formats.base import Format, Found, Source
+from lmagent.providers.formats.place import MarkupPlace
 from lmagent.providers.formats.thoughts import CLOSES, TAGS
+
+_MODULES = (
+    tagged,
+    qwen_coder,
+    glm,
+    mistral,
+    deepseek,
+    kimi,
+    harmony,
+    claude,
+    functionary,
+    gemma,
+    llama,
+    react,
+    bare,
+)
+FORMATS: tuple[Format, ...] = tuple(format for module in _MODULES for format in module.FORMATS)
+"""All formats, in the order in which they are asked where several have the same opener."""
 
 RESULTS = {
     "<tool_response>": "</tool_response>",
@@ -23,7 +55,7 @@ RESULTS = {
     "<｜tool▁outputs▁begin｜>": "<｜tool▁outputs▁end｜>",
     "[TOOL_RESULTS]": "[/TOOL_RESULTS]",
 }
-"""What a server would put around a result. In a model's own reply, behind a call, it is invented."""
+"""The markup that a server puts around a result. In a model's own reply, after a call, it is invented."""
 
 _ENDS = (
     *("<|im_end|>", "<|endoftext|>", "<|end_of_turn|>", "<|eos|>", "</s>", "<eos>", "<end_of_turn>", "<turn|>"),
@@ -46,7 +78,7 @@ LINES = tuple(format for format in FORMATS if format.line)
 
 
 def _trie(words: Iterable[str]) -> str:
-    """A pattern that matches the longest of the words that stands there, without trying each."""
+    """A pattern that matches the longest of the words at a place, without trying each."""
     tree: dict[str, Any] = {}
     for word in words:
         node = tree
@@ -72,17 +104,27 @@ LONGEST = max(map(len, _LITERALS))
 INSIDE = re.compile(f"`+|{_trie(_LITERALS)}")
 """Anything that needs a look, inside a line."""
 
-_HERE = (
-    r"(?P<code>(?: {4}| {0,3}\t)[ \t]*\S[^\n]*)|(?P<quote> {0,3}>(?!>>[A-Za-z])[^\n]*)"
-    r"|(?P<item> {0,3}(?:[-*+•|]|\d{1,3}[.)])[ \t]+[^\n]*)|(?P<fence> {0,3}(?:`{3,}|~{3,}))|(?: {0,3}(?:"
-    + "|".join(f"(?P<f{number}>{format.line})" for number, format in enumerate(LINES))
-    + "))"
-)
 CLOSING = re.compile("|".join(map(re.escape, sorted(CLOSES, key=len, reverse=True))))
-LINE = re.compile(f"(?m)^(?:{_HERE})")
-"""Anything that needs a look, at the beginning of a line."""
-HERE = re.compile(_HERE)
-"""The same, where a line is taken to begin."""
+_QUOTED = (
+    r"(?P<code>(?: {4}| {0,3}\t)[ \t]*\S[^\n]*)|(?P<quote> {0,3}>(?!>>[A-Za-z])[^\n]*)"
+    r"|(?P<item> {0,3}(?:[-*+•|]|\d{1,3}[.)])[ \t]+[^\n]*)|(?P<fence> {0,3}(?:`{3,}|~{3,}))"
+)
+_CALLS = f"| {{0,3}}(?:{'|'.join(f'(?P<f{number}>{format.line})' for number, format in enumerate(LINES))})"
+
+
+def _patterns(line: str, words: Iterable[str]) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """What needs a look where a line is taken to begin, and anywhere; group `mark` is markup inside a line."""
+    return re.compile(line), re.compile(f"(?m)^(?:{line})|(?P<mark>`+|{_trie(words)})")
+
+
+CALLS_AND_THOUGHTS = _patterns(_QUOTED + _CALLS, _LITERALS)
+THOUGHTS = _patterns(_QUOTED, TAGS)
+HERE = CALLS_AND_THOUGHTS[0]
+OPEN_LINE = re.compile(
+    r"[ \t]*(?:\Z|[-+•|>~{]|\[(?!THINK\])|`{1,2}\Z|`{3}|\*{1,2}(?:[\sAT]|\Z)|\d{1,3}(?:[.)]|\Z)"
+    r"|(?:Action|Thought|functools|to=)|[A-Za-z_][\w.-]*(?:[\[({]|\s*\Z))|(?: {4}| {0,3}\t)"
+)
+"""The beginning of a line which may become anything but text; it waits until the line is complete."""
 
 _TELLING = 5
 _BEGINNINGS = frozenset(word[:end] for word in _LITERALS for end in range(1, len(word)))
@@ -97,43 +139,16 @@ def unfinished(text: str) -> int:
     return 0
 
 
-_PARTIAL = (
-    r"[ \t]*(?:[`~]{1,2}|[-*+•|]|\d{1,3}[.)]?|>{1,3}[\w.-]{0,128}"
-    r"|\*{0,2}(?:Action|Thought)\b[^:\n]{0,12}|\*{1,2}[A-Za-z]{0,8}"
-    r"|[A-Za-z_][\w.-]{0,128}[ \t]*(?:\r|\r?\n[ \t]*)?|functools\s*"
-    r"|[A-Za-z_][\w.-]{0,128}\[[\]\[\w-]{0,80}\s*| ?to=[\w.:-]{0,128} ?(?:<[|\w]*)?"
-    r"|(?:\[\s*)?(?:\{\s*(?:[\"'“]?\w{0,40}[\"'”]?\s*)?|[A-Za-z_][\w.-]{0,128})?)?\Z"
-)
-_PARTIAL_LINE = re.compile(f"(?m)^{_PARTIAL}")
-_PARTIAL_HERE = re.compile(_PARTIAL)
-_TAIL = 400
-
-
-def undecided(text: str, at: int, *, fresh: bool) -> int:
-    """Where an unfinished line at the end of the text begins that may still become the beginning of a call, or -1.
-
-    Args:
-        text: the text.
-        at: where it is still open.
-        fresh: a line is taken to begin there.
-    """
-    if fresh and (found := _PARTIAL_HERE.match(text, at)):
-        return found.start()
-    found = _PARTIAL_LINE.search(text, max(at, len(text) - _TAIL))
-    return found.start() if found else -1
-
-
 _LEFT = re.compile(
     r"\s*</(?:tool_call|tool_calls|toolcall|function_call|function_calls|functioncall|function|tool|tools|tool_use|invoke"
     r"|parameters|TOOLCALL|seed:tool_call|minimax:tool_call)>"
 )
 
 
-def behind_calls(source: Source, at: int) -> int:
-    """The place behind closing tags that were left over from a call."""
+def after_calls(source: Source, at: int) -> int:
+    """Return the place after closing tags that were left over from a call."""
     while True:
-        if not source.final and source.text[source.skip(at)] == "<" and source.end - at < 64:
-            raise More
+        source.skip(at)
         found = _LEFT.match(source.text, at)
         if found is None:
             return at
@@ -143,15 +158,15 @@ def behind_calls(source: Source, at: int) -> int:
 _ROW = 16
 
 
-def behind_row(source: Source, before: str, at: int) -> int:
-    """The place behind calls and tokens that stand in one row within a sentence: it goes on behind them, if anywhere.
+def after_row(source: Source, before: str, at: int) -> int:
+    """Return the place after calls and tokens in one row within a sentence, which continues only after them.
 
     Args:
         source: the text.
-        before: the line before the row; where no sentence is begun in it, each stands for itself.
-        at: the place behind the first of the row.
+        before: the line before the row; where no sentence is begun in it, each is apart.
+        at: the place after the first of the row.
     """
-    if not before.strip() or Place.ended(before):
+    if not before.strip() or MarkupPlace.ended(before):
         return at
     for _ in range(_ROW):
         place = at
@@ -179,41 +194,8 @@ def quiet(text: str, at: int) -> str:
 
 
 def native(source: Source, word: str, end: int) -> Found | None:
-    """What the formats that begin with a word see behind it."""
+    """Read the calls after an opener with the formats that begin with it."""
     for format in BY_OPENER[word]:
         if found := format.read(source, end, word):
             return found
     return None
-
-
-def growing(text: str, at: int) -> bool:
-    """Whether the markup at `at` may become longer."""
-    return len(text) - at < LONGEST and text[at:] in _BEGINNINGS
-
-
-def native_soon(text: str, at: int) -> bool:
-    """Whether a native call may begin at `at`, as far as can be seen."""
-    return len(text) - at < _SEEN and text[at : at + 1] in _FIRST
-
-
-_SEEN = 64
-_FIRST = frozenset(word[0] for word in BY_OPENER) | frozenset("ATaf*t ")
-
-
-class Ahead:
-    """The next match of a pattern, looked for once."""
-
-    def __init__(self, pattern: re.Pattern[str]) -> None:
-        self._pattern = pattern
-        self._found: re.Match[str] | None = None
-        self._since = -1
-
-    def forget(self) -> None:
-        """The text is another one."""
-        self._since = -1
-
-    def find(self, text: str, at: int) -> re.Match[str] | None:
-        """The first match that begins at or behind `at`, which only grows."""
-        if self._since < 0 or (self._found is not None and self._found.start() < at):
-            self._found, self._since = self._pattern.search(text, at), at
-        return self._found

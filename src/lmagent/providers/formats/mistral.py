@@ -43,10 +43,10 @@ def _comma(source: Source, at: int) -> int:
 
 
 def _read_bare(source: Source, at: int, _opener: str) -> Found | None:
-    """The same behind a token that the server has swallowed: of known tools only."""
+    """The same after a token that the server has swallowed: of known tools only."""
     found = _read(source, at, _TOKEN)
     named = _NAMED.match(source.text, at)
-    if found is None or named is None or not source.tools.known(named[1]):
+    if found is None or named is None or not named[4] or not source.tools.known(named[1]):
         return None
     return found if all(source.tools.known(call.name) and not call.fault for call in found.calls) else None
 
@@ -55,7 +55,7 @@ FORMATS = (
     Format(name="mistral", openers=(_TOKEN,), read=_read, quiet=_ENDS),
     Format(
         name="mistral",
-        line=r"[A-Za-z_][\w.-]{0,127}(?:\[CALL_ID\][\w-]{0,64})?(?:\[ARGS\]\s*)?\{",
+        line=r"[A-Za-z_][\w.-]{0,127}(?:\[CALL_ID\][\w-]{0,64})?(?:\[ARGS\]|\{)",
         read=_read_bare,
         bare=True,
     ),

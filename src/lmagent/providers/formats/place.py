@@ -1,10 +1,10 @@
-"""Place: whether markup stands where a model calls, or where somebody writes about calls."""
+"""Place: whether markup is where a model calls a tool, or where a text is about calls."""
 
 from __future__ import annotations
 
 import re
 
-from lmagent.providers.formats.base import Found, More, Source, Toolset
+from lmagent.providers.formats.base import Found, Source, Toolset
 
 _QUOTES = "\"'“‘«(`["
 _ENDED = re.compile(r"[.!?…:;。！？：；)\]*_~\"”’»|>`=#-]\s*\Z|[^\x00-\u2fff]\s*\Z")
@@ -27,13 +27,13 @@ _ITEM = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)])[ \t]")
 _GOES_ON = re.compile(r"[a-z,.;:)!?'\"”’`\]}]|[-–—] ")
 
 
-class Place:
-    """What stands around markup.
+class MarkupPlace:
+    """The text around markup.
 
     Args:
         source: the text.
         before: the line before the markup.
-        end: the place behind it.
+        end: the place after it.
         above: the last text before that line.
     """
 
@@ -48,31 +48,30 @@ class Place:
         """Whether a sentence has ended here."""
         return not before.strip() or bool(_ENDED.search(before))
 
-    def behind(self) -> str:
-        """The text behind the markup in its line; markup there counts as none.
+    def after(self) -> str:
+        """The text after the markup in its line; markup there counts as none.
 
         Raises:
-            More: the line may go on.
+            More: the line may continue.
         """
         text, at = self._source.text, self.end
         while at < self._source.end and text[at] in " \t\r":
             at += 1
         if at >= self._source.end:
-            if not self._source.final:
-                self._source.skip(at)
+            self._source.skip(at)
             return ""
         return "" if text[at] == "\n" else self._text_at(at)
 
     def at_an_edge(self) -> bool:
         """Whether it begins or ends the line."""
-        return not self.before.strip() or not self.behind()
+        return not self.before.strip() or not self.after()
 
     def goes_on(self) -> bool:
-        """Whether a sentence goes on behind it."""
-        return bool(_GOES_ON.match(self.behind()))
+        """Whether a sentence continues after it."""
+        return bool(_GOES_ON.match(self.after()))
 
     def as_example(self) -> bool:
-        """Whether it is shown as an example: announced above, and more text, or the sentence, goes on below."""
+        """Whether it is shown as an example: announced above, and more text, or the sentence, continues below."""
         below = self._text_at(self._source.skip(self.end))
         above = self._above.rstrip().rpartition("\n")[2][-200:]
         if not below or not above:
@@ -81,7 +80,7 @@ class Place:
             return True
         if _AROUND.search(above):
             return True
-        goes_on = below[0].islower() and (above[-1] in ":," or not Place.ended(above))
+        goes_on = below[0].islower() and (above[-1] in ":," or not MarkupPlace.ended(above))
         return goes_on or bool(_EXAMPLE.search(above))
 
     def talks_of_tokens(self) -> bool:
@@ -97,32 +96,30 @@ class Place:
         found = INSIDE.match(text, at)
         if found and found[0][0] != "`":
             return ""
-        if not self._source.final and self._source.end - at < (60 if text[at] in "<[◁>" else 3):
-            raise More
         return text[at : at + 80].partition("\n")[0]
 
 
-def belongs(place: Place, found: Found, tools: Toolset, *, special: bool) -> bool:
-    """Whether calls that a format found are calls where they stand.
+def belongs(place: MarkupPlace, found: Found, tools: Toolset, *, special: bool) -> bool:
+    """Whether calls that a format found are calls in their place.
 
     Args:
         place: where.
-        found: what was found.
+        found: the calls.
         tools: the tools of the request.
         special: the markup is a token that prose does not hold by chance.
     """
     before = place.before.strip()
     if place.before[-1:] in _QUOTES and place.before[-1:]:
         return False
-    joined = bool(before) and not Place.ended(before)
-    behind = place.behind() if found.cut is None else ""
+    joined = bool(before) and not MarkupPlace.ended(before)
+    after = place.after() if found.cut is None else ""
     if before and _CUE.search(before):
         return False
     if found.code:
-        return (not before or place.before[-1] in ".!?。！？") and not behind and not place.talks_of_tokens()
+        return (not before or place.before[-1] in ".!?。！？") and not after and not place.talks_of_tokens()
     if special:
-        return not (before and behind) and (found.cut is not None or not place.as_example())
-    if behind and (before or _GOES_ON.match(behind)):
+        return not (before and after) and (found.cut is not None or not place.as_example())
+    if after and (before or _GOES_ON.match(after)):
         return False
     if joined:
         whole = found.cut is None and all(not call.fault and tools.known(call.name) for call in found.calls)

@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 from lmagent.core.loosejson import Broken, Cut, Loose
-from lmagent.providers.formats.base import Call, Found, More, Read, Source, Toolset
+from lmagent.providers.formats.base import Found, FoundCall, Read, Source, Toolset
 
 CALL = re.compile(r"([A-Za-z_][\w.-]*)[ \t]*\(")
 LIST = re.compile(r"\[\s*[A-Za-z_][\w.-]*[ \t]*\(")
@@ -21,11 +21,11 @@ class NotACall(Exception):
     """It is code, or prose with brackets."""
 
 
-def read_call(source: Source, at: int, format: str) -> tuple[Call, int]:
+def read_call(source: Source, at: int, format: str) -> tuple[FoundCall, int]:
     """The call at `at` and its end.
 
     Raises:
-        NotACall, Cut, More: it is something else, the text ends inside it, or may go on.
+        NotACall, Cut, More: it is something else, the text ends inside it, or may continue.
     """
     named = source.match(CALL, at)
     if named is None:
@@ -38,15 +38,14 @@ def read_call(source: Source, at: int, format: str) -> tuple[Call, int]:
         while source.text[place : place + 1] != ")":
             place = _argument(source, reader, place, positional, keywords)
     except (Cut, Broken, NotACall):
-        if not source.final:
-            raise More from None
+        source.needs()
         raise
     arguments = _placed(source.tools, source.tools.plain(named[1]), positional, keywords)
     return source.call(named[1], arguments, at, place + 1, format), place + 1
 
 
 def _argument(source: Source, reader: Loose, at: int, positional: list[Any], keywords: dict[str, Any]) -> int:
-    """Take one argument; returns the place behind it and its comma."""
+    """Take one argument; returns the place after it and its comma."""
     if found := _KEYWORD.match(source.text, at):
         value, end = _value(reader, found.end())
         keywords[found[1]] = value
@@ -110,7 +109,7 @@ def read_list(source: Source, at: int, format: str) -> Found:
 
 
 def read_next(source: Source, found: Found, format: str) -> bool:
-    """Add the call at the end of what was found; False if the text is cut inside it."""
+    """Add the next call; False if the text is cut inside it."""
     start = found.end
     try:
         call, end = read_call(source, start, format)
@@ -124,7 +123,7 @@ def read_next(source: Source, found: Found, format: str) -> bool:
 
 
 def between(name: str, closers: tuple[str, ...]) -> Read:
-    """A format's `read` for calls in Python's form, in a list or one behind the other, up to one of `closers`."""
+    """A format's `read` for calls in Python's form, in a list or one after the other, up to one of `closers`."""
 
     def read(source: Source, at: int, opener: str) -> Found | None:
         at = source.skip(at)
@@ -150,7 +149,7 @@ def between(name: str, closers: tuple[str, ...]) -> Read:
 
 
 def read_lines(source: Source, at: int, format: str, closers: tuple[str, ...]) -> Found:
-    """Calls one behind the other, up to one of `closers` or the end."""
+    """Read calls one after the other, up to one of `closers` or the end."""
     found = Found(end=at)
     while read_next(source, found, format):
         while source.text[found.end : found.end + 1] in (",", ";"):
@@ -167,7 +166,7 @@ def _damaged(source: Source, at: int, format: str, closers: tuple[str, ...]) -> 
     if named is None or place < 0:
         return None
     raw = source.text[at:place].rstrip()
-    call = Call(
+    call = FoundCall(
         name=source.tools.plain(named[1]),
         arguments=source.text[named.end() : place].rstrip().removesuffix("]").rstrip().removesuffix(")"),
         raw=raw,

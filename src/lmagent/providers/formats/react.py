@@ -1,6 +1,6 @@
 """ReAct: `Thought:`, `Action:`, `Action Input:`, an invented `Observation:`, `Final Answer:`; Command-R's `Action:`.
 
-The thought is a thought. An observation in the model's own reply is invented: it and everything behind it is dropped.
+The thought is a thought. An observation in the model's own reply is invented: it and everything after it is dropped.
 Source: LangChain's agent prompts, Cohere's prompt format for Command-R.
 """
 
@@ -8,7 +8,7 @@ import re
 
 from lmagent.core.loosejson import fault_in
 from lmagent.providers.formats import jsoncalls, pycalls
-from lmagent.providers.formats.base import Call, Format, Found, Say, Source
+from lmagent.providers.formats.base import Format, Found, FoundCall, Say, Source
 
 _B = r"(?:\*\*)?"
 _ACTION = re.compile(
@@ -59,7 +59,7 @@ def _with_input(source: Source, at: int) -> Found | None:
             found.end = closed.end()
         return found
     if not source.tools.known(name) and name != name.lower() and place < source.end:
-        return None  # the plan of a person: "Action: Review", "Action Input: the plan"
+        return None  # a plan for people: "Action: Review", "Action Input: the plan"
     end = _input_end(source, place, fenced=bool(fenced))
     text = source.text[place:end].strip().removesuffix("```").strip()
     if not text and end >= source.end:
@@ -90,7 +90,7 @@ def _input_end(source: Source, place: int, *, fenced: bool) -> int:
     return source.end
 
 
-def _of_text(source: Source, name: str, text: str, raw: str) -> Call:
+def _of_text(source: Source, name: str, text: str, raw: str) -> FoundCall:
     """A call whose input is bare text: meant for its only argument."""
     main = source.tools.main(name)
     if (keyed := _KEYED.match(text)) and keyed[1] in source.tools.properties(name):
@@ -104,10 +104,10 @@ def _of_text(source: Source, name: str, text: str, raw: str) -> Call:
                 return call
     if main is not None and text:
         bare = text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'`" else text
-        return Call(name=name, arguments={main: bare}, raw=raw, format="react")
+        return FoundCall(name=name, arguments={main: bare}, raw=raw, format="react")
     if text.lower() in _NOTHING:
-        return Call(name=name, arguments={}, raw=raw, format="react")
-    return Call(name=name, arguments=text, raw=raw, format="react", fault=fault_in(text), spills=True)
+        return FoundCall(name=name, arguments={}, raw=raw, format="react")
+    return FoundCall(name=name, arguments=text, raw=raw, format="react", fault=fault_in(text), spills=True)
 
 
 def _as_blob(source: Source, at: int) -> Found | None:
@@ -120,9 +120,9 @@ def _as_blob(source: Source, at: int) -> Found | None:
         return None
     if head["fence"] and found.cut is None and (closed := source.match(_CLOSED, found.end)):
         found.end = closed.end()
-    items: list[Call | Say] = []
+    items: list[FoundCall | Say] = []
     for item in found.items:
-        if isinstance(item, Call) and item.name.lower() in _ANSWERS and not source.tools.known(item.name):
+        if isinstance(item, FoundCall) and item.name.lower() in _ANSWERS and not source.tools.known(item.name):
             items += _answer(item)
         else:
             items.append(item)
@@ -130,7 +130,7 @@ def _as_blob(source: Source, at: int) -> Found | None:
     return found
 
 
-def _answer(call: Call) -> list[Call | Say]:
+def _answer(call: FoundCall) -> list[FoundCall | Say]:
     """An "action" that is the answer; Command-R's carries no text."""
     given = call.arguments if isinstance(call.arguments, str) else next(iter(call.arguments.values()), "")
     return [Say(str(given))] if given else []

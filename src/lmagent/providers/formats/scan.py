@@ -1,68 +1,92 @@
-"""Scan: goes through a text once, tells calls, thoughts and text apart, and keeps what each of them is.
+"""Scan: reads a reply once, from place to place at which something may begin: calls, thoughts and text.
 
-What is read is decided where it stands: markup in code, quotations, lists and inside a sentence is text; what a format
-recognises elsewhere is a call. The same code reads a whole text and a growing one: there, whatever more text could
-still change is left for later (`More`).
+Its place decides about markup: in code, quotations, lists and inside a sentence it is text; elsewhere a call is
+what a format recognises. A growing text is read by the same code, up to its last complete line: where more text could
+change a decision, the look-up raises `More`, and the rest waits. Of the line that is not complete, only text before
+markup is taken.
 """
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 
 from lmagent.providers.formats import fences
-from lmagent.providers.formats.base import Call, Found, More, Source, Toolset, end_of
+from lmagent.providers.formats.base import Found, FoundCall, More, Source, Toolset, end_of
+from lmagent.providers.formats.content import Content
 from lmagent.providers.formats.markup import (
     BY_OPENER,
+    CALLS_AND_THOUGHTS,
     CLOSING,
-    HERE,
     INSIDE,
-    LINE,
     LINES,
+    OPEN_LINE,
     QUIET,
     RESULTS,
-    Ahead,
-    behind_calls,
-    behind_row,
-    growing,
+    THOUGHTS,
+    after_calls,
+    after_row,
     native,
-    native_soon,
     opens_at_end,
     quiet,
-    undecided,
     unfinished,
 )
-from lmagent.providers.formats.place import Place, belongs
-from lmagent.providers.formats.thinking import Thinking
-from lmagent.providers.formats.thoughts import CLOSES, OPENS, TAGS, Pairing, open_quotation, quoted
+from lmagent.providers.formats.place import MarkupPlace, belongs
+from lmagent.providers.formats.thoughts import CLOSES, OPENS, TAG, Pairing, quoted, unopened
 
 _WINDOW = 2000
-_QUESTION = re.compile(r"\s*\n\**Question\b[^\n]*\s*\Z")
+_CONTEXT = 450
+"""Characters before the place that are kept of a growing text: the line before markup decides what it is."""
 _EFFORT = 8
 """How many times the length of the text may be spent on what turns out to be no call."""
-
-
+_QUESTION = re.compile(r"\s*\n\**Question\b[^\n]*\s*\Z")
+_CONTINUES = re.compile(r" [a-z]|[,;:.?!)]")
 _NOT_RUN = "not run: the call before it is damaged, and this one may be a part of its text"
 
 
-class Scanner(Thinking):
+class Scanner:
     """Reads one reply.
+
+    Args:
+        tools: the tools of the request.
+        calls: whether to look for calls; without, only thoughts are taken out.
 
     Attributes:
         content: the text to show.
         thoughts: the thoughts, in order.
         calls: the calls, in order.
         cut: the name of a call that the end of the text cut off; None if none was.
+        thinking: a growing text ends in a thought that holds no tag yet.
+        told: up to where the thought that is read last was handed to `live`.
+        live: thoughts to show, since they were taken out last.
     """
 
-    def __init__(self, tools: Toolset) -> None:
-        super().__init__(tools)
+    def __init__(self, tools: Toolset, *, calls: bool = True) -> None:
+        self.content = Content()
+        self.thoughts: list[str] = []
+        self.calls: list[FoundCall] = []
         self.cut: str | None = None
+        self.thinking = False
+        self.told = 0
+        self.live: list[str] = []
+        self._tools = tools
+        self._with_calls = calls
+        self._here, self._event = CALLS_AND_THOUGHTS if calls else THOUGHTS
+        self._load("", final=False)
+        self._at = self._line = 0
+        self._lead = ""
+        self._fresh = True
+        self._said_since = self._over = self._doubt = self._plain = False
+        self._closed_thoughts = False
+        self._since_thought = self._spent = 0
+        self._unopened: list[tuple[int, int]] | None = None
         self._fence: re.Pattern[str] | None = None
-        self._spent = 0
-        self._over = False
         self._examples: set[str] = set()
-        self._inside = Ahead(INSIDE)
-        self._next_line = Ahead(LINE)
+
+    @property
+    def waiting(self) -> int:
+        """How many characters are held back."""
+        return len(self._text) - self._at
 
     def read(self, text: str, *, final: bool) -> None:
         """Read on.
@@ -71,65 +95,74 @@ class Scanner(Thinking):
             text: everything that was not dropped by `trim`, and what has come since.
             final: nothing more will come.
         """
+        self.thinking = False
+        lines = len(text) if final else text.rfind("\n", self._at) + 1
+        try:
+            if lines > self._at:
+                self._load(text if final else text[:lines], final=final)
+                while self._at < lines and not self._over:
+                    self._step()
+            if not (final or self._over):
+                self._load(text, final=False)
+                self._read_open_line()
+        except More:
+            self._text = text
+
+    def trim(self) -> int:
+        """Forget text that nothing depends on any more; returns how much."""
+        cut = max(0, self._at - _CONTEXT)
+        if cut > self._line:
+            self._lead = (self._lead + self._text[self._line : self._line + 40])[:40]
+        self._at -= cut
+        self._line = max(0, self._line - cut)
+        self.told -= cut
+        return cut
+
+    def _load(self, text: str, *, final: bool) -> None:
         self._text = text
         self._source = Source(text, self._tools, final=final)
         self._pairing = Pairing(text, final=final)
-        self._inside.forget()
-        self._next_line.forget()
-        try:
-            while self._at < len(text) and not self._over:
-                self._step()
-        except More:
-            pass
 
-    # What comes next
+    # The next place
 
     def _step(self) -> None:
-        if self._fence is not None:
-            self._inside_fence(self._fence)
+        if not self._with_calls and self.content.empty and self._text.startswith("{", self._source.skip(self._at)):
+            self._plain = True  # JSON that was asked for: tags in its strings are text
+        if self._plain:
+            self._say(len(self._text))
             return
-        found = self._event()
+        if self._fence is not None:
+            closed = self._fence.search(self._text, self._at)
+            self._say(closed.end() if closed else len(self._text))
+            if closed:
+                self._fence, self._fresh = None, False
+            return
+        found = self._next()
         begin = found.start() if found else len(self._text)
-        if not self._source.final and (found is None or self._safe() < begin):
-            self._say(max(self._at, min(begin, self._safe())))
-            raise More
-        size = opens_at_end(self._text) if found is None else 0
+        size = opens_at_end(self._text) if found is None and self._with_calls and self._source.final else 0
         self._say(begin - size)
         if size and self._apart():
             self._take(Found(end=begin, cut=""))
         self._say(begin)
         if found is None:
             return
-        if found.re is INSIDE:
-            self._markup(found[0])
+        if found.lastgroup == "mark":
+            self._markup(found["mark"])
         else:
             self._begin_line(found)
 
-    def _event(self) -> re.Match[str] | None:
-        """The next thing that needs a look."""
+    def _next(self) -> re.Match[str] | None:
+        """The next place that needs a look."""
         if self._spent + self._source.effort > _EFFORT * len(self._text) + 100_000:
             return None  # made to be slow: all that is left is text
         if self._fresh and self._text[self._at] != "\n":
             self._skip_blanks()
-            if found := HERE.match(self._text, self._at):
+            if found := self._here.match(self._text, self._at):
                 return found
-            if not self._source.final and undecided(self._text, self._at, fresh=True) == self._at:
-                raise More
-        inside = self._inside.find(self._text, self._at)
-        line = self._next_line.find(self._text, self._at)
-        if line is not None and (inside is None or line.start() <= inside.start()):
-            return line
-        if (
-            inside is not None
-            and not self._source.final
-            and (inside.end() >= len(self._text) or growing(self._text, inside.start()))
-        ):
-            self._say(max(self._at, min(inside.start(), self._safe())))
-            raise More
-        return inside
+        return self._event.search(self._text, self._at)
 
     def _skip_blanks(self) -> None:
-        """A line that begins behind markup begins at its first word."""
+        """A line that begins after markup begins at its first word."""
         if self._lead or self._at > self._line or not self._at or self._text[self._at - 1] == "\n":
             return
         at = self._at
@@ -139,19 +172,26 @@ class Scanner(Thinking):
             self._say(at)
             self._fresh, self._line = True, at
 
-    def _safe(self) -> int:
-        """How far the text is text, whatever follows."""
-        end = len(self._text) - unfinished(self._text)
-        begin = undecided(self._text, self._at, fresh=self._fresh)
-        return min(end, begin) if begin >= 0 else end
+    def _read_open_line(self) -> None:
+        """Take the text of a line that is not complete, up to markup, and thoughts that begin in it."""
+        text = self._text
+        if self._plain:
+            self._say(len(text))
+        while self._at < len(text) and self._fence is None:
+            begins = self._fresh or (self._at == self._line and not self._lead)
+            if begins and OPEN_LINE.match(text, self._at):
+                return
+            found = INSIDE.search(text, self._at)
+            self._say(max(self._at, found.start() if found else len(text) - unfinished(text)))
+            if found is None or found.end() >= len(text) or not (found[0][0] == "`" or found[0] in OPENS):
+                return
+            self._markup(found[0])
 
-    # What begins a line
+    # Beginnings of lines
 
     def _begin_line(self, found: re.Match[str]) -> None:
         kind = found.lastgroup or ""
         if kind in ("code", "quote", "item"):
-            if found.end() >= len(self._text) and not self._source.final:
-                raise More
             self._quoted_line(found)
             return
         if kind == "fence":
@@ -168,7 +208,7 @@ class Scanner(Thinking):
             self._say(begin)
             self._take(result)
             return
-        self._spent += (result.end if result else min(begin + 400, len(self._text))) - begin
+        self._spent += (result.end if result else min(begin + 64, len(self._text))) - begin
         self._say(begin + 1)
         if result is not None and (format.bare or result.calls):
             self._say(result.end)
@@ -176,7 +216,7 @@ class Scanner(Thinking):
 
     def _shown(self, begin: int, found: Found, name: str) -> bool:
         """Whether calls with markup that begins a line are shown as an example, or more of one before."""
-        place = Place(self._source, self._before(begin), found.end, _QUESTION.sub("", self.content.last))
+        place = MarkupPlace(self._source, self._before(begin), found.end, _QUESTION.sub("", self.content.last))
         if found.calls and found.cut is None and (name in self._examples or place.as_example()):
             self._examples.add(name)
             return True
@@ -191,8 +231,8 @@ class Scanner(Thinking):
             self._close_thought(closing.end())
             return
         end = found.end()
-        for opened in INSIDE.finditer(self._text, found.start(), found.end()):
-            # Markup that is opened here and closed below belongs to the quotation, with all that stands between.
+        for opened in INSIDE.finditer(self._text, found.start(), found.end()) if self._with_calls else ():
+            # Markup that is opened here and closed below belongs to the quotation, with all that is between.
             inner = native(self._source, opened[0], opened.end()) if opened[0] in BY_OPENER else None
             if inner is None or inner.header:
                 continue
@@ -205,18 +245,34 @@ class Scanner(Thinking):
         self._fence, self._fresh = fence, False
 
     def _stands_alone(self, found: Found) -> bool:
-        """Whether calls without markup stand on lines of their own, and not as an example."""
+        """Whether calls without markup are on lines of their own, and not as an example."""
         end = end_of(self._text, found.end)
         if found.cut is not None:
             return True
         at = self._source.skip(end)
         found.end = end
         place = self._place(self._at, end)
-        if "\n" not in self._text[end:at] and place.behind():
+        if "\n" not in self._text[end:at] and place.after():
             return False
         while word := quiet(self._text, at):
             at = self._source.skip(at + len(word))
         return at >= len(self._text) or self.content.empty or not place.as_example()
+
+    def _begin_fence(self, found: re.Match[str]) -> None:
+        begin = found.end() - len(found["fence"].lstrip())
+        head = fences.opening(self._source, begin)
+        if head is None:
+            self._say(begin)
+            self._code(found["fence"].lstrip())
+            return
+        self._source.begins = self.content.empty and not self.calls
+        result = fences.read(self._source, head, called=bool(self.calls)) if self._with_calls else None
+        if result is not None:
+            self._say(begin)
+            self._take(result)
+            return
+        self._say(head.end())
+        self._fence = fences.closing(head["marks"])
 
     # Markup
 
@@ -224,12 +280,12 @@ class Scanner(Thinking):
         end = self._at + len(word)
         if word[0] == "`":
             self._code(word)
-        elif word in TAGS and not self._source.final and open_quotation(self._text, self._at):
-            raise More
         elif word in CLOSES and not quoted(self._text, self._at, end):
             self._close_thought(end)
         elif word in OPENS:
             self._open_thought(word, end)
+        elif not self._with_calls:
+            self._say(end)
         elif word in BY_OPENER:
             self._native(word, end)
         elif word in RESULTS and (self.calls or not self._before(self._at).strip()):
@@ -240,7 +296,7 @@ class Scanner(Thinking):
             self._say(end)
 
     def _result(self, closing: str, end: int) -> None:
-        """A block of a result: invented, if it stands behind a call; what it quotes is no call anywhere."""
+        """A block of a result: invented, if a call is before it; a call that it quotes is none anywhere."""
         close = self._source.find(closing, end)
         if close < 0 and self.calls and self._is_thought():
             return
@@ -252,54 +308,46 @@ class Scanner(Thinking):
     def _says_nothing(self, word: str, end: int) -> bool:
         """Whether a token is left over: alone in its line, beside other markup, or at either end of the reply."""
         place = self._place(self._at, end)
-        before, behind = place.before.strip(), place.behind()
-        if (before and behind) or (word == "</s>" and "<s>" in before):
+        before, after = place.before.strip(), place.after()
+        if (before and after) or (word == "</s>" and "<s>" in before):
             return False
-        if self.content.gapped or not (before or behind):
+        if self.content.gapped or not (before or after):
             return True
         at = self._source.skip(end)
         if at >= len(self._text):
             return True
         if not before and self.content.empty:
             return not place.goes_on()
-        if not self._source.final and growing(self._text, at):
-            raise More
         following = INSIDE.match(self._text, at)
-        joined = "\n" in self._text[end:at] and not Place.ended(before)
+        joined = "\n" in self._text[end:at] and not MarkupPlace.ended(before)
         return following is not None and following[0][0] != "`" and not joined
 
     def _code(self, marks: str) -> None:
-        """Inline code: what stands between two equal runs of marks in a line is text."""
+        """Inline code: the text between two equal runs of marks in a line is text."""
         begin = self._at + len(marks)
         stop = self._text.find("\n", begin, begin + _WINDOW)
         stop = stop if stop >= 0 else min(len(self._text), begin + _WINDOW)
         at = self._text.find(marks, begin, stop)
         while at >= 0 and (self._text[at - 1] == "`" or self._text[at + len(marks) : at + len(marks) + 1] == "`"):
             at = self._text.find(marks, at + 1, stop)
-        if stop >= len(self._text) and not self._source.final and (at < 0 or at + len(marks) >= stop):
-            raise More
+        self._source.needs(stop < len(self._text) or 0 <= at < stop - len(marks))
         self._say(at + len(marks) if at >= 0 else begin)
 
     def _native(self, word: str, end: int) -> None:
         found = native(self._source, word, end)
         if found is None:
             self._spent += 64
-            if (
-                self._source.final
-                and self._source.skip(end) >= len(self._text)
-                and not word.endswith("=")
-                and self._apart()
-            ):
+            if self._source.skip(end) >= len(self._text) and not word.endswith("=") and self._apart():
                 self._take(Found(end=len(self._text), cut=""))
             elif self._wraps(end):
                 self._drop(end)
             else:
                 self._say(end)
             return
-        place = self._place(self._at, behind_row(self._source, self._before(self._at), found.end))
+        place = self._place(self._at, after_row(self._source, self._before(self._at), found.end))
         special = not word.startswith("<") or word[1:2] in "|｜" or word.startswith("<start_function")
         if found.calls and found.cut is None and not found.last:
-            found.end = behind_calls(self._source, found.end)
+            found.end = after_calls(self._source, found.end)
         if found.header or belongs(place, found, self._tools, special=special):
             self._take(found)
         else:
@@ -309,11 +357,8 @@ class Scanner(Thinking):
             self._say(line if line >= 0 else found.end)
 
     def _wraps(self, end: int) -> bool:
-        """Whether a call of another format stands directly behind an opener."""
-        at = self._source.skip(end)
-        if not self._source.final and native_soon(self._text, at):
-            raise More
-        opened = INSIDE.match(self._text, at)
+        """Whether a call of another format follows an opener directly."""
+        opened = INSIDE.match(self._text, self._source.skip(end))
         if opened is None or opened[0] not in BY_OPENER or self._before(self._at).strip():
             return False
         inner = native(self._source, opened[0], opened.end())
@@ -323,60 +368,145 @@ class Scanner(Thinking):
         whole = found.cut is None and not (found.last or found.code or any(call.fault for call in found.calls))
         if not whole and self._is_thought():
             return
+        begin = self._at
         self._drop(found.end)
         for item in found.items:
-            if isinstance(item, Call):
+            if isinstance(item, FoundCall):
+                item.at = begin
                 self._add(item)
             elif item.thought:
+                self.live.append(item.text)
                 self.thoughts.append(item.text)
             elif item.text:
                 self.content.add(item.text)
                 self.content.gap()
         if found.cut is not None:
             self.cut = self._tools.plain(found.cut)
-            self._over = True
-        if found.last:
-            self._over = True
+        self._over = found.cut is not None or found.last
 
-    def _add(self, call: Call) -> None:
-        """Take a call; behind one that may go on here, it may be a quotation in a string of that one."""
+    def _add(self, call: FoundCall) -> None:
+        """Take a call; after one whose text may continue here, it may be a quotation in a string of that one."""
         if (self._doubt or self._source.spilled) and not call.fault:
             call.fault = _NOT_RUN
         self._doubt = self._doubt or call.spills
         self.calls.append(call)
 
-    # Fences
+    # Thoughts
 
-    def _inside_fence(self, closing: re.Pattern[str]) -> None:
-        found = closing.search(self._text, self._at)
-        if found is None or (found.end() >= len(self._text) and not self._source.final):
-            if self._source.final:
-                self._say(len(self._text))
-                return
-            self._say(max(self._at, self._text.rfind("\n") + 1))
-            raise More
-        self._say(found.end())
-        self._fence, self._fresh = None, False
-
-    def _begin_fence(self, found: re.Match[str]) -> None:
-        begin = found.end() - len(found["fence"].lstrip())
-        head = fences.opening(self._source, begin)
-        if head is None:
-            self._say(begin)
-            self._code(found["fence"].lstrip())
+    def _open_thought(self, word: str, end: int) -> None:
+        if quoted(self._text, self._at, end):
+            self._say(end)
             return
-        self._source.begins = self.content.empty and not self.calls
-        result = fences.read(self._source, head, called=bool(self.calls))
-        if result is not None:
-            self._say(begin)
-            self._take(result)
+        before = self._before(self._at)
+        joined = bool(before.strip()) and not MarkupPlace.ended(before)
+        try:
+            close, after = self._pairing.closing(self._at, word)
+        except More:
+            if not joined:
+                self._show_thought(end)
+            raise
+        if close < 0 and joined and self._line_goes_on(end):
+            self._say(end)  # a mention
             return
-        self._say(head.end())
-        self._fence = fences.closing(head["marks"])
+        if close >= 0 and joined and "\n" not in self._text[end:close]:
+            self._say(after)
+            return
+        close, after = (close, after) if close >= 0 else (len(self._text), len(self._text))
+        self.live.append(self._text[max(end, self.told) : close])
+        self._end_thought(self._text[end:close], after)
 
+    def _show_thought(self, begin: int) -> None:
+        """Hand on what has come of a thought that is not closed, up to the first tag in it."""
+        tag = TAG.search(self._text, begin)
+        end = tag.start() if tag else len(self._text) - unfinished(self._text)
+        begin = max(begin, self.told)
+        if begin < end:
+            self.live.append(self._text[begin:end])
+        self.told, self.thinking = max(begin, end), tag is None
 
-def read_all(text: str, tools: Toolset) -> Scanner:
-    """A whole text, read."""
-    scanner = Scanner(tools)
-    scanner.read(text, final=True)
-    return scanner
+    def _line_goes_on(self, at: int) -> bool:
+        line = self._text.find("\n", at, at + _WINDOW)
+        return bool(self._text[at : line if line >= 0 else at + _WINDOW].strip())
+
+    def _close_thought(self, end: int) -> None:
+        """A closing tag that nothing opened: the template did, and all before it is thought.
+
+        After a thought that was closed properly it is a leftover, unless there are calls between the two.
+        """
+        between = len(self.calls) > self._since_thought
+        if not between and self._mentioned(end):
+            self._say(end)
+            return
+        if self._closed_thoughts and not between:
+            if self._said_since and not self._place(self._at, end).at_an_edge():
+                self._say(end)
+            else:
+                self._drop(end)
+            return
+        thought = self.content.forget()
+        del self.calls[self._since_thought if self._closed_thoughts else 0 :]
+        self._doubt = self._source.spilled = False
+        self._end_thought(thought, end)
+
+    def _end_thought(self, thought: str, end: int) -> None:
+        if thought.strip():
+            self.thoughts.append(thought.strip())
+        self._drop(end)
+        self._closed_thoughts, self._since_thought, self._said_since = True, len(self.calls), False
+
+    def _is_thought(self) -> bool:
+        """Take a call or result that would end the reply as a thought, if it is in one that the template opened."""
+        if not self._source.final or self._closed_thoughts:
+            return False
+        if self._unopened is None:
+            self._unopened = unopened(self._text)
+        number = bisect_left(self._unopened, (self._at, 0))
+        if number >= len(self._unopened):
+            return False
+        begin, end = self._unopened[number]
+        self._say(begin)
+        self._close_thought(end)
+        return True
+
+    def _mentioned(self, end: int) -> bool:
+        """Whether a closing tag is a word of a sentence."""
+        before = self._before(self._at)
+        if not before.strip() or MarkupPlace.ended(before) or before[-1:] != " ":
+            return False
+        return bool(_CONTINUES.match(self._text, end))
+
+    # The place
+
+    def _say(self, end: int) -> None:
+        """The text up to `end` is text."""
+        if end <= self._at:
+            return
+        piece = self._text[self._at : end]
+        self.content.add(piece)
+        line = self._text.rfind("\n", self._at, end)
+        if line >= 0:
+            self._line, self._lead, self._fresh = line + 1, "", False
+        elif piece.strip():
+            self._fresh = False
+        self._said_since = self._said_since or bool(piece.strip())
+        self._at = end
+
+    def _drop(self, end: int) -> None:
+        """Here is markup; after it a line begins."""
+        self.content.gap()
+        self._at = self._line = end
+        self._lead, self._fresh = "", True
+
+    def _before(self, at: int) -> str:
+        """Return the line before `at`: its beginning and its end."""
+        line = self._text[self._line : min(self._line + 40, at)]
+        if at - self._line > 40:
+            line += self._text[max(self._line + 40, at - 200) : at]
+        return self._lead + line
+
+    def _place(self, begin: int, end: int) -> MarkupPlace:
+        return MarkupPlace(self._source, self._before(begin), end, self.content.last)
+
+    def _apart(self) -> bool:
+        """Whether nothing is before this place in its line that it could belong to."""
+        return MarkupPlace.ended(self._before(self._at)) and self._before(self._at)[-1:] not in tuple("\"'`([")

@@ -1,12 +1,55 @@
-"""Formats that are JSON between two tokens: one line each.
+"""Formats that are JSON, or calls in Python's form, between two tokens: most are one line each.
 
-Cohere's Command R7B and A (`<|START_ACTION|>`), Granite (`<|tool_call|>` to 3.3, `<function_call>` for 20b), Phi-4-mini
-(`<|tool_call|>…<|/tool_call|>`, `functools[…]`), Nemotron (`<TOOLCALL>`), MiniMax M1, Jamba and Hunyuan
-(`<tool_calls>`), Kimi-Dev and others. Source: the models' chat templates.
+Hermes, Qwen 2.5 and 3, Granite 4 and many more (`<tool_call>`, with the tags that models trained on it mix it up with),
+LongCat, Cohere's Command R7B and A (`<|START_ACTION|>`), Granite (`<|tool_call|>` to 3.3, `<function_call>` for 20b),
+Phi-4-mini (`<|tool_call|>…<|/tool_call|>`, `functools[…]`), Nemotron (`<TOOLCALL>`), MiniMax M1, Jamba and Hunyuan
+(`<tool_calls>`), Kimi-Dev, LFM2 (`<|tool_call_start|>[name(key="value")]<|tool_call_end|>`, or JSON), InternLM 2
+(`<|action_start|><|plugin|>{…}<|action_end|>`, or code to run), Apertus
+(`<|tools_prefix|>[{"name": {arguments}}, …]<|tools_suffix|>`). Source: the models' chat templates, LFM2's card,
+InternLM's chat format document.
 """
 
-from lmagent.providers.formats import jsoncalls
-from lmagent.providers.formats.base import Format, Found, Source
+from typing import Any, cast
+
+from lmagent.providers.formats import jsoncalls, pycalls
+from lmagent.providers.formats.base import Format, Found, FoundCall, Source, Toolset, make_call
+from lmagent.providers.formats.llama import code_call
+
+_NEXT = ("<tool_call>",)
+_LFM2_OPEN, _LFM2_ENDS = ("<|tool_call_start|>",), ("<|tool_call_end|>",)
+_INTERNLM_ENDS = ("<|action_end|>",)
+_internlm_plugin = jsoncalls.between("internlm", _INTERNLM_ENDS)
+
+
+def _internlm(source: Source, at: int, opener: str) -> Found | None:
+    place = source.skip(at)
+    kind = source.starts(place, "<|plugin|>", "<|interpreter|>") if opener == "<|action_start|>" else "<|plugin|>"
+    place += len(kind) if opener == "<|action_start|>" else 0
+    if kind == "<|interpreter|>":
+        return code_call(source, place, _INTERNLM_ENDS, "internlm")
+    return _internlm_plugin(source, place, "<|plugin|>")
+
+
+_APERTUS_ENDS = ("<|tools_suffix|>",)
+
+
+def _apertus_shape(value: Any, tools: Toolset, raw: str, format: str) -> list[FoundCall] | None:
+    """Every key of the object is a tool, its value the arguments."""
+    entry = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    if len(entry) > 1 or "name" in entry:
+        return jsoncalls.shaped(value, tools, raw, format)
+    return [make_call(tools, name, arguments, raw, format) for name, arguments in entry.items()] or None
+
+
+def _apertus(source: Source, at: int, opener: str) -> Found | None:
+    at = source.skip(at)
+    if source.text[at : at + 1] not in ("[", "{"):
+        return None
+    found, _ = jsoncalls.read_values(source, at, _APERTUS_ENDS, "apertus", _apertus_shape)
+    return jsoncalls.closed(source, found, _APERTUS_ENDS) if found else _apertus_plain(source, at, opener)
+
+
+_apertus_plain = jsoncalls.between("apertus", _APERTUS_ENDS)
 
 
 def _functools(source: Source, at: int, opener: str) -> Found | None:
@@ -14,6 +57,25 @@ def _functools(source: Source, at: int, opener: str) -> Found | None:
 
 
 FORMATS = (
+    Format(
+        name="hermes",
+        openers=("<tool_call>",),
+        read=jsoncalls.between("hermes", ("</tool_call>", "<tool_call|>", "</tool_calls>")),
+        quiet=("</tool_call>",),
+    ),
+    Format(name="hermes", openers=("<tool_call>",), read=pycalls.between("hermes", ("</tool_call>",))),
+    # Also the tag around the list of tools in the prompt, which models repeat: only what can be nothing but a call.
+    Format(
+        name="hermes", openers=("<tools>",), read=jsoncalls.between("hermes", ("</tools>",), _NEXT, jsoncalls.anchored)
+    ),
+    Format(name="hermes", openers=("<toolcall>",), read=jsoncalls.between("hermes", ("</toolcall>",), _NEXT)),
+    Format(name="hermes", openers=("<tool_use>",), read=jsoncalls.between("hermes", ("</tool_use>",), _NEXT)),
+    Format(name="hermes", openers=("<tool>",), read=jsoncalls.between("hermes", ("</tool>",), _NEXT)),
+    Format(
+        name="longcat",
+        openers=("<longcat_tool_call>",),
+        read=jsoncalls.between("longcat", ("</longcat_tool_call>",)),
+    ),
     Format(
         name="cohere-r7b",
         openers=("<|START_ACTION|>",),
@@ -28,7 +90,7 @@ FORMATS = (
     ),
     Format(name="granite", openers=("<function_call>",), read=jsoncalls.between("granite", ("</function_call>",))),
     Format(name="granite", openers=("<functioncall>",), read=jsoncalls.between("granite", ("</functioncall>",))),
-    Format(name="phi-4-mini", line=r"functools\s*\[", read=_functools),
+    Format(name="phi-4-mini", line=r"functools\b", read=_functools),
     Format(name="nemotron", openers=("<TOOLCALL>",), read=jsoncalls.between("nemotron", ("</TOOLCALL>",))),
     Format(
         name="minimax-m1",
@@ -36,4 +98,8 @@ FORMATS = (
         read=jsoncalls.between("minimax-m1", ("</tool_calls>",)),
         quiet=("</tool_calls>",),
     ),
+    Format(name="lfm2", openers=_LFM2_OPEN, read=pycalls.between("lfm2", _LFM2_ENDS), quiet=_LFM2_ENDS),
+    Format(name="lfm2", openers=_LFM2_OPEN, read=jsoncalls.between("lfm2", _LFM2_ENDS)),
+    Format(name="internlm", openers=("<|action_start|>", "<|plugin|>"), read=_internlm, quiet=_INTERNLM_ENDS),
+    Format(name="apertus", openers=("<|tools_prefix|>",), read=_apertus, quiet=(*_APERTUS_ENDS, "<|assistant_end|>")),
 )

@@ -35,7 +35,7 @@ _FAMILY = {
     family: re.compile("|".join(re.escape(tag) for tag in TAGS if (OPENS.get(tag) or CLOSES.get(tag)) == family))
     for family in OPENS.values()
 }
-_ANY = re.compile("|".join(re.escape(tag) for tag in sorted(TAGS, key=len, reverse=True)))
+TAG = re.compile("|".join(re.escape(tag) for tag in sorted(TAGS, key=len, reverse=True)))
 _MARKS = {'"': '"', "'": "'", "`": "`", "“": "”", "‘": "’", "«": "»"}
 _FENCE = re.compile(r"(?m)^ {0,3}(?:`{3,}|~{3,})[^`\n]*$")
 _NEAR = 400
@@ -53,31 +53,20 @@ def quoted(text: str, start: int, end: int) -> bool:
     return "`" in text[end : stop if stop >= 0 else end + _NEAR]
 
 
-def open_quotation(text: str, at: int) -> bool:
-    """Whether it cannot be told yet if the tag at `at` is a quotation: what follows it in its line has not come."""
-    found = _ANY.match(text, at)
-    end = found.end() if found else at
-    if end >= len(text):
-        return True
-    line = text[max(text.rfind("\n", max(0, at - _NEAR), at) + 1, at - _NEAR, 0) : at]
-    rest = text[end : end + _NEAR]
-    return line.count("`") % 2 == 1 and len(rest) < _NEAR and "\n" not in rest and "`" not in rest
-
-
 def unbalanced(text: str) -> bool:
     """Whether a text opens more thoughts than it closes, closing tags in a fence that is open there left out."""
     if any(text.count(opening) > text.count(closing) for opening, closing, _ in _PAIRS if opening in text):
         return True
     fences = _fences(text, 0)
-    closing = (found.start() for found in _ANY.finditer(text) if found[0] in CLOSES)
+    closing = (found.start() for found in TAG.finditer(text) if found[0] in CLOSES)
     return any(bisect_left(fences, place) % 2 for place in closing)
 
 
 def unopened(text: str) -> list[tuple[int, int]]:
-    """Where tags begin a line that close a thought which nothing opened, and the places behind them."""
+    """Where tags begin a line that close a thought which nothing opened, and the places after them."""
     found: list[tuple[int, int]] = []
     fences, depth = _fences(text, 0), 0
-    for tag in _ANY.finditer(text):
+    for tag in TAG.finditer(text):
         if bisect_left(fences, tag.start()) % 2 or quoted(text, tag.start(), tag.end()):
             continue
         if tag[0] in OPENS:
@@ -103,31 +92,24 @@ class Pairing:
         self._known: dict[str, dict[int, int]] = {}
 
     def closing(self, at: int, opening: str) -> tuple[int, int]:
-        """Where the thought that a tag at `at` opens ends, and the place behind its closing tag; -1, -1 if it does not.
+        """Where the thought that a tag at `at` opens ends, and the place after its closing tag; -1, -1 if it does not.
 
         Raises:
             More: it is not closed yet.
         """
         family = OPENS[opening]
         if not self._final:
-            place = self._growing(at, family)
+            tags = self._tags(at, family)
+            place, fences = _matched(tags).get(at, -1), _fences(self._text, at)
+            closes = [place for place, opens in tags if not opens]
+            if place < 0 or any(bisect_left(fences, each) % 2 or self._may_be_quoted(each) for each in closes):
+                raise More
         else:
             if family not in self._known:
                 self._known[family] = self._pairs(at, family)
             place = self._known[family].get(at, -1)
         found = _FAMILY[family].match(self._text, place) if place >= 0 else None
         return (place, found.end()) if found else (-1, -1)
-
-    def _growing(self, at: int, family: str) -> int:
-        depth, fences = 0, _fences(self._text, at)
-        for place, opens in self._tags(at, family):
-            fenced = not opens and bisect_left(fences, place) % 2
-            if place > at and (fenced or open_quotation(self._text, place)):
-                raise More
-            depth += 1 if opens else -1
-            if depth <= 0:
-                return place
-        raise More
 
     def _pairs(self, at: int, family: str) -> dict[int, int]:
         tags = self._unfenced(at, list(self._tags(at, family)))
@@ -144,6 +126,16 @@ class Pairing:
             if number % 2 == 0 or number >= len(fences) or fences[number] > last:
                 kept.append((place, opens))
         return kept
+
+    def _may_be_quoted(self, at: int) -> bool:
+        """Whether the text after the tag at `at`, which has not come, may show that the tag is a quotation."""
+        found = TAG.match(self._text, at)
+        end = found.end() if found else at
+        if end >= len(self._text):
+            return True
+        line = self._text[max(self._text.rfind("\n", 0, at) + 1, at - _NEAR) : at]
+        rest = self._text[end : end + _NEAR]
+        return line.count("`") % 2 == 1 and len(rest) < _NEAR and "\n" not in rest and "`" not in rest
 
     def _begins_line(self, at: int) -> bool:
         near = max(0, at - 80)

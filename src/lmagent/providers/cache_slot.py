@@ -1,8 +1,9 @@
-"""Floor: whose turn it is where several conversations share one prompt cache.
+"""Cache slots: the order in which conversations use a prompt cache that they share.
 
-A slot keeps one prompt. Two conversations that take steps in it by turns read everything again at every step; one
-that waits until the other's turn is over costs one reading. So a conversation keeps the floor while its turn goes on,
-and lets another one in when it needs the model for long no more (a build, an approval) or has had its share of time.
+A slot keeps one prompt. If two conversations take steps in it alternately, the server reads both prompts again at each
+step; if the second waits for the end of the first one's turn, it reads one prompt. So a conversation keeps the slot
+for its turn. It lets another one in while it does not need the model (a build, an approval), and after its share of
+time.
 """
 
 from __future__ import annotations
@@ -19,24 +20,24 @@ IDLE = 10.0
 """Seconds without a request after which a conversation in the middle of its turn lets another one in."""
 
 SHARE = 300.0
-"""Seconds after which it does so between two steps: reading two prompts again costs less than what was done since."""
+"""Seconds after which it does so between two steps: the work since costs more than reading two prompts again."""
 
 _LOOK = 0.05
-"""Seconds between two looks whether the floor is free."""
+"""Seconds between two looks whether the slot is free."""
 
 _SINGLE = ("lmstudio", "ollama", "generic")
 """Dialects whose servers keep one prompt, or a few, when they do not say how many."""
 
 
-class Conversation(Struct, eq=False):
-    """One conversation, as far as the floor is concerned.
+class CachedConversation(Struct, eq=False):
+    """One conversation, as the prompt caches see it.
 
     Attributes:
-        number: its lane.
-        in_turn: whether more requests of its turn are to come.
-        aside: it asks on behalf of one that is in its turn, so it waits for nobody.
+        number: 0 for the main conversation.
+        in_turn: whether more requests of its turn will come.
+        aside: it asks on behalf of a conversation that is in its turn, so it never waits.
         tokens: size of its last prompt.
-        saved: its prompt's state lies in a file of the server.
+        saved: the state of its prompt is in a file of the server.
     """
 
     number: int
@@ -46,27 +47,27 @@ class Conversation(Struct, eq=False):
     saved: bool = False
 
 
-class Floor:
-    """One prompt cache, and those who share it.
+class CacheSlot:
+    """One prompt cache, and the conversations that share it.
 
     Args:
         clock: time.
 
     Attributes:
-        resident: whose prompt the cache holds.
+        resident: the conversation whose prompt the cache holds.
     """
 
     def __init__(self, clock: Clock) -> None:
-        self.resident: Conversation | None = None
+        self.resident: CachedConversation | None = None
         self._clock = clock
-        self._owner: Conversation | None = None
+        self._owner: CachedConversation | None = None
         self._running = 0
         self._since = 0.0
         self._left = 0.0
-        self._queue: list[Conversation] = []
+        self._queue: list[CachedConversation] = []
         self._over = anyio.Event()
 
-    def is_free(self, asker: Conversation) -> bool:
+    def is_free(self, asker: CachedConversation) -> bool:
         """Whether a request of that conversation may be sent now."""
         if asker.aside:
             return True
@@ -81,13 +82,13 @@ class Floor:
         now = self._clock.monotonic()
         return now - self._left >= IDLE or now - self._since >= SHARE
 
-    async def take(self, asker: Conversation) -> None:
-        """Wait until the floor is free, and have it. `leave` must follow."""
+    async def take(self, asker: CachedConversation) -> None:
+        """Wait until the slot is free, and use it. `leave` must follow."""
         if not self.is_free(asker):
             self._queue.append(asker)
             try:
                 while not self.is_free(asker):
-                    with anyio.move_on_after(_LOOK):  # a turn ends, and time passes, without a word
+                    with anyio.move_on_after(_LOOK):  # the end of a turn and the passing of time set no event
                         await self._over.wait()
             finally:
                 self._queue.remove(asker)
@@ -104,10 +105,10 @@ class Floor:
 
 
 def caches(facts: ServerFacts, *, near: bool, parallel: int | None = None) -> int | None:
-    """How many conversations the server keeps at once; None for as many as there are.
+    """How many conversations the server keeps at once; None if they need not share.
 
     Args:
-        facts: what is known of it.
+        facts: the server as measured.
         near: it is on this machine or a private network.
         parallel: the user's setting `llm_parallel`, for a server that does not report its slots.
     """
@@ -116,11 +117,11 @@ def caches(facts: ServerFacts, *, near: bool, parallel: int | None = None) -> in
     return facts.slots or parallel or (1 if facts.dialect in _SINGLE else None)
 
 
-def place(lane: int, kept: int) -> int:
-    """Which of the conversations that a server keeps a lane is: the first is the main one's alone.
+def slot_number(conversation: int, kept: int) -> int:
+    """Return the slot of a conversation: the first slot is for the main conversation alone.
 
     Args:
-        lane: number of the lane; 0 is the main one.
+        conversation: its number; 0 is the main one.
         kept: how many conversations the server keeps.
     """
-    return 0 if kept == 1 or lane <= 0 else 1 + (lane - 1) % (kept - 1)
+    return 0 if kept == 1 or conversation <= 0 else 1 + (conversation - 1) % (kept - 1)
