@@ -19,14 +19,13 @@ WORKSPACE = "lmagent.workspace"
 
 
 def _remember_workspace(context: click.Context, option: click.Parameter, value: Path | None) -> Path | None:
-    """Keep the folder where the handler of unexpected errors finds it."""
     if value is not None:
         context.meta[WORKSPACE] = value
     return value
 
 
 def workspace_option(function: Function) -> Function:
-    """-w/--workspace, and --config, which the settings are read with whatever the command is."""
+    """Add -w/--workspace, and --config, with which every command reads the settings."""
     config = click.option(
         "--config",
         type=click.Path(path_type=Path),
@@ -47,7 +46,6 @@ def workspace_option(function: Function) -> Function:
 
 
 def _name_config(context: click.Context, _: click.Parameter, file: Path | None) -> None:
-    """Name the file in the environment, so that programs that this one starts read it too."""
     if file is not None:
         before = os.environ.get(CONFIG_JSON)
         os.environ[CONFIG_JSON] = os.path.abspath(file)
@@ -77,7 +75,6 @@ PICK = "?"
 
 
 def resume_option(function: Function) -> Function:
-    """--resume and -c/--continue."""
     for option in (
         click.option(
             "--resume",
@@ -96,7 +93,7 @@ def resume_option(function: Function) -> Function:
 
 
 def _session_name(context: click.Context, option: click.Parameter, value: str) -> str:
-    """A name that is given says something: a variable of a script that is empty must not start a new session."""
+    """Refuse an empty name: a script's variable that is empty must not start a new session."""
     from click.core import ParameterSource
 
     given = context.get_parameter_source(option.name or "") is not ParameterSource.DEFAULT
@@ -106,7 +103,7 @@ def _session_name(context: click.Context, option: click.Parameter, value: str) -
 
 
 def _together(*options: Callable[[Any], Any]) -> Callable[[Function], Function]:
-    """One decorator for several options, which `--help` shows in this order."""
+    """Join several options into one decorator; `--help` shows them in this order."""
 
     def add(function: Function) -> Function:
         for option in reversed(options):
@@ -152,7 +149,7 @@ _turn_options = _together(
         "--require-proof", is_flag=True, help="Changed files: not done before a check ran after it and passed."
     ),
     click.option("--max-iterations", type=click.IntRange(min=1), metavar="N", help="Model calls before a turn ends."),
-    click.option("--no-mcp", is_flag=True, hidden=True),  # scripts of earlier agents give it; there is no MCP here
+    click.option("--no-mcp", is_flag=True, hidden=True),  # scripts of earlier agents give it; MCP does not exist here
     click.option("--no-sub-agents", is_flag=True, help="Offer no sub-agents."),
 )
 
@@ -182,7 +179,7 @@ _cassette_options = _together(
 )
 
 model_options = _together(server_options, _turn_options, _log_options, _cassette_options)
-"""Options of a command whose agent works."""
+"""Options of commands in which the agent works."""
 
 
 def flags(**options: Any) -> dict[str, Any]:

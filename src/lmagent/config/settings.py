@@ -11,7 +11,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from lmagent.config.setting import declared, setting
-from lmagent.core.agent import Limits, Window
+from lmagent.core.agent import TurnLimits, Window
 from lmagent.core.events import PermissionMode
 
 DEFAULT_URL = "http://localhost:1234/v1/chat/completions"
@@ -256,9 +256,9 @@ class Settings(Struct, frozen=True):
         return tuple(value for value in values if value not in PLACEHOLDER_KEYS)
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> TurnLimits:
         """When a turn has to stop."""
-        return Limits(
+        return TurnLimits(
             steps=self.max_iterations,
             bounded=self.bounded_steps,
             turn_tokens=self.max_turn_tokens,
