@@ -112,7 +112,7 @@ class Setup(Struct, frozen=True):
 
 async def show_setup(call: Call) -> Setup:
     """What is there and what is missing. Loads no model and runs no command of anybody."""
-    host = call.hub.host
+    host = call.gateway.host
     server, count = await _server(host)
     own = None if server.state == "ready" else await to_thread.run_sync(_own, host)
     confined = host.registry.confined
@@ -161,8 +161,8 @@ def _own(host: Host) -> OwnEngine:
     running = running_server(settings) is not None
     if not is_installed():
         return OwnEngine(False, install_command("local"), running)
-    from lmagent.modelserver.machine import machine_memory
-    from lmagent.modelserver.suggestions import recommended
+    from lmagent.modelserver.library.suggestions import recommended
+    from lmagent.modelserver.pool.machine import machine_memory
 
     best, fitting = best_here(settings), recommended(machine_memory().total)
     suggested = Suggested(fitting[0].name, fitting[0].download, fitting[0].text) if fitting else None

@@ -1,0 +1,293 @@
+"""SessionStream: the stream of one session, whoever writes it.
+
+A session that is open in this process is listened to; one that is not is read from its log, as other processes append
+to it. Pieces of text that arrive within one beat are handed on as one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import msgspec
+from msgspec import Struct
+
+from lmagent.core import events as ev
+from lmagent.engine.session import Session
+from lmagent.gateway.broadcast.frames import Frame, framed
+from lmagent.gateway.broadcast.watchers import Reader, Stream
+from lmagent.store.follow import NOWHERE, POLL, LogMark, LogTail
+
+BEAT = 0.015
+"""Seconds within which pieces of text are joined. A person sees no difference; a browser draws every 0.016."""
+
+SLOWEST = 0.5
+"""Seconds between two looks at a log that nobody seems to write."""
+
+MOST_OUTPUT = 64_000
+"""Characters of a running call's output that somebody who joins late is given: its end."""
+
+Key = tuple[str, ...]
+Live = ev.EphemeralEvent
+Spoken = ev.TextDelta | ev.ThinkingDelta | ev.ToolOutput
+
+
+class JoinedText(Struct):
+    """Text of one kind that arrived: its last event, and the texts of all."""
+
+    event: ev.EphemeralEvent
+    texts: list[str]
+
+    def joined(self) -> ev.EphemeralEvent:
+        """One event for all."""
+        return _with_text(self.event, "".join(self.texts)) if len(self.texts) > 1 else self.event
+
+
+class Flusher:
+    """Hands on what was joined, of all channels together."""
+
+    def __init__(self) -> None:
+        self._ready: list[SessionStream] = []
+        self._news = anyio.Event()
+        self._beaten = 0.0
+
+    def wants(self, channel: SessionStream) -> None:
+        """Let a channel hand on what it has with the next beat."""
+        self._ready.append(channel)
+        self._news.set()
+
+    async def run(self) -> None:
+        """Beat until cancelled: at once after a silence, then with a pause between two beats."""
+        while True:
+            await self._news.wait()
+            await anyio.sleep(max(0.0, self._beaten + BEAT - time.monotonic()))
+            self._beaten = time.monotonic()
+            self._news, ready, self._ready = anyio.Event(), self._ready, []
+            for channel in ready:
+                channel.flush()
+
+
+class SessionStream:
+    """The stream of one session.
+
+    Args:
+        session: its id.
+        log: its log.
+        flusher: when to hand on what was joined.
+        last: `seq` of the last event that is known to be recorded.
+
+    Attributes:
+        stream: who watches.
+        is_followed: its log is being read for those who watch.
+    """
+
+    def __init__(self, session: str, log: Path, flusher: Flusher, last: int = 0) -> None:
+        self.session = session
+        self.stream = Stream(self._reader, self._joined, last)
+        self.is_followed = False
+        self._log = log
+        self._flusher = flusher
+        self._mark: LogMark = NOWHERE
+        self._waiting: dict[Key, JoinedText] = {}
+        self._said: dict[Key, JoinedText] = {}
+        self._asked: dict[str, ev.SubagentEvent] = {}
+        self._stop: Callable[[], None] | None = None
+
+    # --- where events come from -------------------------------------------------------------------------------------
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether the session is open here and listened to."""
+        return self._stop is not None
+
+    def listen(self, session: Session) -> None:
+        """Take the events from the session, which was opened here."""
+        self.deafen()
+        self._stop = session.listen(self.take)
+        self.stream.moved(session.state.seq)
+
+    def deafen(self) -> None:
+        """The session is not open here any more."""
+        if self._stop is not None:
+            self._stop()
+            self._stop = None
+            self.flush()
+            self._said.clear()
+            self._asked.clear()
+
+    async def follow(self) -> None:
+        """Take the events from the log for as long as somebody watches and the session is not open here."""
+        if self.is_followed:
+            return
+        self.is_followed = True
+        tail, pause = LogTail(self._log, self.stream.last, self._known(self.stream.last)), POLL
+        try:
+            while self.stream.watchers and not self.is_heard and not self.stream.is_over:
+                found = await anyio.to_thread.run_sync(tail.read) if tail.has_news else []
+                if self.is_heard:
+                    break  # what was read is behind what it says itself
+                for event in found:
+                    self.stream.push(framed(event, self.session))
+                self._remember(tail)
+                pause = POLL if found else min(SLOWEST, pause * 1.2)
+                if not found and not self._log.exists():
+                    self.stream.end()
+                if not found:
+                    await anyio.sleep(pause)
+        except OSError:
+            self.stream.end()  # it cannot be read: who watches comes back, and is told why
+        finally:
+            self.is_followed = False
+
+    # --- listening --------------------------------------------------------------------------------------------------
+
+    def take(self, event: ev.Event) -> None:
+        """Take an event of the session."""
+        if isinstance(event, ev.SubagentEvent):
+            self._note_child(event)
+        if not isinstance(event, Live):
+            if event.seq > self.stream.last:  # an approval that waits is told again to who was not there; we were
+                self.flush()
+                self._forget_said(event)
+                self._push(event)
+        elif (key := _key(event)) is not None:
+            self._keep(key, event)
+        else:
+            self.flush()
+            if isinstance(event, ev.RetryScheduled):
+                self._forget_text()
+                self._said["retry", ""] = JoinedText(event, [])
+            self._push(event)
+
+    def _push(self, event: ev.Event) -> None:
+        if self.stream.watchers:
+            self.stream.push(framed(event, self.session))
+        else:
+            self.stream.last = event.seq or self.stream.last
+
+    def _keep(self, key: Key, event: ev.EphemeralEvent) -> None:
+        text = _text(event)
+        if len(key) == 2:
+            _add(self._said, key, event, text)
+            if key[0] == "output":
+                _shorten(self._said[key])
+        if self.stream.watchers:
+            if not self._waiting:
+                self._flusher.wants(self)
+            _add(self._waiting, key, event, text)
+
+    def flush(self) -> None:
+        """Hand on what was joined."""
+        if self._waiting:
+            pieces, self._waiting = self._waiting, {}
+            for piece in pieces.values():
+                self.stream.push(framed(piece.joined(), self.session))
+
+    # --- who joins late ---------------------------------------------------------------------------------------------
+
+    def _joined(self) -> list[Frame]:
+        """What was said of the running step, as one piece a kind, and what sub-agents ask."""
+        self.flush()
+        events = [*self._asked.values(), *(piece.joined() for piece in self._said.values())]
+        return [framed(event, self.session) for event in events]
+
+    def _forget_said(self, event: ev.Event) -> None:
+        match event:
+            case ev.MessageAdded() if event.message.role == "assistant":
+                self._forget_text()
+            case ev.StepStarted():
+                self._forget_text()
+            case ev.ToolFinished():
+                self._said.pop(("output", event.call_id), None)
+            case ev.TurnFinished():
+                self._said.clear()
+                self._asked.clear()
+            case _:
+                pass
+
+    def _forget_text(self) -> None:
+        for kind in ("text", "thinking", "progress", "retry"):
+            self._said.pop((kind, ""), None)
+
+    def _note_child(self, event: ev.SubagentEvent) -> None:
+        _, inner = ev.innermost(event)
+        match inner:
+            case ev.ApprovalRequested():
+                self._asked[inner.id] = event
+            case ev.ApprovalResolved():
+                self._asked.pop(inner.approval, None)
+            case _:
+                pass
+
+    # --- what is recorded -------------------------------------------------------------------------------------------
+
+    def _reader(self, after: int) -> Reader:
+        tail = LogTail(self._log, after, self._known(after))
+
+        def read() -> list[Frame]:
+            return [framed(event, self.session) for event in tail.read()]
+
+        async def next_frames() -> Sequence[Frame]:
+            frames = await anyio.to_thread.run_sync(read) if tail.has_news else list[Frame]()
+            self._remember(tail)
+            return frames
+
+        return next_frames
+
+    def _known(self, after: int) -> LogMark:
+        return self._mark if self._mark.seq <= after else NOWHERE
+
+    def _remember(self, tail: LogTail) -> None:
+        """Where reading has come to, so that who comes back need not begin at the beginning."""
+        if tail.mark.seq > self._mark.seq:
+            self._mark = tail.mark
+
+
+def _key(event: ev.EphemeralEvent) -> Key | None:
+    """What belongs together: kind and call, behind the sub-agents' calls; None for what is handed on at once."""
+    match event:
+        case ev.TextDelta():
+            return ("text", "")
+        case ev.ThinkingDelta():
+            return ("thinking", "")
+        case ev.ToolOutput():
+            return ("output", event.call_id)
+        case ev.PrefillProgress():
+            return ("progress", "")
+        case ev.SubagentEvent() if not event.event.seq:
+            inner = _key(event.event)
+            return None if inner is None else (event.child, *inner)
+        case _:
+            return None
+
+
+def _text(event: ev.EphemeralEvent) -> str | None:
+    _, inner = ev.innermost(event)
+    return inner.text if isinstance(inner, Spoken) else None
+
+
+def _with_text(event: ev.EphemeralEvent, text: str) -> ev.EphemeralEvent:
+    if isinstance(event, ev.SubagentEvent):
+        return msgspec.structs.replace(event, event=_with_text(event.event, text))
+    return msgspec.structs.replace(event, text=text)
+
+
+def _add(pieces: dict[Key, JoinedText], key: Key, event: ev.EphemeralEvent, text: str | None) -> None:
+    """Add a text to those of its kind, which come behind the others now."""
+    piece = pieces.pop(key, None)
+    if piece is None or text is None:
+        piece = JoinedText(event, [] if text is None else [text])
+    else:
+        piece.texts.append(text)
+        piece.event = event
+    pieces[key] = piece
+
+
+def _shorten(piece: JoinedText) -> None:
+    """Keep the end of a long output."""
+    if len(piece.texts) > 64:
+        piece.texts = ["".join(piece.texts)[-MOST_OUTPUT:]]
+        piece.event = _with_text(piece.event, piece.texts[0])
