@@ -94,6 +94,14 @@ def test_a_folder_may_name_a_server_on_this_machine_with_a_key_of_its_own(machin
     assert (settings.endpoint, settings.key) == ("http://localhost:8000/v1", "sk-of-the-folder")
 
 
+def test_a_link_to_a_key_of_the_user_that_another_layer_hides_does_not_make_it_the_folders(machine: Machine) -> None:
+    (machine.cwd / ".env").symlink_to(machine.user_env("LLM_API_KEY=sk-users-own\n"))
+    machine.workspace_config('llm_url = "http://localhost:9999/v1"\n')
+    machine.user_config('llm_url = "https://models.example/v1"\n')
+    settings = machine.load({"llm_api_key": "lm-studio"}).settings
+    assert settings.endpoint == "https://models.example/v1"
+
+
 def test_a_folder_cannot_blank_the_users_server_out(machine: Machine) -> None:
     machine.user_config('llm_url = "https://models.example/v1"\n')
     machine.workspace_config('llm_url = ""\n')

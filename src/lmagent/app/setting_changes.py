@@ -1,7 +1,7 @@
 """Setting changes: the settings of a program that runs, and changes to the user's own file while it does.
 
-What may be changed from the page is what a file of an untrusted folder may set too: keys, places, permission rules and
-the sandbox are not among it, and what guards something can only be made stricter.
+The page changes only settings that guard nothing. Keys, places, permissions, tools and the sandbox are changed in the
+user's own file.
 """
 
 from __future__ import annotations
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from lmagent.app.wiring import Configuration
     from lmagent.config.loader import Loaded
 
-Changeable = Literal["any", "stricter", "no"]
-
 KEPT = ("secret", "path", "rules", "url")
 """Kinds that are never changed from the page."""
 
@@ -49,7 +47,7 @@ class SettingRow(Struct, frozen=True):
         allowed: what it may be.
         kind: of its value.
         choices: of a choice.
-        changeable: whether the page may change it, only to something stricter, or not.
+        changeable: whether the page may change it.
         pending: it differs from what the program runs with, which takes it over when it starts anew.
         yours: your own `config.toml` sets it, so that it can be reset.
     """
@@ -63,7 +61,7 @@ class SettingRow(Struct, frozen=True):
     allowed: str
     kind: str
     choices: tuple[str, ...]
-    changeable: Changeable
+    changeable: bool
     pending: bool
     yours: bool
 
@@ -82,11 +80,9 @@ class Changed(Struct, frozen=True):
     hidden_by: str = ""
 
 
-def changeable(field: Setting) -> Changeable:
-    """Return whether the page may change a setting."""
-    if field.kind in KEPT or field.folder not in ("free", "smaller", "stricter"):
-        return "no"
-    return "stricter" if field.folder == "stricter" else "any"
+def changeable(field: Setting) -> bool:
+    """Whether the page may change a setting."""
+    return field.kind not in KEPT and field.folder in ("free", "smaller")
 
 
 def setting_rows(host: Host) -> tuple[tuple[SettingRow, ...], Loaded]:
@@ -106,16 +102,10 @@ def change_setting(host: Host, name: str, text: str | None) -> Changed:
         ConfigError: there is no such setting, it is not to be changed here, or the value is not allowed.
     """
     field, before = field_named(name), _config(host).read()
-    how = changeable(field)
-    if how == "no":
+    if not changeable(field):
         fix = f"change it in {before.config_file}, then restart lmagent"
         raise ConfigError(f"{name} cannot be changed from the page: it guards what the agent may do or reach", fix=fix)
-    value = None if text is None else value_of(field, text)
-    after = field.default if text is None else value
-    if how == "stricter" and _looser(field, getattr(host.settings, name), after):
-        fix = f"change it in {before.config_file}, then restart lmagent"
-        raise ConfigError(f"the page can make {name} stricter only", fix=fix)
-    save_settings(before.config_file, {name: None if text is None else toml_of(value)})
+    save_settings(before.config_file, {name: None if text is None else toml_of(value_of(field, text))})
     return _taken_over(host, field, _config(host).read())
 
 
@@ -165,7 +155,7 @@ def _taken_over(host: Host, field: Setting, now: Loaded) -> Changed:
 def _lives(config: Configuration, field: Setting, old: Any, new: Any) -> bool:
     """Whether sessions that are opened from now on take a change over."""
     before, after = (config.agent_of(replace(config.start.settings, **{field.name: value})) for value in (old, new))
-    return field.name == "permission_mode" or any(getattr(before, part) != getattr(after, part) for part in LIVE)
+    return any(getattr(before, part) != getattr(after, part) for part in LIVE)
 
 
 def _row(host: Host, field: Setting, now: Loaded) -> SettingRow:
@@ -190,13 +180,6 @@ def _row(host: Host, field: Setting, now: Loaded) -> SettingRow:
         pending=changed and not taken_over,
         yours=origin.layer == "user config",
     )
-
-
-def _looser(field: Setting, old: Any, new: Any) -> bool:
-    """Whether a value asks or holds back less than another one."""
-    if field.kind == "choice":
-        return field.choices.index(new) < field.choices.index(old)
-    return bool(new) and not old
 
 
 def _config(host: Host) -> Configuration:

@@ -91,8 +91,8 @@ class ConfigJson(Struct):
     misspelt: list[tuple[str, str]]
 
 
-def read_agent_computer(document: dict[str, Any], base: Path) -> ConfigJson:
-    """Sort the keys of a parsed `config.json`; `base` is its folder."""
+def read_agent_computer(document: dict[str, Any]) -> ConfigJson:
+    """Sort the keys of a parsed `config.json`."""
     found = ConfigJson([], [], [], [])
     values = dict(_leaves(document, "", found))
     provider = values.get("agent.model.provider")
@@ -111,8 +111,6 @@ def read_agent_computer(document: dict[str, Any], base: Path) -> ConfigJson:
             found.left.append((key, "it is a placeholder"))
         elif key == "agent.model.api_key" and provider == "openrouter":
             found.taken.append((key, "openrouter_api_key", value))
-        elif key == "sessions.directory" and isinstance(value, str):
-            found.left.append((key, f"take the sessions over with: lmagent sessions import {base / value}"))
         elif not known[0]:
             found.left.append((key, known[1]))
         elif value is not None:
@@ -142,7 +140,7 @@ def _take_provider(values: dict[str, Any], found: ConfigJson) -> None:
 
 
 def _tools(key: str, value: Any) -> Any:
-    """Lists of tools, by their names here. A tool that does not exist here needs no approval, and allows nothing."""
+    """Return tools by their names here. A tool that does not exist here needs no approval, and allows nothing."""
     if not key.startswith("agent.tools.") or not isinstance(value, list):
         return value
     names = cast("list[Any]", value)
@@ -223,7 +221,7 @@ def import_file(path: Path, targets: Targets) -> ImportReport:
         return _import_servers(servers, targets.workspace / ".lmagent" / "mcp.json")
     if not {"agent", "gateway", "model", "sessions", "reflection"} & document.keys():
         raise ConfigError(f"{path} is JSON, but nothing that can be taken over", fix=f"name {_ACCEPTED}")
-    read = read_agent_computer(document, base)
+    read = read_agent_computer(document)
     left = [*read.left, *((key, f"it {why}") for key, why in read.wrong)]
     left += [(key, f"{_UNKNOWN}; did you mean {meant}?") for key, meant in read.misspelt]
     return _import_settings(read.taken, left, base, targets)

@@ -123,7 +123,13 @@ def merge(layers: Sequence[Layer]) -> Merged:
     origins = dict.fromkeys(values, DEFAULT)
     items: dict[str, tuple[Origin, ...]] = {each.name: () for each in SETTINGS if each.kind == "rules"}
     held: list[Held] = []
-    own = {name: entry for layer in layers if layer.folder is None for name, entry in layer.entries.items()}
+    own = {
+        name: entry
+        for layer in layers
+        if layer.folder is None
+        for name, entry in layer.entries.items()
+        if name != "llm_api_key" or entry.value not in PLACEHOLDER_KEYS
+    }
     for layer in layers:
         for name, entry in layer.entries.items():
             setting = BY_NAME[name]
@@ -147,7 +153,7 @@ def _objection(setting: Setting, value: Any, below: Any, own: Mapping[str, Entry
         setting: the setting.
         value: the folder's value.
         below: the value of the layers below.
-        own: the values of the user's own layers, also of those above.
+        own: the values of the user's own layers, also of those above; a key only if it is no placeholder.
     """
     order = setting.choices or (True, False)
     if setting.folder == "stricter" and order.index(value) < order.index(below):
@@ -162,13 +168,12 @@ def _objection(setting: Setting, value: Any, below: Any, own: Mapping[str, Entry
 def _diversion(setting: Setting, value: str, own: Mapping[str, Entry]) -> str:
     """Return which text or key a folder's server or key would lead astray; empty if none."""
     key = own.get("llm_api_key")
-    has_key = key is not None and key.value not in PLACEHOLDER_KEYS
     if setting.kind == "url":
         if not _is_loopback(value):
             return f"it would send what you type to {_host_of(value)}"
-        return f"it would send your key ({key.origin}) to {_host_of(value)}" if key and has_key else ""
+        return f"it would send your key ({key.origin}) to {_host_of(value)}" if key else ""
     server = Settings(**{name: entry.value for name, entry in own.items()}).endpoint
-    if has_key or not _is_loopback(server):
+    if key or not _is_loopback(server):
         return f"your server {_host_of(server)} would be asked in its name"
     return ""
 

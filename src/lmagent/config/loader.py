@@ -204,7 +204,9 @@ def _data_dir(layers: Sequence[Layer], env: Mapping[str, str]) -> Path:
     named = [layer.entries["agent_data_dir"] for layer in layers if "agent_data_dir" in layer.entries]
     data = Path(os.path.abspath(named[-1].value)) if named else paths.data_dir(env)
     what = f"the data folder {data} ({named[-1].origin})" if named else f"the data folder {data}"
-    fix = "name a folder that you can write to: AGENT_DATA_DIR=FOLDER"
+    fix = "move it away, or name another folder: AGENT_DATA_DIR=FOLDER"
+    if named:
+        fix = "name a folder that you can write to, or leave the setting out"
     there = next((place for place in (data, *data.parents) if place.exists()), data)
     if not there.is_dir():
         raise ConfigError(f"{what} cannot be used: {there} is a file, not a folder", fix=fix)

@@ -49,11 +49,9 @@ def read_toml(place: Layer, notes: Notes) -> Layer:
     Raises:
         ConfigError: it cannot be read, is no TOML, has an unknown key or a value that is not allowed.
     """
-    path = place.path
-    content = read_small(path) if path else None
-    if path is None or content is None:
+    path, content = _file_of(place, notes)
+    if content is None:
         return place
-    notes.files.append(path)
     text, table = _parse_toml(path, content)
     entries: dict[str, Entry] = {}
     for key, value in table.items():
@@ -73,11 +71,9 @@ def read_env_file(place: Layer, notes: Notes) -> Layer:
     Raises:
         ConfigError: it cannot be read, or one of our variables has a value that is not allowed.
     """
-    path = place.path
-    content = read_small(path) if path else None
-    if path is None or content is None:
+    path, content = _file_of(place, notes)
+    if content is None:
         return place
-    notes.files.append(path)
     lines = list(parse_env(decode_env(content)))
     found = {line.name: line for line in lines if line.value is not None}
     notes.warnings += _oddities(path, lines)
@@ -100,7 +96,7 @@ def read_config_json(place: Layer, content: bytes, notes: Notes) -> Layer:
     notes.files.append(path)
     document = parse_json(path, content)
     text = content.decode("utf-8-sig", "replace")
-    read = read_agent_computer(as_object(document), place.base)
+    read = read_agent_computer(as_object(document))
     if not isinstance(document, dict):
         read.wrong.append(("the file", "must hold one JSON object"))
     for key, why in read.wrong:
@@ -135,6 +131,14 @@ def read_flags(place: Layer, flags: Mapping[str, Any]) -> Layer:
             flag = BY_NAME[name].flag or f"--{name.replace('_', '-')}"
             entries[name] = place.entry(BY_NAME[name], value, flag, text=True)
     return replace(place, entries=entries)
+
+
+def _file_of(place: Layer, notes: Notes) -> tuple[Path, bytes | None]:
+    assert place.path is not None
+    content = read_small(place.path)
+    if content is not None:
+        notes.files.append(place.path)
+    return place.path, content
 
 
 def _variables(
@@ -184,15 +188,13 @@ def _parse_toml(path: Path, content: bytes) -> tuple[str, dict[str, Any]]:
 
 
 def _unknown_key(path: Path, line: int, key: str, value: object) -> ConfigError:
-    where = f"{path}, line {line}"
+    known, what = key.lower(), f"there is no setting {key!r}"
     if isinstance(value, dict):
-        inner = str(next(iter(cast("dict[str, object]", value)), ""))
-        meant = closest(f"{key}_{inner}", BY_NAME)
-        fix = f"write {meant} = …" if meant else "see all settings: lmagent config"
-        return ConfigError(f"{where}: there is no section [{key}]; settings stand alone, without sections", fix=fix)
-    meant = FIELD_OF.get(key.upper()) or closest(key.lower(), BY_NAME)
+        known = f"{key}_{next(iter(cast('dict[str, object]', value)), '')}"
+        what = f"there is no section [{key}]; settings stand alone, without sections"
+    meant = FIELD_OF.get(key.upper()) or closest(known, BY_NAME)
     fix = f"did you mean {meant}? All settings: lmagent config" if meant else "see all settings: lmagent config"
-    return ConfigError(f"{where}: there is no setting {key!r}", fix=fix)
+    return ConfigError(f"{path}, line {line}: {what}", fix=fix)
 
 
 def _oddities(path: Path, lines: list[EnvLine]) -> list[ConfigWarning]:

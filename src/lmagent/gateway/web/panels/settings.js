@@ -44,7 +44,7 @@ function Notifications() {
 }
 
 /** @typedef {{name: string, value: string, origin: string, layer: string, default: string, help: string, allowed: string, kind: string,
- *   choices: string[], changeable: "any" | "stricter" | "no", pending: boolean, yours: boolean}} Row */
+ *   choices: string[], changeable: boolean, pending: boolean, yours: boolean}} Row */
 
 function AllSettings() {
   const [search, setSearch] = useState("");
@@ -101,13 +101,13 @@ function Setting({ row, changed }) {
     <div class="row"><h3 class="grow wrap"><code>${row.name}</code></h3>
       ${row.pending && html`<span class="chip waiting">${words.pending}</span>`}
       <strong class="wrap value">${said(row, row.value)}</strong>
-      ${row.changeable !== "no" && !open && html`<button class="button" data-change=${row.name} aria-label=${words.changeNamed(row.name)}
+      ${row.changeable && !open && html`<button class="button" data-change=${row.name} aria-label=${words.changeNamed(row.name)}
         onClick=${() => setOpen(true)}><${Icon} name="edit" />${words.change}</button>`}</div>
     <p class="small">${row.help}</p>
     <p class="small quiet row"><span title=${words.from(row.origin)}>${words.origins[row.layer] ?? row.origin}</span>
       ${row.layer !== "default" && html`<span>${words.from(row.origin)}</span>`}
       ${row.value !== row.default && row.kind !== "secret" && html`<span>${words.defaultIs(said(row, row.default))}</span>`}</p>
-    ${row.changeable === "no" && html`<p class="small quiet">${words.locked}</p>`}
+    ${!row.changeable && html`<p class="small quiet">${words.locked}</p>`}
     ${open && html`<form onSubmit=${(/** @type {any} */ event) => {
       event.preventDefault();
       save(new FormData(event.target).get("value")?.toString() ?? "");
@@ -115,9 +115,9 @@ function Setting({ row, changed }) {
       <div class="row"><${Field} row=${row} describedby=${id} wrong=${problem !== ""} />
         <button class="button main">${words.save}</button>
         <button type="button" class="button plain" onClick=${close}>${words.cancel}</button></div>
-      <p class="small quiet">${words.allowed(row.allowed)}${row.changeable === "stricter" ? ` ${words.stricterOnly}` : ""}</p>
+      <p class="small quiet">${words.allowed(row.allowed)}</p>
       <div id=${id} role="alert">${problem && html`<p class="notice error">${problem}</p>`}</div></form>
-      ${row.yours && row.changeable === "any" && html`<div><${Sure} label=${words.reset} kind="button plain" question=${words.resetQuestion(said(row, row.default))}
+      ${row.yours && html`<div><${Sure} label=${words.reset} kind="button plain" question=${words.resetQuestion(said(row, row.default))}
         yes=${words.reset} act=${() => save(null)} /></div>`}`}
   </li>`;
 }

@@ -47,7 +47,6 @@ export const settings = {
   reset: "Reset",
   resetQuestion: (/** @type {string} */ value) => `Use the default (${value}) again?`,
   locked: "Cannot be changed here, because it guards what the agent may do or reach. Edit the file instead.",
-  stricterOnly: "Only stricter values can be set here.",
   allowed: (/** @type {string} */ text) => `Allowed: ${text}`,
   yes: "On",
   no: "Off",
