@@ -182,27 +182,15 @@ model_options = _together(server_options, _turn_options, _log_options, _cassette
 """Options of commands in which the agent works."""
 
 
-def flags(
-    *,
-    model: str | None = None,
-    base_url: str | None = None,
-    permission: str | None = None,
-    sandbox: str | None = None,
-    allow_host: tuple[str, ...] = (),
-    max_iterations: int | None = None,
-    log_level: str | None = None,
-    **switches: object,
-) -> dict[str, Any]:
-    given = {
-        "llm_model": model,
-        "llm_url": base_url,
-        "permission_mode": permission,
-        "sandbox": sandbox,
-        "sandbox_hosts": allow_host or None,
-        "max_iterations": max_iterations,
-        "log_level": log_level,
-        "debug": True if switches.get("debug") else None,
-        "enable_sub_agents": False if switches.get("no_sub_agents") else None,
-        "require_proof": True if switches.get("require_proof") else None,
-    }
-    return {name: value for name, value in given.items() if value is not None}
+def flags(**options: Any) -> dict[str, Any]:
+    """Return the settings that options of the command line set; options that set none are passed over."""
+    from lmagent.config.settings import SETTINGS
+
+    found: dict[str, Any] = {}
+    for setting in SETTINGS:
+        value = options.get(setting.flag.removeprefix("--").replace("-", "_"))
+        if value is True:
+            found[setting.name] = not setting.flag.startswith("--no-")
+        elif value is not None and value is not False and value != ():
+            found[setting.name] = value
+    return found

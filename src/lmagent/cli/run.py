@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from lmagent.cli.options import PICK, flags, model_options, resume_option, workspace_option
 from lmagent.cli.piped import with_piped
-from lmagent.cli.working import plan_options, work_flags, work_of
+from lmagent.cli.working import plan_options, work_of
 from lmagent.core.errors import LmagentError, ungrouped
 
 if TYPE_CHECKING:
@@ -113,9 +113,7 @@ def _one_shot(
     from lmagent.headless.oneshot import TaskRequest, run_task
 
     attended = not as_json and sys.stdin.isatty() and sys.stderr.isatty()
-    host_options = HostOptions(
-        workspace, {**flags(**options), **work_flags(options)}, options["record"], options["replay"], attended
-    )
+    host_options = HostOptions(workspace, flags(**options), options["record"], options["replay"], attended)
     if attended:
         host_options = _with_answering_server(host_options)
 

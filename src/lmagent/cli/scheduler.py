@@ -44,9 +44,7 @@ def run_scheduler(workspace: Path | None, interval: float | None, options: dict[
 
     from lmagent.app.wiring import HostOptions, open_host
 
-    given = flags(**options)
-    if interval is not None:
-        given["scheduler_poll_interval"] = interval
+    given = flags(**options, scheduler_interval=interval)
     host_options = HostOptions(workspace, given, options["record"], options["replay"])
 
     async def do() -> int:

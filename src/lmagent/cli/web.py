@@ -88,10 +88,9 @@ def _serve(port: int | None, given: dict[str, Any]) -> int:
     from lmagent.modelserver.listening import Signals, listen
 
     own = {name: given.pop(name) for name in ("bind", "lan", "names", "cert", "key", "no_browser")}
-    told = {"web_port": port, "web_cert": _text(own["cert"]), "web_key": _text(own["key"])}
-    set_here = {name: value for name, value in told.items() if value is not None}
     workspace = given.pop("workspace")
-    options = HostOptions(workspace, {**flags(**given), **set_here}, given["record"], given["replay"], attended=True)
+    settings = flags(**given, port=port, cert=_text(own["cert"]), key=_text(own["key"]))
+    options = HostOptions(workspace, settings, given["record"], given["replay"], attended=True)
 
     async def main() -> None:
         host = await open_host(options, say=_say)

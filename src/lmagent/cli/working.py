@@ -26,10 +26,6 @@ def plan_options(function: Function) -> Function:
     return function
 
 
-def work_flags(options: dict[str, Any]) -> dict[str, Any]:
-    return {"approve_plans": True} if options["yes_plan"] else {}
-
-
 def work_of(options: dict[str, Any], *, planning: bool) -> SetWork | None:
     """Return the session's mode of work; None if no option sets it.
 
