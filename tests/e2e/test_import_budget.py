@@ -43,7 +43,7 @@ LATER = {
     *("lmagent.providers.formats", "lmagent.providers.sse", "lmagent.providers.textcalls"),
     *("lmagent.providers.thinking", "lmagent.engine.endings", "lmagent.engine.waits"),
     # what some turns need
-    *("lmagent.engine.compaction", "lmagent.engine.evidence.verdict", "lmagent.engine.worktext"),
+    *("lmagent.engine.compaction", "lmagent.proof.verdict", "lmagent.engine.worktext"),
     *("lmagent.tools.git_calls", "lmagent.tools.git_run", "lmagent.tools.vision"),
     *("dotenv", "tomlkit", "lmagent.config.compat", "lmagent.store.fork", "lmagent.store.follow"),
     # slow ones of the standard library
@@ -55,6 +55,7 @@ OF_FEATURES = {
     *("lmagent.agents", "lmagent.agents.feature"),
     *("lmagent.planning", "lmagent.planning.feature", "lmagent.planning.notes", "lmagent.planning.proposing"),
     "lmagent.planning.tools",
+    *("lmagent.proof", "lmagent.proof.feature"),
     *("lmagent.sandbox", "lmagent.sandbox.environment"),  # what commands find is told before the first of them
 }
 """All that features may load before they are used: names, schemas, and when to load the rest."""
@@ -62,6 +63,7 @@ OF_FEATURES = {
 FEATURES = (
     "agents",
     "planning",
+    "proof",
     "schedule",
     "modelserver",
     "repl",

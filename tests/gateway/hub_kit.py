@@ -15,8 +15,8 @@ from lmagent.app.wiring import HostOptions, open_host
 from lmagent.config.trust import trust
 from lmagent.core.events import DurableEvent
 from lmagent.core.messages import user
-from lmagent.gateway.hub.fan import Watching
-from lmagent.gateway.hub.hub import Hub
+from lmagent.gateway.broadcast.watchers import Watcher
+from lmagent.gateway.gateway import Gateway
 
 
 @asynccontextmanager
@@ -29,7 +29,7 @@ async def hub_on(workspace: Path, base_url: str, *, prepare: Callable[[Host], No
     host = await open_host(HostOptions(workspace, given), say=lambda text: None)
     prepare(host)
     said: list[str] = []
-    hub = Hub(host, say=said.append)
+    hub = Gateway(host, say=said.append)
     try:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(hub.run)
@@ -37,7 +37,7 @@ async def hub_on(workspace: Path, base_url: str, *, prepare: Callable[[Host], No
                 yield hub
             finally:
                 with anyio.CancelScope(shield=True):
-                    await hub.leave()
+                    await hub.end()
                 tasks.cancel_scope.cancel()
     finally:
         await host.aclose()
@@ -62,7 +62,7 @@ class Seen:
     def text(self, kind: str = "text.delta") -> str:
         return "".join(event["text"] for event in self.events if event["type"] == kind)
 
-    async def take(self, watching: Watching) -> None:
+    async def take(self, watching: Watcher) -> None:
         async for frame in watching:
             event = json.loads(frame.data)
             assert event.get("seq", 0) == frame.seq
@@ -82,17 +82,17 @@ class Seen:
 
 
 @asynccontextmanager
-async def watcher(hub: Hub, session: str, after: int = 0) -> AsyncIterator[Seen]:
+async def watcher(hub: Gateway, session: str, after: int = 0) -> AsyncIterator[Seen]:
     """Somebody who watches a session and reads all that comes; has read what there was, and is told the rest live."""
     seen = Seen()
-    async with anyio.create_task_group() as tasks, hub.watch(session, after) as watching:
+    async with anyio.create_task_group() as tasks, hub.broadcast.watch(session, after) as watching:
         tasks.start_soon(seen.take, watching)
         await until(lambda: watching._live or seen.is_over)
         yield seen
         tasks.cancel_scope.cancel()
 
 
-def recorded(hub: Hub, session: str) -> list[DurableEvent]:
+def recorded(hub: Gateway, session: str) -> list[DurableEvent]:
     """The log."""
     return list(hub.host.store.read(session))
 
@@ -104,8 +104,8 @@ async def until(done: Callable[[], bool], *, seconds: float = 20) -> None:
             await anyio.sleep(0.02)
 
 
-async def asked(hub: Hub, session: str, *words: str) -> None:
+async def asked(hub: Gateway, session: str, *words: str) -> None:
     """Each is said, and answered."""
     for text in words:
-        await hub.submit(session, user(text))
-        await (await hub.desk(session)).until_idle()
+        await hub.runner.submit(session, user(text))
+        await (await hub.runner.open(session)).until_idle()

@@ -37,8 +37,8 @@ PATIENCE = Patience()
 LOOPBACK = Rules()
 
 
-class QuietHub:
-    """A hub that has no sessions: it only runs and leaves. Unexpected errors are logged in its workspace."""
+class QuietGateway:
+    """A gateway that has no sessions: it only runs and ends. Unexpected errors are logged in its workspace."""
 
     def __init__(self, workspace: Path) -> None:
         self.left = 0.0
@@ -48,7 +48,7 @@ class QuietHub:
         """Run until cancelled."""
         await anyio.sleep_forever()
 
-    async def leave(self) -> None:
+    async def end(self) -> None:
         """Take note of when."""
         self.left = time.monotonic()
 
@@ -58,7 +58,7 @@ class Lab(Client):
 
     def __init__(self, port: int, workspace: Path) -> None:
         super().__init__(port, {"Authorization": f"Bearer {TOKEN}"})
-        self.hub = QuietHub(workspace)
+        self.hub = QuietGateway(workspace)
         self.said: list[str] = []
         self.server: Serving
         self.access: Access

@@ -14,13 +14,13 @@ from gateway_kit import gateway
 from hub_kit import asked, hub_on, recorded, until, watcher
 from seed_client import chatting
 
+from lmagent.app import upkeep
 from lmagent.core import events as ev
 from lmagent.core.errors import SessionBusy
 from lmagent.core.messages import user
 from lmagent.core.view import View, reduce
+from lmagent.gateway.broadcast.index_feed import BEGINNING
 from lmagent.gateway.http.errors import Refusal
-from lmagent.gateway.hub import keeping
-from lmagent.gateway.hub.feed import BEGINNING
 from lmagent.gateway.seed.anew import begin_anew
 from lmagent.gateway.turns import followed
 from lmagent.testing import ScriptedServer
@@ -45,7 +45,7 @@ def viewed(events) -> View:
 async def test_who_was_away_during_a_clear_is_given_all_of_the_new_conversation_and_nothing_else(tmp_path, said_since):
     with ScriptedServer(lambda _: say("Noted.")) as model:
         async with hub_on(tmp_path / "w", model.base_url) as hub:
-            session = (await hub.begin("main")).id
+            session = (await hub.runner.begin("main")).id
             await asked(hub, session, "one", "two")
             old = recorded(hub, session)
             aside = await begin_anew(hub, session)
@@ -69,7 +69,7 @@ async def test_who_was_away_during_a_clear_is_given_all_of_the_new_conversation_
 async def test_a_clear_twice_over_counts_on(tmp_path):
     with ScriptedServer(lambda _: say("Noted.")) as model:
         async with hub_on(tmp_path / "w", model.base_url) as hub:
-            session = (await hub.begin("main")).id
+            session = (await hub.runner.begin("main")).id
             await asked(hub, session, "one")
             last = 0
             for _ in range(3):
@@ -83,7 +83,7 @@ async def test_a_clear_twice_over_counts_on(tmp_path):
 async def test_another_gateway_that_watches_from_afar_gives_the_new_conversation_too(tmp_path):
     with ScriptedServer(lambda _: say("Noted.")) as model:
         async with hub_on(tmp_path / "w", model.base_url) as hub, hub_on(tmp_path / "w", model.base_url) as other:
-            session = (await hub.begin("main")).id
+            session = (await hub.runner.begin("main")).id
             await asked(hub, session, "one")
             async with watcher(other, session) as seen:
                 await seen.until_type("turn.finished")
@@ -100,7 +100,7 @@ async def test_another_gateway_that_watches_from_afar_gives_the_new_conversation
 async def test_another_process_that_looks_at_the_session_now_and_then_keeps_nobody_from_clearing_it(tmp_path):
     with ScriptedServer(lambda _: say("Noted.")) as model:
         async with hub_on(tmp_path / "w", model.base_url) as hub:
-            session = (await hub.begin("main")).id
+            session = (await hub.runner.begin("main")).id
             looks, is_over = list[int](), threading.Event()
 
             def look() -> None:
@@ -122,11 +122,11 @@ async def test_another_process_that_looks_at_the_session_now_and_then_keeps_nobo
 async def test_a_gateway_that_finds_nothing_left_in_a_session_lets_it_go_at_once(tmp_path, monkeypatch):
     with ScriptedServer(lambda _: say("Noted.")) as model:
         async with hub_on(tmp_path / "w", model.base_url) as hub:
-            session = (await hub.begin("main")).id
-            await hub.submit(session, user("one"))
-            rows = keeping._unattended(hub.host.store.root)  # another gateway sees this, and looks a moment later
-            await hub.desks[session].until_idle()
-            await hub.release(session)
+            session = (await hub.runner.begin("main")).id
+            await hub.runner.submit(session, user("one"))
+            rows = upkeep.unattended(hub.host.store.root)  # another gateway sees this, and looks a moment later
+            await hub.runner.sessions[session].until_idle()
+            await hub.runner.release(session)
             assert [row.session for row in rows] == [session]
             looked = anyio.Event()
 
@@ -134,27 +134,27 @@ async def test_a_gateway_that_finds_nothing_left_in_a_session_lets_it_go_at_once
                 anyio.from_thread.run_sync(looked.set)
                 return rows
 
-            monkeypatch.setattr(keeping, "_unattended", stale)
+            monkeypatch.setattr(upkeep, "unattended", stale)
             async with hub_on(tmp_path / "w", model.base_url) as other:
                 await looked.wait()
                 with anyio.fail_after(20):
-                    while session not in other.desks:  # it opens it, and finds that all is done
+                    while session not in other.runner.sessions:  # it opens it, and finds that all is done
                         await anyio.lowlevel.checkpoint()
-                await until(lambda: other.desks == {}, seconds=5)
+                await until(lambda: other.runner.sessions == {}, seconds=5)
                 await asked(hub, session, "two")
 
 
 async def test_who_follows_all_sessions_is_told_of_the_new_conversation_once(tmp_path):
     with ScriptedServer(lambda _: say("Noted.")) as model:
         async with hub_on(tmp_path / "w", model.base_url) as hub:
-            session = (await hub.begin("main")).id
+            session = (await hub.runner.begin("main")).id
             await asked(hub, session, "one")
-            async with hub.watch_all(BEGINNING) as following:
+            async with hub.broadcast.watch_all(BEGINNING) as following:
                 cursor = (await following.take())[-1].cursor
             await begin_anew(hub, session)
             await asked(hub, session, "two")
             new, told = recorded(hub, session), list[int]()
-            async with hub.watch_all(cursor) as following:
+            async with hub.broadcast.watch_all(cursor) as following:
                 with anyio.fail_after(20):
                     while not told or told[-1] < new[-1].seq:
                         events = [json.loads(one.data) for one in await following.take()]
@@ -165,9 +165,9 @@ async def test_who_follows_all_sessions_is_told_of_the_new_conversation_once(tmp
 async def test_a_message_that_somebody_follows_while_it_is_cleared_ends_with_the_reason(tmp_path):
     with ScriptedServer([slow(say("never"), first=30)]) as model:
         async with hub_on(tmp_path / "w", model.base_url) as hub:
-            session = (await hub.begin("main")).id
-            input = await hub.submit(session, user("one"))
-            await until(lambda: hub.opened(session) is not None and hub.desks[session].session.running)
+            session = (await hub.runner.begin("main")).id
+            input = await hub.runner.submit(session, user("one"))
+            await until(lambda: hub.runner.usable(session) is not None and hub.runner.sessions[session].session.running)
             ended: list[object] = []
 
             async def follow() -> None:

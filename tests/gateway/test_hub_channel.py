@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from lmagent.app.clock import SystemClock
 from lmagent.core import events as ev
 from lmagent.core.messages import assistant, user
-from lmagent.gateway.hub.channel import Channel, Pulse
-from lmagent.gateway.hub.fan import MOST_FRAMES, Fan
-from lmagent.gateway.hub.frames import Frame, framed
+from lmagent.gateway.broadcast.frames import Frame, framed
+from lmagent.gateway.broadcast.stream import Flusher, SessionStream
+from lmagent.gateway.broadcast.watchers import MOST_FRAMES, Stream
 from lmagent.store.jsonl import JsonlStore
 from lmagent.store.log import EVENTS, JsonlLog
 
@@ -57,8 +57,8 @@ class Stage:
     def __init__(self, root, tasks) -> None:
         self.store = JsonlStore(root, SystemClock())
         self.log = root / SESSION / EVENTS
-        self.pulse = Pulse()
-        self.channel = Channel(SESSION, self.log, self.pulse)
+        self.pulse = Flusher()
+        self.channel = SessionStream(SESSION, self.log, self.pulse)
         self.tasks = tasks
         self.here: OpenLog | None = None
         self.count = 0
@@ -148,13 +148,13 @@ class Stage:
 
     async def _watch(self, seen: Seen, scope: anyio.CancelScope, ended: anyio.Event, after: int) -> None:
         with scope:
-            async with self.channel.fan.watch(after) as watching:
+            async with self.channel.stream.watch(after) as watching:
                 self._follow()
                 await seen.take(watching)
         ended.set()
 
     def _follow(self) -> None:
-        if self.channel.fan.watchers and not self.channel.is_heard:
+        if self.channel.stream.watchers and not self.channel.is_heard:
             self.tasks.start_soon(self.channel.follow)
 
 
@@ -231,9 +231,9 @@ def test_a_recorded_reply_takes_the_place_of_what_was_said(tmp_path):
 
 def test_kinds_of_text_are_joined_apart_and_come_in_the_order_of_their_last_piece(tmp_path):
     async def play() -> list[str]:
-        pulse = Pulse()
-        channel = Channel(SESSION, tmp_path / "none", pulse)
-        async with channel.fan.watch(0) as watching:
+        pulse = Flusher()
+        channel = SessionStream(SESSION, tmp_path / "none", pulse)
+        async with channel.stream.watch(0) as watching:
             watching._live = True
             for event in (
                 ev.ThinkingDelta(text="a"),
@@ -253,14 +253,14 @@ def test_kinds_of_text_are_joined_apart_and_come_in_the_order_of_their_last_piec
 
 def test_who_joins_late_is_told_what_a_sub_agent_asks_until_it_is_answered(tmp_path):
     async def play() -> list[list[str]]:
-        channel = Channel(SESSION, tmp_path / "none", Pulse())
+        channel = SessionStream(SESSION, tmp_path / "none", Flusher())
         asked = ev.ApprovalRequested(id="a1", seq=4, call_id="c", tool="shell", summary="rm")
         channel.take(ev.SubagentEvent(call_id="1", child="k", event=asked))
-        async with channel.fan.watch(0) as watching:
+        async with channel.stream.watch(0) as watching:
             first = [json.loads(frame.data)["event"]["id"] for frame in await watching.take()]
         answered = ev.ApprovalResolved(seq=5, approval="a1", call_id="c", approved=True)
         channel.take(ev.SubagentEvent(call_id="1", child="k", event=answered))
-        return [first, [json.loads(frame.data)["type"] for frame in channel.fan.joined()]]
+        return [first, [json.loads(frame.data)["type"] for frame in channel.stream.joined()]]
 
     assert anyio.run(play) == [["a1"], []]
 
@@ -270,7 +270,7 @@ def test_a_watcher_that_does_not_read_is_cut_off_and_the_others_are_not(tmp_path
         async def nothing() -> list[Frame]:
             return []
 
-        fan = Fan(lambda after: nothing, list[Frame])
+        fan = Stream(lambda after: nothing, list[Frame])
         async with fan.watch(0) as slow, fan.watch(0) as quick:
             for watching in (slow, quick):
                 watching._live = True

@@ -18,7 +18,7 @@ from lmagent.core import events as ev
 from lmagent.core.commands import Approve, Close, Continue, Interrupt, SetMode, Undo
 from lmagent.core.errors import LmagentError
 from lmagent.core.messages import user
-from lmagent.gateway.hub.hub import Hub
+from lmagent.gateway.gateway import Gateway
 from lmagent.gateway.turns import followed, named
 from lmagent.schedule.inbox import Inbox
 from lmagent.testing import ScriptedServer
@@ -72,11 +72,11 @@ async def a_job(workspace: Path, model: Model, task: str = "count the sheep", **
             model.may_go = True
 
 
-def ends(hub: Hub, session: str) -> list[tuple[str, str]]:
+def ends(hub: Gateway, session: str) -> list[tuple[str, str]]:
     return [(event.outcome, event.answer) for event in recorded(hub, session) if isinstance(event, ev.TurnFinished)]
 
 
-def jobs(hub: Hub, session: str) -> list[str]:
+def jobs(hub: Gateway, session: str) -> list[str]:
     return [event.job.partition(":")[0] for event in recorded(hub, session) if isinstance(event, ev.InputReceived)]
 
 
@@ -87,8 +87,8 @@ def claimed(workspace: Path) -> list[Path]:
 async def test_a_message_to_a_session_in_which_a_job_runs_is_accepted_and_answered_behind_it(tmp_path):
     model = Model(say("The job is done."))
     async with a_job(tmp_path / "w", model) as (hub, session, seen):
-        input = await hub.submit(session, user("a person says hello"), id="one")
-        assert await hub.submit(session, user("a person says hello"), id="one") == input
+        input = await hub.runner.submit(session, user("a person says hello"), id="one")
+        assert await hub.runner.submit(session, user("a person says hello"), id="one") == input
         assert input in recorded(hub, session)
         model.may_go = True
         await seen.until_type("turn.finished", 2)
@@ -101,7 +101,7 @@ async def test_a_message_to_a_session_in_which_a_job_runs_is_accepted_and_answer
 async def test_a_person_steers_the_turn_of_a_job(tmp_path):
     model = Model(call("list_files", path="."))
     async with a_job(tmp_path / "w", model) as (hub, session, seen):
-        await hub.submit(session, user("be quick about it"), steer=True)
+        await hub.runner.submit(session, user("be quick about it"), steer=True)
         model.may_go = True
         await seen.until_type("turn.finished")
         added = [event.message.text for event in recorded(hub, session) if isinstance(event, ev.MessageAdded)]
@@ -113,7 +113,7 @@ async def test_who_talks_by_the_older_protocols_is_answered_behind_the_job_too(t
     model = Model(say("The job is done."))
     async with a_job(tmp_path / "w", model) as (hub, session, _):
         desk = await named(hub, session)
-        input = await hub.submit(desk.id, user("a person says hello"))
+        input = await hub.runner.submit(desk.id, user("a person says hello"))
         model.may_go = True
         *_, last = [event async for event in followed(hub, session, input, patience=60)]
         assert isinstance(last, ev.TurnFinished)
@@ -123,13 +123,13 @@ async def test_who_talks_by_the_older_protocols_is_answered_behind_the_job_too(t
 async def test_the_job_has_nobody_to_ask_and_the_person_behind_it_is_asked(tmp_path):
     model = Model(ASKING)
     async with a_job(tmp_path / "w", model, permission_mode="manual") as (hub, session, seen):
-        await hub.submit(session, user("now ask first"))
+        await hub.runner.submit(session, user("now ask first"))
         model.may_go = True
         await seen.until_type("approval.requested", 2)
         resolved = [event for event in recorded(hub, session) if isinstance(event, ev.ApprovalResolved)]
         assert [(event.approved, event.by) for event in resolved] == [(False, "unattended")]
         asked = [event for event in recorded(hub, session) if isinstance(event, ev.ApprovalRequested)]
-        assert await hub.send(session, Approve(approval=asked[-1].id, approved=True)) is not None
+        assert await hub.runner.send(session, Approve(approval=asked[-1].id, approved=True)) is not None
         await seen.until_type("turn.finished", 2)
     assert (tmp_path / "w" / "asked").exists()
 
@@ -163,8 +163,8 @@ async def test_an_interrupt_ends_the_turn_of_the_job_for_good_and_the_person_is_
     model = Model(slow(say("never"), first=30))
     async with a_job(tmp_path / "w", model) as (hub, session, seen):
         model.may_go = True
-        await hub.submit(session, user("a person says hello"))
-        ended = await hub.send(session, Interrupt())
+        await hub.runner.submit(session, user("a person says hello"))
+        ended = await hub.runner.send(session, Interrupt())
         assert isinstance(ended, ev.TurnFinished)
         await seen.until_type("turn.finished", 2)
         assert [outcome for outcome, _ in ends(hub, session)] == ["interrupted", "done"]
@@ -175,10 +175,10 @@ async def test_a_person_who_goes_on_with_the_turn_of_a_job_is_asked(tmp_path):
     model = Model(slow(say("never"), first=30))
     async with a_job(tmp_path / "w", model, permission_mode="manual") as (hub, session, seen):
         model.may_go = True
-        await hub.send(session, Interrupt())
+        await hub.runner.send(session, Interrupt())
         await seen.until_type("turn.finished")
         model.job = ASKING
-        await hub.send(session, Continue())
+        await hub.runner.send(session, Continue())
         await seen.until_type("approval.requested")
         await anyio.sleep(0.2)
         assert "approval.resolved" not in seen.types
@@ -187,9 +187,9 @@ async def test_a_person_who_goes_on_with_the_turn_of_a_job_is_asked(tmp_path):
 async def test_other_commands_are_taken_while_a_job_runs_and_undo_is_refused_as_for_any_turn(tmp_path):
     model = Model(say("The job is done."))
     async with a_job(tmp_path / "w", model) as (hub, session, seen):
-        assert isinstance(await hub.send(session, SetMode(mode="manual")), ev.ModeChanged)
+        assert isinstance(await hub.runner.send(session, SetMode(mode="manual")), ev.ModeChanged)
         with pytest.raises(LmagentError, match="at work"):
-            await hub.send(session, Undo())
+            await hub.runner.send(session, Undo())
         model.may_go = True
         await seen.until_type("turn.finished")
 
@@ -198,7 +198,7 @@ async def test_closing_the_session_of_a_job_ends_its_turn_for_good(tmp_path):
     model = Model(slow(say("never"), first=30))
     async with a_job(tmp_path / "w", model) as (hub, session, _):
         model.may_go = True
-        await hub.send(session, Close())
+        await hub.runner.send(session, Close())
         await until(lambda: not claimed(tmp_path / "w"))
         assert [outcome for outcome, _ in ends(hub, session)] == ["interrupted"]
         assert session not in hub.host.sessions
@@ -208,7 +208,7 @@ async def test_deleting_the_session_of_a_job_ends_the_job(tmp_path):
     model = Model(slow(say("never"), first=30))
     async with a_job(tmp_path / "w", model) as (hub, session, seen):
         model.may_go = True
-        await hub.delete(session)
+        await hub.runner.delete(session)
         await seen.until(lambda seen: seen.is_over)
         await until(lambda: not claimed(tmp_path / "w"))
         await anyio.sleep(0.5)
@@ -231,9 +231,9 @@ async def test_a_job_for_a_session_that_a_person_works_in_is_queued_behind_the_p
     workspace, gate = tmp_path / "w", threading.Event()
     with ScriptedServer([held(say("For the person."), gate), say("The job is done.")]) as server:
         async with hub_on(workspace, server.base_url, scheduler_poll_interval=0.1) as hub:
-            desk = await hub.begin()
+            desk = await hub.runner.begin()
             async with watcher(hub, desk.id) as seen:
-                await hub.submit(desk.id, user("work"))
+                await hub.runner.submit(desk.id, user("work"))
                 job = {"id": "now", "schedule": "startup", "prompt": "Tick.", "session_id": desk.id}
                 job = {**job, "schedule": "every 1s"}
                 (workspace / "cron.json").write_text(json.dumps([job]))
@@ -250,12 +250,12 @@ async def test_what_a_gateway_leaves_of_a_job_and_a_person_is_gone_on_with_whoev
     model = Model(slow(say("cut off"), first=30))
     model.may_go = True
     async with a_job(tmp_path / "w", model) as (hub, session, _):
-        await hub.submit(session, user("a person says hello"), id="one")
+        await hub.runner.submit(session, user("a person says hello"), id="one")
     model.job = say("The job is done.")
     with ScriptedServer(model) as server:
         async with hub_on(tmp_path / "w", server.base_url) as hub:
             if first == "a person":
-                await hub.submit(session, user("a person says hello"), id="one")
+                await hub.runner.submit(session, user("a person says hello"), id="one")
             seen: Seen
             async with watcher(hub, session) as seen:
                 await seen.until_type("turn.finished", 2)

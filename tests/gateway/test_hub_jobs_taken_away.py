@@ -10,7 +10,7 @@ import pytest
 from hub_kit import hub_on, recorded, until
 
 from lmagent.core import events as ev
-from lmagent.gateway.hub.hub import Hub
+from lmagent.gateway.gateway import Gateway
 from lmagent.gateway.seed.anew import begin_anew
 from lmagent.schedule.inbox import Inbox
 from lmagent.testing import ScriptedServer
@@ -24,7 +24,7 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-async def begun(hub: Hub, workspace: Path) -> str:
+async def begun(hub: Gateway, workspace: Path) -> str:
     """The session of a task at which the model is."""
     Inbox(workspace / ".lmagent").submit("a task", time.time())
     await until(lambda: bool(hub.host.store.sessions()))
@@ -33,7 +33,7 @@ async def begun(hub: Hub, workspace: Path) -> str:
     return session
 
 
-@pytest.mark.parametrize("take_away", [Hub.delete, begin_anew])
+@pytest.mark.parametrize("take_away", [lambda hub, session: hub.runner.delete(session), begin_anew])
 async def test_a_task_is_settled_before_its_session_is_deleted_or_cleared(tmp_path, take_away):
     with ScriptedServer(lambda _: slow(say("never said"), first=30)) as model:
         async with hub_on(tmp_path / "w", model.base_url) as hub:

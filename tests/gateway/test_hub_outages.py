@@ -16,7 +16,7 @@ from lmagent.core.commands import Interrupt
 from lmagent.core.live import AWAY, BACK
 from lmagent.core.messages import user
 from lmagent.engine import outage
-from lmagent.gateway.hub.hub import Hub
+from lmagent.gateway.gateway import Gateway
 from lmagent.schedule.inbox import Inbox
 from lmagent.testing import ScriptedServer
 from lmagent.testing.loopback import held_port
@@ -49,8 +49,8 @@ async def left_open(workspace: Path, port: int) -> str:
     """A session whose turn a gateway has left; its model server is gone from that port."""
     with ScriptedServer(SCRIPT, port=port) as server:
         async with hub_on(workspace, server.base_url) as hub:
-            desk = await hub.begin()
-            await hub.submit(desk.id, user("work"), id="one")
+            desk = await hub.runner.begin()
+            await hub.runner.submit(desk.id, user("work"), id="one")
             await until(lambda: any(isinstance(event, ev.StepStarted) for event in recorded(hub, desk.id)))
         return desk.id
 
@@ -67,7 +67,7 @@ def notices(seen: Seen) -> list[str]:
     return [event["code"] for event in seen.events if event["type"] == "notice"]
 
 
-def ends(hub: Hub, session: str) -> list[str]:
+def ends(hub: Gateway, session: str) -> list[str]:
     return [event.outcome for event in recorded(hub, session) if isinstance(event, ev.TurnFinished)]
 
 
@@ -97,7 +97,7 @@ async def test_a_turn_that_waits_is_interrupted_after_a_second_restart_too(tmp_p
     assert ends(hub, session) == []
     async with restarted(tmp_path / "w", port, session) as (hub, seen):
         await seen.until_type("retrying")
-        ended = await hub.send(session, Interrupt())
+        ended = await hub.runner.send(session, Interrupt())
         assert isinstance(ended, ev.TurnFinished)
         assert ended.outcome == "interrupted"
     async with restarted(tmp_path / "w", port, session) as (hub, seen):
@@ -108,25 +108,25 @@ async def test_a_turn_that_waits_is_interrupted_after_a_second_restart_too(tmp_p
 async def test_a_message_that_was_accepted_and_not_begun_waits_too_and_a_new_one_is_answered_at_once(tmp_path, port):
     with ScriptedServer(SCRIPT, port=port) as server:
         async with hub_on(tmp_path / "w", server.base_url) as hub:
-            desk = await hub.begin()
-            await hub.submit(desk.id, user("first"), id="one")
+            desk = await hub.runner.begin()
+            await hub.runner.submit(desk.id, user("first"), id="one")
             await until(lambda: any(isinstance(event, ev.StepStarted) for event in recorded(hub, desk.id)))
-            await hub.submit(desk.id, user("second"), id="two")
+            await hub.runner.submit(desk.id, user("second"), id="two")
         session = desk.id
     async with restarted(tmp_path / "w", port, session) as (hub, seen):
         await seen.until_type("retrying")
-        await hub.send(session, Interrupt())
+        await hub.runner.send(session, Interrupt())
         await seen.until(lambda seen: notices(seen).count(AWAY) == 2)
-        await hub.submit(session, user("third"), id="three")
-        await hub.send(session, Interrupt())
+        await hub.runner.submit(session, user("third"), id="three")
+        await hub.runner.send(session, Interrupt())
         await seen.until_type("turn.finished", 3)
         assert ends(hub, session) == ["interrupted", "interrupted", "error"]
 
 
 async def test_a_new_message_is_told_at_once_that_no_model_server_can_be_reached(tmp_path, port):
     async with hub_on(tmp_path / "w", f"http://127.0.0.1:{port}/v1", llm_max_retries=0) as hub:
-        desk = await hub.begin()
-        await hub.submit(desk.id, user("hello"))
+        desk = await hub.runner.begin()
+        await hub.runner.submit(desk.id, user("hello"))
         ended = await desk.until_idle()
         assert ended is not None
         assert (ended.outcome, ended.cause) == ("error", "Unreachable")
@@ -191,7 +191,7 @@ async def test_a_server_that_dies_of_the_request_is_away_in_between_each_time(tm
 
 async def test_a_server_that_asks_for_longer_than_a_turn_waits_does_not_get_it(tmp_path, port, monkeypatch):
     session = await left_open(tmp_path / "w", port)
-    monkeypatch.setattr("lmagent.gateway.hub.keeping.PATIENCE", 1.0)
+    monkeypatch.setattr("lmagent.app.upkeep.PATIENCE", 1.0)
     with ScriptedServer(lambda _: status(429, headers={"Retry-After": "400"}), port=port):
         async with restarted(tmp_path / "w", port, session) as (hub, seen):
             await seen.until_type("turn.finished")
@@ -205,7 +205,7 @@ async def test_what_a_server_asks_for_before_the_next_try_is_kept_to(tmp_path, p
             await seen.until_type("retrying")
             (told,) = [event for event in seen.events if event["type"] == "retrying"]
             assert told["delay"] == 400
-            await hub.send(session, Interrupt())
+            await hub.runner.send(session, Interrupt())
             await seen.until_type("turn.finished")
 
 
@@ -219,7 +219,7 @@ async def test_a_fault_of_the_server_is_no_outage(tmp_path, port):
 
 async def test_a_turn_waits_for_a_day_and_then_ends_as_an_error(tmp_path, port, monkeypatch):
     session = await left_open(tmp_path / "w", port)
-    monkeypatch.setattr("lmagent.gateway.hub.keeping.PATIENCE", 0.5)
+    monkeypatch.setattr("lmagent.app.upkeep.PATIENCE", 0.5)
     async with restarted(tmp_path / "w", port, session) as (hub, seen):
         await seen.until_type("turn.finished")
         assert ends(hub, session) == ["error"]
@@ -236,7 +236,7 @@ async def test_a_job_waits_for_the_model_server_on_the_lane_and_a_person_can_sto
         async with watcher(hub, first) as seen, watcher(hub, second) as other:
             await seen.until_type("retrying")
             await other.until_type("retrying")
-            await hub.send(first, Interrupt())
+            await hub.runner.send(first, Interrupt())
             await seen.until_type("turn.finished")
             with ScriptedServer([say("Counted.")], port=port):
                 await other.until_type("turn.finished")
@@ -247,9 +247,9 @@ async def test_a_job_waits_for_the_model_server_on_the_lane_and_a_person_can_sto
 async def test_a_summary_that_the_turn_needs_is_waited_for_too(tmp_path, port):
     with ScriptedServer([*[say("Noted. " * 500)] * 5, slow(say("cut off"), first=30)], port=port) as server:
         async with hub_on(tmp_path / "w", server.base_url, context_window=100_000) as hub:
-            await hub.begin("main")
+            await hub.runner.begin("main")
             await asked(hub, "main", *(f"part {number} " * 1000 for number in range(5)))
-            await hub.submit("main", user("work"), id="one")
+            await hub.runner.submit("main", user("work"), id="one")
             await until(lambda: recorded(hub, "main")[-1].turn == 6 and hub.host.sessions["main"].state.step == 1)
     async with restarted(tmp_path / "w", port, "main", context_window=16_000) as (hub, seen):
         await seen.until_type("retrying", 2)

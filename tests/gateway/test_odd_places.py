@@ -14,10 +14,9 @@ from gateway_kit import Running, gateway
 from seed_client import chatting
 
 from lmagent.app.clock import SystemClock
-from lmagent.core.errors import SessionNotFound
+from lmagent.app.runner import require_readable
+from lmagent.core.errors import SessionDamaged, SessionNotFound
 from lmagent.gateway.http.app import TABLE
-from lmagent.gateway.http.errors import Refusal
-from lmagent.gateway.hub.places import check_session
 from lmagent.store.jsonl import JsonlStore
 from lmagent.testing.script import say
 
@@ -112,11 +111,10 @@ def test_a_log_that_may_not_be_read_is_refused_with_the_reason():
         if not me:
             os.seteuid(65534)  # root may read everything
         try:
-            with pytest.raises(Refusal, match="may not be read") as refused:
-                check_session(store, "mine", is_deleted=False)
-            assert refused.value.status == 403
+            with pytest.raises(SessionDamaged, match="may not be read"):
+                require_readable(store, "mine")
             with pytest.raises(SessionNotFound):
-                check_session(store, "other", is_deleted=False)
+                require_readable(store, "other")
         finally:
             os.seteuid(me)
     finally:
@@ -145,5 +143,5 @@ def test_a_session_whose_lock_is_none_can_be_read_and_is_opened_and_deleted_by_n
         submit = ("POST", "/api/sessions/main/commands", {"type": "submit", "message": MESSAGE})
         for refused in (submit, ("POST", "/api/chat/main", {"message": "hi"}), ("DELETE", "/api/sessions/main", None)):
             answer = running.ask(*refused)
-            assert (answer.status, answer.code) == (409, "no_lock")
+            assert (answer.status, answer.code) == (409, "damaged")
         assert running.ask("GET", "/api/sessions").status == 200

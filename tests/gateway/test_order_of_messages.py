@@ -16,12 +16,11 @@ import pytest
 from hub_kit import hub_on, recorded, until
 from msgspec.structs import replace
 
+from lmagent.app.open_session import OpenSession
 from lmagent.core.commands import Interrupt, Withdraw
 from lmagent.core.messages import user
 from lmagent.core.view import TextBlock, UserBlock, View, reduce
-from lmagent.gateway.hub.desk import Desk
-from lmagent.gateway.hub.hub import Hub
-from lmagent.gateway.hub.stopping import stop
+from lmagent.gateway.gateway import Gateway
 from lmagent.testing import ScriptedServer
 from lmagent.testing.script import call, say, slow
 
@@ -50,16 +49,16 @@ class Answers:
         return slow(say(f"answer {self.count}"), first=self.chance.choice([0.0, 0.02, 0.05]))
 
 
-async def act(hub: Hub, desk: Desk, action: str, number: int, chance: random.Random) -> None:
+async def act(hub: Gateway, desk: OpenSession, action: str, number: int, chance: random.Random) -> None:
     waiting = list(desk.session.state.inputs)
     if action in ("queue", "steer"):
-        await hub.submit(desk.id, user(f"question {number}"), id=f"q{number}", steer=action == "steer")
+        await hub.runner.submit(desk.id, user(f"question {number}"), id=f"q{number}", steer=action == "steer")
     elif action == "withdraw" and waiting:
-        await hub.send(desk.id, Withdraw(input=chance.choice(waiting)))
+        await hub.runner.send(desk.id, Withdraw(input=chance.choice(waiting)))
     elif action == "interrupt":  # a client that has gone: what others sent begins next
-        await hub.send(desk.id, Interrupt())
+        await hub.runner.send(desk.id, Interrupt())
     elif action == "stop":
-        await stop(hub, desk.id)
+        await hub.runner.stop(desk.id)
         assert not desk.session.state.inputs
     else:
         await anyio.sleep(chance.choice([0.0, 0.01, 0.04]))
@@ -79,7 +78,7 @@ async def test_what_is_shown_has_the_order_of_the_conversation(tmp_path, seed):
     chance = random.Random(seed)
     with ScriptedServer(Answers(chance)) as model:
         async with hub_on(tmp_path / "w", model.base_url) as hub:
-            desk = await hub.begin()
+            desk = await hub.runner.begin()
             tabs: list[tuple[int, View]] = [(0, View())]
             for number in range(chance.randint(4, 12)):
                 await act(hub, desk, chance.choice(ACTIONS), number, chance)

@@ -94,8 +94,7 @@ def test_work_that_no_model_server_can_be_reached_for_is_done_when_there_is_one(
                         scheduler.inbox.submit("a task", time.time())
                     elif kind == "cron":
                         write_jobs(workspace, {"id": "tick", "schedule": "every 1s", "prompt": "Tick."})
-                    await until(lambda: any("goes on in 2 s" in text for text in said))
-                    await until(lambda: any("goes on in 5 s" in text for text in said))
+                    await until(lambda: any("the turn waits for the model server" in text for text in said))
             assert "done" not in endings(workspace)
             assert "error" not in endings(workspace)
             async with a_host(workspace, server) as host, scheduling(host):
@@ -117,7 +116,7 @@ def test_work_that_no_model_server_was_there_for_in_a_day_ends_as_an_error(works
             async with a_host(workspace, server, llm_url=gone, llm_max_retries=1) as host:
                 async with scheduling(host, said) as scheduler:
                     scheduler.inbox.submit("a task", time.time())
-                    await until(lambda: any("goes on in 2 s" in text for text in said))
+                    await until(lambda: any("the turn waits for the model server" in text for text in said))
                     host.clock.shift = 86400.0
                     await until(lambda: endings(workspace) == ["error"])
                     await until(lambda: scheduler.table.counts() == {"done": 1})

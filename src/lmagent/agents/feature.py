@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from lmagent.core.tool import Tool, ToolContext, ToolOutput
 from lmagent.core.work import ChildStatus, DeliverableType
-from lmagent.engine.review import Again, End, Fence
+from lmagent.engine.review import Again, End, Fence, Review
 from lmagent.engine.session import Session
 from lmagent.engine.state import SessionState
 
@@ -123,7 +123,7 @@ def report_tool(host: ChildHost) -> Tool:
     )
 
 
-class ReportReview:
+class ReportReview(Review):
     """Ends a sub-agent's turn with its report, or when its shared budget is used up; asks for a missing report."""
 
     def __init__(self, shares: Callable[[], ChildShares]) -> None:

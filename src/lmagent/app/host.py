@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, aclosing, suppress
+from contextlib import aclosing, suppress
 from functools import partial
 from itertools import chain, count
 from pathlib import Path
@@ -43,7 +43,6 @@ from lmagent.providers.urls import is_near
 from lmagent.store.jsonl import JsonlStore
 
 if TYPE_CHECKING:
-    from lmagent.app.places import Place
     from lmagent.app.wiring import Configuration
     from lmagent.providers.cassette import ReplayTransport
     from lmagent.store.log import JsonlLog
@@ -92,7 +91,6 @@ class Host(Struct):
         left: what holds again for a session that was released, once it is opened again in this process.
         opened: told of every session that is opened here.
         released: told of every session that is not open here any more, by its id.
-        places: where jobs work in a session, by its id; None where each has the session for itself.
         replay: the cassette that plays the model's side; no server is asked anything then.
         config: where the settings come from.
     """
@@ -115,7 +113,6 @@ class Host(Struct):
     left: dict[str, Left] = field(default_factory=dict[str, Left])
     opened: Callable[[Session], None] = lambda session: None
     released: Callable[[str], None] = lambda session: None
-    places: Callable[[str], AbstractAsyncContextManager[Place]] | None = None
     replay: ReplayTransport | None = None
     config: Configuration | None = None
     machine: Environment = NOWHERE

@@ -7,7 +7,7 @@ does it. Whatever is found is submitted again and again: a job that is known is 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -18,8 +18,11 @@ import msgspec
 
 from lmagent.app.entitled import may_run_jobs, require_trust, waiting_for_trust
 from lmagent.app.host import Host
+from lmagent.app.job_runner import KINDS, JobRunner, Say, Waits, occurrence_session
 from lmagent.app.logs import unexpected
-from lmagent.app.scheduled import KINDS, Say, Scheduled, Waits, occurrence_session, turn_of
+from lmagent.app.open_session import turn_of
+from lmagent.app.runner import Runner
+from lmagent.app.upkeep import unattended
 from lmagent.core.decoding import decode_json
 from lmagent.core.errors import LmagentError, SessionBusy, StoreError
 from lmagent.core.events import TurnFinished
@@ -34,7 +37,7 @@ from lmagent.schedule.ledger import CronRun, JobHistory, Ledger, LedgerEntry, Wh
 from lmagent.store.database import open_database
 from lmagent.store.failures import store_error
 from lmagent.store.files import make_private
-from lmagent.store.index import SessionIndex, Unattended
+from lmagent.store.index import Unattended
 from lmagent.store.lock import Lock, Owner, hold, is_alive, this_process
 
 T = TypeVar("T")
@@ -60,11 +63,14 @@ class Scheduler:
     Args:
         host: its sessions.
         say: shows a person what happens.
+        runner: runs the sessions; a runner of its own, which asks nobody, if it is None.
         startup: run the jobs that are due at a start, unless another scheduler runs already.
         single: do nothing but what `run_now` wants.
     """
 
-    def __init__(self, host: Host, say: Say, *, startup: bool = False, single: bool = False) -> None:
+    def __init__(
+        self, host: Host, say: Say, *, runner: Runner | None = None, startup: bool = False, single: bool = False
+    ) -> None:
         self.home = _home(host.workspace)
         self._host = host
         self._say = say
@@ -87,12 +93,14 @@ class Scheduler:
         self.table = JobTable(lambda: open_database(path), path, owner, _is_alive, only=NOTHING if single else "")
         lanes = host.settings.scheduler_lanes
         self.dispatcher = EmbeddedDispatcher(self.table, host.clock, lanes=lanes, given_up=self._given_up)
-        self._work = Scheduled(host, self.inbox, self.history, self.note, self._wait, say, patient=not single)
+        self._runner = runner or Runner(host, say, resumable=not single)
+        self._running = self._runner.running if runner is None else nullcontext
+        self._work = JobRunner(self._runner, self.inbox, self.history, self.note, self._wait, say, patient=not single)
 
     async def run(self) -> None:
         """Do what is due until cancelled. What is cut off by that is gone on with by the next scheduler."""
         try:
-            async with anyio.create_task_group() as tasks:
+            async with self._running(), anyio.create_task_group() as tasks:
                 tasks.start_soon(self.dispatcher.serve, self._do)
                 if self._startup and self._is_first():
                     await self._guarded(self._begin)
@@ -152,7 +160,7 @@ class Scheduler:
         job, session = None, ""
         try:
             job = await self.run_now(id, "person")
-            async with anyio.create_task_group() as tasks:
+            async with self._running(), anyio.create_task_group() as tasks:
                 tasks.start_soon(self.dispatcher.serve, self._do)
                 while (run := await self._over(id, job)) is None:
                     await self._host.clock.sleep(TICK / 5)
@@ -218,11 +226,11 @@ class Scheduler:
             await self.dispatcher.submit(DispatchJob(task.job, task.session))
 
     async def _look_at_sessions(self) -> None:
-        for row in await anyio.to_thread.run_sync(_unattended, self._host.store.root):
-            if row.session in self._host.sessions and self._host.places is None:
-                continue  # open here: whoever has it open goes on with it
+        for row in await anyio.to_thread.run_sync(unattended, self._host.store.root):
+            if row.session in self._host.sessions and row.session not in self._runner.sessions:
+                continue  # the conversation or the sub-agent that has it open continues it
             if not row.until and row.job.partition(":")[0] not in KINDS:
-                continue  # a gateway goes on with what came in through one
+                continue  # a gateway continues inputs that came through a gateway
             if row.until:
                 await self._wait(Waits(row.session, row.ended, row.until))
             elif self._trusted:
@@ -386,12 +394,6 @@ def _home(workspace: Path) -> Path:
 
 def _session_of(job: CronJob, at: int) -> str:
     return job.session_id or occurrence_session(job.id, at)
-
-
-def _unattended(root: Path) -> list[Unattended]:
-    with SessionIndex(root) as index:
-        index.refresh()
-        return index.unattended()
 
 
 def _is_alive(owner: str) -> bool:

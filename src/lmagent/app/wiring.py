@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from lmagent.app import children, planning, proof
+from lmagent.app import children, planning
 from lmagent.app.clock import SystemClock
 from lmagent.app.confined import Confined
 from lmagent.app.environment import ENVIRONMENT_NOTE
@@ -26,10 +26,14 @@ from lmagent.config.workspace import open_workspace
 from lmagent.core.agent import Agent
 from lmagent.core.commands import SetMode, SetModel, SetOptions
 from lmagent.core.errors import WorkspaceError
+from lmagent.core.ids import new_id
+from lmagent.core.messages import ToolCall
 from lmagent.core.model import Sampling, split_name
+from lmagent.core.toolevents import OWN_CALL
 from lmagent.engine.gate import Rules, check_rule
 from lmagent.engine.session import Session
-from lmagent.engine.toolbox import Toolbox
+from lmagent.engine.toolbox import Invocation, Toolbox
+from lmagent.proof.feature import Choices, Proof
 from lmagent.providers.retry import RetryPolicy
 from lmagent.providers.served import Endpoint, Served
 from lmagent.providers.transport import SLOWEST, HttpTransport, Timeouts, Transport
@@ -41,7 +45,7 @@ from lmagent.tools.kernel import Kernels
 from lmagent.tools.python_tool import python_tool
 from lmagent.tools.recall import recall_tool
 from lmagent.tools.registry import builtin_tools
-from lmagent.tools.shell import ShellRunner, shell_tool
+from lmagent.tools.shell import Shell, ShellRunner, shell_tool
 
 if TYPE_CHECKING:
     from lmagent.app.ownserver import OwnServer
@@ -166,7 +170,7 @@ def features(registry: Registry, say: Say = lambda _: None) -> None:
     registry.session_notes.append(partial(instructions_note, registry.records))
     registry.hides.append(lambda _: set(registry.profile.hidden))
     planning.register(registry)
-    proof.register(registry)
+    checks_of_the_work(registry)
     children.register(registry)
     load_plugins(registry)
 
@@ -175,8 +179,7 @@ def commands_in_a_sandbox(registry: Registry) -> None:
     """shell, jobs, python and git."""
     spill = registry.workspace / ".lmagent" / "spill"
     jobs = Jobs(spill)
-    hosts, checks = registry.confined.hosts, registry.settings.check_commands
-    runner = ShellRunner(registry.confined.get, registry.records.events, spill, jobs, hosts, checks)
+    runner = ShellRunner(registry.confined.get, registry.records.events, spill, jobs, registry.confined.hosts)
     registry.tool(shell_tool(runner))
     registry.tool(jobs_tool(jobs))
     kernels = Kernels()
@@ -189,6 +192,22 @@ def commands_in_a_sandbox(registry: Registry) -> None:
         registry.tool(tool)
     registry.session_notes.append(jobs.note)
     registry.closers.append(jobs.aclose)
+
+
+def checks_of_the_work(registry: Registry) -> None:
+    """The project's check at the end of a turn, and the verdict."""
+    confined, settings, events = registry.confined, registry.settings, registry.records.events
+    spill, limit = registry.workspace / ".lmagent" / "spill", settings.check_timeout
+    runner = ShellRunner(confined.get, events, spill, Jobs(spill), confined.hosts, longest=limit, apart=True)
+    shell = shell_tool(runner)
+
+    def invoke(command: str) -> Invocation:
+        return Invocation(ToolCall(f"{OWN_CALL}{new_id()}", shell.name, ""), shell, Shell(command, limit))
+
+    choices = Choices(settings.check, settings.check_commands, settings.require_proof)
+    # Other sandboxes keep one home for all commands.
+    proof = Proof(registry.workspace, events, invoke, lambda: confined.name == "bubblewrap", choices)
+    registry.reviews.append(proof)
 
 
 async def _with_found_server(settings: Settings, transport: Transport, say: Say) -> tuple[Settings, OwnServer | None]:
@@ -236,8 +255,6 @@ def _agent(settings: Settings) -> Agent:
         keep_thinking=None if settings.thinking_model is None else not settings.thinking_model,
         limits=settings.limits,
         window=settings.window(None),
-        checks=settings.check_commands,
-        proven=settings.require_proof,
     )
 
 

@@ -146,7 +146,7 @@ _turn_options = _together(
     sandbox_option,
     allow_host_option,
     click.option(
-        "--require-proof", is_flag=True, help="Changed files: not done before a check ran after it and passed."
+        "--require-proof", is_flag=True, help="Changed files: run the project's check; not done before it passed."
     ),
     click.option("--max-iterations", type=click.IntRange(min=1), metavar="N", help="Model calls before a turn ends."),
     click.option("--no-mcp", is_flag=True, hidden=True),  # scripts of earlier agents give it; MCP does not exist here

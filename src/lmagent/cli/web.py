@@ -82,9 +82,9 @@ def _serve(port: int | None, given: dict[str, Any]) -> int:
     from lmagent.app.signals import ending
     from lmagent.app.wiring import HostOptions, open_host
     from lmagent.gateway.chosen import restore
+    from lmagent.gateway.gateway import Gateway
     from lmagent.gateway.http.app import build_app
     from lmagent.gateway.http.serving import serve
-    from lmagent.gateway.hub.hub import Hub
     from lmagent.modelserver.listening import Signals, listen
 
     own = {name: given.pop(name) for name in ("bind", "lan", "names", "cert", "key", "no_browser")}
@@ -99,12 +99,12 @@ def _serve(port: int | None, given: dict[str, Any]) -> int:
             front = _Front(host.settings, own)
             listener = listen(front.bind, host.settings.web_port)
             with listener:
-                hub = Hub(host, say=_say)
-                app = build_app(hub, front.access, front.rules, say=_say)
+                gateway = Gateway(host, say=_say)
+                app = build_app(gateway, front.access, front.rules, say=_say)
                 gc.freeze()
                 gc.enable()
                 front.announce(listener, host.workspace)
-                await serve(app, hub, listener, tls=front.tls, started=signals.end)
+                await serve(app, gateway, listener, tls=front.tls, started=signals.end)
         finally:
             await host.aclose()
 

@@ -156,10 +156,14 @@ class Settings(Struct, frozen=True):
     scheduler_in_chat: bool = setting(True, "LMAGENT_SCHEDULER_IN_CHAT",
         help="A chat in a trusted folder also does the work that is due there: waits, the inbox, cron jobs.")
 
+    check: Literal["off", "ask", "auto"] = setting("off", "LMAGENT_CHECK", folder="trusted",
+        help="Run the project's check when a turn that changed files ends: off, ask (needs permission), auto.")
+    check_timeout: int = setting(600, "LMAGENT_CHECK_TIMEOUT", bounds=(1, None), folder="trusted",
+        help="Seconds after which the project's check is stopped.")
     require_proof: bool = setting(False, "REQUIRE_PROOF", flag="--require-proof", folder="trusted",
-        help="A turn that changed files is not done before a check ran after the last change and passed.")
+        help="A turn that changed files is not done before a check has passed; sets check to auto.")
     check_commands: tuple[str, ...] = setting((), "CHECK_COMMANDS", folder="trusted",
-        help='Commands that check the work, such as ["make check"], in addition to the known test runners.')
+        help='Commands that check the project, such as ["make check"]; by default, Makefile, package.json … name it.')
 
     llm_parallel: int | None = setting(None, "LLM_PARALLEL", bounds=(1, 1000),
         help="Sessions that a local server can serve side by side, each with its own prompt cache, if the server does "

@@ -85,8 +85,6 @@ class Agent(Struct, frozen=True):
         keep_thinking: send thoughts back to the model; None decides by the model's name.
         limits: when a turn has to stop.
         window: how the context is managed.
-        checks: commands that count as checks of the work (`CHECK_COMMANDS`).
-        proven: every change has to be checked (`REQUIRE_PROOF`).
         options: the initial options of new sessions, which override the values above.
     """
 
@@ -99,8 +97,6 @@ class Agent(Struct, frozen=True):
     keep_thinking: bool | None = None
     limits: TurnLimits = TurnLimits()
     window: Window = Window()
-    checks: tuple[str, ...] = ()
-    proven: bool = False
     options: SessionOptions = SessionOptions()
 
     def with_options(self, options: SessionOptions) -> Agent:

@@ -5,7 +5,8 @@
     ├── WorkspaceError         the workspace is missing, unreadable or not writable
     ├── StoreError             the log cannot be written (disk full, read-only)
     │   ├── SessionNotFound    no session has this id or prefix
-    │   └── SessionBusy        another process is writing this session
+    │   ├── SessionBusy        another process is writing this session
+    │   └── SessionDamaged     something else is in the place of a session's files
     ├── ProviderError          the model server failed; its subclasses say how
     │   ├── Unreachable        no connection, or no progress within the time allowed
     │   ├── AuthError          401, 403
@@ -15,7 +16,8 @@
     │   └── ServerFailure      429, 5xx, or an error inside a stream
     ├── SandboxError           no sandbox, or it failed; nothing was run
     ├── ToolError              a tool refuses or fails; the text is for the model
-    └── PolicyDenied           the gate said no
+    ├── PolicyDenied           the gate said no
+    └── ShuttingDown           the program is about to end
 
 A user-facing error says what happened, why, and what to type next (`fix`).
 """
@@ -68,6 +70,10 @@ class SessionNotFound(StoreError):
 
 class SessionBusy(StoreError):
     """Another process is writing this session."""
+
+
+class SessionDamaged(StoreError):
+    """Something else is in the place of a session's folder, log or lock, or its log cannot be read."""
 
 
 class ProviderError(LmagentError):
@@ -170,6 +176,10 @@ class ToolError(LmagentError):
 
 class PolicyDenied(LmagentError):
     """The gate said no."""
+
+
+class ShuttingDown(LmagentError):
+    """The program is about to end and takes no more work."""
 
 
 @contextmanager

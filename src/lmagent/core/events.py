@@ -202,7 +202,7 @@ class TurnFinished(Envelope, frozen=True, tag="turn.finished"):
         fix: what to do next, true on every surface; empty for nothing.
         terminal: the same for a terminal, as a command, option or variable to type; shown there in place of `fix`.
         until: Unix seconds at which a waiting session continues; 0 for none.
-        proof: whether a check ran after the last change and passed; empty if nothing was changed.
+        proof: the verdict on the turn's changes; empty if it changed nothing. Earlier versions wrote `unverified` too.
         proof_reason: the reason for `proof`, in words.
     """
 

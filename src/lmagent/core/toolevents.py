@@ -58,6 +58,10 @@ class ApprovalResolved(Envelope, frozen=True, tag="approval.resolved"):
     feedback: str = ""
 
 
+OWN_CALL = "lmagent-"
+"""Begins the id of a call that lmagent makes itself, such as the check of the work."""
+
+
 class ToolStarted(Envelope, frozen=True, tag="tool.started"):
     """A call is about to act. On disk before it does."""
 

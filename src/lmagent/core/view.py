@@ -17,6 +17,7 @@ from lmagent.core.messages import STOPPED, Image, Message, Part, Text, Thinking,
 from lmagent.core.model import SessionOptions, Usage
 from lmagent.core.pace import Pace
 from lmagent.core.titles import title_of
+from lmagent.core.toolevents import OWN_CALL
 from lmagent.core.work import Task
 
 State = Literal["idle", "queued", "thinking", "running", "waiting", "retrying"]
@@ -223,6 +224,8 @@ def _tool(view: View, event: ev.ToolStarted | ev.ToolFinished) -> View:
                 event.duration,
             )
         return _with(view, blocks=tuple(blocks), state="running")
+    if isinstance(event, ev.ToolStarted) and event.call_id.startswith(OWN_CALL):
+        return _add(view, ToolBlock(event.call_id, event.tool, event.summary, "running"), state="running")
     return view  # the user's own change of a file is no call
 
 

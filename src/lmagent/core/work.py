@@ -14,7 +14,8 @@ TaskStatus = Literal["pending", "in_progress", "completed", "blocked", "failed",
 WorkMode = Literal["normal", "bounded", "plan", "deep"]
 DeliverableType = Literal["file", "files", "data", "report"]
 ChildStatus = Literal["ok", "blocked", "partial", "error"]
-Proof = Literal["", "verified", "partly verified", "unverified"]
+Proof = Literal["", "verified", "partly verified", "failed", "unchecked", "unverified"]
+"""The verdict on a turn's changes; logs of earlier versions say `unverified` for `failed` and `unchecked`."""
 
 
 class Way(Struct, frozen=True, omit_defaults=True):

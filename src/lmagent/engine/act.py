@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from lmagent.core.errors import LmagentError, StoreError, ToolError, ungrouped
-from lmagent.core.events import ApprovalRequested, MessageAdded, ToolFinished, ToolStarted
+from lmagent.core.events import ApprovalRequested, MessageAdded, PermissionMode, ToolFinished, ToolStarted
 from lmagent.core.events import ToolOutput as OutputEvent
 from lmagent.core.messages import ToolCall, ToolStatus, user
 from lmagent.core.tool import KeptText, Tool, ToolContext, ToolOutput
@@ -147,7 +147,30 @@ def _request(session: Session, invocation: Invocation) -> Asked:
     return Asked(request, invocation.summary)
 
 
-async def _permit(session: Session, invocation: Invocation, asked: Asked) -> ToolOutput | None:
+async def perform(session: Session, invocation: Invocation, mode: PermissionMode | None) -> None:
+    """Carry out a call that lmagent makes itself: its events are recorded, the conversation stays as it is.
+
+    Args:
+        session: the session.
+        invocation: the call.
+        mode: the permission mode that it is judged in; None for the session's.
+    """
+    call, name, asked = invocation.call, invocation.tool.name, _request(session, invocation)
+    try:
+        denial = await _permit(session, invocation, asked, mode)
+        result = Result(name, "denied", denial) if denial is not None else await _run(session, invocation, asked)
+    except ToolError as refusal:
+        result = _refused(name, refusal)
+    # A denial for want of a user counts against the turn only where the model made the call.
+    facts = {name: fact for name, fact in result.output.data.items() if name != "unattended"}
+    result = replace(result, output=replace(result.output, data=facts))
+    size = room_for(session, 1).take(_need(result.output))
+    await _record(session, call, result, LoopGuard(session.agent.limits), [], size)
+
+
+async def _permit(
+    session: Session, invocation: Invocation, asked: Asked, mode: PermissionMode | None = None
+) -> ToolOutput | None:
     """None when the call may run, else what the model is told.
 
     Raises:
@@ -157,7 +180,7 @@ async def _permit(session: Session, invocation: Invocation, asked: Asked) -> Too
     for fence in session.wiring.fences:
         if reason := fence(session.state, tool):
             return _denied(asked, f"Denied: {reason} It was not run.", reason)
-    verdict = gate.judge(asked.request, session.state.mode, session.wiring.rules, session.state.grants)
+    verdict = gate.judge(asked.request, mode or session.state.mode, session.wiring.rules, session.state.grants)
     if verdict.decision == "allow":
         return None
     if verdict.decision == "deny":

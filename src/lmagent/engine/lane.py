@@ -16,17 +16,14 @@ from lmagent.engine.session import Session
 
 
 async def run_until_idle(session: Session, *, resumable: bool = False) -> TurnFinished | None:
-    """Carry out what was submitted, turn after turn, and return how the last turn ended.
+    """Run the turns that were asked for, one after the other, and return how the last one ended.
 
-    A turn that an earlier process left unfinished is closed as interrupted when new input comes, and is gone on
-    with after `Continue`.
+    A turn that an earlier process left open is closed as interrupted when new input comes, and is continued after
+    `Continue`.
 
     Args:
         session: the session.
-        resumable: a turn that is cut off because this program ends stays unfinished, for another one to go on with.
-
-    Raises:
-        ProviderError: no model server can be reached, and the session is to outlast that.
+        resumable: whether a turn that the end of this program cuts off stays open for the next process.
     """
     last: TurnFinished | None = None
     while not session.closed:

@@ -157,13 +157,13 @@ def _files(state: SessionState, size: int) -> str:
 
 def _by_commands(state: SessionState) -> list[str]:
     """Paths of files that calls changed, the latest last."""
-    from lmagent.engine.evidence.places import is_leaving  # only a cut pays for it
+    from lmagent.core.byproducts import is_byproduct  # only a cut pays for it
 
     paths = dict.fromkeys(
         change.path
         for event in state.changes
         for change in event.changes
-        if change.after is not None and change.after.kind == "file" and not is_leaving(change.path)
+        if change.after is not None and change.after.kind == "file" and not is_byproduct(change.path)
     )
     return list(paths)
 

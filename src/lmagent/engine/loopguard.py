@@ -352,12 +352,12 @@ def marks_of(changes: Sequence[FilesChanged], call: str, data: Mapping[str, Any]
     for event in changes[-2:]:
         if event.call_id != call:
             continue
-        from lmagent.engine.evidence.places import is_leaving  # its patterns are compiled with the first change
+        from lmagent.core.byproducts import is_byproduct  # its patterns are compiled with the first change
 
         if event.blob:
             marks.append(event.blob)
         for change in event.changes:
-            if not is_leaving(change.path) or change.path.startswith(".git/"):  # a commit is progress
+            if not is_byproduct(change.path) or change.path.startswith(".git/"):  # a commit is progress
                 before, after = (
                     one.sha256 or one.target or one.kind if one else "" for one in (change.before, change.after)
                 )

@@ -10,6 +10,7 @@ from typing import Literal
 
 from lmagent.core.events import ApprovalResolved, MessageAdded, ToolFinished, TurnFinished
 from lmagent.core.messages import STOPPED, ToolCall, assistant
+from lmagent.core.toolevents import OWN_CALL
 from lmagent.engine import undo
 from lmagent.engine.session import Session
 
@@ -17,6 +18,7 @@ OUTCOME_UNKNOWN = (
     "Interrupted: it had started and its outcome is unknown. It may have acted, fully or in part. "
     "It was not repeated. Check the state before you go on."
 )
+CUT_SHORT = "Interrupted before it ended."
 NOT_RUN = "Not run: the turn ended before it could start."
 NOT_BEGUN = (
     "Not run: the program ended before this call began. Look at what came of the calls before it, "
@@ -34,10 +36,22 @@ async def report_interrupted_calls(session: Session) -> None:
     What they changed is recorded first, so that it can be taken back.
     """
     await undo.record_interrupted(session)
+    await _close_own_calls(session)
     for call in session.state.open_calls:
         started = session.state.started.get(call.id)
         if started is not None and not started.replay_safe:
             await _report(session, call, OUTCOME_UNKNOWN, "interrupted")
+
+
+async def _close_own_calls(session: Session) -> None:
+    """End the calls that lmagent made itself: the feature that made one decides whether to make it again."""
+    state = session.state
+    own = [one for one in state.approvals.values() if one.call_id.startswith(OWN_CALL)]
+    for request in [one for one in own if one.call_id.partition("/")[0] not in state.calls]:
+        await session.record(ApprovalResolved(approval=request.id, call_id=request.call_id, approved=False, by="crash"))
+    for started in [one for one in state.started.values() if one.call_id.startswith(OWN_CALL)]:
+        if started.call_id not in state.calls:
+            await _report(session, ToolCall(started.call_id, started.tool, ""), CUT_SHORT, "interrupted")
 
 
 async def report_calls_not_begun(session: Session) -> None:

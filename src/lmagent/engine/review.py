@@ -1,23 +1,24 @@
-"""Review: what features have to say about how a turn goes on. The loop stays one; they bring reasons to go on or end.
+"""Review: what features decide about the course of a turn. The loop knows no feature; a review returns what it wants.
 
-A review is asked after every round of calls and before a turn may end. It reads the session's state; what it wants
-told or done it returns. The first that says something is followed.
+A review is asked after every round of calls, before a turn may end, and when its end is recorded. The first review
+that wants something is followed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from lmagent.core.events import Outcome
+from lmagent.core.events import Outcome, PermissionMode, TurnFinished
 from lmagent.core.tool import Tool
 
 if TYPE_CHECKING:
     from lmagent.engine.endings import Ending
     from lmagent.engine.session import Session
     from lmagent.engine.state import SessionState
+    from lmagent.engine.toolbox import Invocation
 
 
 class End(Struct, frozen=True):
@@ -48,22 +49,40 @@ class Again(Struct, frozen=True):
     otherwise: End
 
 
-class Review(Protocol):
-    """One feature's say. It must not raise; what it cannot judge it passes over."""
+class Perform(Struct, frozen=True):
+    """A call that lmagent makes before the turn may end; the review is asked again after it.
+
+    Its events are in the log like those of the model's calls. Its result is not part of the conversation.
+
+    Attributes:
+        invocation: the call; its id begins with `OWN_CALL`.
+        mode: the permission mode that it is judged in; None for the session's.
+    """
+
+    invocation: Invocation
+    mode: PermissionMode | None = None
+
+
+class Review:
+    """What a feature decides; it must not raise. Each method does nothing unless a feature replaces it."""
 
     async def after_calls(self, session: Session) -> End | None:
-        """A round of calls is over; an End ends the turn."""
-        ...
+        """Return how the turn ends after a round of calls; None to continue."""
+        return None
 
-    async def at_end(self, session: Session, ending: Ending, answer: str) -> End | Again | None:
-        """The model gives its last word.
+    async def at_end(self, session: Session, ending: Ending, answer: str) -> End | Again | Perform | None:
+        """Return what happens in place of the end that the model's last reply means; None to let it end.
 
         Args:
             session: the session.
-            ending: what that word means.
-            answer: all of it.
+            ending: what the reply means.
+            answer: its whole text.
         """
-        ...
+        return None
+
+    def finished(self, session: Session, event: TurnFinished) -> TurnFinished:
+        """Return the end of the turn as it is to be recorded."""
+        return event
 
 
 Fence = Callable[["SessionState", Tool], str]

@@ -149,8 +149,6 @@ class Session:
         """Jobs whose turn a person has gone on with: what it asks is theirs to answer then."""
         self.patience: dict[str, float] = {}
         """Until when turns wait for a model server that cannot be reached, by their job; see `outage`."""
-        self.outlasts_outages = False
-        """A turn for which no model server can be reached stays unfinished, for somebody to go on with later."""
         self.above: Session | None = None
         """Whose call this session works for as a sub-agent, while it does."""
         self.children: dict[str, Session] = {}

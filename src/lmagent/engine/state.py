@@ -43,8 +43,8 @@ from lmagent.core.model import ToolSpec, Usage
 from lmagent.core.ports import WAKING
 from lmagent.core.titles import title_of
 from lmagent.core.tool import FileMark
-from lmagent.engine.evidence.record import Evidence
 from lmagent.engine.filemarks import FileMarks
+from lmagent.engine.unwritten import Tried
 from lmagent.engine.work import Calling, WorkEvent, WorkState, summed, usage_beside
 
 BYTES_PER_TOKEN = 4
@@ -113,7 +113,7 @@ class SessionState(Struct):
     job: str = ""  # what the last turn is for: its input's job; that of the turn before, where it only woke the session
     unattended_denials: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     work: WorkState = field(default_factory=WorkState)
-    evidence: Evidence = field(default_factory=Evidence)
+    tried: Tried = field(default_factory=Tried)
 
     # --- questions ------------------------------------------------------------------------------------------
 
@@ -165,7 +165,7 @@ class SessionState(Struct):
     def apply(self, event: DurableEvent) -> None:
         """Fold one event in."""
         self.seq = event.seq or self.seq
-        self.evidence.apply(event)
+        self.tried.apply(event)
         match event:
             case MessageAdded():
                 self._add(event)

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections import Counter
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from lmagent.core.commands import SetWork
 from lmagent.core.errors import ProviderError
@@ -20,10 +19,9 @@ from lmagent.core.events import MessageAdded, Notice, Outcome, TurnFinished, Tur
 from lmagent.core.messages import CUT_OFF, NO_WORDS, Message, Text, ToolResult, user
 from lmagent.core.model import Reply
 from lmagent.engine import budget, constrain, frames, intake, recovery
-from lmagent.engine.act import act
+from lmagent.engine.act import act, perform
 from lmagent.engine.loopguard import Alarm, LoopGuard
-from lmagent.engine.outage import is_outage
-from lmagent.engine.review import Again, End
+from lmagent.engine.review import Again, End, Perform
 from lmagent.engine.session import Session
 from lmagent.engine.state import SessionState
 from lmagent.engine.step import take_step
@@ -123,9 +121,6 @@ async def _run(session: Session, *, acted: bool) -> TurnFinished:
     try:
         end = await _loop(session, progress)
     except ProviderError as failure:
-        if session.outlasts_outages and is_outage(failure):
-            session.partial = []
-            raise  # the turn stays open, as if the program had been killed here
         cause = type(failure).__name__
         end = End("error", cause, failure.message, "".join(session.partial), failure.fix, failure.terminal)
         session.partial = []
@@ -147,12 +142,8 @@ async def finish(session: Session, end: End, steps: int) -> TurnFinished:
         terminal=typed,
         until=end.until,
     )
-    evidence = session.state.evidence
-    if (evidence.touched or evidence.standing or evidence.effects or evidence.runs) and end.outcome != "waiting":
-        from lmagent.engine.evidence.verdict import judge, setting_of  # most turns change nothing
-
-        verdict = judge(evidence, setting_of(session))
-        event = replace(event, proof=verdict.proof, proof_reason=verdict.reason)
+    for review in session.wiring.reviews:
+        event = review.finished(session, event)
     stored = await session.record(event, sync=True)
     assert isinstance(stored, TurnFinished)
     return stored
@@ -247,7 +238,9 @@ async def _conclude(session: Session, answer: str, progress: Progress) -> End | 
 
     ending = endings.classify(answer, acted=progress.acted)
     for review in session.wiring.reviews:
-        if (verdict := await review.at_end(session, ending, answer)) is not None:
+        while isinstance(verdict := await review.at_end(session, ending, answer), Perform):
+            await perform(session, verdict.invocation, verdict.mode)
+        if verdict is not None:
             return verdict if isinstance(verdict, End) else await _again(session, progress, verdict)
     match ending.kind:
         case "narration":

@@ -349,9 +349,9 @@ def _told(event: FilesRestored) -> str:
 
 def by_weight(paths: Sequence[str]) -> list[str]:
     """Paths with those first that somebody works on; what git and builds leave behind comes last."""
-    from lmagent.engine.evidence.places import is_leaving  # only who undoes pays for it
+    from lmagent.core.byproducts import is_byproduct  # its pattern is compiled with the first undo
 
-    return sorted(paths, key=lambda path: (".git" in path.split("/") or is_leaving(path), path))
+    return sorted(paths, key=lambda path: (".git" in path.split("/") or is_byproduct(path), path))
 
 
 def _difference(snapshots: Snapshots, path: str, before: PathState | None, after: PathState | None) -> str:

@@ -4,6 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec import Struct, field
+
+from lmagent.core.events import (
+    ApprovalResolved,
+    DurableEvent,
+    FilesChanged,
+    SubagentFinished,
+    ToolFinished,
+    TurnStarted,
+)
 from lmagent.engine.review import Again, End
 
 if TYPE_CHECKING:
@@ -15,9 +25,49 @@ QUESTION = (
 )
 
 
+class Tried(Struct):
+    """The tools that a turn has called; a fold of events.
+
+    Attributes:
+        worked: names of the tools of which a call worked.
+        failed: names of the tools of which a call failed or was denied.
+        changed: a file may have changed.
+        answered: the user has denied a call, so the user knows.
+    """
+
+    worked: set[str] = field(default_factory=set[str])
+    failed: set[str] = field(default_factory=set[str])
+    changed: bool = False
+    answered: bool = False
+
+    def apply(self, event: DurableEvent) -> None:
+        """Fold one event in."""
+        match event:
+            case TurnStarted():
+                self.worked.clear()
+                self.failed.clear()
+                self.changed = self.answered = False
+            case ToolFinished():
+                (self.worked if event.status in ("ok", "interrupted") else self.failed).add(event.tool)
+            case FilesChanged(by=""):
+                self.changed = self.changed or _matters(event)
+            case SubagentFinished():
+                self.changed = True
+            case ApprovalResolved() if not event.approved and event.by != "unattended":
+                self.answered = True
+            case _:
+                pass
+
+
+def _matters(event: FilesChanged) -> bool:
+    from lmagent.core.byproducts import is_byproduct  # its pattern is compiled with the first change
+
+    return bool(event.blob) or any(not is_byproduct(change.path) for change in event.changes)
+
+
 def doubt(session: Session, answer: str) -> Again | None:
     """Ask once about a final answer after nothing but failed writes; the turn then ends as incomplete."""
-    tried = session.state.evidence.tried
+    tried = session.state.tried
     if (
         session.state.work.mode == "plan"
         or not tried.failed

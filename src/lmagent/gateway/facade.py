@@ -21,20 +21,20 @@ from msgspec import Struct
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from lmagent.app.open_session import OpenSession
 from lmagent.core import events as ev
 from lmagent.core.commands import Interrupt, Rename, SetModel
-from lmagent.core.errors import LmagentError, ProviderError, SessionNotFound
+from lmagent.core.errors import LmagentError, ProviderError, SessionNotFound, ShuttingDown
 from lmagent.core.ids import SESSION_RULE, is_session_id, new_id
 from lmagent.core.messages import Message, Part
 from lmagent.gateway.api.uploads import taken
 from lmagent.gateway.facade_body import MAX_BODY, Completion, taken_in
 from lmagent.gateway.facade_resume import expect, id_of, mark_of, repeated, resumed, settle, taking
 from lmagent.gateway.facade_text import Answering, begun_with, joined, last_of, title_of
+from lmagent.gateway.gateway import Gateway
 from lmagent.gateway.http.errors import Refusal, failure_of, status_of
 from lmagent.gateway.http.route import Call, Route, json
-from lmagent.gateway.hub.desk import Desk
-from lmagent.gateway.hub.hub import Hub
-from lmagent.gateway.turns import LEAVING, Spent, approval_patience, followed, named, raise_for_server, while_there
+from lmagent.gateway.turns import Spent, approval_patience, followed, named, raise_for_server, while_there
 
 AGENT = "agent/lmagent"
 """The agent, with the model of new sessions; `agent/lmagent:NAME` has it use the model NAME."""
@@ -63,17 +63,17 @@ async def list_agents(call: Call) -> Response:
     """The agents: ours, and ours with each model that the server lists."""
     names = [AGENT]
     with suppress(ProviderError):  # a server that is down takes the agent itself from nobody's list
-        names += [f"{AGENT}:{model}" for model in await call.hub.host.models()]
+        names += [f"{AGENT}:{model}" for model in await call.gateway.host.models()]
     rows = [{"id": name, "object": "model", "created": 0, "owned_by": "lmagent"} for name in names]
     return json({"object": "list", "data": rows})
 
 
-async def _model_of(hub: Hub, name: str) -> str:
+async def _model_of(gateway: Gateway, name: str) -> str:
     """The model that an agent's name asks for; empty for the one of new sessions."""
     if name == AGENT:
         return ""
     model = name.removeprefix(f"{AGENT}:")
-    known = await hub.host.models() if model != name else ()
+    known = await gateway.host.models() if model != name else ()
     if model not in known:
         raise Refusal(404, "model_not_found", f"there is no agent {name[:200]!r}", fix="GET /v1/models lists them")
     return model
@@ -88,7 +88,7 @@ async def complete(call: Call) -> Response:
         _refuse_what_cannot_be(body)
         wish = _wish(call)
         session, input = await _submitted(call, body, wish)
-    turn = _Turn(call.hub, session, input, body, wish)
+    turn = _Turn(call.gateway, session, input, body, wish)
     headers = {"X-Session": session}
     if body.stream:
         return _Stream(turn, {**headers, "Cache-Control": "no-store", "X-Accel-Buffering": "no"})
@@ -97,7 +97,7 @@ async def complete(call: Call) -> Response:
     except LmagentError as error:
         settle(input)
         # Another try would be the whole turn again, unless the next gateway knows of this one.
-        again = isinstance(error, Refusal) and error.code == LEAVING
+        again = isinstance(error, ShuttingDown)
         failed = told(error)
         failed.headers.update({**headers, "X-Should-Retry": "true" if again else "false"})
         return failed
@@ -113,42 +113,42 @@ async def _submitted(call: Call, body: Completion, wish: Wish) -> tuple[str, ev.
     key = call.access.key_of(call.caller)
     mark = await to_thread.run_sync(partial(mark_of, key, body.model, body.messages, named=bool(wish.session)))
     async with taking(mark):
-        if wish.is_retry and (sent := await repeated(call.hub, mark, wish.session)) is not None:
+        if wish.is_retry and (sent := await repeated(call.gateway, mark, wish.session)) is not None:
             return sent
-        return await _given(call.hub, key, mark, body, wish)
+        return await _given(call.gateway, key, mark, body, wish)
 
 
-async def _given(hub: Hub, key: bytes, mark: str, body: Completion, wish: Wish) -> tuple[str, ev.InputReceived]:
+async def _given(gateway: Gateway, key: bytes, mark: str, body: Completion, wish: Wish) -> tuple[str, ev.InputReceived]:
     """A session that goes on is given the last message, another one all of them."""
-    model = await _model_of(hub, body.model)
+    model = await _model_of(gateway, body.model)
     last, before = last_of(body.messages), begun_with(body.messages)
-    asked = await _judged(hub, last)
-    async with _known(hub, key, body, wish) as desk:
-        if desk is None:
-            asked = (*await _judged(hub, before), *asked)
-            desk = await (named(hub, wish.session) if wish.session else hub.begin())
+    asked = await _judged(gateway, last)
+    async with _known(gateway, key, body, wish) as known:
+        if known is None:
+            asked = (*await _judged(gateway, before), *asked)
+            known = await (named(gateway, wish.session) if wish.session else gateway.runner.begin())
             if before:  # the first message begins with what was said elsewhere, which is no title
-                await hub.send(desk.id, Rename(title=title_of(last)))
-        if model and desk.session.state.model != model:
-            await hub.send(desk.id, SetModel(model=model))
-        input = await hub.submit(desk.id, Message("user", joined(asked)), id=id_of(mark), by="openai")
-        expect(desk.id, input)
-        return desk.id, input
+                await gateway.runner.send(known.id, Rename(title=title_of(last)))
+        if model and known.session.state.model != model:
+            await gateway.runner.send(known.id, SetModel(model=model))
+        input = await gateway.runner.submit(known.id, Message("user", joined(asked)), id=id_of(mark), by="openai")
+        expect(known.id, input)
+        return known.id, input
 
 
 @asynccontextmanager
-async def _known(hub: Hub, key: bytes, body: Completion, wish: Wish) -> AsyncGenerator[Desk | None]:
+async def _known(gateway: Gateway, key: bytes, body: Completion, wish: Wish) -> AsyncGenerator[OpenSession | None]:
     """The session that knows what was said before; None for none."""
     if wish.session:
-        yield await named(hub, wish.session) if _is_there(hub, wish.session) else None
+        yield await named(gateway, wish.session) if _is_there(gateway, wish.session) else None
         return
-    async with resumed(hub, key, body.model, body.messages) as desk:
-        yield desk
+    async with resumed(gateway, key, body.model, body.messages) as known:
+        yield known
 
 
-async def _judged(hub: Hub, parts: Sequence[Part]) -> tuple[Part, ...]:
+async def _judged(gateway: Gateway, parts: Sequence[Part]) -> tuple[Part, ...]:
     """The parts, with every image looked at."""
-    return (await taken(hub.host.workspace, Message("user", tuple(parts)))).parts
+    return (await taken(gateway.host.workspace, Message("user", tuple(parts)))).parts
 
 
 def _wish(call: Call) -> Wish:
@@ -159,7 +159,7 @@ def _wish(call: Call) -> Wish:
             400, "invalid", "X-Session is no session's id", fix=f"{SESSION_RULE}; leave it out for a new session"
         )
     try:
-        patience = float(headers.get("x-approval-timeout", approval_patience(call.hub)))
+        patience = float(headers.get("x-approval-timeout", approval_patience(call.gateway)))
     except ValueError:
         patience = 0.0
     if not 0 < patience <= 86_400:
@@ -168,9 +168,9 @@ def _wish(call: Call) -> Wish:
     return Wish(session, headers.get("x-session-interrupt", "") in ("1", "true"), patience, is_retry)
 
 
-def _is_there(hub: Hub, session: str) -> bool:
+def _is_there(gateway: Gateway, session: str) -> bool:
     try:
-        hub.host.store.read(session)
+        gateway.host.store.read(session)
     except SessionNotFound:
         return False
     return True
@@ -196,8 +196,8 @@ def _refuse_what_cannot_be(body: Completion) -> None:
 class _Turn:
     """A turn that is told as a completion."""
 
-    def __init__(self, hub: Hub, session: str, input: ev.InputReceived, body: Completion, wish: Wish) -> None:
-        self._hub, self._session, self._input, self._body, self._wish = hub, session, input, body, wish
+    def __init__(self, gateway: Gateway, session: str, input: ev.InputReceived, body: Completion, wish: Wish) -> None:
+        self._gateway, self._session, self._input, self._body, self._wish = gateway, session, input, body, wish
         self._answering = Answering()
         self._spent = Spent()
         self._ended = False
@@ -208,7 +208,7 @@ class _Turn:
         if self._wish.interrupts and not self._ended:
             settle(self._input)  # who asks again wants more than what was cut off
             with anyio.CancelScope(shield=True), suppress(LmagentError):
-                await self._hub.send(self._session, Interrupt())
+                await self._gateway.runner.send(self._session, Interrupt())
 
     async def whole(self) -> dict[str, Any]:
         """The completion, once the turn has ended.
@@ -249,7 +249,7 @@ class _Turn:
             await self.left()
 
     async def _events(self) -> AsyncGenerator[ev.Event | None]:
-        events = followed(self._hub, self._session, self._input, patience=self._wish.patience)
+        events = followed(self._gateway, self._session, self._input, patience=self._wish.patience)
         async with aclosing(events):
             async for event in events:
                 self._spent.take(event)

@@ -20,14 +20,14 @@ import msgspec
 from anyio import to_thread
 from anyio.lowlevel import RunVar
 
+from lmagent.app.open_session import OpenSession
+from lmagent.app.runner import job_of
 from lmagent.core import events as ev
 from lmagent.core.errors import SessionBusy, SessionNotFound
 from lmagent.core.ids import new_id
 from lmagent.core.messages import Image
 from lmagent.gateway.facade_text import Answering, Spoken, parts_of
-from lmagent.gateway.hub.desk import Desk
-from lmagent.gateway.hub.hub import Hub
-from lmagent.gateway.hub.sent import job_of
+from lmagent.gateway.gateway import Gateway
 from lmagent.store.index import SessionIndex
 from lmagent.store.jsonl import JsonlStore
 
@@ -116,25 +116,25 @@ def _asked_here() -> dict[str, tuple[str, str]]:
     return asked
 
 
-async def repeated(hub: Hub, mark: str, session: str) -> tuple[str, ev.InputReceived] | None:
+async def repeated(gateway: Gateway, mark: str, session: str) -> tuple[str, ev.InputReceived] | None:
     """The session and the input that this very request was taken in as a while ago; None where that is not certain.
 
     That a client sends a request again says nothing of which one: the first try of it may never have come here. So it
     is none whose answer somebody has taken already.
 
     Args:
-        hub: the sessions.
+        gateway: the sessions.
         mark: of the request.
         session: the session that it names; empty for none.
     """
     mark = job_of(mark)
-    since, asked = hub.host.clock.now() - RETRIED, _asked_here()
+    since, asked = gateway.host.clock.now() - RETRIED, _asked_here()
     here = [session for session, job in asked.values() if job.startswith(mark)]
-    found = await to_thread.run_sync(_taken_in, hub.host.store, mark, [session] if session else here, since)
+    found = await to_thread.run_sync(_taken_in, gateway.host.store, mark, [session] if session else here, since)
     found = [(name, input) for name, input in found if asked.get(input.id) != _SETTLED]
     if len(found) != 1:
         return None
-    (await hub.desk(found[0][0])).work()  # it may be what an earlier process was killed over
+    (await gateway.runner.open(found[0][0])).work()  # it may be what an earlier process was killed over
     return found[0]
 
 
@@ -173,13 +173,15 @@ def _of_job(store: JsonlStore, mark: str) -> list[str]:
 
 
 @asynccontextmanager
-async def resumed(hub: Hub, key: bytes, model: str, messages: Sequence[Spoken]) -> AsyncGenerator[Desk | None]:
+async def resumed(
+    gateway: Gateway, key: bytes, model: str, messages: Sequence[Spoken]
+) -> AsyncGenerator[OpenSession | None]:
     """The session in which this conversation took place up to its last message; None where there is none for certain.
 
     As long as the context is open, nobody else is given it.
 
     Args:
-        hub: the sessions.
+        gateway: the sessions.
         key: of who asks.
         model: the agent that is asked.
         messages: the whole conversation.
@@ -188,7 +190,7 @@ async def resumed(hub: Hub, key: bytes, model: str, messages: Sequence[Spoken]) 
         yield None
         return
     mark, answer = await to_thread.run_sync(_sought, key, model, messages)
-    found = await to_thread.run_sync(_ended_so, hub.host.store, mark, answer)
+    found = await to_thread.run_sync(_ended_so, gateway.host.store, mark, answer)
     if (claimed := _claimed.get(None)) is None:
         claimed = set[str]()
         _claimed.set(claimed)
@@ -197,19 +199,19 @@ async def resumed(hub: Hub, key: bytes, model: str, messages: Sequence[Spoken]) 
         return
     claimed.add(found[0])
     try:
-        yield await _open(hub, found[0], mark)
+        yield await _open(gateway, found[0], mark)
     finally:
         claimed.discard(found[0])
 
 
-async def _open(hub: Hub, session: str, mark: str) -> Desk | None:
+async def _open(gateway: Gateway, session: str, mark: str) -> OpenSession | None:
     try:
-        desk = await hub.desk(session)
+        known = await gateway.runner.open(session)
     except (SessionNotFound, SessionBusy):
         return None
-    state = desk.session.state
+    state = known.session.state
     has_ended_so = state.job.startswith(job_of(mark)) and not (state.turn_open or state.inputs)
-    return desk if has_ended_so else None
+    return known if has_ended_so else None
 
 
 def _sought(key: bytes, model: str, messages: Sequence[Spoken]) -> tuple[str, str]:

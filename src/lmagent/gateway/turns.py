@@ -15,12 +15,12 @@ from starlette.requests import Request
 from lmagent.core import events as ev
 from lmagent.core.commands import Approve
 from lmagent.core.decoding import convert, decoder
-from lmagent.core.errors import ProviderError, SessionNotFound, StoreError, ungrouped
+from lmagent.core.errors import ProviderError, SessionNotFound, ShuttingDown, StoreError, ungrouped
 from lmagent.gateway.http.errors import Refusal
 
 if TYPE_CHECKING:
-    from lmagent.gateway.hub.desk import Desk
-    from lmagent.gateway.hub.hub import Hub
+    from lmagent.app.open_session import OpenSession
+    from lmagent.gateway.gateway import Gateway
 
 T = TypeVar("T")
 
@@ -31,9 +31,6 @@ ATTEMPTS = 5
 
 ROUNDS = 8
 """Rounds of the event loop in which it tells that a client has gone, from its socket to who waits for that: four."""
-
-LEAVING = "leaving"
-"""Code of the refusal of who waits for a turn that the next gateway goes on with."""
 
 
 def _kinds(error: type[Exception]) -> Iterator[type[Exception]]:
@@ -49,9 +46,9 @@ _SERVER = frozenset(kind.__name__ for kind in _kinds(ProviderError))
 """Causes of a turn's end that are the model server's: the turn names the error's type."""
 
 
-def approval_patience(hub: Hub) -> float:
+def approval_patience(gateway: Gateway) -> float:
     """Return the seconds for which an HTTP request waits for an approval from another surface, unless it says so."""
-    return min(APPROVALS, hub.host.settings.approval_timeout)
+    return min(APPROVALS, gateway.host.settings.approval_timeout)
 
 
 def event_of(data: bytes) -> ev.Event:
@@ -70,21 +67,21 @@ def _read(event: ev.Event) -> ev.Event:
     return event
 
 
-async def named(hub: Hub, session: str) -> Desk:
+async def named(gateway: Gateway, session: str) -> OpenSession:
     """A session under the name that its client chose, begun where there is none yet.
 
     Raises:
         SessionBusy: another process writes it.
         StoreError: it cannot be written.
     """
-    while (renewed := hub.renewed.get(session)) is not None:
+    while (renewed := gateway.renewed.get(session)) is not None:
         await renewed.wait()  # its new conversation is not yet as it is meant to be
     for attempt in range(ATTEMPTS):
         try:
-            return await hub.desk(session)
+            return await gateway.runner.open(session)
         except SessionNotFound:
             try:
-                return await hub.begin(session)
+                return await gateway.runner.begin(session)
             except StoreError:  # somebody else began it in this moment
                 if attempt == ATTEMPTS - 1:
                     raise
@@ -93,12 +90,12 @@ async def named(hub: Hub, session: str) -> Desk:
 
 
 async def followed(
-    hub: Hub, session: str, input: ev.InputReceived, *, patience: float
+    gateway: Gateway, session: str, input: ev.InputReceived, *, patience: float
 ) -> AsyncGenerator[ev.Event | None]:
     """The events of the turn that answers an input; its end is the last one. None after each `BEAT` of silence.
 
     Args:
-        hub: the sessions.
+        gateway: the sessions.
         session: the session.
         input: the input, as it was recorded.
         patience: seconds for which an approval waits in this turn, then it is denied.
@@ -107,20 +104,20 @@ async def followed(
         Refusal: the input was taken back, or the session's stream ended before the turn did.
     """
     turn, waiting = 0, _Waiting(patience)
-    async with hub.watch(session, input.seq) as watching:
+    async with gateway.broadcast.watch(session, input.seq) as watching:
         while True:
             frames: list[Any] | None = None
             with anyio.move_on_after(min(BEAT, waiting.left())):
                 frames = await watching.take()
             for denial in waiting.over():
-                await hub.send(session, denial)
+                await gateway.runner.send(session, denial)
             if frames is None:
                 yield None
                 continue
             if not frames:
-                if hub.is_left:
-                    text = "the gateway is about to end; the next one goes on with this turn"
-                    raise Refusal(503, LEAVING, text, fix="send the same again then, under the id that it had")
+                if gateway.runner.is_ending:
+                    text = "the gateway is about to end; the next one continues this turn"
+                    raise ShuttingDown(text, fix="send the same again then, under the id that it had")
                 text = "the session was deleted or cleared"
                 raise Refusal(503, "ended", text, fix="look for the session: GET /api/sessions")
             for frame in frames:

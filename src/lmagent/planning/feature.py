@@ -14,7 +14,7 @@ from lmagent.core.errors import StoreError
 from lmagent.core.events import DurableEvent, Event, Notice, TurnFinished
 from lmagent.core.tool import Tool
 from lmagent.core.work import Budget
-from lmagent.engine.review import Again, End, Fence
+from lmagent.engine.review import Again, End, Fence, Review
 from lmagent.engine.session import Order, Session
 from lmagent.engine.state import SessionState
 from lmagent.planning import notes, proposing
@@ -45,7 +45,7 @@ class Choices(Struct, frozen=True):
     small: Callable[[], bool] = lambda: False
 
 
-class Planning:
+class Planning(Review):
     """The tools, notes, review, fence and orders of planning.
 
     Args:

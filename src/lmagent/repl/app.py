@@ -15,9 +15,8 @@ from msgspec import Struct
 
 from lmagent.app.host import Host
 from lmagent.app.signals import ending
-from lmagent.app.waking import scheduling_in_chat
 from lmagent.core.commands import Close
-from lmagent.core.errors import StoreError, ungrouped
+from lmagent.core.errors import LmagentError, StoreError, ungrouped
 from lmagent.repl import banner
 from lmagent.repl import plain as plain_loop
 from lmagent.repl.conversation import ReplConversation
@@ -28,6 +27,9 @@ from lmagent.terminal.theme import resolved
 
 AT_ONCE = 1.0
 """Seconds that the plain loop waits for the lines about server and sandbox; later answers are left out."""
+
+LOOK = 0.5
+"""Seconds between two looks whether the workspace has files of lmagent, which the scheduler needs."""
 
 
 class Opening(Struct, frozen=True):
@@ -104,8 +106,33 @@ async def _leave(host: Host, conversation: ReplConversation, session: str) -> No
 
 
 async def _schedule(host: Host, conversation: ReplConversation, scope: anyio.CancelScope) -> None:
+    """Run the due work of the workspace beside the conversation, if the user wants that and trusts the folder.
+
+    A cron job, a task or a waiting session may have come with a checkout. A user who only wants to talk about the
+    checkout has asked for none of it.
+    """
+    from lmagent.app.entitled import may_run_jobs, waiting_for_trust
+
+    if not host.settings.scheduler_in_chat or host.replay is not None:
+        return
+
+    def say(text: str) -> None:
+        conversation.renderer.say(text, "quiet")
+
     with scope:
-        await scheduling_in_chat(host, lambda text: conversation.renderer.say(text, "quiet"))
+        try:
+            with ungrouped():
+                if not may_run_jobs(host):
+                    if problem := waiting_for_trust(host.workspace):
+                        say(problem)
+                    return
+                while not (host.workspace / ".lmagent").is_dir():
+                    await host.clock.sleep(LOOK)
+                from lmagent.app.scheduling import Scheduler  # opens the index
+
+                await Scheduler(host, say).run()
+        except LmagentError as error:
+            say(f"the scheduler of this chat has stopped: {error}")
 
 
 async def _watch_signals(talk: anyio.CancelScope, signals: list[int]) -> None:

@@ -12,9 +12,9 @@ import anyio.abc
 from lmagent.app.attaching import with_attachments, without_attachments
 from lmagent.app.host import Host
 from lmagent.app.notifying import Attention
+from lmagent.app.open_session import wake_in_time
 from lmagent.app.registry import SlashCommand
 from lmagent.app.slash import Choice, SlashContext, SlashResult, find_command, is_command
-from lmagent.app.waking import wake_in_time
 from lmagent.core import events as ev
 from lmagent.core.commands import Approve, Interrupt, Steer, Submit, Withdraw
 from lmagent.core.view import Pending, UserBlock, View, reduce

@@ -13,6 +13,7 @@ from lmagent.core import events as ev
 from lmagent.core.messages import Image, Message, Text, Thinking, ToolCall
 from lmagent.core.model import Usage
 from lmagent.core.titles import title_of
+from lmagent.core.toolevents import OWN_CALL
 from lmagent.core.view import is_filler, proof_line, spoken
 
 _CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -82,6 +83,10 @@ class _TranscriptWriter:
         match event:
             case ev.MessageAdded():
                 self._message(event)
+            case ev.ToolStarted() if event.call_id.startswith(OWN_CALL):
+                self._calls[event.call_id] = len(self.transcript.entries)
+                shown = plain(event.summary)
+                self.put("tool", "", label=plain(event.tool), arguments=shown, status="pending", ts=event.ts)
             case ev.ToolFinished():
                 self._result(event)
             case ev.StepFinished():

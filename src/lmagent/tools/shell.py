@@ -51,7 +51,9 @@ class ShellRunner:
         spill: folder for long outputs.
         jobs: commands in the background.
         hosts: what commands may reach; empty means no network.
-        checks: commands that a person calls checks.
+        longest: seconds that a command may take at most.
+        apart: every command begins at the top of the workspace, in a home and with variables of its own, and leaves
+            nothing to the commands that follow.
     """
 
     def __init__(
@@ -61,14 +63,17 @@ class ShellRunner:
         spill: Path,
         jobs: Jobs,
         hosts: tuple[str, ...] = (),
-        checks: tuple[str, ...] = (),
+        *,
+        longest: int = LONGEST,
+        apart: bool = False,
     ) -> None:
         self._sandbox = sandbox
         self._events = events
         self._spill = spill
         self._jobs = jobs
         self._hosts = hosts
-        self._checks = checks
+        self._longest = longest
+        self._apart = apart
         self._states: dict[str, ShellState] = {}
 
     async def run(self, arguments: Shell, ctx: ToolContext) -> ToolOutput:
@@ -77,19 +82,19 @@ class ShellRunner:
 
         _check(arguments)
         sandbox = await self._sandbox()
-        state = self._state(ctx.session)
+        state = ShellState() if self._apart else self._state(ctx.session)
         moved = settle(state, sandbox.workspace)
         exports = {name: value for name, value in state.exports.items() if not (self._hosts and _PROXIES.match(name))}
         text = _line_feeds(arguments.command)
         command = Exec(
-            command_line(text if arguments.background else _marked(text, self._checks), exports),
+            command_line(text, exports),
             cwd=state.cwd,
-            timeout=None if arguments.background else min(arguments.timeout, LONGEST),
+            timeout=None if arguments.background else min(arguments.timeout, self._longest),
             hosts=self._hosts,
             decide=ctx.ask_host,
             channel=True,
             merge=True,
-            session=ctx.session,
+            session="" if self._apart else ctx.session,
         )
         if arguments.background:
             started = await self._jobs.start(sandbox, command, text, ctx)
@@ -123,7 +128,8 @@ class ShellRunner:
         learned = learn(state, bytes(report), sandbox.root, sandbox.environment)
         remarks = [*([moved] if moved else []), *_remarks(end, state, before, learned)]
         told = [f"[{remark}]" for remark in remarks]
-        facts = {**_facts(end, state, collector, learned), "notes": told}
+        saved = {"cwd": state.cwd, "exports": state.exports}
+        facts = {**_facts(end, collector), **({} if self._apart else {"shell": saved}), "notes": told}
 
         def shown(room: int) -> ToolOutput:
             text = collector.text(room - size(told)).rstrip("\n")
@@ -209,26 +215,10 @@ def _remarks(end: Exit, state: ShellState, before: str, learned: Learned) -> lis
     return [*remarks, *learned.remarks, *end.notes]
 
 
-def _marked(command: str, checks: tuple[str, ...]) -> str:
-    """The line as it is run: where it may hold a check, and more, its shell notes the exit codes of its parts."""
-    if not any(sign in command for sign in "|;&\n"):
-        return command
-    from lmagent.engine.evidence.runners import mentions  # its patterns are compiled with the first line of parts
-
-    if not mentions(command, checks):
-        return command
-    from lmagent.engine.evidence.stages import marked
-
-    return marked(command)
-
-
-def _facts(end: Exit, state: ShellState, collector: Collector, learned: Learned) -> dict[str, object]:
-    saved = {"cwd": state.cwd, "exports": state.exports}
-    facts: dict[str, object] = {
+def _facts(end: Exit, collector: Collector) -> dict[str, object]:
+    return {
         "exit_code": end.code,
         "reason": end.reason,
         "seconds": round(end.seconds, 3),
         "bytes": collector.total,
-        "shell": saved,
     }
-    return {**facts, "stages": learned.stages} if learned.stages else facts

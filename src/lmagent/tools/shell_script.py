@@ -2,8 +2,7 @@
 
 The carried variables come as arguments and are exported only when the shell is there: none of them, a PATH that leads
 nowhere for one, can keep the shell from starting. The report goes to the private channel: the numbers of the jobs that
-still run, the folder as the shell calls it, the folder as it really is, `export -p`, and the exit codes of marked
-pipelines (`engine/evidence/stages.py`); a NUL after each.
+still run, the folder as the shell calls it, the folder as it really is, and `export -p`; a NUL after each.
 
 Nothing that a command does to its shell may spoil the report or its own exit code. So the report is made in a
 substitution, where it can be undone: POSIX mode finds `unset`, `set`, `export` and the like before functions of those
@@ -34,16 +33,9 @@ eval '__lmagent_end() {{ case $(
     \builtin pwd -L; \builtin printf "\0"
     \builtin pwd -P; \builtin printf "\0"
     \export -p; \builtin printf "\0"
-    \builtin printf "%s\0" "${{__lmagent_codes-}}"
   }} >&'"$LMAGENT_CHANNEL"'
 ) in *) \return "$1" ;; esac; }}'
-unset LMAGENT_CHANNEL __lmagent_codes
-__lmagent_mark() {{
-  __lmagent_last=("$?" "${{PIPESTATUS[@]}}")
-  __lmagent_codes="${{__lmagent_codes-}}${{__lmagent_codes:+,}}$1 ${{__lmagent_last[*]:1}}"
-  return "${{__lmagent_last[0]}}"
-}}
-__lmagent_again() {{ return "${{__lmagent_last[$1]}}"; }}
+unset LMAGENT_CHANNEL
 builtin trap '{{ __lmagent_end "$?"; }} >/dev/null 2>&1' EXIT
 __lmagent_keep() {{
   case $BASH_SUBSHELL in 0) ;; *) return 0 ;; esac
@@ -78,11 +70,9 @@ if [ -n "$c" ]; then
   eval '__lmagent_end() { (
     set +efuvx; unset -f command
     { command printf "\0"; command pwd -L; command printf "\0"; command pwd -P; command printf "\0"
-      export -p; command printf "\0\0"; } >&'"$c"'
+      export -p; command printf "\0"; } >&'"$c"'
   ); return "$1"; }'
 else __lmagent_end() { return "$1"; }; fi
-__lmagent_mark() { return "$?"; }
-__lmagent_again() { return 0; }
 trap '{ __lmagent_end "$?"; exit "$?"; } >/dev/null 2>&1' EXIT
 left=$3; shift 3
 while [ "$left" -gt 0 ]; do export "$1"; shift; left=$((left - 1)); done
@@ -92,8 +82,7 @@ eval " $__lmagent_command"
 { __lmagent_end "$?"; } >/dev/null 2>&1 || exit "$?"
 """
 """The same for a shell that is no bash, with itself as the first argument. dash knows descriptors of one digit only, as
-the channel's hardly ever is, and cannot move it there by itself. It knows the code of a pipeline's last member only,
-and so reports none."""
+the channel's hardly ever is, and cannot move it there by itself."""
 
 START = r"""
 run=$1 script=$2 plain=$3; shift 3

@@ -26,14 +26,6 @@ MOST = 500
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
-_FIELDS, _CODES = 5, 4
-"""Fields of a report, and which of them has the exit codes."""
-
-_REPORTS = 3
-"""Reports of one command at most: at its end, and at the end of its shell."""
-
-_LISTED = re.compile(r"\d{1,5}(?: \d{1,3})+(?:,\d{1,5}(?: \d{1,3})+)*")
-
 _OWN = (
     *("LMAGENT_CHANNEL", "PWD", "OLDPWD", "SHLVL", "_", "BASH_EXECUTION_STRING"),
     *("IFS", "SHELLOPTS", "BASHOPTS", "BASH_VERSINFO", "BASHPID", "UID", "EUID", "PPID"),
@@ -60,13 +52,11 @@ class Learned(Struct, frozen=True):
         left: background processes that were still running at the end.
         remarks: what the model should know of what is not carried on.
         heard: whether there was a report.
-        stages: which of the marked pipelines ran, and the exit codes of their members.
     """
 
     left: int = 0
     remarks: tuple[str, ...] = ()
     heard: bool = False
-    stages: tuple[tuple[int, tuple[int, ...]], ...] = ()
 
 
 def learn(state: ShellState, report: bytes, root: str, base: Mapping[str, str]) -> Learned:
@@ -80,27 +70,14 @@ def learn(state: ShellState, report: bytes, root: str, base: Mapping[str, str]) 
     """
     from lmagent.tools.shell_script import exported
 
-    fields = report.split(b"\0", 5)  # what comes after is a second report, of the same
+    fields = report.split(b"\0", 4)  # what comes after is a second report, of the same
     if len(fields) < 4:
         return Learned()
     logical, real = (os.fsdecode(part.removesuffix(b"\n")) for part in fields[1:3])
     remarks = [_move(state, logical, real, root)]
     # Without its end, it is longer than what is read of a report.
     remarks.append(_take(state, exported(fields[3]) if len(fields) > 4 else None, base))
-    return Learned(len(fields[0].split()), tuple(filter(None, remarks)), heard=True, stages=_stages(report))
-
-
-def _stages(report: bytes) -> tuple[tuple[int, tuple[int, ...]], ...]:
-    """The exit codes, if every report says the same and nothing else was written: a command may write there as well."""
-    *fields, end = report.split(b"\0")
-    said = set(fields[_CODES::_FIELDS])
-    if end or len(fields) % _FIELDS or len(fields) > _REPORTS * _FIELDS or len(said) != 1:
-        return ()
-    text = said.pop().decode("ascii", "replace")
-    if not _LISTED.fullmatch(text):
-        return ()
-    listed = [[int(number) for number in entry.split()] for entry in text.split(",")]
-    return tuple((number, tuple(codes)) for number, *codes in listed)
+    return Learned(len(fields[0].split()), tuple(filter(None, remarks)), heard=True)
 
 
 def _move(state: ShellState, logical: str, real: str, root: str) -> str:

@@ -57,7 +57,7 @@ class ActivityList(Struct, frozen=True):
 async def show_activity(call: Call) -> ActivityList:
     """What happened last."""
     query: ActivityQuery = call.query
-    rows = await to_thread.run_sync(_newest, call.hub.host.store.root, query.limit, query.session)
+    rows = await to_thread.run_sync(_newest, call.gateway.host.store.root, query.limit, query.session)
     return ActivityList(tuple(map(row_of, rows)))
 
 

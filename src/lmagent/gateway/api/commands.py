@@ -9,17 +9,16 @@ from anyio import to_thread
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
+from lmagent.app.runner import job_of
 from lmagent.core import commands as wishes
-from lmagent.core.errors import ConfigError, LmagentError, StoreError
+from lmagent.core.errors import ConfigError, LmagentError, ShuttingDown, StoreError
 from lmagent.core.messages import Image, Message, Text, user
 from lmagent.core.view import UserBlock, View, reduce
 from lmagent.engine.approvals import holder
 from lmagent.gateway.api.uploads import taken
+from lmagent.gateway.gateway import SURFACE, Gateway
 from lmagent.gateway.http.errors import Refusal
 from lmagent.gateway.http.route import Call, Route
-from lmagent.gateway.hub.hub import Hub
-from lmagent.gateway.hub.sent import BY, job_of
-from lmagent.gateway.hub.stopping import stop
 from lmagent.store.branches import end_before
 
 Id = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._:-]{0,64}\Z")]
@@ -97,24 +96,24 @@ class Accepted(Struct, frozen=True, omit_defaults=True):
 
 async def command(call: Call) -> Accepted:
     """Carry out a command."""
-    hub, session, body = call.hub, call.path["session"], call.body
+    gateway, session, body = call.gateway, call.path["session"], call.body
     match body:
         case SubmitBody():
-            event = await hub.submit(session, await _said(hub, body.message), id=body.id)
+            event = await gateway.runner.submit(session, await _said(gateway, body.message), id=body.id)
             return Accepted(event.seq, session)
         case SteerBody():
-            message = await _said(hub, body.message)
-            event = await hub.submit(session, message, id=body.id, steer=True, to=body.to)
+            message = await _said(gateway, body.message)
+            event = await gateway.runner.submit(session, message, id=body.id, steer=True, to=body.to)
             return Accepted(event.seq, body.to or session)
         case AnswerBody():
-            return await _answer(hub, session, body)
+            return await _answer(gateway, session, body)
         case ForkBody():
-            return await _fork(hub, session, body)
+            return await _fork(gateway, session, body)
         case _:
-            return await _plain(hub, session, body)
+            return await _plain(gateway, session, body)
 
 
-async def _said(hub: Hub, message: Message) -> Message:
+async def _said(gateway: Gateway, message: Message) -> Message:
     """A message of a person, with its uploads in their places.
 
     Raises:
@@ -125,72 +124,76 @@ async def _said(hub: Hub, message: Message) -> Message:
         raise Refusal(400, "invalid", "a message of a person has the role user, and parts of text and images", fix=fix)
     if not message.text.strip() and not any(isinstance(part, Image) for part in message.parts):
         raise Refusal(400, "empty", "the message says nothing", fix="send a text or an image")
-    return await taken(hub.host.workspace, message)
+    return await taken(gateway.host.workspace, message)
 
 
-async def _answer(hub: Hub, session: str, body: AnswerBody) -> Accepted:
-    if not (body.id and await hub.sent(session, job_of(body.id))):
-        state = (await hub.desk(session)).session.state
+async def _answer(gateway: Gateway, session: str, body: AnswerBody) -> Accepted:
+    if not (body.id and await gateway.runner.sent(session, job_of(body.id))):
+        state = (await gateway.runner.open(session)).session.state
         if state.turn_open or state.inputs or state.last_outcome != "question":
             raise Refusal(409, "no_question", "no question waits in this session", fix='send it as "submit"')
-    event = await hub.submit(session, await _said(hub, user(body.text)), id=body.id)
+    event = await gateway.runner.submit(session, await _said(gateway, user(body.text)), id=body.id)
     return Accepted(event.seq, session)
 
 
-async def _fork(hub: Hub, session: str, body: ForkBody) -> Accepted:
+async def _fork(gateway: Gateway, session: str, body: ForkBody) -> Accepted:
     from lmagent.app.records import WorkspaceRecords  # rare, and not light
 
-    hub.must_be_there(session)
-    last, through = await hub.last_seq(session), body.through_seq
+    gateway.runner.require(session)
+    last, through = await gateway.last_seq(session), body.through_seq
     if through is not None and body.before_turn is not None:
         raise Refusal(400, "invalid", "a copy ends at an event or before a turn, not both", fix="leave one of them out")
     if through is not None and through > last:
         raise Refusal(400, "beyond", f"the session has no event {through}: its last is {last}", fix="leave it out")
     if not last:
         raise Refusal(409, "empty", "the session has no event, so there is nothing to copy", fix="begin a new one")
-    first = await to_thread.run_sync(lambda: next(iter(hub.host.store.read(session))).seq)
+    first = await to_thread.run_sync(lambda: next(iter(gateway.host.store.read(session))).seq)
     if through is not None and through < first:  # the log has taken another one's place
         raise Refusal(400, "beyond", f"the session has no event {through}: its first is {first}", fix="leave it out")
     if body.before_turn is not None:
-        through = await to_thread.run_sync(lambda: end_before(hub.host.store.read(session), body.before_turn or 1))
+        through = await to_thread.run_sync(lambda: end_before(gateway.host.store.read(session), body.before_turn or 1))
         if not through:
             fix = "stop it, or wait for its end"
             raise Refusal(409, "conflict", "the turn before the place of the copy is still running", fix=fix)
-    records = WorkspaceRecords(hub.host.workspace, hub.host.store, hub.host.settings.agent_data_dir)
+    records = WorkspaceRecords(gateway.host.workspace, gateway.host.store, gateway.host.settings.agent_data_dir)
     copy = await to_thread.run_sync(partial(records.fork, session, through))
-    return Accepted(await hub.last_seq(copy), copy)
+    return Accepted(await gateway.last_seq(copy), copy)
 
 
-async def _plain(hub: Hub, session: str, command: Plain) -> Accepted:
+async def _plain(gateway: Gateway, session: str, command: Plain) -> Accepted:
     where = session
     if isinstance(command, wishes.Interrupt) and not command.to:
-        return await _stop(hub, session)
+        return await _stop(gateway, session)
     if isinstance(command, wishes.Approve):
-        where = _asker(hub, session, command.approval)
-    elif isinstance(command, wishes.DecidePlan) and (await hub.desk(session)).session.state.work.proposal is None:
+        where = _asker(gateway, session, command.approval)
+    elif isinstance(command, wishes.DecidePlan) and not await _plan_waits(gateway, session):
         raise Refusal(409, "no_plan", "no plan waits in this session", fix="look at its events")
     try:
-        event = await hub.send(session, replace(command, by=BY))
-    except (Refusal, StoreError, ConfigError):
+        event = await gateway.runner.send(session, replace(command, by=SURFACE))
+    except (Refusal, StoreError, ConfigError, ShuttingDown):
         raise
     except LmagentError as unfit:  # nothing to undo, or not while the agent works
         raise Refusal(409, "conflict", unfit.message, fix=unfit.fix) from unfit
     if event is None and isinstance(command, wishes.Approve | wishes.Withdraw):
         what = "approval" if isinstance(command, wishes.Approve) else "input"
         raise Refusal(409, "resolved", f"that {what} does not wait any more", fix="look at the events of the session")
-    return Accepted(event.seq if event is not None else await hub.last_seq(session), where)
+    return Accepted(event.seq if event is not None else await gateway.last_seq(session), where)
 
 
-async def _stop(hub: Hub, session: str) -> Accepted:
-    stopped = await stop(hub, session, BY)
-    seq = stopped.ended.seq if stopped.ended is not None else await hub.last_seq(session)
+async def _plan_waits(gateway: Gateway, session: str) -> bool:
+    return (await gateway.runner.open(session)).session.state.work.proposal is not None
+
+
+async def _stop(gateway: Gateway, session: str) -> Accepted:
+    stopped = await gateway.runner.stop(session, SURFACE)
+    seq = stopped.ended.seq if stopped.ended is not None else await gateway.last_seq(session)
     waited = [reduce(View(), event).waiting for event in stopped.withdrawn]
     return Accepted(seq, session, tuple(block for (block,) in waited))
 
 
-def _asker(hub: Hub, session: str, approval: str) -> str:
+def _asker(gateway: Gateway, session: str, approval: str) -> str:
     """The session in whose log an approval stands: a sub-agent's has its own."""
-    here = hub.host.sessions.get(session)
+    here = gateway.host.sessions.get(session)
     owner = holder(here, approval) if here is not None else None
     return owner.state.session if owner is not None else session
 

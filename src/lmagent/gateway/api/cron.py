@@ -108,15 +108,15 @@ class Reloaded(Struct, frozen=True):
 
 async def list_jobs(call: Call) -> CronList:
     """The jobs, switched off or not, and what is wrong with their files."""
-    return await to_thread.run_sync(cron_list, call.hub.host.workspace)
+    return await to_thread.run_sync(cron_list, call.gateway.host.workspace)
 
 
 async def run_job(call: Call) -> JobBegun:
     """Run a job now, whatever its schedule says. It is on record when this answers; the gateway's scheduler does it."""
     from lmagent.app.scheduling import Scheduler  # rare, and not light
 
-    await to_thread.run_sync(_known, call.hub.host.workspace, call.path["id"])
-    scheduler = Scheduler(call.hub.host, call.hub.say)
+    await to_thread.run_sync(_known, call.gateway.host.workspace, call.path["id"])
+    scheduler = Scheduler(call.gateway.host, call.gateway.say)
     try:
         job = await scheduler.run_now(call.path["id"], call.caller)
     finally:
@@ -126,25 +126,25 @@ async def run_job(call: Call) -> JobBegun:
 
 async def toggle_job(call: Call) -> Switched:
     """Switch a job on or off, in its file."""
-    return await to_thread.run_sync(_toggle, call.hub.host.workspace, call.path["id"])
+    return await to_thread.run_sync(_toggle, call.gateway.host.workspace, call.path["id"])
 
 
 async def reload_jobs(call: Call) -> Reloaded:
     """What the files say now. The scheduler reads a file that has changed by itself, within half a second."""
-    found = await to_thread.run_sync(cron_list, call.hub.host.workspace)
+    found = await to_thread.run_sync(cron_list, call.gateway.host.workspace)
     return Reloaded(not found.problems, found.jobs, found.problems)
 
 
 async def create_job(call: Call) -> JobWritten:
     """Add a job to the file of the jobs."""
     fields = {name: value for name, value in to_builtins(call.body).items() if value != ""}
-    job = await _written(partial(add_job, call.hub.host.workspace, fields))
+    job = await _written(partial(add_job, call.gateway.host.workspace, fields))
     return JobWritten(True, job.id, job.file)
 
 
 async def edit_job(call: Call) -> JobWritten:
     """Change a job in its file; what the body does not name stays."""
-    workspace, id = call.hub.host.workspace, call.path["id"]
+    workspace, id = call.gateway.host.workspace, call.path["id"]
     await to_thread.run_sync(_known, workspace, id)
     job = await _written(partial(change_job, workspace, id, to_builtins(call.body)))
     return JobWritten(True, job.id, job.file)
@@ -152,7 +152,7 @@ async def edit_job(call: Call) -> JobWritten:
 
 async def delete_job(call: Call) -> JobRemoved:
     """Take a job out of its file."""
-    workspace, id = call.hub.host.workspace, call.path["id"]
+    workspace, id = call.gateway.host.workspace, call.path["id"]
     await to_thread.run_sync(_known, workspace, id)
     await _written(partial(remove_job, workspace, id))
     return JobRemoved(True, id)

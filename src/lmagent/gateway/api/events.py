@@ -12,9 +12,9 @@ from msgspec import Meta, Struct
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from lmagent.gateway.gateway import Gateway
 from lmagent.gateway.http.errors import Refusal
 from lmagent.gateway.http.route import Call, Route
-from lmagent.gateway.hub.hub import Hub
 
 BEAT = 15.0
 """Seconds of silence after which a comment is sent, so that nobody in between takes the connection for dead."""
@@ -81,25 +81,25 @@ async def _until_gone(receive: Receive, scope: anyio.CancelScope) -> None:
 
 async def stream_session(call: Call) -> Response:
     """What happens in a session, after an event or from its beginning."""
-    hub, session = call.hub, call.path["session"]
+    gateway, session = call.gateway, call.path["session"]
     query: SessionEventsQuery = call.query
     last = call.request.headers.get("last-event-id", "")
     if last and not (last.isascii() and last.isdigit() and int(last[:16]) <= HIGHEST):
         raise Refusal(400, "invalid", f"Last-Event-ID is {last[:40]!r}, no number", fix="leave it out")
     after = int(last) if last else query.after
-    await check_place(hub, session, after)
+    await check_place(gateway, session, after)
     return EventStream(partial(_session_stream, call, session, after))
 
 
-async def check_place(hub: Hub, session: str, after: int) -> None:
+async def check_place(gateway: Gateway, session: str, after: int) -> None:
     """Refuse to go on in a session where it cannot be gone on.
 
     Raises:
         SessionNotFound: there is none of that id.
         Refusal: it has fewer events.
     """
-    hub.must_be_there(session)
-    if after > (there := await hub.last_seq(session)):
+    gateway.runner.require(session)
+    if after > (there := await gateway.last_seq(session)):
         fix = f"go on after {there}"
         raise Refusal(400, "beyond", f"session {session} has no event {after}: its last is {there}", fix=fix)
 
@@ -108,13 +108,13 @@ async def stream_all(call: Call) -> Response:
     """What is recorded in all sessions, after a cursor or from now on."""
     query: AllEventsQuery = call.query
     after = call.request.headers.get("last-event-id", "") or query.after
-    await call.hub.feed.check(after)
+    await call.gateway.broadcast.feed.check(after)
     return EventStream(partial(_all_stream, call, after))
 
 
 @asynccontextmanager
 async def _session_stream(call: Call, session: str, after: int) -> AsyncGenerator[Take]:
-    async with call.hub.watch(session, after) as watching:
+    async with call.gateway.broadcast.watch(session, after) as watching:
 
         async def take() -> bytes:
             return b"".join(
@@ -127,7 +127,7 @@ async def _session_stream(call: Call, session: str, after: int) -> AsyncGenerato
 
 @asynccontextmanager
 async def _all_stream(call: Call, after: str) -> AsyncGenerator[Take]:
-    async with call.hub.watch_all(after) as following:
+    async with call.gateway.broadcast.watch_all(after) as following:
 
         async def take() -> bytes:
             found = await following.take()

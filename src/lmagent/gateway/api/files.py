@@ -135,7 +135,7 @@ class Found(Struct, frozen=True):
 
 async def list_files(call: Call) -> Listing:
     """The entries of a folder."""
-    return await beneath(call.hub.host.workspace, call.query.path, _list)
+    return await beneath(call.gateway.host.workspace, call.query.path, _list)
 
 
 def _list(files: Beneath, path: str) -> Listing:
@@ -173,7 +173,7 @@ def _name(entry: Entry) -> str:
 async def show_text(call: Call) -> TextPiece:
     """A part of a file as text."""
     query: TextQuery = call.query
-    return await beneath(call.hub.host.workspace, query.path, partial(_text, query.offset, query.limit))
+    return await beneath(call.gateway.host.workspace, query.path, partial(_text, query.offset, query.limit))
 
 
 def _text(offset: int, limit: int, files: Beneath, path: str) -> TextPiece:
@@ -205,7 +205,7 @@ def _decoded(data: bytes, encoding: Encoding, offset: int, *, last: bool) -> tup
 
 async def show_raw(call: Call) -> Response:
     """A file as it is: an image as such, a text as text, everything else to be saved."""
-    descriptor, head, name = await beneath(call.hub.host.workspace, call.query.path, _opened)
+    descriptor, head, name = await beneath(call.gateway.host.workspace, call.query.path, _opened)
     kind, disposition = _served_as(head)
     ascii_name = "".join(char if char.isascii() and char.isprintable() and char not in '"\\' else "_" for char in name)
     told = f"{disposition}; filename=\"{ascii_name}\"; filename*=UTF-8''{quote(name, safe='')}"
@@ -214,7 +214,7 @@ async def show_raw(call: Call) -> Response:
 
 async def show_page(call: Call) -> Response:
     """An HTML file as the page that it is, in a sandbox: no script of it runs, and it loads nothing."""
-    piece = await beneath(call.hub.host.workspace, call.query.path, partial(_text, 0, PIECE))
+    piece = await beneath(call.gateway.host.workspace, call.query.path, partial(_text, 0, PIECE))
     if piece.binary:
         raise Refusal(415, "no_text", f"{piece.path} is no text", fix="download it")
     return Response(piece.text, media_type="text/html", headers={**SANDBOX, "Content-Security-Policy": PREVIEW})
@@ -264,7 +264,7 @@ class _Sent(StreamingResponse):
 async def find_files(call: Call) -> Found:
     """Paths for a mention, by a part of their name."""
     query: FindQuery = call.query
-    return Found(await beneath(call.hub.host.workspace, "", partial(_find, query.q, query.limit)))
+    return Found(await beneath(call.gateway.host.workspace, "", partial(_find, query.q, query.limit)))
 
 
 def _find(wanted: str, limit: int, files: Beneath, _: str) -> tuple[str, ...]:

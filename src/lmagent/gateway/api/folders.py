@@ -51,13 +51,13 @@ class Sendable(Struct, frozen=True):
 
 async def check_folder(call: Call) -> Sendable:
     """Whether a folder can be sent: a browser shows no reason for a download that is refused."""
-    _, paths = await beneath(call.hub.host.workspace, call.query.path, _listed)
+    _, paths = await beneath(call.gateway.host.workspace, call.query.path, _listed)
     return Sendable(len(paths))
 
 
 async def send_folder(call: Call) -> Response:
     """A folder as a ZIP file, with all its files but links and what git and lmagent keep for themselves."""
-    workspace: Path = call.hub.host.workspace
+    workspace: Path = call.gateway.host.workspace
     name, paths = await beneath(workspace, call.query.path, _listed)
     name = f"{name.rpartition('/')[2] or workspace.name or 'workspace'}.zip"
     told = f"attachment; filename*=UTF-8''{quote(name, safe='')}"

@@ -89,13 +89,13 @@ class OwnServer(Struct, frozen=True):
 
 async def load_model(call: Call) -> Resident:
     """Load a model, and wait until it is in memory."""
-    await _change(call.hub.host, "load", call.body.model_id)
+    await _change(call.gateway.host, "load", call.body.model_id)
     return Resident(True, call.body.model_id, True)
 
 
 async def unload_model(call: Call) -> Resident:
     """Take a model out of memory. Refused while a session here works with it."""
-    host, model = call.hub.host, call.body.model_id
+    host, model = call.gateway.host, call.body.model_id
     if any(
         session.running and (session.state.model or host.agent.model) == model for session in host.sessions.values()
     ):
@@ -131,25 +131,25 @@ async def _able(host: Host, provider: str, action: Action) -> str:
 
 async def list_downloads(call: Call) -> DownloadList:
     """What is being downloaded, and what can be resumed."""
-    rows = await to_thread.run_sync(call.hub.downloads.rows)
+    rows = await to_thread.run_sync(call.gateway.downloads.rows)
     return DownloadList(tuple(map(_row, rows)))
 
 
 async def start_download(call: Call) -> DownloadRow:
     """Begin a download, or resume the one that was stopped. It runs on when this answers."""
-    wanted, hub = call.body, call.hub
+    wanted, gateway = call.body, call.gateway
     provider = provider_of(wanted.provider)
     if wanted.into == "server":
-        await _able(hub.host, provider, "download")
+        await _able(gateway.host, provider, "download")
     try:
-        return _row(hub.downloads.start(wanted.name.strip(), wanted.into, provider))
+        return _row(gateway.downloads.start(wanted.name.strip(), wanted.into, provider))
     except LmagentError as error:
         raise Refusal(400, "bad_name", error.message, fix=error.fix) from None
 
 
 async def stop_download(call: Call) -> DownloadRow:
     """Stop a download; what it has fetched is kept, and it can be resumed."""
-    row = call.hub.downloads.stop(call.path["id"])
+    row = call.gateway.downloads.stop(call.path["id"])
     if row is None:
         raise Refusal(404, "not_found", "no such download runs here", fix="GET /api/models/downloads lists them")
     return _row(row)
@@ -157,7 +157,7 @@ async def stop_download(call: Call) -> DownloadRow:
 
 async def remove_download(call: Call) -> Removed:
     """Take a download that has ended off the list, and delete what is unfinished of it."""
-    if not await to_thread.run_sync(call.hub.downloads.forget, call.path["id"]):
+    if not await to_thread.run_sync(call.gateway.downloads.forget, call.path["id"]):
         fix = "stop it first; GET /api/models/downloads lists them"
         raise Refusal(409, "running", "there is no download of that id that has ended", fix=fix)
     return Removed(True)
@@ -165,7 +165,7 @@ async def remove_download(call: Call) -> Removed:
 
 async def start_server(call: Call) -> OwnServer:
     """Start lmagent's own model server in the background, as `lmagent server start` does; nothing if it runs."""
-    settings = call.hub.host.settings
+    settings = call.gateway.host.settings
     if (running := running_server(settings)) is not None:
         return OwnServer(True, shown(running.llm_url))
     from lmagent.modelserver.daemon import start_detached

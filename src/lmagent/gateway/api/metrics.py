@@ -14,9 +14,9 @@ from starlette.responses import Response
 
 from lmagent import __version__
 from lmagent.gateway.api.usage import spent_since
+from lmagent.gateway.gateway import Gateway
 from lmagent.gateway.http.guard import App, Message, Receive, Scope, Send
 from lmagent.gateway.http.route import Call, Route
-from lmagent.gateway.hub.hub import Hub
 
 MEDIA = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -69,7 +69,7 @@ def counted(app: App) -> App:
 async def show_metrics(call: Call) -> Response:
     """What a monitor wants to know."""
     lag = await _lag()
-    spent = (await to_thread.run_sync(spent_since, call.hub.host.store.root, "")).total
+    spent = (await to_thread.run_sync(spent_since, call.gateway.host.store.root, "")).total
     sums = {"prompt": spent.prompt_tokens, "completion": spent.completion_tokens, "cached": spent.cached_tokens}
     rising: Rising = call.request.scope.get(_RISING) or Rising()
     tokens = rising.raised({**sums, "steps": spent.steps})
@@ -87,17 +87,17 @@ async def show_metrics(call: Call) -> Response:
         *_family("lmagent_steps_total", "counter", "Model calls, since the first record.", [("", steps)]),
         *_family("lmagent_event_loop_lag_seconds", "gauge", "How late the event loop is.", [("", round(lag, 6))]),
     ]
-    for name, help, value in _gauges(call.hub):
+    for name, help, value in _gauges(call.gateway):
         lines += _family(name, "gauge", help, [("", value)])
     return Response("\n".join([*lines, ""]), media_type=MEDIA)
 
 
-def _gauges(hub: Hub) -> Iterable[tuple[str, str, int]]:
-    sessions = list(hub.host.sessions.values())
-    watchers = sum(len(channel.fan.watchers) for channel in hub.channels.values())
+def _gauges(gateway: Gateway) -> Iterable[tuple[str, str, int]]:
+    sessions = list(gateway.host.sessions.values())
+    watchers = sum(len(stream.stream.watchers) for stream in gateway.broadcast.streams.values())
     yield "lmagent_sessions_open", "Sessions that are open for writing.", len(sessions)
     yield "lmagent_turns_running", "Turns that run.", sum(session.running for session in sessions)
-    yield "lmagent_watchers", "Streams of events that are read.", watchers + len(hub.feed.fan.watchers)
+    yield "lmagent_watchers", "Streams of events that are read.", watchers + len(gateway.broadcast.feed.stream.watchers)
     waiting = sum(len(session.state.approvals) for session in sessions)
     yield "lmagent_approvals_waiting", "Approvals that wait for a person.", waiting
 

@@ -124,7 +124,7 @@ class Selected(Struct, frozen=True):
 
 async def list_models(call: Call) -> Models:
     """The models that a server has now."""
-    host, current = call.hub.host, call.hub.host.agent.model
+    host, current = call.gateway.host, call.gateway.host.agent.model
     listed = provider_of(call.query.provider) if call.query.provider else split_name(current)[0]
     rows, dialect = await _listed(host, listed)
     vanished = bool(current and rows) and split_name(current)[0] == listed and not _has(rows, current)
@@ -137,7 +137,7 @@ async def list_models(call: Call) -> Models:
 
 async def search_models(call: Call) -> FoundModels:
     """Models by words of their names."""
-    host, wanted = call.hub.host, call.query.provider
+    host, wanted = call.gateway.host, call.query.provider
     rows, _ = await _listed(host, provider_of(wanted) if wanted else split_name(host.agent.model)[0])
     words = call.query.q.lower().split()
     return FoundModels(tuple(row for row in rows if all(word in row.id.lower() for word in words)), call.query.q)
@@ -145,7 +145,7 @@ async def search_models(call: Call) -> FoundModels:
 
 async def select_model(call: Call) -> Selected:
     """Use another model, now and after a restart; sessions that have begun read their conversations once for it."""
-    host, wanted = call.hub.host, call.body
+    host, wanted = call.gateway.host, call.body
     provider = "" if wanted.provider.lower() == USUAL else wanted.provider
     try:
         model = await full_name(host, provider, wanted.model_id)

@@ -21,9 +21,9 @@ from lmagent.engine.session import Session
 from lmagent.engine.targets import located
 from lmagent.engine.undo import change_for_user, user_change
 from lmagent.gateway.api.paths import beneath, meant, shown
+from lmagent.gateway.gateway import SURFACE
 from lmagent.gateway.http.errors import Refusal
 from lmagent.gateway.http.route import Call, Route
-from lmagent.gateway.hub.sent import BY
 from lmagent.tools.beneath import Beneath, Loaded
 from lmagent.tools.change import load_if_there
 from lmagent.tools.sanitize import one_line
@@ -118,7 +118,7 @@ async def save_text(call: Call) -> Saved:
 
 async def load_text(call: Call) -> Editable:
     """A whole text, to be edited."""
-    return await beneath(call.hub.host.workspace, call.query.path, _editable)
+    return await beneath(call.gateway.host.workspace, call.query.path, _editable)
 
 
 def _editable(files: Beneath, path: str) -> Editable:
@@ -158,14 +158,14 @@ def _not_here(why: str) -> Refusal:
 
 
 async def _save(call: Call, wanted: _Wanted, content: bytes | str) -> Saved:
-    hub = call.hub
-    workspace = hub.host.workspace
-    desk = await hub.desk(call.path["session"])
-    path = await to_thread.run_sync(_allowed, workspace, desk.session, wanted)
-    change = user_change(desk.session, wanted.what, path, BY)
+    gateway = call.gateway
+    workspace = gateway.host.workspace
+    known = await gateway.runner.open(call.path["session"])
+    path = await to_thread.run_sync(_allowed, workspace, known.session, wanted)
+    change = user_change(known.session, wanted.what, path, SURFACE)
     write = partial(beneath, workspace, path, partial(_write, wanted, content))
     try:
-        return await change_for_user(desk.session, change, f"{wanted.what} {one_line(shown(path), 300)}", write)
+        return await change_for_user(known.session, change, f"{wanted.what} {one_line(shown(path), 300)}", write)
     except ToolError as trouble:  # what is there cannot be kept
         raise Refusal(507, "no_room", trouble.message, fix="free some space") from None
 

@@ -15,9 +15,9 @@ from lmagent.core.errors import SessionNotFound
 from lmagent.core.events import PermissionMode
 from lmagent.core.model import SessionOptions
 from lmagent.core.titles import title_of
+from lmagent.gateway.gateway import Gateway
 from lmagent.gateway.http.errors import Refusal
 from lmagent.gateway.http.route import Call, Route
-from lmagent.gateway.hub.hub import Hub
 from lmagent.store.branches import Fork, forks_of
 from lmagent.store.index import SessionIndex
 from lmagent.store.listed import ListPlace, SessionRow, Shelf
@@ -107,16 +107,16 @@ async def list_sessions(call: Call) -> SessionList:
 
     query: SessionsQuery = call.query
     after = _read_cursor(query.after) if query.after else None
-    root, one_more = call.hub.host.store.root, query.limit + 1
+    root, one_more = call.gateway.host.store.root, query.limit + 1
     about = {"children": query.children, "after": after, "shelf": query.shelf}
     wanted = partial(session_rows, root, one_more, query.search, **about)
     rows = await to_thread.run_sync(wanted)
     places = [at for at, row in enumerate(rows) if not row.child]
     if len(places) <= query.limit:
-        return SessionList(tuple(_row(call.hub, row) for row in rows))
+        return SessionList(tuple(_row(call.gateway, row) for row in rows))
     last = rows[places[query.limit - 1]]
     page = rows[: places[query.limit]]
-    return SessionList(tuple(_row(call.hub, row) for row in page), f"{last.pinned:d},{last.updated!r},{last.id}")
+    return SessionList(tuple(_row(call.gateway, row) for row in page), f"{last.pinned:d},{last.updated!r},{last.id}")
 
 
 def _read_cursor(text: str) -> ListPlace:
@@ -130,46 +130,46 @@ def _read_cursor(text: str) -> ListPlace:
 async def begin_session(call: Call) -> Begun:
     """Begin a session; it is on disk when this answers."""
     body: NewSession = call.body
-    desk = await call.hub.begin()
-    if body.mode is not None and body.mode != desk.session.state.mode:
-        await call.hub.send(desk.id, SetMode(mode=body.mode))
-    if body.model and body.model != desk.session.state.model:
-        await call.hub.send(desk.id, SetModel(model=body.model))
-    if body.options is not None and body.options != desk.session.state.work.options:
-        await call.hub.send(desk.id, SetOptions(options=body.options))
+    known = await call.gateway.runner.begin()
+    if body.mode is not None and body.mode != known.session.state.mode:
+        await call.gateway.runner.send(known.id, SetMode(mode=body.mode))
+    if body.model and body.model != known.session.state.model:
+        await call.gateway.runner.send(known.id, SetModel(model=body.model))
+    if body.options is not None and body.options != known.session.state.work.options:
+        await call.gateway.runner.send(known.id, SetOptions(options=body.options))
     if title := title_of(body.title, None):
-        await call.hub.send(desk.id, Rename(title=title))
-    return Begun(desk.id)
+        await call.gateway.runner.send(known.id, Rename(title=title))
+    return Begun(known.id)
 
 
 async def show_session(call: Call) -> Row:
     """One session."""
     session = call.path["session"]
-    call.hub.must_be_there(session)
-    row = await to_thread.run_sync(_one, call.hub, session)
+    call.gateway.runner.require(session)
+    row = await to_thread.run_sync(_one, call.gateway, session)
     if row is None:
         raise SessionNotFound(f"there is no session {session}", fix="GET /api/sessions lists them")
-    return _row(call.hub, row)
+    return _row(call.gateway, row)
 
 
 async def delete_session(call: Call) -> Deleted:
     """Delete a session; what runs in it is interrupted for good."""
-    await call.hub.delete(call.path["session"])
+    await call.gateway.runner.delete(call.path["session"])
     return Deleted(call.path["session"])
 
 
 async def show_tree(call: Call) -> Nodes:
     """Who works for a session, at any depth."""
     session = call.path["session"]
-    call.hub.must_be_there(session)
-    return Nodes(await to_thread.run_sync(lambda: tuple(Tree(call.hub.host.store, session).nodes())))
+    call.gateway.runner.require(session)
+    return Nodes(await to_thread.run_sync(lambda: tuple(Tree(call.gateway.host.store, session).nodes())))
 
 
 async def show_branches(call: Call) -> Branches:
     """Where a session and its copies part."""
     session = call.path["session"]
-    call.hub.must_be_there(session)
-    return Branches(await to_thread.run_sync(_branches, call.hub, session))
+    call.gateway.runner.require(session)
+    return Branches(await to_thread.run_sync(_branches, call.gateway, session))
 
 
 async def export(call: Call) -> Response:
@@ -177,8 +177,8 @@ async def export(call: Call) -> Response:
     from lmagent.app.records import export_session  # rare, and not light
 
     session, form = call.path["session"], call.query.format
-    call.hub.must_be_there(session)
-    text = await to_thread.run_sync(export_session, call.hub.host.store, session, form)
+    call.gateway.runner.require(session)
+    text = await to_thread.run_sync(export_session, call.gateway.host.store, session, form)
     headers = {
         "Content-Disposition": f'attachment; filename="{session}.{form}"',
         "Content-Security-Policy": "default-src 'none'; sandbox",
@@ -186,22 +186,22 @@ async def export(call: Call) -> Response:
     return Response(text, media_type=MEDIA[form], headers=headers)
 
 
-def _branches(hub: Hub, session: str) -> tuple[Fork, ...]:
-    with SessionIndex(hub.host.store.root) as index:
+def _branches(gateway: Gateway, session: str) -> tuple[Fork, ...]:
+    with SessionIndex(gateway.host.store.root) as index:
         index.refresh()
         return tuple(forks_of(session, index.branches()))
 
 
-def _one(hub: Hub, session: str) -> SessionRow | None:
-    with SessionIndex(hub.host.store.root) as index:
+def _one(gateway: Gateway, session: str) -> SessionRow | None:
+    with SessionIndex(gateway.host.store.root) as index:
         index.refresh()
         return index.row(session)
 
 
-def _row(hub: Hub, row: SessionRow) -> Row:
+def _row(gateway: Gateway, row: SessionRow) -> Row:
     """What a sub-agent asks, its parent's log does not say."""
     facts = {name: getattr(row, name) for name in SessionRow.__struct_fields__}
-    here = hub.host.sessions.get(row.id)
+    here = gateway.host.sessions.get(row.id)
     if here is not None and here.descendant(lambda child: bool(child.state.approvals)) is not None:
         facts["waiting_for"] = "approval"
     return Row(**facts, session_id=row.id)

@@ -42,7 +42,7 @@ class Change(Struct, frozen=True):
 
 async def list_settings(call: Call) -> SettingList:
     """All settings with their origins. Of secrets only whether they are set."""
-    rows, loaded = await to_thread.run_sync(setting_rows, call.hub.host)
+    rows, loaded = await to_thread.run_sync(setting_rows, call.gateway.host)
     warnings = tuple(SettingWarning(one.text, one.fix) for one in loaded.warnings)
     return SettingList(rows, str(loaded.config_file), warnings)
 
@@ -50,7 +50,7 @@ async def list_settings(call: Call) -> SettingList:
 async def change(call: Call) -> Changed:
     """Change a setting. It is on disk when this answers, and the answer says when it takes effect."""
     wanted: Change = call.body
-    return await to_thread.run_sync(partial(change_setting, call.hub.host, wanted.name, wanted.value))
+    return await to_thread.run_sync(partial(change_setting, call.gateway.host, wanted.name, wanted.value))
 
 
 ROUTES = (

@@ -112,7 +112,7 @@ class Setup(Struct, frozen=True):
 
 async def show_setup(call: Call) -> Setup:
     """What is there and what is missing. Loads no model and runs no command of anybody."""
-    host = call.hub.host
+    host = call.gateway.host
     server, count = await _server(host)
     own = None if server.state == "ready" else await to_thread.run_sync(_own, host)
     confined = host.registry.confined

@@ -10,9 +10,9 @@ from lmagent.app.slash import SlashContext, SlashResult, all_commands, dispatch,
 from lmagent.core.errors import LmagentError
 from lmagent.core.messages import user
 from lmagent.core.view import View
+from lmagent.gateway.gateway import Gateway
 from lmagent.gateway.http.errors import Refusal
 from lmagent.gateway.http.route import Call, Route
-from lmagent.gateway.hub.hub import Hub
 
 NOT_HERE = frozenset({"quit", "copy", "theme"})
 """Commands that mean the terminal."""
@@ -54,46 +54,46 @@ class SlashList(Struct, frozen=True):
 
 async def list_slash(call: Call) -> SlashList:
     """The commands, the workspace's own too."""
-    host = call.hub.host
+    host = call.gateway.host
     rows = (command for name, command in all_commands(host).items() if name not in NOT_HERE)
     return SlashList(tuple(SlashRow(row.name, row.usage, row.help) for row in rows))
 
 
 async def run_slash(call: Call) -> SlashAnswer:
     """Carry out a line that begins with a slash, in a session or where there is none yet."""
-    hub, session, line = call.hub, call.path.get("session", ""), call.body.line.strip()
+    gateway, session, line = call.gateway, call.path.get("session", ""), call.body.line.strip()
     if not line.startswith("/"):
         raise Refusal(400, "invalid", "a slash command begins with a slash", fix="GET /api/slash lists them")
-    if find_command(line, hub.host)[0].name in NOT_HERE:
+    if find_command(line, gateway.host)[0].name in NOT_HERE:
         name = line.partition(" ")[0]
         raise Refusal(409, "conflict", f"{name} is for the terminal; the page has its own way", fix="GET /api/slash")
-    return await _carried_out(hub, session, line)
+    return await _carried_out(gateway, session, line)
 
 
-async def _carried_out(hub: Hub, session: str, line: str) -> SlashAnswer:
-    desk = await hub.desk(session) if session else None
-    seen = (await hub.views.look(session))[1] if session else View()
+async def _carried_out(gateway: Gateway, session: str, line: str) -> SlashAnswer:
+    known = await gateway.runner.open(session) if session else None
+    seen = (await gateway.views.look(session))[1] if session else View()
     try:
-        result = await dispatch(line, SlashContext(hub.host, desk.session if desk is not None else None, seen))
+        result = await dispatch(line, SlashContext(gateway.host, known.session if known is not None else None, seen))
     except LmagentError as unfit:
         if type(unfit) is not LmagentError:
             raise
         raise Refusal(409, "conflict", unfit.message, fix=unfit.fix) from unfit  # nothing to undo, for one
-    told = await _gone_on(hub, session, result)
-    if desk is not None and result.run:
-        desk.work()
+    told = await _gone_on(gateway, session, result)
+    if known is not None and result.run:
+        known.work()
     return SlashAnswer(result.text, told, result.fresh)
 
 
-async def _gone_on(hub: Hub, session: str, result: SlashResult) -> str:
+async def _gone_on(gateway: Gateway, session: str, result: SlashResult) -> str:
     """Go on as the command wants; the session to go on with."""
     target = ""
     if result.session is not None:
-        target = (await hub.desk(result.session.state.session)).id
+        target = (await gateway.runner.open(result.session.state.session)).id
     if result.submit:
         if not (target or session):
-            target = (await hub.begin()).id
-        await hub.submit(target or session, user(result.submit), steer=True)
+            target = (await gateway.runner.begin()).id
+        await gateway.runner.submit(target or session, user(result.submit), steer=True)
     return target
 
 

@@ -97,7 +97,7 @@ class _Line:
     """
 
     def __init__(self, talk: Talk) -> None:
-        self._hub = talk.hub
+        self._gateway = talk.gateway
         self._socket = talk.socket
         self._access = talk.access
         self._visitor: Visitor = talk.socket.scope["lmagent"]
@@ -172,8 +172,8 @@ class _Line:
 
     @asynccontextmanager
     async def _session(self, said: Watch) -> AsyncGenerator[Take]:
-        await check_place(self._hub, said.session, said.after)
-        async with self._hub.watch(said.session, said.after) as watching:
+        await check_place(self._gateway, said.session, said.after)
+        async with self._gateway.broadcast.watch(said.session, said.after) as watching:
 
             async def take() -> Found:
                 return [("", frame.data) for frame in await watching.take()]
@@ -182,7 +182,7 @@ class _Line:
 
     @asynccontextmanager
     async def _all(self, said: WatchAll) -> AsyncGenerator[Take]:
-        async with self._hub.watch_all(said.after) as following:
+        async with self._gateway.broadcast.watch_all(said.after) as following:
 
             async def take() -> Found:
                 return [(one.cursor, one.data) for one in await following.take()]

@@ -49,7 +49,7 @@ class Status(Struct, frozen=True):
 
 async def show_status(call: Call) -> Status:
     """How the gateway is. Asks neither the model server nor any log."""
-    host = call.hub.host
+    host = call.gateway.host
     here = list(host.sessions.values())
     return Status(
         status="running",

@@ -41,7 +41,7 @@ async def list_tools(call: Call) -> Tools:
     return Tools(
         tuple(
             ToolRow(tool.name, tool.description, tool.effect, tool.spec.parameters, tool.aliases, tool.deferred)
-            for tool in call.hub.host.toolbox
+            for tool in call.gateway.host.toolbox
         )
     )
 

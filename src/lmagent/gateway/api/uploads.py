@@ -69,7 +69,7 @@ async def take_in(call: Call) -> Upload:
     data = await call.request.body()
     picture = judged(data)
     id = os.urandom(16).hex()
-    await to_thread.run_sync(_keep, call.hub.host.workspace, id, data)
+    await to_thread.run_sync(_keep, call.gateway.host.workspace, id, data)
     return Upload(id, picture.media_type, picture.width, picture.height, len(data))
 
 

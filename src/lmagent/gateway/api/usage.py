@@ -106,8 +106,8 @@ class Usage(Struct, frozen=True):
 async def show_usage(call: Call) -> Usage:
     """What was spent in a range of days. Sessions that were deleted do not count any more."""
     wanted: Range = call.query.range
-    since = first_day(wanted, call.hub.host.clock.now())
-    found = await to_thread.run_sync(spent_since, call.hub.host.store.root, since)
+    since = first_day(wanted, call.gateway.host.clock.now())
+    found = await to_thread.run_sync(spent_since, call.gateway.host.store.root, since)
     return Usage(
         range=wanted,
         totals=UsageTotals(*_counts(found.total), sessions=found.sessions),
@@ -144,14 +144,14 @@ async def show_context(call: Call) -> ContextUse:
     """What fills a session's window."""
     from lmagent.app.charts import window_parts
 
-    hub, session = call.hub, call.path["session"]
-    hub.must_be_there(session)
-    state = await state_of(hub, session)
-    if (desk := hub.opened(session)) is not None:
-        window = desk.session.window
+    gateway, session = call.gateway, call.path["session"]
+    gateway.runner.require(session)
+    state = await state_of(gateway, session)
+    if (known := gateway.runner.usable(session)) is not None:
+        window = known.session.window
     else:
-        settings = hub.host.settings
-        served = None if settings.context_window else await hub.host.served.window(state.model)
+        settings = gateway.host.settings
+        served = None if settings.context_window else await gateway.host.served.window(state.model)
         window = settings.window(served)
     parts = tuple(ContextPart(name, tokens) for name, tokens in window_parts(state).items())
     return ContextUse(parts, state.estimate_tokens(), window.tokens, window.trigger, state.compactions)

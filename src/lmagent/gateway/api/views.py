@@ -30,9 +30,9 @@ from lmagent.engine.session import Session
 from lmagent.engine.state import SessionState
 from lmagent.engine.undo import changes_in, difference
 from lmagent.gateway.api.pictures import SANDBOX, judged
+from lmagent.gateway.gateway import Gateway
 from lmagent.gateway.http.errors import Refusal
 from lmagent.gateway.http.route import Call, Route
-from lmagent.gateway.hub.hub import Hub
 from lmagent.store.jsonl import JsonlStore
 
 T = TypeVar("T")
@@ -137,12 +137,12 @@ class Changes(Struct, frozen=True):
 
 async def show_view(call: Call) -> Page:
     """What is seen of a session now."""
-    hub, session = call.hub, call.path["session"]
-    hub.must_be_there(session)
-    seq, view, blocks = await hub.views.look(session)
+    gateway, session = call.gateway, call.path["session"]
+    gateway.runner.require(session)
+    seq, view, blocks = await gateway.views.look(session)
     first = max(0, len(blocks) - call.query.last)
     facts = {name: getattr(view, name) for name in View.__struct_fields__}
-    facts["approvals"] = (*view.approvals, *_asked_below(hub.host.sessions.get(session)))
+    facts["approvals"] = (*view.approvals, *_asked_below(gateway.host.sessions.get(session)))
     if facts["approvals"]:
         facts["state"] = "waiting"
     facts["blocks"] = _shown(blocks[first:])
@@ -151,10 +151,10 @@ async def show_view(call: Call) -> Page:
 
 async def show_blocks(call: Call) -> Blocks:
     """Earlier blocks."""
-    hub, session = call.hub, call.path["session"]
-    hub.must_be_there(session)
+    gateway, session = call.gateway, call.path["session"]
+    gateway.runner.require(session)
     query: BlocksQuery = call.query
-    _, _, blocks = await hub.views.look(session)
+    _, _, blocks = await gateway.views.look(session)
     before = min(query.before, len(blocks))
     first = max(0, before - query.count)
     return Blocks(_shown(blocks[first:before]), first)
@@ -197,7 +197,8 @@ def _call(store: JsonlStore, session: str, call_id: str) -> WholeCall | None:
                 for made in event.message.tool_calls:
                     if made.id == call_id:
                         found = WholeCall(made.name, made.arguments, made.name, "pending", "", "", 0, "", 0.0)
-            case ev.ToolStarted() if event.call_id == call_id and found is not None:
+            case ev.ToolStarted() if event.call_id == call_id:
+                found = found or WholeCall(event.tool, "", event.tool, "pending", "", "", 0, "", 0.0)
                 found = replace(found, tool=event.tool, summary=event.summary or event.tool, status="running")
             case ev.ToolFinished() if event.call_id == call_id and found is not None:
                 diff = event.data.get("diff", "")
@@ -255,11 +256,11 @@ def _image(store: JsonlStore, session: str, input: str, number: int) -> bytes | 
 
 async def show_diff(call: Call) -> Changes:
     """What a session changed, as a unified diff."""
-    return await _in_thread(call, _diff, call.hub)
+    return await _in_thread(call, _diff, call.gateway)
 
 
-def _diff(store: JsonlStore, session: str, hub: Hub) -> Changes:
-    snapshots = hub.host.snapshots
+def _diff(store: JsonlStore, session: str, gateway: Gateway) -> Changes:
+    snapshots = gateway.host.snapshots
     if snapshots is None:
         return Changes("")
     state = SessionState(session=session)
@@ -273,8 +274,8 @@ def _diff(store: JsonlStore, session: str, hub: Hub) -> Changes:
 async def _in_thread(call: Call, work: Callable[..., T], *arguments: Any) -> T:
     """Read in a session's records; they may be long."""
     session = call.path["session"]
-    call.hub.must_be_there(session)
-    return await to_thread.run_sync(partial(work, call.hub.host.store, session, *arguments))
+    call.gateway.runner.require(session)
+    return await to_thread.run_sync(partial(work, call.gateway.host.store, session, *arguments))
 
 
 def _missing(what: str, name: str) -> Refusal:

@@ -24,8 +24,8 @@ class Work(Struct, frozen=True):
 async def show_work(call: Call) -> Work:
     """The task state, and the plan that was approved."""
     session = call.path["session"]
-    call.hub.must_be_there(session)
-    work = (await state_of(call.hub, session)).work
+    call.gateway.runner.require(session)
+    work = (await state_of(call.gateway, session)).work
     return Work(work.state if work.state != TaskState() else None, work.plan)
 
 

@@ -46,7 +46,7 @@ from lmagent.gateway.seed import http as seed
 from lmagent.gateway.seed import live
 
 if TYPE_CHECKING:
-    from lmagent.gateway.hub.hub import Hub
+    from lmagent.gateway.gateway import Gateway
 
 TABLE: tuple[Route, ...] = (
     *static.ROUTES,
@@ -98,7 +98,7 @@ class Table:
     """Answer by the routes. A client gets each error as a sentence; an unexpected one is also logged and printed.
 
     Args:
-        hub: the sessions.
+        gateway: the sessions.
         access: PIN, token, cookies.
         routes: see `TABLE`.
         sockets: see `SOCKETS`.
@@ -108,7 +108,7 @@ class Table:
 
     def __init__(
         self,
-        hub: Hub,
+        gateway: Gateway,
         access: Access,
         *,
         routes: Sequence[Route],
@@ -116,7 +116,7 @@ class Table:
         say: Say,
         patience: Patience,
     ) -> None:
-        self._hub = hub
+        self._gateway = gateway
         self._access = access
         self._say = say
         self._patience = patience
@@ -145,7 +145,7 @@ class Table:
                 raise
             await refuse(refusal, scope, receive, send)
         except Exception as fault:
-            host = self._hub.host
+            host = self._gateway.host
             failure = unexpected(fault, host.workspace, host.settings)
             self._say(f"{scope.get('method', 'socket')} {scope['path'][:200]}: {failure}")
             if begun:
@@ -162,7 +162,7 @@ class Table:
             response = (route.tell or told)(refusal)
         else:
             request = Request(scope, limited(route.limit, visitor.headers, receive, self._patience))
-            response = await carry_out(route, self._hub, request, visitor.caller, self._access)
+            response = await carry_out(route, self._gateway, request, visitor.caller, self._access)
         await response(scope, receive, send)
 
     def _find(self, path: str, method: str) -> tuple[Route, dict[str, str]]:
@@ -187,13 +187,13 @@ class Table:
                 visitor.admit("GET", is_open=False)
                 parts = path_of(found.groupdict())
                 opened = WebSocket(scope, receive, send)
-                await line.handler(Talk(self._hub, opened, parts, visitor.caller, self._access))
+                await line.handler(Talk(self._gateway, opened, parts, visitor.caller, self._access))
                 return
         raise Refusal(404, "not_found", f"there is no socket at {scope['path'][:200]!r}")
 
 
 def build_app(
-    hub: Hub,
+    gateway: Gateway,
     access: Access,
     rules: Rules = LOOPBACK,
     *,
@@ -205,7 +205,7 @@ def build_app(
     """The gateway as an ASGI application.
 
     Args:
-        hub: the sessions.
+        gateway: the sessions.
         access: PIN, token, cookies.
         rules: which names are ours.
         say: where unexpected errors are said.
@@ -213,5 +213,5 @@ def build_app(
         sockets: the same for sockets.
         patience: how long bodies may take.
     """
-    table = Table(hub, access, routes=routes, sockets=sockets, say=say, patience=patience)
+    table = Table(gateway, access, routes=routes, sockets=sockets, say=say, patience=patience)
     return metrics.counted(Guard(table, access, rules))

@@ -87,7 +87,7 @@ async def _health(_: Call) -> Response:
 
 
 async def _me(call: Call) -> Me:
-    host = call.hub.host
+    host = call.gateway.host
     return Me(
         caller=call.caller,
         version=__version__,

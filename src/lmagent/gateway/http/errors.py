@@ -21,7 +21,9 @@ from lmagent.core.errors import (
     ProviderError,
     SandboxError,
     SessionBusy,
+    SessionDamaged,
     SessionNotFound,
+    ShuttingDown,
     ToolError,
 )
 
@@ -69,6 +71,8 @@ class Failure(Struct, frozen=True):
 _STATUSES: tuple[tuple[type[LmagentError], int, str], ...] = (
     (SessionNotFound, 404, "not_found"),
     (SessionBusy, 409, "busy"),
+    (SessionDamaged, 409, "damaged"),
+    (ShuttingDown, 503, "leaving"),
     (PolicyDenied, 403, "denied"),
     (ModelNotFound, 404, "model_not_found"),
     (ContextOverflow, 413, "context_overflow"),

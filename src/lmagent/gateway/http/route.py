@@ -24,7 +24,7 @@ from lmagent.gateway.http.access import Access, Caller
 from lmagent.gateway.http.errors import Refusal, failure_of, status_of
 
 if TYPE_CHECKING:
-    from lmagent.gateway.hub.hub import Hub
+    from lmagent.gateway.gateway import Gateway
 
 MAX_BODY = 1_000_000
 """Bytes of a body, uploads excepted."""
@@ -43,7 +43,7 @@ class Call(Struct, frozen=True):
     """A request, decoded.
 
     Attributes:
-        hub: the sessions.
+        gateway: the sessions.
         request: as it came.
         path: parts of the path, by name.
         query: the route's `query` Struct; None where it has none.
@@ -52,7 +52,7 @@ class Call(Struct, frozen=True):
         access: PIN, token, cookies.
     """
 
-    hub: Hub
+    gateway: Gateway
     request: Request
     path: dict[str, str]
     query: Any
@@ -68,14 +68,14 @@ class Talk(Struct, frozen=True):
     """A WebSocket whose sender may be here; it is not accepted yet.
 
     Attributes:
-        hub: the sessions.
+        gateway: the sessions.
         socket: the socket.
         path: parts of the path, by name.
         caller: who it is.
         access: PIN, token, cookies.
     """
 
-    hub: Hub
+    gateway: Gateway
     socket: WebSocket
     path: dict[str, str]
     caller: Caller
@@ -143,12 +143,12 @@ def told(error: Exception) -> Response:
     return answer
 
 
-async def carry_out(route: Route, hub: Hub, request: Request, caller: Caller, access: Access) -> Response:
+async def carry_out(route: Route, gateway: Gateway, request: Request, caller: Caller, access: Access) -> Response:
     """Answer a request by its route; whatever is wrong with it becomes an answer."""
     try:
         path = path_of(request.path_params)
         query, body = _query(route, request), await _body(route, request)
-        answer = await route.handler(Call(hub, request, path, query, body, caller, access))
+        answer = await route.handler(Call(gateway, request, path, query, body, caller, access))
     except ClientDisconnect:
         return (route.tell or told)(Refusal(400, "cut", "the body broke off", fix="send it again"))
     except (LmagentError, msgspec.ValidationError, msgspec.DecodeError) as error:

@@ -27,7 +27,7 @@ from lmagent.gateway.http.route import told
 from lmagent.gateway.http.tls import Knock
 
 if TYPE_CHECKING:
-    from lmagent.gateway.hub.hub import Hub
+    from lmagent.gateway.gateway import Gateway
 
 FRAME = 4_000_000
 """Bytes of a socket's message."""
@@ -233,11 +233,11 @@ class _Talk(WebSocketsSansIOProtocol):
 
 
 class Serving(uvicorn.Server):
-    """The server, which lets the hub leave first when it stops.
+    """The server, which lets the gateway leave first when it stops.
 
     Args:
         app: what answers.
-        hub: the sessions.
+        gateway: the sessions.
         tasks: whose tasks handshakes are.
         limits: what a connection may cost.
         tls: certificate and key; None for none.
@@ -246,7 +246,7 @@ class Serving(uvicorn.Server):
     def __init__(
         self,
         app: App,
-        hub: Hub,
+        gateway: Gateway,
         tasks: anyio.abc.TaskGroup,
         limits: Limits = LIMITS,
         tls: ssl.SSLContext | None = None,
@@ -274,7 +274,7 @@ class Serving(uvicorn.Server):
                 timeout_graceful_shutdown=limits.grace,
             )
         )
-        self._hub = hub
+        self._gateway = gateway
         self._tls = tls
         self._tasks = tasks
         self._limits = limits
@@ -297,13 +297,13 @@ class Serving(uvicorn.Server):
         """Stop: the sessions first, so that what streams ends by itself; then what is left."""
         for server in self.servers:
             server.close()
-        await self._hub.leave()
+        await self._gateway.end()
         await super().shutdown(sockets)
 
 
 async def serve(
     app: App,
-    hub: Hub,
+    gateway: Gateway,
     listener: socket.socket,
     *,
     limits: Limits = LIMITS,
@@ -314,7 +314,7 @@ async def serve(
 
     Args:
         app: what answers.
-        hub: the sessions; it runs as long.
+        gateway: the sessions; it runs as long.
         listener: a bound socket; closed at the end.
         limits: what a connection may cost.
         tls: certificate and key; None for none.
@@ -322,9 +322,9 @@ async def serve(
     """
     with ungrouped():
         async with anyio.create_task_group() as tasks:
-            server = Serving(app, hub, tasks, limits, tls)
+            server = Serving(app, gateway, tasks, limits, tls)
             if started is not None:
                 started(server)
-            tasks.start_soon(hub.run)
+            tasks.start_soon(gateway.run)
             await server.serve(sockets=[listener])
             tasks.cancel_scope.cancel()

@@ -20,8 +20,7 @@ from lmagent.core.errors import SessionBusy, SessionNotFound
 from lmagent.core.events import SessionCreated
 from lmagent.core.ids import new_session_id
 from lmagent.engine.work import WorkState
-from lmagent.gateway.hub.deleting import let_go
-from lmagent.gateway.hub.hub import Hub
+from lmagent.gateway.gateway import Gateway
 from lmagent.gateway.seed.words import Mode, change_of, mode_of
 from lmagent.store.log import JsonlLog
 
@@ -32,10 +31,10 @@ GLANCE, PAUSE = 2.0, 0.05
 """Seconds for which somebody else may have a session whom we wait for, and between two tries."""
 
 
-async def begin_anew(hub: Hub, session: str) -> str:
+async def begin_anew(gateway: Gateway, session: str) -> str:
     """Interrupt what runs in a session, put its conversation aside and begin a new one under its id.
 
-    Who watches it waits till all of that is done (`Hub.renewed`), and finds the new one as it is meant to be.
+    Who watches it waits till all of that is done (`Gateway.renewed`), and finds the new one as it is meant to be.
 
     Returns:
         The id under which the old conversation stays; empty where nothing has been said.
@@ -44,43 +43,46 @@ async def begin_anew(hub: Hub, session: str) -> str:
         SessionBusy: another process writes it, or it is a sub-agent's at work; it is as it was.
         StoreError: it cannot be copied.
     """
-    while (other := hub.renewed.get(session)) is not None:
+    while (other := gateway.renewed.get(session)) is not None:
         await other.wait()
-    done = hub.renewed[session] = anyio.Event()
+    done = gateway.renewed[session] = anyio.Event()
     try:
-        return await _begin_anew(hub, session)
+        return await _begin_anew(gateway, session)
     finally:
-        hub.renewed.pop(session)
+        gateway.renewed.pop(session)
         done.set()
 
 
-async def _begin_anew(hub: Hub, session: str) -> str:
-    host = hub.host
+async def _begin_anew(gateway: Gateway, session: str) -> str:
+    host = gateway.host
     await host.settle()
     try:
-        state = (await hub.desk(session, take_up=False)).session.state
+        state = (await gateway.runner.open(session, take_up=False)).session.state
     except SessionNotFound:
-        await hub.begin(session)
+        await gateway.runner.begin(session)
         return ""
     if not (state.turn or state.inputs):
         return ""
     chosen = _chosen(state.work)
     with ExitStack() as ending:
-        async with hub.lock(session):  # what comes meanwhile is of the new conversation
-            await let_go(hub, session)
+        async with gateway.runner.lock(session):  # what comes meanwhile is of the new conversation
+            await gateway.runner.end_work(session)
             now = new_session_id(host.clock.now())
             aside = f"{session[: LONGEST - len(now) - 1]}.{now}"
             log = await _put_aside(host, session, replace(host.opening(session), replaces=aside))
-            if (old := hub.channels.pop(session, None)) is not None:
-                ending.callback(old.fan.end)  # who watched finds the new conversation there, whatever comes of the rest
+            if (old := gateway.broadcast.streams.pop(session, None)) is not None:
+                ending.callback(
+                    old.stream.end
+                )  # who watched finds the new conversation there, whatever comes of the rest
+            gateway.views.forget(session)
             try:
-                desk = await hub.seat(log)
+                known = await gateway.runner.open_log(log)
             except BaseException:
                 log.close()
                 raise
         planning = host.settings.deep_planning
-        if chosen is not None and (change := change_of(desk.session, chosen, planning=planning)) is not None:
-            await hub.send(session, change)
+        if chosen is not None and (change := change_of(known.session, chosen, planning=planning)) is not None:
+            await gateway.runner.send(session, change)
     return aside
 
 

@@ -15,9 +15,9 @@ from lmagent.core.view import is_filler, spoken
 from lmagent.core.work import Plan
 from lmagent.engine.state import SessionState
 from lmagent.engine.worktext import counted
+from lmagent.gateway.gateway import Gateway
 from lmagent.gateway.http.errors import Refusal
 from lmagent.gateway.http.route import Call, Route, json
-from lmagent.gateway.hub.hub import Hub
 from lmagent.gateway.seed.words import Mode, input_of, mode_of, tasks_of, usage_of, way_of
 from lmagent.gateway.turns import Spent, approval_patience, followed, named, raise_for_server, while_there
 from lmagent.store.jsonl import JsonlStore
@@ -137,42 +137,42 @@ class TaskList(Struct, frozen=True):
 
 async def chat(call: Call) -> Response:
     """Send a message and wait for the end of its turn. Who goes away stops waiting; the turn goes on."""
-    hub, session, body = call.hub, call.path["session"], call.body
-    input = await _accept(hub, session, body)
-    patience = body.approval_timeout or approval_patience(hub)
-    answer = await while_there(call.request, lambda: _answered(hub, session, input, patience))
+    gateway, session, body = call.gateway, call.path["session"], call.body
+    input = await _accept(gateway, session, body)
+    patience = body.approval_timeout or approval_patience(gateway)
+    answer = await while_there(call.request, lambda: _answered(gateway, session, input, patience))
     return Response(status_code=499) if answer is None else json(answer)
 
 
-async def _accept(hub: Hub, session: str, body: Chat) -> ev.InputReceived:
+async def _accept(gateway: Gateway, session: str, body: Chat) -> ev.InputReceived:
     if not body.message.strip():
         raise Refusal(400, "invalid", "the message is empty")
-    desk = await named(hub, session)
-    way = way_of(desk.session, body.mode, planning=hub.host.settings.deep_planning)
-    return await hub.submit(session, user(body.message), id=body.id, way=way)
+    known = await named(gateway, session)
+    way = way_of(known.session, body.mode, planning=gateway.host.settings.deep_planning)
+    return await gateway.runner.submit(session, user(body.message), id=body.id, way=way)
 
 
-async def _answered(hub: Hub, session: str, input: ev.InputReceived, patience: float) -> ChatAnswer:
+async def _answered(gateway: Gateway, session: str, input: ev.InputReceived, patience: float) -> ChatAnswer:
     spent, plan, steps, following = Spent(), None, 0, input
     while True:
-        end, proposed = await _ended(hub, session, following, patience, spent)
+        end, proposed = await _ended(gateway, session, following, patience, spent)
         plan = proposed.plan if proposed is not None else plan
         begun = None
         if proposed is not None and (end.outcome, end.cause) == ("done", "plan"):  # approved, as the settings say
-            begun = await hub.sent(session, f"plan-{proposed.id}")
+            begun = await gateway.runner.sent(session, f"plan-{proposed.id}")
         steps, spent.steps = steps + spent.steps, 0  # a turn counts its own
         if begun is None:
             spent.steps = steps
-            return await _answer(hub, session, end, spent, plan)
+            return await _answer(gateway, session, end, spent, plan)
         following = begun
 
 
 async def _ended(
-    hub: Hub, session: str, input: ev.InputReceived, patience: float, spent: Spent
+    gateway: Gateway, session: str, input: ev.InputReceived, patience: float, spent: Spent
 ) -> tuple[ev.TurnFinished, ev.PlanProposed | None]:
     """How the turn of an input ended, and the plan that it came to."""
     proposed = None
-    async with aclosing(followed(hub, session, input, patience=patience)) as events:
+    async with aclosing(followed(gateway, session, input, patience=patience)) as events:
         async for event in events:
             spent.take(event)
             if isinstance(event, ev.PlanProposed):
@@ -182,9 +182,9 @@ async def _ended(
     raise AssertionError("a turn that is followed ends")
 
 
-async def _answer(hub: Hub, session: str, end: ev.TurnFinished, spent: Spent, plan: Plan | None) -> ChatAnswer:
+async def _answer(gateway: Gateway, session: str, end: ev.TurnFinished, spent: Spent, plan: Plan | None) -> ChatAnswer:
     raise_for_server(end)
-    work = (await state_of(hub, session)).work
+    work = (await state_of(gateway, session)).work
     if plan is None and work.proposal is not None:  # it waits since an earlier turn
         plan = work.proposal.plan
     return ChatAnswer(
@@ -205,7 +205,7 @@ async def _answer(hub: Hub, session: str, end: ev.TurnFinished, spent: Spent, pl
 async def show_history(call: Call) -> History:
     """What was said in a session, tool results included, the whole of it however often it was shortened."""
     session, query = call.path["session"], call.query
-    messages = (await to_thread.run_sync(_history, call.hub.host.store, session))[: query.before]
+    messages = (await to_thread.run_sync(_history, call.gateway.host.store, session))[: query.before]
     first = max(0, len(messages) - query.limit)
     return History(session, tuple(messages[first:]), first > 0, first)
 
@@ -248,20 +248,20 @@ def _message(event: ev.MessageAdded, input: ev.InputReceived | None) -> HistoryM
 async def show_tasks(call: Call) -> TaskList:
     """The tasks of a session: of deep work, of a plan, and the model's own list."""
     session = call.path["session"]
-    state = await state_of(call.hub, session)
+    state = await state_of(call.gateway, session)
     tasks = list(state.work.tasks.values())
     return TaskList(session, mode_of(state.work), tasks_of(tasks), counted(tasks))
 
 
-async def state_of(hub: Hub, session: str) -> SessionState:
+async def state_of(gateway: Gateway, session: str) -> SessionState:
     """What is known of a session; folded from its log, where it is not open here.
 
     Raises:
         SessionNotFound: there is none of that id.
     """
-    if (desk := hub.opened(session)) is not None:
-        return desk.session.state
-    return await to_thread.run_sync(_folded, hub.host.store, session)
+    if (known := gateway.runner.usable(session)) is not None:
+        return known.session.state
+    return await to_thread.run_sync(_folded, gateway.host.store, session)
 
 
 def _folded(store: JsonlStore, session: str) -> SessionState:

@@ -11,11 +11,11 @@ from anyio.streams.memory import MemoryObjectSendStream
 from msgspec import Struct
 
 from lmagent.core.decoding import decode_json
+from lmagent.core.errors import ShuttingDown
 from lmagent.core.events import decode
-from lmagent.gateway.http.errors import Refusal
+from lmagent.gateway.broadcast.index_feed import BEGINNING, FeedWatcher
+from lmagent.gateway.gateway import Gateway
 from lmagent.gateway.http.route import Socket, Talk
-from lmagent.gateway.hub.feed import BEGINNING, Following
-from lmagent.gateway.hub.hub import Hub
 from lmagent.gateway.seed.socket import converse, run_socket
 from lmagent.gateway.seed.words import Told
 from lmagent.store.activity import Activity, activity_of
@@ -34,18 +34,18 @@ class _Any(Struct, frozen=True):
 
 async def show(talk: Talk) -> None:
     """Tell what happens in all sessions, from the moment in which the socket opens, until the client goes."""
-    feed = _Feed(talk.hub)
+    feed = _Feed(talk.gateway)
     async with AsyncExitStack() as watching:
-        following = await watching.enter_async_context(talk.hub.watch_all())
+        following = await watching.enter_async_context(talk.gateway.broadcast.watch_all())
         await talk.socket.accept()
 
         async def work(telling: MemoryObjectSendStream[Told], read: Callable[[], Awaitable[bytes]]) -> None:
             async def tell() -> None:
                 nonlocal following
-                with suppress(Refusal):  # the gateway is about to end
+                with suppress(ShuttingDown):  # the gateway is about to end
                     while True:
                         await feed.tell(following, telling)
-                        following = await watching.enter_async_context(talk.hub.watch_all(BEGINNING))
+                        following = await watching.enter_async_context(talk.gateway.broadcast.watch_all(BEGINNING))
                 tasks.cancel_scope.cancel()
 
             async with anyio.create_task_group() as tasks:
@@ -60,11 +60,11 @@ class _Feed:
     """What one client is told, each event once: a session that is copied or put aside brings its old ones along, and
     so does an index that is made anew."""
 
-    def __init__(self, hub: Hub) -> None:
-        self._since = hub.host.clock.now()
+    def __init__(self, gateway: Gateway) -> None:
+        self._since = gateway.host.clock.now()
         self._known: dict[tuple[str, float], None] = {}
 
-    async def tell(self, following: Following, telling: MemoryObjectSendStream[Told]) -> None:
+    async def tell(self, following: FeedWatcher, telling: MemoryObjectSendStream[Told]) -> None:
         """Tell what happens until the stream ends."""
         while numbered := await following.take():
             for one in numbered:

@@ -21,10 +21,9 @@ from lmagent.core.errors import ConfigError, LmagentError, SessionNotFound, ungr
 from lmagent.core.messages import user
 from lmagent.engine.session import Session
 from lmagent.engine.state import SessionState
+from lmagent.gateway.gateway import Gateway
 from lmagent.gateway.http.route import Talk, decode
 from lmagent.gateway.http.sockets import read_message, until_gone
-from lmagent.gateway.hub.hub import Hub
-from lmagent.gateway.hub.stopping import stop
 from lmagent.gateway.seed.anew import begin_anew
 from lmagent.gateway.seed.http import state_of
 from lmagent.gateway.seed.words import Mode, Telling, Told, change_of, mode_of, way_of
@@ -101,7 +100,7 @@ Said = SaidMessage | SaidMode | SaidClear | SaidPing | SaidStop | SaidApproval |
 async def converse(talk: Talk) -> None:
     """Talk with one client until it goes."""
     await talk.socket.accept()
-    await run_socket(talk, _Conversation(talk.hub, talk.path["session"]).run)
+    await run_socket(talk, _Conversation(talk.gateway, talk.path["session"]).run)
 
 
 async def run_socket(
@@ -129,12 +128,12 @@ class _Conversation:
     """One socket's side of a session.
 
     Args:
-        hub: the sessions.
+        gateway: the sessions.
         session: the id that the client chose.
     """
 
-    def __init__(self, hub: Hub, session: str) -> None:
-        self._hub = hub
+    def __init__(self, gateway: Gateway, session: str) -> None:
+        self._gateway = gateway
         self._session = session
         self._ready = anyio.Event()
         self._last: Telling | None = None
@@ -172,7 +171,7 @@ class _Conversation:
         """
         late, missed = True, 0
         while not self._lagged:
-            opening = self._hub.opening
+            opening = self._gateway.runner.opened
             try:
                 await self._watch(late=late)
                 late, missed = False, 0
@@ -194,10 +193,10 @@ class _Conversation:
         Args:
             late: from now on, with what waits; else from the beginning of the conversation.
         """
-        if (renewed := self._hub.renewed.get(self._session)) is not None:
+        if (renewed := self._gateway.renewed.get(self._session)) is not None:
             await renewed.wait()
         # A state of an open session goes on changing: what is needed of it is taken before anything is awaited.
-        state = await state_of(self._hub, self._session)
+        state = await state_of(self._gateway, self._session)
         begun = state if late else SessionState(session=self._session)
         after, turn, telling = begun.seq, begun.turn, Telling(begun)
         pending = telling.pending(begun)
@@ -205,8 +204,8 @@ class _Conversation:
             telling.mode = mode_of(state.work)
             changed = {"type": "mode_changed", "mode": telling.mode}
             pending = [{"type": "cleared"}, *([changed] if telling.mode != before.mode else [])]
-        telling.spent = await to_thread.run_sync(_spent, self._hub.host.store, self._session, turn, after)
-        async with self._hub.watch(self._session, after) as watching:
+        telling.spent = await to_thread.run_sync(_spent, self._gateway.host.store, self._session, turn, after)
+        async with self._gateway.broadcast.watch(self._session, after) as watching:
             self._last = telling
             self._ready.set()
             for message in pending:
@@ -221,8 +220,8 @@ class _Conversation:
             await self._error(ConfigError("you did not read for too long; some messages are lost", fix="connect again"))
 
     def _open(self) -> Session | None:
-        desk = self._hub.opened(self._session)
-        return desk.session if desk is not None else None
+        known = self._gateway.runner.usable(self._session)
+        return known.session if known is not None else None
 
     # --- what the client says -----------------------------------------------------------------------------------------
 
@@ -233,44 +232,44 @@ class _Conversation:
             case SaidMode():
                 await self._mode(said.mode)
             case SaidClear():
-                if not await begin_anew(self._hub, self._session):
+                if not await begin_anew(self._gateway, self._session):
                     await self._telling.send({"type": "cleared"})  # there was nothing: no stream ends with it
             case SaidPing():
                 await self._telling.send({"type": "pong"})
             case SaidStop():
-                here = self._hub.host.sessions.get(self._session)
+                here = self._gateway.host.sessions.get(self._session)
                 runs = here is not None and here.running
-                stopped = await stop(self._hub, self._session)
+                stopped = await self._gateway.runner.stop(self._session)
                 if not (runs or stopped.ended or stopped.withdrawn):
                     raise ConfigError("nothing is running")
             case SaidApproval():
                 await self._approve(said)
             case SaidYes():
-                await self._hub.send(self._session, DecidePlan(decision="approved", feedback=said.feedback))
+                await self._gateway.runner.send(self._session, DecidePlan(decision="approved", feedback=said.feedback))
             case SaidOtherwise():
-                await self._hub.send(self._session, DecidePlan(decision="revise", feedback=said.feedback))
+                await self._gateway.runner.send(self._session, DecidePlan(decision="revise", feedback=said.feedback))
 
     async def _message(self, said: SaidMessage) -> None:
         if not said.content.strip():
             raise ConfigError("the message is empty")
-        session = (await named(self._hub, self._session)).session
-        way = way_of(session, None, planning=self._hub.host.settings.deep_planning)
-        await self._hub.submit(self._session, user(said.content), id=said.id, way=way)
+        session = (await named(self._gateway, self._session)).session
+        way = way_of(session, None, planning=self._gateway.host.settings.deep_planning)
+        await self._gateway.runner.submit(self._session, user(said.content), id=said.id, way=way)
 
     async def _mode(self, mode: Mode) -> None:
-        session = (await named(self._hub, self._session)).session
+        session = (await named(self._gateway, self._session)).session
         before = mode_of(session.state.work)
-        if (change := change_of(session, mode, planning=self._hub.host.settings.deep_planning)) is not None:
-            await self._hub.send(self._session, change)
+        if (change := change_of(session, mode, planning=self._gateway.host.settings.deep_planning)) is not None:
+            await self._gateway.runner.send(self._session, change)
         if before == mode:  # no event says so
             await self._telling.send({"type": "mode_changed", "mode": mode})
 
     async def _approve(self, said: SaidApproval) -> None:
-        session = (await self._hub.desk(self._session)).session
+        session = (await self._gateway.runner.open(self._session)).session
         approval = _approval(session, said.tool_call_id)
         if approval is None:
             raise ConfigError(f"no approval waits for the call {said.tool_call_id[:80]!r}")
-        await self._hub.send(self._session, Approve(approval=approval, approved=said.approved))
+        await self._gateway.runner.send(self._session, Approve(approval=approval, approved=said.approved))
 
 
 def _spent(store: JsonlStore, session: str, turn: int, through: int) -> Spent:

@@ -204,6 +204,9 @@ function tool(view, event) {
     }
     return { ...view, blocks, state: "running" };
   }
+  if (event.type === "tool.started" && event.call_id.startsWith("lmagent-")) {
+    return { ...add(view, call(event.call_id, event.tool, event.summary ?? "", "running")), state: "running" };
+  }
   return view; // the user's own change of a file is no call
 }
 

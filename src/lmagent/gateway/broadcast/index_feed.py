@@ -1,4 +1,4 @@
-"""Feed: what is recorded in all sessions, in the order in which the index has read it."""
+"""IndexFeed: what is recorded in all sessions, in the order in which the index has read it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from msgspec import Struct
 
 from lmagent.core import events as ev
 from lmagent.core.errors import LmagentError
+from lmagent.gateway.broadcast.frames import Frame, framed
+from lmagent.gateway.broadcast.watchers import Reader, Stream, Watcher
 from lmagent.gateway.http.errors import Refusal
-from lmagent.gateway.hub.fan import Fan, Reader, Watching
-from lmagent.gateway.hub.frames import Frame, framed
 from lmagent.store.index import SessionIndex
 from lmagent.store.log import EVENTS
 from lmagent.store.numbered import EventPlace
@@ -41,14 +41,14 @@ class Numbered(Struct, frozen=True):
     data: bytes
 
 
-class Following:
+class FeedWatcher:
     """A watcher of all sessions: an iterator of numbered events."""
 
-    def __init__(self, watching: Watching, mark: str) -> None:
+    def __init__(self, watching: Watcher, mark: str) -> None:
         self._watching = watching
         self._mark = mark
 
-    def __aiter__(self) -> Following:
+    def __aiter__(self) -> FeedWatcher:
         return self
 
     async def __anext__(self) -> Numbered:
@@ -63,7 +63,7 @@ class Following:
         return Numbered(f"{self._mark}-{frame.seq}", frame.data)
 
 
-class Feed:
+class IndexFeed:
     """The stream of all sessions.
 
     Args:
@@ -71,20 +71,20 @@ class Feed:
     """
 
     def __init__(self, root: Path) -> None:
-        self.fan = Fan(self._reader, _nothing)
+        self.stream = Stream(self._reader, _nothing)
         self._root = root
         self._mark: str = ""
         self._news = anyio.Event()
 
     def notice(self, event: ev.Event) -> None:
         """Something happened in a session that is open here."""
-        if event.seq and self.fan.watchers:
+        if event.seq and self.stream.watchers:
             self._news.set()
 
     async def run(self) -> None:
         """Look for what is recorded, for as long as somebody watches, until cancelled."""
         while True:
-            if not self.fan.watchers:
+            if not self.stream.watchers:
                 await self._news.wait()
             with anyio.move_on_after(LOOK):
                 await self._news.wait()
@@ -95,24 +95,24 @@ class Feed:
 
     async def _look(self) -> None:
         """Hand on what the logs have gained."""
-        while self.fan.watchers:
-            mark, last, places = await anyio.to_thread.run_sync(self._gained, self.fan.last)
+        while self.stream.watchers:
+            mark, last, places = await anyio.to_thread.run_sync(self._gained, self.stream.last)
             self._take_mark(mark, last)
             for frame in await anyio.to_thread.run_sync(self._frames, places):
-                self.fan.push(frame)
+                self.stream.push(frame)
             if places:
-                self.fan.last = max(self.fan.last, places[-1].number)
+                self.stream.last = max(self.stream.last, places[-1].number)
             if len(places) < BATCH:
                 return
 
     def _take_mark(self, mark: str, last: int) -> None:
         """An index that was filled anew counts anew: whoever watched the old one has to come back."""
         if mark != self._mark:
-            self.fan.end()
-            self.fan, self._mark = Fan(self._reader, _nothing, last), mark
+            self.stream.end()
+            self.stream, self._mark = Stream(self._reader, _nothing, last), mark
 
     @asynccontextmanager
-    async def watch(self, after: str) -> AsyncGenerator[Following]:
+    async def watch(self, after: str) -> AsyncGenerator[FeedWatcher]:
         """A watcher from a cursor on, which may be `BEGINNING`; from now on without one.
 
         Raises:
@@ -120,9 +120,9 @@ class Feed:
         """
         mark, last, _ = await anyio.to_thread.run_sync(self._gained, None)
         self._take_mark(mark, last)
-        async with self.fan.watch(self._number(after, last)) as watching:
+        async with self.stream.watch(self._number(after, last)) as watching:
             self._news.set()
-            yield Following(watching, mark)
+            yield FeedWatcher(watching, mark)
 
     async def check(self, cursor: str) -> None:
         """Refuse a cursor that is none of this index.

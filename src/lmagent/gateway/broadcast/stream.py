@@ -1,4 +1,4 @@
-"""Channel: the stream of one session, whoever writes it.
+"""SessionStream: the stream of one session, whoever writes it.
 
 A session that is open in this process is listened to; one that is not is read from its log, as other processes append
 to it. Pieces of text that arrive within one beat are handed on as one.
@@ -17,8 +17,8 @@ from msgspec import Struct
 
 from lmagent.core import events as ev
 from lmagent.engine.session import Session
-from lmagent.gateway.hub.fan import Fan, Reader
-from lmagent.gateway.hub.frames import Frame, framed
+from lmagent.gateway.broadcast.frames import Frame, framed
+from lmagent.gateway.broadcast.watchers import Reader, Stream
 from lmagent.store.follow import NOWHERE, POLL, LogMark, LogTail
 
 BEAT = 0.015
@@ -35,7 +35,7 @@ Live = ev.EphemeralEvent
 Spoken = ev.TextDelta | ev.ThinkingDelta | ev.ToolOutput
 
 
-class Piece(Struct):
+class JoinedText(Struct):
     """Text of one kind that arrived: its last event, and the texts of all."""
 
     event: ev.EphemeralEvent
@@ -46,15 +46,15 @@ class Piece(Struct):
         return _with_text(self.event, "".join(self.texts)) if len(self.texts) > 1 else self.event
 
 
-class Pulse:
+class Flusher:
     """Hands on what was joined, of all channels together."""
 
     def __init__(self) -> None:
-        self._ready: list[Channel] = []
+        self._ready: list[SessionStream] = []
         self._news = anyio.Event()
         self._beaten = 0.0
 
-    def wants(self, channel: Channel) -> None:
+    def wants(self, channel: SessionStream) -> None:
         """Let a channel hand on what it has with the next beat."""
         self._ready.append(channel)
         self._news.set()
@@ -70,29 +70,29 @@ class Pulse:
                 channel.flush()
 
 
-class Channel:
+class SessionStream:
     """The stream of one session.
 
     Args:
         session: its id.
         log: its log.
-        pulse: when to hand on what was joined.
+        flusher: when to hand on what was joined.
         last: `seq` of the last event that is known to be recorded.
 
     Attributes:
-        fan: who watches.
+        stream: who watches.
         is_followed: its log is being read for those who watch.
     """
 
-    def __init__(self, session: str, log: Path, pulse: Pulse, last: int = 0) -> None:
+    def __init__(self, session: str, log: Path, flusher: Flusher, last: int = 0) -> None:
         self.session = session
-        self.fan = Fan(self._reader, self._joined, last)
+        self.stream = Stream(self._reader, self._joined, last)
         self.is_followed = False
         self._log = log
-        self._pulse = pulse
+        self._flusher = flusher
         self._mark: LogMark = NOWHERE
-        self._waiting: dict[Key, Piece] = {}
-        self._said: dict[Key, Piece] = {}
+        self._waiting: dict[Key, JoinedText] = {}
+        self._said: dict[Key, JoinedText] = {}
         self._asked: dict[str, ev.SubagentEvent] = {}
         self._stop: Callable[[], None] | None = None
 
@@ -107,7 +107,7 @@ class Channel:
         """Take the events from the session, which was opened here."""
         self.deafen()
         self._stop = session.listen(self.take)
-        self.fan.moved(session.state.seq)
+        self.stream.moved(session.state.seq)
 
     def deafen(self) -> None:
         """The session is not open here any more."""
@@ -123,22 +123,22 @@ class Channel:
         if self.is_followed:
             return
         self.is_followed = True
-        tail, pause = LogTail(self._log, self.fan.last, self._known(self.fan.last)), POLL
+        tail, pause = LogTail(self._log, self.stream.last, self._known(self.stream.last)), POLL
         try:
-            while self.fan.watchers and not self.is_heard and not self.fan.is_over:
+            while self.stream.watchers and not self.is_heard and not self.stream.is_over:
                 found = await anyio.to_thread.run_sync(tail.read) if tail.has_news else []
                 if self.is_heard:
                     break  # what was read is behind what it says itself
                 for event in found:
-                    self.fan.push(framed(event, self.session))
+                    self.stream.push(framed(event, self.session))
                 self._remember(tail)
                 pause = POLL if found else min(SLOWEST, pause * 1.2)
                 if not found and not self._log.exists():
-                    self.fan.end()
+                    self.stream.end()
                 if not found:
                     await anyio.sleep(pause)
         except OSError:
-            self.fan.end()  # it cannot be read: who watches comes back, and is told why
+            self.stream.end()  # it cannot be read: who watches comes back, and is told why
         finally:
             self.is_followed = False
 
@@ -149,7 +149,7 @@ class Channel:
         if isinstance(event, ev.SubagentEvent):
             self._note_child(event)
         if not isinstance(event, Live):
-            if event.seq > self.fan.last:  # an approval that waits is told again to who was not there; we were
+            if event.seq > self.stream.last:  # an approval that waits is told again to who was not there; we were
                 self.flush()
                 self._forget_said(event)
                 self._push(event)
@@ -159,14 +159,14 @@ class Channel:
             self.flush()
             if isinstance(event, ev.RetryScheduled):
                 self._forget_text()
-                self._said["retry", ""] = Piece(event, [])
+                self._said["retry", ""] = JoinedText(event, [])
             self._push(event)
 
     def _push(self, event: ev.Event) -> None:
-        if self.fan.watchers:
-            self.fan.push(framed(event, self.session))
+        if self.stream.watchers:
+            self.stream.push(framed(event, self.session))
         else:
-            self.fan.last = event.seq or self.fan.last
+            self.stream.last = event.seq or self.stream.last
 
     def _keep(self, key: Key, event: ev.EphemeralEvent) -> None:
         text = _text(event)
@@ -174,9 +174,9 @@ class Channel:
             _add(self._said, key, event, text)
             if key[0] == "output":
                 _shorten(self._said[key])
-        if self.fan.watchers:
+        if self.stream.watchers:
             if not self._waiting:
-                self._pulse.wants(self)
+                self._flusher.wants(self)
             _add(self._waiting, key, event, text)
 
     def flush(self) -> None:
@@ -184,7 +184,7 @@ class Channel:
         if self._waiting:
             pieces, self._waiting = self._waiting, {}
             for piece in pieces.values():
-                self.fan.push(framed(piece.joined(), self.session))
+                self.stream.push(framed(piece.joined(), self.session))
 
     # --- who joins late ---------------------------------------------------------------------------------------------
 
@@ -275,18 +275,18 @@ def _with_text(event: ev.EphemeralEvent, text: str) -> ev.EphemeralEvent:
     return msgspec.structs.replace(event, text=text)
 
 
-def _add(pieces: dict[Key, Piece], key: Key, event: ev.EphemeralEvent, text: str | None) -> None:
+def _add(pieces: dict[Key, JoinedText], key: Key, event: ev.EphemeralEvent, text: str | None) -> None:
     """Add a text to those of its kind, which come behind the others now."""
     piece = pieces.pop(key, None)
     if piece is None or text is None:
-        piece = Piece(event, [] if text is None else [text])
+        piece = JoinedText(event, [] if text is None else [text])
     else:
         piece.texts.append(text)
         piece.event = event
     pieces[key] = piece
 
 
-def _shorten(piece: Piece) -> None:
+def _shorten(piece: JoinedText) -> None:
     """Keep the end of a long output."""
     if len(piece.texts) > 64:
         piece.texts = ["".join(piece.texts)[-MOST_OUTPUT:]]

@@ -1,4 +1,4 @@
-"""Fan: one stream of frames for any number of watchers, each from where it left off.
+"""Stream: one stream of frames for any number of watchers, each from where it left off.
 
 A watcher reads what is on disk until it has caught up, and is handed everything from then on. Nothing is awaited
 between the look that finds it has caught up and the moment from which it is handed frames, so there is no gap; a frame
@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 
 import anyio
 
-from lmagent.gateway.hub.frames import Frame
+from lmagent.gateway.broadcast.frames import Frame
 
 MOST_FRAMES = 4096
 """Frames that may wait for a watcher; who does not read is cut off, and comes back with the last one it has."""
@@ -25,7 +25,7 @@ Reader = Callable[[], Awaitable[Sequence[Frame]]]
 """Gives the next recorded frames, each time from where it left off; none where there are no more."""
 
 
-class Watching:
+class Watcher:
     """One watcher's place in a stream: an iterator of frames that ends with the stream, or where it is cut off.
 
     Attributes:
@@ -33,17 +33,17 @@ class Watching:
         lagged: it was cut off, because it did not read.
     """
 
-    def __init__(self, fan: Fan, after: int) -> None:
+    def __init__(self, stream: Stream, after: int) -> None:
         self.at = after
         self.lagged = False
-        self._fan = fan
-        self._read = fan.reader(after)
+        self._stream = stream
+        self._read = stream.reader(after)
         self._queue: deque[Frame] = deque()
         self._size = 0
         self._live = False
         self._news = anyio.Event()
 
-    def __aiter__(self) -> Watching:
+    def __aiter__(self) -> Watcher:
         return self
 
     async def __anext__(self) -> Frame:
@@ -62,7 +62,7 @@ class Watching:
                 self._queue.clear()
                 self._size = 0
                 return frames
-            if self.lagged or self._fan.is_over:
+            if self.lagged or self._stream.is_over:
                 return []
             if self._live:
                 self._news = anyio.Event()
@@ -71,17 +71,17 @@ class Watching:
                 return frames
 
     async def _catch_up(self) -> list[Frame]:
-        there = self._fan.last
+        there = self._stream.last
         frames = [frame for frame in await self._read() if frame.seq > self.at]
         if frames:
             self.at = frames[-1].seq
-        elif self._fan.last == there:  # all that can be read has been
-            frames = self._fan.joined()  # which hands the others what waits, and gives it to this one with the rest
+        elif self._stream.last == there:  # all that can be read has been
+            frames = self._stream.joined()  # which hands the others what waits, and gives it to this one with the rest
             self._live = True
             self.at = max(self.at, there)
         return frames
 
-    # --- for the fan ------------------------------------------------------------------------------------------------
+    # --- for the stream -----------------------------------------------------------------------------------------------
 
     def put(self, frame: Frame) -> None:
         """Hand it a frame, unless it is not there yet, or has it."""
@@ -93,7 +93,7 @@ class Watching:
         if len(self._queue) > MOST_FRAMES or self._size > MOST_BYTES:
             self.lagged = True
             self._queue.clear()
-            self._fan.leave(self)
+            self._stream.leave(self)
         self._news.set()
 
     def fall_behind(self) -> None:
@@ -106,7 +106,7 @@ class Watching:
         self._news.set()
 
 
-class Fan:
+class Stream:
     """One stream.
 
     Args:
@@ -124,7 +124,7 @@ class Fan:
         self.joined = joined
         self.last = last
         self.is_over = False
-        self.watchers: set[Watching] = set()
+        self.watchers: set[Watcher] = set()
 
     def push(self, frame: Frame) -> None:
         """Hand a frame to everybody."""
@@ -149,14 +149,14 @@ class Fan:
         for watcher in self.watchers:
             watcher.wake()
 
-    def leave(self, watcher: Watching) -> None:
+    def leave(self, watcher: Watcher) -> None:
         """Hand a watcher nothing more."""
         self.watchers.discard(watcher)
 
     @asynccontextmanager
-    async def watch(self, after: int) -> AsyncGenerator[Watching]:
+    async def watch(self, after: int) -> AsyncGenerator[Watcher]:
         """A watcher that has everything up to `after`."""
-        watcher = Watching(self, after)
+        watcher = Watcher(self, after)
         self.watchers.add(watcher)
         try:
             yield watcher

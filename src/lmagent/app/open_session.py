@@ -1,0 +1,318 @@
+"""A session that is open in this process: its log is locked for writing, and its turns run one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import anyio
+import anyio.abc
+
+from lmagent.app.host import Host
+from lmagent.app.logs import unexpected
+from lmagent.core import events as ev
+from lmagent.core.commands import Approve, Continue, Interrupt, Submit
+from lmagent.core.errors import LmagentError
+from lmagent.core.messages import user
+from lmagent.core.ports import UNATTENDED, WAKING, Clock, Postponed
+from lmagent.engine.lane import run_until_idle
+from lmagent.engine.outage import PATIENCE, be_patient
+from lmagent.engine.recovery import close_turn
+from lmagent.engine.session import SCHEDULER, Session
+from lmagent.engine.waits import local
+from lmagent.store.jsonl import JsonlStore
+
+ENDING = 20.0
+"""Seconds within which an interrupted turn ends, if its tools let go."""
+
+REMEMBERED = 256
+"""Inputs whose sender's id is kept in memory; older ones are found in the log."""
+
+AGAIN = 1.0
+"""Seconds after which a job is tried again whose session was closed before its turn could begin."""
+
+LOOK = 0.5
+"""Longest pause between two looks at the wall clock, in seconds: the clock may have been set."""
+
+
+class OpenSession:
+    """One session at work.
+
+    Args:
+        session: the session, locked for writing.
+        host: owns the session.
+        tasks: the task group in which its turns run.
+        say: shows a line to the user at the program's terminal.
+        resumable: whether the next process resumes a turn that the end of this program cuts off. Otherwise the turn
+            ends as interrupted.
+
+    Attributes:
+        opened_at: Unix seconds at which it was opened.
+        used_at: monotonic seconds at which a client last asked for it.
+        is_opening: the runner is still looking at work that an earlier process left in it.
+        is_closing: it is about to be released.
+        inputs: the inputs that were sent here, by the sender's id.
+        jobs: the number of scheduled jobs that work in it or wait for their turn.
+        failure: the error that ended its work, if one did.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        host: Host,
+        tasks: anyio.abc.TaskGroup,
+        say: Callable[[str], None],
+        *,
+        resumable: bool = True,
+    ) -> None:
+        self.session = session
+        self.opened_at = host.clock.now()
+        self.used_at = host.clock.monotonic()
+        self.is_opening = False
+        self.is_closing = False
+        self.inputs: dict[str, ev.InputReceived] = {}
+        self.jobs = 0
+        self.failure: LmagentError | None = None
+        self._host = host
+        self._tasks = tasks
+        self._say = say
+        self._resumable = resumable
+        self._has_failed = False
+        self._scope = anyio.CancelScope()
+        self._is_working = False
+        self._is_asleep = False
+        self._is_stopped = False
+        self._idle = anyio.Event()
+        self._moved = anyio.Event()
+        self._last: ev.TurnFinished | None = None
+        session.listen(self._listen)
+
+    @property
+    def id(self) -> str:
+        return self.session.state.session
+
+    @property
+    def is_working(self) -> bool:
+        return self._is_working
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it must be opened again: its log takes no more events, or a fault of this program ended its work."""
+        return self._has_failed or self.session.has_failed
+
+    def fail(self) -> None:
+        self._has_failed = True
+
+    @property
+    def is_usable(self) -> bool:
+        return not (self.is_opening or self.is_closing) and (self._is_working or not self.has_failed)
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether releasing it now would lose or cut off work."""
+        if self._is_working or self.jobs or self.session.state.inputs:
+            return True
+        return self._host.registry.is_busy(self.id)
+
+    def touch(self) -> None:
+        self.used_at = self._host.clock.monotonic()
+
+    def remember(self, id: str, event: ev.InputReceived) -> None:
+        """Keep the input that was recorded under a sender's id."""
+        self.inputs[id] = event
+        if len(self.inputs) > REMEMBERED:
+            self.inputs.pop(next(iter(self.inputs)))
+
+    # --- working ----------------------------------------------------------------------------------------------------
+
+    def work(self) -> None:
+        """Begin to run the turns that were asked for, unless they run already."""
+        self.touch()
+        if not (self._is_working or self._is_stopped):
+            self._is_working = True
+            self._idle = anyio.Event()
+            self._tasks.start_soon(self._run)
+
+    async def until_idle(self) -> ev.TurnFinished | None:
+        """Wait until no turn is left to run; return how the last turn ended that ran here."""
+        while self._is_working:
+            await self._idle.wait()
+        return self._last
+
+    async def until_no_job(self) -> None:
+        """Wait until no scheduled job uses the session."""
+        while self.jobs:
+            await self._moved.wait()
+
+    async def interrupt(self, command: Interrupt) -> ev.TurnFinished | None:
+        """End the running turn for good; return its end, which is on disk then, or None if no turn runs."""
+        if (left := await self.close_left()) is not None:
+            return left
+        ended: list[ev.TurnFinished] = []
+        news = anyio.Event()
+
+        def listen(event: ev.Event) -> None:
+            if isinstance(event, ev.TurnFinished):
+                ended.append(event)
+                news.set()
+
+        unlisten = self.session.listen(listen)
+        try:
+            await self.session.send(command)
+            with anyio.move_on_after(ENDING if self.session.running else 0):
+                await news.wait()
+        finally:
+            unlisten()
+        return ended[0] if ended else None
+
+    async def close_left(self) -> ev.TurnFinished | None:
+        """End a turn that is open in the log although nothing works on it; return its end."""
+        if self._is_working or not self.session.state.turn_open:
+            return None
+        return await close_turn(self.session, "interrupt", ev.BY_USER)
+
+    async def stop(self) -> None:
+        """Stop working. If the session is resumable, the turn that runs stays open for the next process."""
+        self._is_stopped = True
+        self._scope.cancel()
+        await self.until_idle()
+
+    async def deny_overdue_approvals(self, timeout: float, by: str) -> None:
+        """Deny the approvals, of its sub-agents too, that nobody answered within `timeout` seconds."""
+        for session in _family(self.session):
+            for request in list(session.state.approvals.values()):
+                if self._host.clock.now() - max(request.ts, self.opened_at) >= timeout:
+                    reason = f"nobody answered within {timeout:g} seconds"
+                    await self.session.send(Approve(approval=request.id, approved=False, feedback=reason, by=by))
+
+    async def _run(self) -> None:
+        try:
+            with self._scope:
+                await self._run_turns()
+        finally:
+            self._is_working = False
+            self._scope = anyio.CancelScope()
+            self.touch()
+            self._idle.set()
+            self.wake_waiters()
+        if self.session.state.waiting("submit", "queue", "steer") and not (self.has_failed or self.session.closed):
+            self.work()  # the input arrived at the moment in which the last turn ended
+        else:
+            self.sleep()
+
+    async def _run_turns(self) -> None:
+        try:
+            self._last = await run_until_idle(self.session, resumable=self._resumable) or self._last
+        except LmagentError as failure:
+            self._has_failed, self.failure = True, failure
+            self._say(f"session {self.id}: {failure}")
+        except Exception as fault:  # noqa: BLE001 - the failure of one session must not end the others
+            back = f"lmagent --resume {self.id}"
+            self._has_failed, self.failure = True, unexpected(fault, self._host.workspace, self._host.settings, back)
+            self._say(f"session {self.id}: {self.failure}")
+
+    # --- jobs -------------------------------------------------------------------------------------------------------
+
+    async def run_job(self, job: str, *, is_open: bool, patient_until: float) -> None:
+        """Run the turn of a job whose input is in the log, to its end.
+
+        Args:
+            job: the job's id.
+            is_open: whether an earlier process began the turn and left it open.
+            patient_until: Unix seconds until which the turn waits for a model server; 0 for no waiting.
+
+        Raises:
+            Postponed: the session was closed before the turn ended.
+            LmagentError: the session failed.
+        """
+        if patient_until:
+            be_patient(self.session, job, patient_until)
+        if is_open and not self.session.running:
+            await self.session.send(Continue(by=SCHEDULER))
+        self.work()
+        while not self._is_over(job):
+            if not self._is_working:
+                raise self.failure or Postponed(AGAIN)
+            await self._moved.wait()
+
+    def _is_over(self, job: str) -> bool:
+        """Return whether the job's turn has ended, or its input was withdrawn."""
+        if any(input.job == job for input in self.session.state.inputs.values()):
+            return False
+        return turn_of(self._host.store, self.id, job) != "open"
+
+    def wake_waiters(self) -> None:
+        """Let those look again who wait for a job or for the session to be free."""
+        self._moved.set()
+        self._moved = anyio.Event()
+
+    def _listen(self, event: ev.Event) -> None:
+        if isinstance(event, ev.TurnFinished | ev.InputWithdrawn):
+            self.wake_waiters()
+
+    # --- waiting for a time -----------------------------------------------------------------------------------------
+
+    def sleep(self) -> None:
+        """Wake the session at the time that it waits for. The scheduler wakes those that wait for a job."""
+        if self.session.state.job.startswith(UNATTENDED):
+            return
+        if self.session.state.wait is not None and not (self._is_asleep or self._is_stopped):
+            self._is_asleep = True
+            self._tasks.start_soon(self._wake)
+
+    async def _wake(self) -> None:
+        try:
+            woken = await wake_in_time(self.session, self._host.clock)
+        except LmagentError as failure:
+            self._has_failed, woken = True, False
+            self._say(f"session {self.id}: {failure}")
+        finally:
+            self._is_asleep = False
+        if woken:
+            be_patient(self.session, WAKING, self._host.clock.now() + PATIENCE)
+            self.work()
+
+
+async def wake(session: Session, clock: Clock) -> bool:
+    """Submit the input that wakes a session, if it still waits; return whether it did."""
+    wait = session.state.wait
+    if wait is None or session.state.inputs:
+        return False
+    text = f"[You waited {wait.reason}. It is {local(clock.now())} now. Go on.]"
+    return await session.send(Submit(message=user(text), by=SCHEDULER, job=f"{WAKING}{wait.id}")) is not None
+
+
+async def wake_in_time(session: Session, clock: Clock) -> bool:
+    """Wait for the time of a waiting session and wake it; return False if it was continued before that."""
+    wait = session.state.wait
+    while wait is not None and session.state.wait is wait and not session.closed:
+        left = wait.until - clock.now()
+        if left <= 0:
+            return await wake(session, clock)
+        await clock.sleep(min(LOOK, left))
+    return False
+
+
+def turn_of(store: JsonlStore, session: str, job: str) -> ev.TurnFinished | Literal["open", ""]:
+    """Return the end of a job's turn; "open" while it has not ended, and "" before it began."""
+    input, turn, begun = "", 0, 0
+    for event in store.read(session):
+        match event:
+            case ev.InputReceived() if event.job == job:
+                input = event.id
+            case ev.TurnStarted() if input and not turn:
+                begun = event.turn
+            case ev.MessageAdded() if input and event.input == input:
+                turn = event.turn
+            case ev.TurnFinished() if turn and event.turn == turn:
+                return event
+            case ev.TurnFinished() if event.turn == begun:
+                begun = 0
+            case _:
+                pass
+    return "open" if turn or begun else ""
+
+
+def _family(session: Session) -> list[Session]:
+    """Return a session and its sub-agents at work."""
+    return [session, *(member for child in list(session.children.values()) for member in _family(child))]

@@ -1,0 +1,503 @@
+"""Runs the sessions of a workspace in this process: opens, continues and releases them, and takes what clients send.
+
+A session is opened when a client needs it, and released when it is idle, so that another process can open it. An input
+is on disk before it is answered; if this process dies, the next runner continues its turn.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from contextlib import asynccontextmanager, contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import anyio.abc
+import anyio.to_thread
+import msgspec
+from msgspec import Struct
+
+from lmagent.app.host import Host
+from lmagent.app.open_session import OpenSession
+from lmagent.app.upkeep import Upkeep
+from lmagent.core.commands import Approve, Close, Command, Continue, DecidePlan, Interrupt, Steer, Submit, Withdraw
+from lmagent.core.errors import (
+    ConfigError,
+    SessionBusy,
+    SessionDamaged,
+    SessionNotFound,
+    ShuttingDown,
+    ungrouped,
+)
+from lmagent.core.events import DurableEvent, InputReceived
+from lmagent.core.ids import is_session_id, new_id
+from lmagent.core.messages import Message
+from lmagent.core.work import Way
+from lmagent.engine.session import SCHEDULER, Session
+from lmagent.store.jsonl import JsonlStore
+from lmagent.store.log import EVENTS, LOCK, JsonlLog, log_facts
+from lmagent.store.tally import PAGE
+
+if TYPE_CHECKING:
+    from lmagent.app.records import WorkspaceRecords
+
+BEGINS_WORK = (Submit, Steer, Continue, DecidePlan)
+"""Commands after which a session may have a turn to run."""
+
+_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
+_BUSY = "it is free when that has ended; interrupt it, or steer it"
+
+
+class Stopped(Struct, frozen=True):
+    """The end of a turn, on disk, if a turn ran; and the waiting messages that were withdrawn."""
+
+    ended: DurableEvent | None
+    withdrawn: tuple[InputReceived, ...] = ()
+
+
+class Runner:
+    """The sessions that this process works on.
+
+    Args:
+        host: opens the sessions.
+        say: shows a line to the user at the program's terminal.
+        surface: the name in the log for commands that do not name their own surface.
+        attended: whether a user can answer the approvals of its sessions.
+        resumable: see `OpenSession`.
+
+    Attributes:
+        sessions: the open sessions by id.
+        opened: an event that is set when the next session opens.
+        is_watched: tells whether a client watches a session. Such a session stays open longer.
+        deleted: receives the id of each session that was deleted.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        say: Callable[[str], None],
+        *,
+        surface: str = SCHEDULER,
+        attended: bool = False,
+        resumable: bool = True,
+    ) -> None:
+        self.host = host
+        self.say = say
+        self.sessions: dict[str, OpenSession] = {}
+        self.opened = anyio.Event()
+        self.is_watched: Callable[[str], bool] = lambda session: False
+        self.deleted: Callable[[str], None] = lambda session: None
+        self.surface = surface
+        self._attended = attended
+        self._resumable = resumable
+        self._locks: dict[str, anyio.Lock] = {}
+        self._being_deleted: set[str] = set()
+        self._tasks: anyio.abc.TaskGroup | None = None
+        self._runs = anyio.Event()
+        self._is_ending = False
+        self._upkeep = Upkeep(self)
+
+    # --- running ----------------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """Run sessions within this context. Turns that run at its end stay open if the runner is resumable."""
+        with ungrouped():
+            async with anyio.create_task_group() as tasks:
+                self._tasks = tasks
+                self._runs.set()
+                try:
+                    yield
+                finally:
+                    with anyio.CancelScope(shield=True):
+                        await self.end()
+                    tasks.cancel_scope.cancel()
+
+    async def run(self, beside: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run sessions until cancelled or ended: continue what an earlier process left, release what is idle.
+
+        Args:
+            beside: work to do at the same time, once the left work was continued; it ends before the sessions do.
+        """
+        async with self.running():
+            await self._upkeep.run(beside)
+
+    async def end(self) -> None:
+        """Stop and release all sessions."""
+        self._is_ending = True
+        await self._upkeep.stop()
+        for known in list(self.sessions.values()):
+            await known.stop()
+            await self.release(known.id)
+
+    @property
+    def is_ending(self) -> bool:
+        return self._is_ending
+
+    async def ready(self) -> anyio.abc.TaskGroup:
+        """Wait until the runner runs; return its task group.
+
+        Raises:
+            ShuttingDown: it is about to end.
+        """
+        await self._runs.wait()
+        if self._is_ending:
+            raise ShuttingDown("the gateway is about to end", fix="try again in a moment")
+        assert self._tasks is not None
+        return self._tasks
+
+    # --- opening and releasing --------------------------------------------------------------------------------------
+
+    async def begin(self, id: str = "") -> OpenSession:
+        """Return a new session, which is on disk.
+
+        Args:
+            id: the session's id; empty for an id made from the time.
+
+        Raises:
+            StoreError: a session has this id, or it cannot be written.
+        """
+        tasks = await self.ready()
+        async with self.lock(id) if id else nullcontext():  # a session of this id may just be deleted
+            _require_free(self.host.store.root / id)
+            with self._opening(id):
+                return self._opened(await self.host.new_session(id), tasks)
+
+    async def open(self, session: str, *, take_up: bool = True) -> OpenSession:
+        """Open a session for writing, if it is not open yet, and continue what an earlier process left in it.
+
+        Args:
+            session: the session's id.
+            take_up: False if the caller is about to end the work that was left.
+
+        Raises:
+            SessionNotFound: no session has this id.
+            SessionBusy: another process writes it, or it is the session of a sub-agent at work.
+        """
+        tasks = await self.ready()
+        if (known := self.usable(session)) is not None:
+            known.touch()
+            return known
+        async with self.lock(session):
+            if (known := self.usable(session)) is not None:
+                known.touch()
+                return known
+            self.require(session)
+            _require_lock(self.host.store, session)
+            if session in self.sessions:
+                await self.close(self.sessions[session])  # its log takes no more events
+            here = self.host.sessions.get(session)
+            if here is not None and (here.above is not None or not self._attended):
+                raise SessionBusy(f"session {session} is at work here for another session", fix=_BUSY)
+            with self._opening(session):
+                known = self._opened(await self.host.open_session(session), tasks)
+            known.is_opening = take_up  # other clients wait until the left work was looked at
+            if take_up:
+                await self._upkeep.take_up(known)
+                known.is_opening = False
+            return known
+
+    async def open_log(self, log: JsonlLog) -> OpenSession:
+        """Open the session of a log that has just taken the place of another one. Call it with the session's lock."""
+        self.host.left.pop(log.session, None)
+        return self._opened(await self.host.open_session(log.session, log), await self.ready())
+
+    def usable(self, session: str) -> OpenSession | None:
+        """Return a session if it is open here and usable."""
+        known = self.sessions.get(session)
+        return known if known is not None and known.is_usable else None
+
+    @asynccontextmanager
+    async def for_job(self, session: str) -> AsyncGenerator[OpenSession]:
+        """Open a session for a scheduled job, or begin it, and release it afterwards unless it is needed.
+
+        Raises:
+            SessionBusy: another process has it open.
+            LmagentError: it cannot be opened.
+        """
+        known = await (self.open(session) if is_there(self.host.store, session) else self.begin(session))
+        known.jobs += 1
+        try:
+            yield known
+        finally:
+            known.jobs -= 1
+            known.wake_waiters()
+            with anyio.CancelScope(shield=True):
+                watched = self.is_watched(session)
+                await self.release(session, unless=lambda it: it is not known or it.is_needed or watched)
+
+    async def release(self, session: str, *, unless: Callable[[OpenSession], bool] = lambda known: False) -> None:
+        """Close a session, so that other processes can open it. Its watchers stay.
+
+        Args:
+            session: the session's id.
+            unless: keeps it open; asked at the moment in which it would be closed.
+        """
+        async with self.lock(session):
+            if session in self.sessions and not unless(self.sessions[session]):
+                await self.close(self.sessions[session])
+        self._forget_lock(session)
+
+    async def close(self, known: OpenSession) -> None:
+        """Close a session. Call it with the session's lock."""
+        known.is_closing = True  # whoever needs it now waits, and opens it again
+        await known.stop()
+        await self.host.release(known.id)
+        self.sessions.pop(known.id, None)
+
+    def lock(self, session: str) -> anyio.Lock:
+        """Return the lock under which a session is opened, closed or deleted."""
+        return self._locks.setdefault(session, anyio.Lock())
+
+    def unwatched(self, session: str) -> None:
+        """Take note that a watcher of a session has gone."""
+        self._upkeep.unwatched_at[session] = self.host.clock.monotonic()
+        self._forget_lock(session)
+
+    def require(self, session: str) -> None:
+        """Raise SessionNotFound if no session has this id, SessionDamaged if its log cannot be read."""
+        if session in self._being_deleted or not is_session_id(session):
+            raise SessionNotFound(f"there is no session {session}", fix="GET /api/sessions lists them")
+        require_readable(self.host.store, session)
+
+    @contextmanager
+    def _opening(self, session: str) -> Generator[None]:
+        """Let a session that opens in this context ask nobody, if the runner is not attended."""
+        if not self._attended:
+            self.host.unattended.add(session)
+        try:
+            yield
+        except BaseException:
+            self.host.unattended.discard(session)
+            raise
+
+    def _forget_lock(self, session: str) -> None:
+        if session not in self.sessions and (lock := self._locks.get(session)) is not None and not lock.locked():
+            del self._locks[session]
+
+    def _opened(self, session: Session, tasks: anyio.abc.TaskGroup) -> OpenSession:
+        known = OpenSession(session, self.host, tasks, self.say, resumable=self._resumable)
+        self.sessions[known.id] = known
+        opened, self.opened = self.opened, anyio.Event()
+        opened.set()
+        known.sleep()
+        return known
+
+    # --- commands ---------------------------------------------------------------------------------------------------
+
+    async def send(self, session: str, command: Command) -> DurableEvent | None:
+        """Carry out a command; return the event that records it, which is on disk then.
+
+        Raises:
+            SessionNotFound, SessionBusy: see `open`.
+            LmagentError: the command does not fit the session's state.
+        """
+        if not command.by:
+            command = msgspec.structs.replace(command, by=self.surface)
+        if (child := self._sub_agent(session)) is not None and isinstance(command, Steer | Interrupt | Approve):
+            return await child.send(command)
+        ends = isinstance(command, Close) or (isinstance(command, Interrupt) and not command.to)
+        was_open = self.usable(session) is not None
+        known = await self.open(session, take_up=not ends)
+        if isinstance(command, Interrupt) and ends:
+            ended = await known.interrupt(command)
+            if not was_open:
+                await self._upkeep.take_up(known)  # inputs that were accepted after the turn that ended now
+            return ended
+        if isinstance(command, Close):
+            await known.close_left()
+        event = await known.session.send(command)
+        if isinstance(command, BEGINS_WORK) or known.session.wants_compaction is not None:
+            known.work()
+        if isinstance(command, Close):
+            await known.until_idle()
+            await self.release(session)
+        return event
+
+    async def submit(
+        self,
+        session: str,
+        message: Message,
+        *,
+        id: str = "",
+        steer: bool = False,
+        by: str = "",
+        to: str = "",
+        way: Way | None = None,
+    ) -> InputReceived:
+        """Accept an input. Idempotent: the same id returns the event that was recorded the first time.
+
+        Args:
+            session: the session's id.
+            message: the message for the model.
+            id: the sender's own id of the input; empty for an input that is never repeated.
+            steer: whether it is for the running turn; otherwise it gets a turn of its own.
+            by: the surface; empty for the runner's own.
+            to: session id of the sub-agent that a steering input is for; empty for the session itself.
+            way: see `Submit`.
+
+        Raises:
+            SessionNotFound, SessionBusy: see `open`.
+            ConfigError: the id is not valid, or that sub-agent is not at work.
+        """
+        by, job = by or self.surface, job_of(id or new_id())
+        if to and not (is_session_id(to) and (self.host.store.root / to).is_dir()):
+            raise _not_at_work(to)
+        if id and (sent := await self.sent(to or session, job)) is not None:
+            if self._sub_agent(session) is None:
+                (await self.open(session)).work()  # an earlier process may have died before it ran
+            return sent
+        command = Submit(message=message, by=by, job=job, way=way)
+        event = await self.send(session, Steer(message=message, by=by, job=job, to=to) if steer else command)
+        if event is None:  # the same input came twice at once
+            if (sent := await self.sent(to or session, job)) is None:
+                raise _not_at_work(to)
+            return sent
+        assert isinstance(event, InputReceived)
+        if (known := self.usable(to or session)) is not None:
+            known.remember(job, event)
+        return event
+
+    async def sent(self, session: str, job: str) -> InputReceived | None:
+        """Return the input that is recorded under a job, see `job_of`; None if no input is.
+
+        Raises:
+            SessionNotFound: no session has this id.
+        """
+        if (known := self.usable(session)) is not None:
+            if job not in known.session.state.work.jobs:
+                return None
+            if job in known.inputs:
+                return known.inputs[job]
+        return await anyio.to_thread.run_sync(_find_sent, self.host.store, session, job)
+
+    async def stop(self, session: str, by: str = "") -> Stopped:
+        """Withdraw the messages that wait in a session, then end the running turn.
+
+        In the other order, the next message would begin a turn.
+
+        Raises:
+            SessionNotFound, SessionBusy: see `open`.
+        """
+        withdrawn: tuple[InputReceived, ...] = ()
+        if self._sub_agent(session) is None:
+            writer = (await self.open(session, take_up=False)).session
+            waiting = tuple(writer.state.inputs.values())
+            withdrawn = tuple([one for one in waiting if await writer.send(Withdraw(input=one.id)) is not None])
+        return Stopped(await self.send(session, Interrupt(by=by)), withdrawn)
+
+    def _sub_agent(self, session: str) -> Session | None:
+        """Return a sub-agent at work here. A user can answer, steer and stop it, and nothing else."""
+        here = self.host.sessions.get(session)
+        return here if here is not None and here.above is not None else None
+
+    # --- deleting ---------------------------------------------------------------------------------------------------
+
+    async def delete(self, session: str) -> None:
+        """Delete a session and its sub-agents' sessions. A running turn is interrupted for good.
+
+        Raises:
+            SessionNotFound: no session has this id.
+            SessionBusy: another process writes one of them; nothing was deleted.
+        """
+        await self.ready()
+        self.require(session)
+        _require_lock(self.host.store, session)
+        self._being_deleted.add(session)
+        try:
+            async with self.lock(session):
+                await self._delete_family(session)
+        finally:
+            self._being_deleted.discard(session)
+
+    async def _delete_family(self, session: str) -> None:
+        await self.end_work(session)
+        records = _records(self.host)
+        family = await anyio.to_thread.run_sync(records.family, session)
+        for member in family[:-1]:
+            async with self.lock(member):  # a client may look after an earlier sub-agent
+                await self.end_work(member)
+        await anyio.to_thread.run_sync(records.delete, session)
+        for member in family:
+            self.host.left.pop(member, None)
+            self.deleted(member)
+
+    async def end_work(self, session: str) -> None:
+        """Interrupt the running turn of a session for good, and close it. Call it with the session's lock.
+
+        Raises:
+            SessionBusy: it is the session of a sub-agent at work.
+        """
+        if (known := self.sessions.get(session)) is not None:
+            known.is_closing = True  # whoever needs it now waits for the lock
+            await known.close_left()
+            await known.session.send(Close(by=self.surface))
+            await known.until_idle()
+            await known.until_no_job()
+            await self.close(known)
+        elif session in self.host.sessions:
+            raise SessionBusy(f"session {session} works for another one", fix="delete that, or interrupt it")
+
+
+def job_of(id: str) -> str:
+    """Return the job under which an input with a sender's id is recorded.
+
+    Raises:
+        ConfigError: the id is not valid.
+    """
+    if not _ID.fullmatch(id):
+        raise ConfigError(f"{id[:80]!r} cannot be an id", fix="1 to 64 letters, digits and . _ : -")
+    return PAGE + id
+
+
+def is_there(store: JsonlStore, session: str) -> bool:
+    """Return whether a session of this id exists."""
+    try:
+        store.read(session)
+    except SessionNotFound:
+        return False
+    return True
+
+
+def require_readable(store: JsonlStore, session: str) -> None:
+    """Raise SessionNotFound if no session has this id, SessionDamaged if its log cannot be read."""
+    store.read(session)
+    log = store.root / session / EVENTS
+    if not os.access(log, os.R_OK, effective_ids=True):
+        raise SessionDamaged(
+            f"the log of session {session} may not be read by the user of this program",
+            fix=f"look at the permissions of {log}",
+        )
+
+
+def _require_free(folder: Path) -> None:
+    """Raise SessionDamaged if a session cannot begin in a folder because something else is there."""
+    if not folder.is_symlink() and (not folder.exists() or log_facts(folder) is not None):
+        return  # the store reports a session that exists already
+    if folder.is_symlink() or not folder.is_dir() or os.path.lexists(folder / EVENTS):
+        raise SessionDamaged(
+            f"{folder.name} is no session: something else is at {folder}", fix="take another id, or move it away"
+        )
+
+
+def _require_lock(store: JsonlStore, session: str) -> None:
+    lock = store.root / session / LOCK
+    if os.path.lexists(lock) and (lock.is_symlink() or not lock.is_file()):
+        raise SessionDamaged(f"the lock of session {session} is not a file", fix=f"move it away: {lock}")
+
+
+def _find_sent(store: JsonlStore, session: str, job: str) -> InputReceived | None:
+    events = store.read(session)
+    return next((event for event in events if isinstance(event, InputReceived) and event.job == job), None)
+
+
+def _not_at_work(child: str) -> ConfigError:
+    return ConfigError(f"no sub-agent {child[:80]} is at work here", fix="leave `to` out")
+
+
+def _records(host: Host) -> WorkspaceRecords:
+    from lmagent.app.records import WorkspaceRecords  # rare, and not light
+
+    return WorkspaceRecords(host.workspace, host.store, host.settings.agent_data_dir)

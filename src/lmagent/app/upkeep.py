@@ -1,0 +1,209 @@
+"""A runner's own work: it continues work that was left, releases idle sessions and denies overdue approvals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import anyio.to_thread
+
+from lmagent.app.logs import unexpected
+from lmagent.app.open_session import OpenSession
+from lmagent.core.commands import Continue
+from lmagent.core.errors import LmagentError, SessionBusy, SessionNotFound, StoreError
+from lmagent.core.ports import UNATTENDED, WAKING
+from lmagent.engine.outage import PATIENCE, be_patient
+from lmagent.engine.session import SCHEDULER
+from lmagent.store.index import SessionIndex, Unattended
+from lmagent.store.tally import PAGE
+
+if TYPE_CHECKING:
+    from lmagent.app.runner import Runner
+
+TICK = 1.0
+"""Seconds between two looks at the open sessions."""
+
+LOOK = 5.0
+"""Seconds between two looks for work that another process has left."""
+
+LEFT = 10.0
+"""Seconds for which an idle session stays open after its last watcher has gone."""
+
+IDLE = 120.0
+"""Seconds for which an idle session stays open that is watched; then a terminal may open it."""
+
+REFUSED = 60.0
+"""Seconds after which a session is tried again whose log could not be written."""
+
+SOON = 60.0
+"""Seconds before its time at which a waiting session is opened."""
+
+
+class Upkeep:
+    """Looks after the sessions of a runner.
+
+    Args:
+        runner: the runner.
+
+    Attributes:
+        unwatched_at: monotonic seconds at which the last watcher of a session went, by the session's id.
+    """
+
+    def __init__(self, runner: Runner) -> None:
+        self.unwatched_at: dict[str, float] = {}
+        self._runner = runner
+        self._host = runner.host
+        self._continued: set[tuple[str, str]] = set()
+        self._taken_up: set[tuple[str, int]] = set()
+        self._refused: dict[str, float] = {}
+        self._reported: set[str] = set()
+        self._scope = anyio.CancelScope()
+        self._ended = anyio.Event()
+        self._ended.set()
+
+    async def run(self, beside: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._ended = anyio.Event()
+        try:
+            with self._scope:
+                looked = self._host.clock.monotonic()
+                await self._look()
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(beside)
+                    while True:
+                        await anyio.sleep(TICK)
+                        await self.tidy()
+                        if self._host.clock.monotonic() - looked >= LOOK:
+                            looked = self._host.clock.monotonic()
+                            await self._look()
+        finally:
+            self._ended.set()
+
+    async def stop(self) -> None:
+        self._scope.cancel()
+        await self._ended.wait()
+
+    # --- continuing -------------------------------------------------------------------------------------------------
+
+    async def _look(self) -> None:
+        """Continue what was accepted by a process that is gone, and open sessions that are about to wake."""
+        try:
+            rows = await anyio.to_thread.run_sync(unattended, self._host.store.root)
+        except LmagentError as trouble:
+            self._runner.say(str(trouble))
+            return
+        self._forget_refused()
+        for row in rows:
+            if row.session in self._host.sessions or not _from_a_user(row):
+                continue
+            key = (row.session, row.ended if row.until else row.job)
+            due = not row.until or row.until - self._host.clock.now() < SOON
+            if due and key not in self._continued and await self._continue(row.session):
+                self._continued.add(key)
+
+    async def _continue(self, session: str) -> bool:
+        """Continue what was accepted for a session; return False to try it again, since another process has it open."""
+        try:
+            known = await self._runner.open(session)
+        except SessionNotFound:
+            return True
+        except SessionBusy:
+            return False
+        except Exception as failure:  # noqa: BLE001 - the failure of one session must not end the others
+            if isinstance(failure, StoreError):
+                self._refused[session] = self._host.clock.monotonic()
+            if not isinstance(failure, LmagentError):
+                failure = unexpected(failure, self._host.workspace, self._host.settings, f"lmagent --resume {session}")
+            if (text := f"session {session} is not resumed: {failure}") not in self._reported:
+                self._reported.add(text)
+                self._runner.say(text)
+            return True
+        if known.is_needed or known.session.state.turn_open or known.session.state.wait is not None:
+            known.work()
+        else:  # the process that had it has finished, and may want it again
+            used = known.used_at
+            await self._runner.release(session, unless=lambda it: it is not known or it.is_needed or it.used_at != used)
+        return True
+
+    def _forget_refused(self) -> None:
+        """Let sessions be continued again whose disk was full: it may have room by now."""
+        now = self._host.clock.monotonic()
+        again = {session for session, at in self._refused.items() if now - at >= REFUSED}
+        if again:
+            self._refused = {session: at for session, at in self._refused.items() if session not in again}
+            self._continued = {key for key in self._continued if key[0] not in again}
+            self._taken_up = {turn for turn in self._taken_up if turn[0] not in again}
+
+    async def take_up(self, known: OpenSession) -> None:
+        """Continue what a dead process accepted and left in a session that was opened now.
+
+        Each turn once: that process may have died of it. Nobody may be watching, and the model server may start later
+        than this program, so all of it waits for the server.
+        """
+        state = known.session.state
+        if not (state.turn_open or state.inputs) or not await self._is_left(known.id):
+            return
+        until = self._host.clock.now() + PATIENCE
+        open_turn = (state.job,) if state.turn_open else ()
+        for job in (*open_turn, *(input.job for input in state.inputs.values())):
+            be_patient(known.session, job, until)
+        turn = (known.id, state.turn)
+        if state.turn_open and turn not in self._taken_up:
+            by = SCHEDULER if state.job.startswith(UNATTENDED) else self._runner.surface
+            await known.session.send(Continue(by=by))
+            self._taken_up.add(turn)
+        known.work()
+
+    async def _is_left(self, session: str) -> bool:
+        try:
+            rows = await anyio.to_thread.run_sync(unattended, self._host.store.root)
+        except LmagentError as trouble:
+            self._runner.say(str(trouble))
+            return False
+        return any(
+            row.session == session
+            and not row.until
+            and (_from_a_user(row) or row.job.startswith((*UNATTENDED, WAKING)))
+            for row in rows
+        )
+
+    # --- tidying ----------------------------------------------------------------------------------------------------
+
+    async def tidy(self) -> None:
+        """Release idle sessions, and deny overdue approvals."""
+        for known in list(self._runner.sessions.values()):
+            try:
+                by = f"{self._runner.surface}:timeout"
+                await known.deny_overdue_approvals(self._host.settings.approval_timeout, by)
+                if self._may_be_released(known):
+                    if known.session.has_failed:
+                        self._refused[known.id] = self._host.clock.monotonic()
+                    await self._runner.release(known.id, unless=lambda it: not self._may_be_released(it))
+                    self.unwatched_at.pop(known.id, None)
+            except LmagentError as trouble:
+                known.fail()
+                self._runner.say(f"session {known.id}: {trouble}")
+
+    def _may_be_released(self, known: OpenSession) -> bool:
+        now, state = self._host.clock.monotonic(), known.session.state
+        if known.has_failed:
+            return not known.is_working
+        waits = state.wait is not None and state.wait.until - self._host.clock.now() < 2 * SOON
+        if known.is_needed or waits:
+            return False
+        if self._runner.is_watched(known.id):
+            return state.work.proposal is None and now - known.used_at >= IDLE
+        return now - max(known.used_at, self.unwatched_at.get(known.id, 0.0)) >= LEFT
+
+
+def unattended(root: Path) -> list[Unattended]:
+    """Return the sessions that have work although no process may have them open."""
+    with SessionIndex(root) as index:
+        index.refresh()
+        return index.unattended()
+
+
+def _from_a_user(row: Unattended) -> bool:
+    """Return whether a user sent the input, or approved the plan, through a gateway."""
+    return row.job.startswith(PAGE) or (row.job.startswith("plan-") and row.surface == "web")

@@ -1,1 +1,0 @@
-"""Hub: the sessions of the workspace as a server sees them."""

@@ -1,0 +1,109 @@
+"""Record: which checks and other programs ran in a session, as a fold of its events. It judges nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec import Struct, field
+
+from lmagent.core import events as ev
+from lmagent.core.messages import ToolCall
+from lmagent.core.toolevents import OWN_CALL
+from lmagent.proof.runners import is_looking
+
+TOP: dict[str, object] = {"cwd": ".", "exports": {}}
+"""The shell of a check that ran at the top of the project, with no variable of an earlier command."""
+
+
+class Check(Struct, frozen=True):
+    """A check that ran, or was refused.
+
+    Attributes:
+        seq: number of the event with which it began.
+        command: the command line.
+        finished: its result.
+        own: lmagent ran it, not the model.
+    """
+
+    seq: int
+    command: str
+    finished: ev.ToolFinished
+    own: bool = False
+
+
+class Record(Struct):
+    """What ran. Every number is that of the latest such event, 0 for none.
+
+    Attributes:
+        command_of: returns the command line that a call of the shell runs; empty if the call cannot be understood.
+        is_check: whether a command line is a check.
+        check: the latest check.
+        checks: calls that were checks.
+        programs: another program ran, which may have changed anything that it could reach.
+        lasting: a program ran that may still be running: in the background, or in the Python that is kept.
+        children: a sub-agent ended.
+        restored: the user took changes back, or did them again.
+        written: paths that results name as changed, for sessions whose changes are not kept.
+        delivered: paths that sub-agents name as theirs.
+        judged: a turn ended with a verdict.
+        verified: a turn ended as verified.
+    """
+
+    command_of: Callable[[ToolCall], str]
+    is_check: Callable[[str], bool]
+    check: Check | None = None
+    checks: set[str] = field(default_factory=set[str])
+    programs: int = 0
+    lasting: int = 0
+    children: int = 0
+    restored: int = 0
+    written: dict[str, int] = field(default_factory=dict[str, int])
+    delivered: dict[str, int] = field(default_factory=dict[str, int])
+    judged: int = 0
+    verified: int = 0
+    _calls: dict[str, ToolCall] = field(default_factory=dict[str, ToolCall])
+    _started: dict[str, ev.ToolStarted] = field(default_factory=dict[str, ev.ToolStarted])
+
+    def apply(self, event: ev.Event) -> None:
+        """Fold one event in."""
+        match event:
+            case ev.MessageAdded() if event.message.role == "assistant":
+                self._calls = {call.id: call for call in event.message.tool_calls}
+            case ev.ToolStarted():
+                self._started[event.call_id] = event
+            case ev.ToolFinished():
+                self._finish(event, self._started.pop(event.call_id, None))
+            case ev.SubagentFinished():
+                self.children = event.seq
+                self.delivered.update(dict.fromkeys(event.result.artifacts, event.seq))
+            case ev.FilesRestored():
+                self.restored = event.seq
+            case ev.TurnFinished() if event.proof:
+                self.judged = event.seq
+                self.verified = event.seq if event.proof == "verified" else self.verified
+            case _:
+                pass
+
+    def _finish(self, event: ev.ToolFinished, started: ev.ToolStarted | None) -> None:
+        call = self._calls.get(event.call_id)
+        if call is None and event.call_id.startswith(OWN_CALL):
+            self.checks.add(event.call_id)
+            if event.status == "interrupted":
+                return  # by Stop or a crash: the check is still to be run
+            summary = started.summary if started else str(event.data.get("summary") or "shell the check")
+            self.check = Check(started.seq if started else event.seq, summary.removeprefix("shell "), event, own=True)
+            return
+        if started is None:
+            return
+        if event.data.get("changed") and isinstance(path := event.data.get("path"), str):
+            self.written[path] = event.seq
+        if started.effect != "exec":
+            return
+        command = self.command_of(call) if call is not None and event.tool == "shell" else ""
+        if self.is_check(command) and event.data.get("shell") == TOP:
+            self.check = Check(started.seq, command, event)
+            self.checks.add(event.call_id)
+        elif not is_looking(command):
+            self.programs = event.seq
+            if event.tool != "shell" or "job" in event.data:
+                self.lasting = event.seq

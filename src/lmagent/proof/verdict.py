@@ -1,0 +1,127 @@
+"""Verdict: whether the changes of a session are verified. A doubt makes it `partly verified`, never `verified`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct, field
+
+from lmagent.core.plurals import plural
+from lmagent.core.work import Proof
+from lmagent.proof.record import Check, Record
+from lmagent.proof.runners import code_of, has_code, ran_tests
+
+SHOWN = 2
+"""Paths that a reason names."""
+
+_NOT_STARTED = (126, 127)
+"""Exit codes by which a shell reports that there is no such program, or that it cannot be run."""
+
+
+class Work(Struct):
+    """What a session has changed.
+
+    Attributes:
+        changed: paths changed since the last verified turn, and the number of the latest event that changed each.
+        guards: changed files of the whole session that may decide what a check finds.
+        unnamed: number of the latest change whose paths are lost; 0 for none, 1 if only checks made such changes.
+        by_checks: paths that checks changed themselves.
+        contained: no program could change anything besides the recorded changes.
+    """
+
+    changed: dict[str, int] = field(default_factory=dict[str, int])
+    guards: list[str] = field(default_factory=list[str])
+    unnamed: int = 0
+    by_checks: list[str] = field(default_factory=list[str])
+    contained: bool = False
+
+
+class Verdict(Struct, frozen=True):
+    """The verdict.
+
+    Attributes:
+        proof: empty if nothing was changed, or nothing could have checked it.
+        reason: what it rests on.
+        is_final: lmagent's own check ran after the last change, so running it again would change nothing.
+    """
+
+    proof: Proof = ""
+    reason: str = ""
+    is_final: bool = False
+
+
+def judge(record: Record, work: Work, commands: Sequence[str], demanded: bool) -> Verdict:
+    """Return the verdict.
+
+    Args:
+        record: what ran.
+        work: what was changed.
+        commands: the check commands that the user named.
+        demanded: changes need a check even if they are not code.
+    """
+    last = max(work.unnamed, *work.changed.values(), 0)
+    check = record.check
+    is_news = last and max(last, check.seq if check else 0) > record.judged
+    if not is_news or not (demanded or check or has_code(work.changed)):
+        return Verdict()
+    proof, reason = _weigh(record, work, check, last, commands)
+    fresh = check is not None and check.own and check.seq > max(last, record.programs, record.restored)
+    return Verdict(proof, "".join(char if char.isprintable() else "�" for char in reason), fresh)
+
+
+def _weigh(record: Record, work: Work, check: Check | None, last: int, commands: Sequence[str]) -> tuple[Proof, str]:
+    what = _changes(work)
+    if check is None:
+        return "unchecked", f"{what}, and no check ran as a command of its own"
+    if check.seq < max(last, record.restored):
+        return "unchecked", f"{what}, and no check ran after the last change"
+    if check.seq < record.programs:
+        return "unchecked", f"{what}, and other commands ran after {check.command}"
+    data, status = check.finished.data, check.finished.status
+    code = data.get("exit_code")
+    if status != "ok" or code in _NOT_STARTED:
+        why = str(data.get("why") if status == "denied" else check.finished.content).strip().partition("\n")[0]
+        return "unchecked", f"{what}, and {check.command} did not run: {why[:200]}"
+    if data.get("reason") != "exit":
+        return "failed", f"{check.command} was stopped ({data.get('reason')})"
+    if code != 0:
+        return "failed", f"{check.command} failed (exit code {code})"
+    passed = f"{check.command} passed after the last change"
+    doubts = _doubts(record, work, check, commands)
+    return ("partly verified", f"{passed}, but {'; '.join(doubts[:SHOWN])}") if doubts else ("verified", passed)
+
+
+def _doubts(record: Record, work: Work, check: Check, commands: Sequence[str]) -> list[str]:
+    suffixes = code_of(check.command)
+    doubts = list[str]()
+    if work.guards:
+        doubts.append(f"{_named(work.guards)} {'was' if len(work.guards) == 1 else 'were'} changed too")
+    if work.unnamed:
+        doubts.append("the names of some changed files are lost")
+    if work.by_checks:
+        doubts.append(f"a check changed {_named(work.by_checks)} itself")
+    if record.children:
+        doubts.append("the commands of sub-agents are not in this record")
+    if record.lasting:
+        doubts.append("Python or a command in the background may have changed what it runs")
+    elif record.programs and not (check.own and work.contained):
+        doubts.append("other commands ran before it and may have changed what it runs")
+    if commands and not check.own and [check.command] != list(commands):
+        doubts.append("it is not all of the project's check")
+    if suffixes is not None and not ran_tests(check.finished.content):
+        doubts.append("it does not state that a test ran")
+    if suffixes and (left := [path for path in work.changed if has_code([path]) and not path.endswith(suffixes)]):
+        doubts.append(f"it does not run {_named(left)}")
+    return doubts
+
+
+def _named(paths: Sequence[str]) -> str:
+    """Return the first of these paths, and how many more there are."""
+    more = f" and {len(paths) - SHOWN} more" if len(paths) > SHOWN else ""
+    return ", ".join(paths[:SHOWN]) + more
+
+
+def _changes(work: Work) -> str:
+    if work.unnamed or not work.changed:
+        return "many files changed"
+    return f"{next(iter(work.changed)) if len(work.changed) == 1 else plural(len(work.changed), 'file')} changed"
