@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from lmagent.tools.edit import EditRefused, replace_text
+from lmagent.tools.edit.replace import EditRefused, replace_text
 
 CORPUS = Path(__file__).resolve().parent.parent / "tests" / "tools" / "edit_corpus"
 

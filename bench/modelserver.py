@@ -29,10 +29,10 @@ from urllib.parse import urlsplit
 import anyio
 import anyio.to_thread
 
-from lmagent.modelserver.machine import machine_memory
-from lmagent.modelserver.pool import PoolOptions, WorkerPool, open_pool
-from lmagent.modelserver.process import Processes
-from lmagent.modelserver.spec import ModelEntry, ModelServerError, ModelSettings, ModelStatus, Running
+from lmagent.modelserver.pool.machine import machine_memory
+from lmagent.modelserver.pool.pool import PoolOptions, WorkerPool, open_pool
+from lmagent.modelserver.pool.process import Processes
+from lmagent.modelserver.spec import ModelEntry, ModelServerError, ModelSettings, ModelStatus, RunningModel
 from lmagent.testing.gguf import build_tiny_gguf
 
 READY_BAR = 1.0
@@ -77,7 +77,7 @@ def status(pool: WorkerPool, name: str) -> ModelStatus:
     return next(row for row in pool.statuses() if row.entry.name == name)
 
 
-def send(running: Running, stream: bool, tokens: int) -> str:
+def send(running: RunningModel, stream: bool, tokens: int) -> str:
     address = urlsplit(running.address)
     body = {"messages": [{"role": "user", "content": "go on"}], "max_tokens": tokens, "stream": stream}
     with closing(http.client.HTTPConnection(address.hostname or "", address.port, timeout=120)) as connection:

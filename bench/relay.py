@@ -24,9 +24,9 @@ from typing import Any
 
 import anyio
 
-from lmagent.modelserver.router import Router
-from lmagent.modelserver.serving import serve
-from lmagent.modelserver.spec import ModelEntry, ModelStatus, Running
+from lmagent.modelserver.http.router import Router
+from lmagent.modelserver.http.serving import serve
+from lmagent.modelserver.spec import ModelEntry, ModelStatus, RunningModel
 
 RATE = 20
 LIMIT_US = 90.0
@@ -119,7 +119,7 @@ class OneModel:
 
     def __init__(self, port: int) -> None:
         self.entry = ModelEntry("m", "llama")
-        self.running = Running(self.entry, f"http://127.0.0.1:{port}", "", "m")
+        self.running = RunningModel(self.entry, f"http://127.0.0.1:{port}", "", "m")
 
     def entries(self) -> list[ModelEntry]:
         return [self.entry]
@@ -128,7 +128,7 @@ class OneModel:
         return self.entry
 
     @asynccontextmanager
-    async def lease(self, name: str) -> AsyncIterator[Running]:
+    async def lease(self, name: str) -> AsyncIterator[RunningModel]:
         yield self.running
 
     def statuses(self) -> list[ModelStatus]:

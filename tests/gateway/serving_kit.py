@@ -26,7 +26,7 @@ from lmagent.gateway.http.door import Done
 from lmagent.gateway.http.guard import Rules
 from lmagent.gateway.http.route import Call, Route, Socket, Talk
 from lmagent.gateway.http.serving import Limits, Serving, serve
-from lmagent.modelserver.listening import listen
+from lmagent.modelserver.http.listening import listen
 
 PIN = "271828"
 TOKEN = "a-token-of-the-tests"

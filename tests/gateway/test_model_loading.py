@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from gateway_kit import Running, gateway, until
 
-from lmagent.modelserver.daemon import state_of, stop
+from lmagent.modelserver.http.daemon import state_of, stop
 from lmagent.testing.loopback import Drop, Hang
 from lmagent.testing.script import Reply
 from lmagent.testing.servers.lmstudio import LMStudioServer

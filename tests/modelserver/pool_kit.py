@@ -9,9 +9,9 @@ import anyio
 import pytest
 from worker_kit import fake_program
 
-from lmagent.modelserver.cause import Cause
-from lmagent.modelserver.pool import PoolOptions, open_pool
-from lmagent.modelserver.process import Processes, StartError
+from lmagent.modelserver.engine.cause import Cause
+from lmagent.modelserver.pool.pool import PoolOptions, open_pool
+from lmagent.modelserver.pool.process import Processes, StartError
 from lmagent.modelserver.spec import Hello, ModelEntry, ModelServerError, ModelSettings
 from lmagent.testing.fakes.clock import FakeClock
 

@@ -14,10 +14,10 @@ from typing import Any
 
 import anyio
 
-from lmagent.modelserver.guard import Rules
-from lmagent.modelserver.router import Router
-from lmagent.modelserver.serving import Serving, serve
-from lmagent.modelserver.spec import Engine, ModelEntry, ModelServerError, ModelStatus, Running, State
+from lmagent.modelserver.http.guard import AccessRules
+from lmagent.modelserver.http.router import Router
+from lmagent.modelserver.http.serving import RouterServer, serve
+from lmagent.modelserver.spec import Engine, ModelEntry, ModelServerError, ModelState, ModelStatus, RunningModel
 from lmagent.testing import gguf
 
 WORD = {"type": "string", "maxLength": 8}
@@ -62,7 +62,7 @@ class Model:
     name: str
     url: str = ""
     engine: Engine = "llama"
-    state: State = "ready"
+    state: ModelState = "ready"
     wait: float = 0.0
     refusal: Exception | None = None
     key: str = ""
@@ -96,7 +96,7 @@ class SmallPool:
         return self.model(name).entry
 
     @asynccontextmanager
-    async def lease(self, name: str) -> AsyncIterator[Running]:
+    async def lease(self, name: str) -> AsyncIterator[RunningModel]:
         model = self.model(name)
         if model.wait:
             await anyio.sleep(model.wait)
@@ -105,7 +105,7 @@ class SmallPool:
         model.active += 1
         model.leases += 1
         try:
-            yield Running(model.entry, model.url, model.key, model.served_as or model.name)
+            yield RunningModel(model.entry, model.url, model.key, model.served_as or model.name)
         finally:
             model.active -= 1
 
@@ -138,7 +138,7 @@ class Lab:
     port: int
     pool: SmallPool
     router: Router
-    server: Serving
+    server: RouterServer
 
     @property
     def base_url(self) -> str:
@@ -183,14 +183,14 @@ def joined_calls(events: list[Any]) -> list[tuple[str, str]]:
 
 
 @contextmanager
-def lab(*models: Model, rules: Rules | None = None, keep_alive: float = 5.0, grace: float = 2.0) -> Iterator[Lab]:
+def lab(*models: Model, rules: AccessRules | None = None, keep_alive: float = 5.0, grace: float = 2.0) -> Iterator[Lab]:
     """A router over real HTTP while the block runs."""
     pool = SmallPool(list(models))
     router = Router(pool, pool, rules, keep_alive=keep_alive)
     listener = socket.create_server(("127.0.0.1", 0))
     listener.setblocking(False)
     port = listener.getsockname()[1]
-    servers: list[Serving] = []
+    servers: list[RouterServer] = []
 
     async def main() -> None:
         await serve(router, listener, grace=grace, started=servers.append)

@@ -10,8 +10,7 @@ import jsonschema
 import pytest
 from router_kit import HELLO, Lab, Model, calling_gguf, chunks, joined_calls, lab, tool
 
-from lmagent.modelserver.callreader import CallReader
-from lmagent.modelserver.enforce import calls_schema
+from lmagent.modelserver.http.enforce import CallReader, calls_schema
 from lmagent.providers import jsontext
 from lmagent.testing.engine import EngineServer
 

@@ -19,7 +19,7 @@ def without_library(folder):
     return {**os.environ, "PYTHONPATH": str(folder), "HOME": str(folder)}
 
 
-@pytest.mark.parametrize("command", [("lmagent", "demo"), ("lmagent.modelserver.devices",)])
+@pytest.mark.parametrize("command", [("lmagent", "demo"), ("lmagent.modelserver.engine.devices",)])
 def test_a_library_that_the_system_lacks_is_named_once_with_its_package(tmp_path, command):
     run = subprocess.run(
         [sys.executable, "-m", *command],

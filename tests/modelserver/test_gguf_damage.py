@@ -14,8 +14,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from madegguf import TENSORS, gguf, pairs, tensor, text
 
-from lmagent.modelserver.facts import read_facts
-from lmagent.modelserver.gguf import MAX_KEPT, read_header
+from lmagent.modelserver.library.facts import read_facts
+from lmagent.modelserver.library.gguf import MAX_KEPT, read_header
 from lmagent.modelserver.spec import ModelServerError
 
 GOOD = gguf(pairs(), TENSORS)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from madegguf import TENSORS, chat_file, gguf, pairs
 
-from lmagent.modelserver.facts import read_facts
-from lmagent.modelserver.gguf import read_header
+from lmagent.modelserver.library.facts import read_facts
+from lmagent.modelserver.library.gguf import read_header
 from lmagent.modelserver.spec import ModelServerError
 
 

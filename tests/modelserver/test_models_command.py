@@ -15,7 +15,7 @@ import pytest
 from fakehub import REPO, FakeHub
 from madegguf import TENSORS, chat_file, gguf, pairs
 
-from lmagent.modelserver.devices import ask_engine
+from lmagent.modelserver.engine.devices import ask_engine
 
 CONTENT = gguf(pairs(), TENSORS)
 
@@ -296,7 +296,7 @@ def test_the_doctor_tells_engine_memory_and_folders(program):
 GONE = """
 import runpy, sys
 sys.modules["xllamacpp"] = None
-runpy.run_module("lmagent.modelserver.devices", run_name="__main__")
+runpy.run_module("lmagent.modelserver.engine.devices", run_name="__main__")
 """
 CRASH = "import os, sys; sys.stderr.write('CUDA error'); sys.stderr.flush(); os.abort()"
 HANG = "import time; time.sleep(60)"

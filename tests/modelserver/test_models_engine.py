@@ -9,10 +9,10 @@ import anyio
 import pytest
 from fakehub import REPO, FakeHub
 
-from lmagent.modelserver.download import Ports
-from lmagent.modelserver.hub import Hub
-from lmagent.modelserver.library import Library
-from lmagent.modelserver.pull import Puller
+from lmagent.modelserver.library.download import Ports
+from lmagent.modelserver.library.hub import ModelHub
+from lmagent.modelserver.library.library import Library
+from lmagent.modelserver.library.pull import Puller
 from lmagent.providers.transport import HttpTransport
 from lmagent.testing.engine import EngineServer
 
@@ -35,7 +35,7 @@ def test_a_pulled_model_is_found_loaded_and_answers(tmp_path):
 
     async def pull(hub: FakeHub) -> None:
         transport = HttpTransport(hub.env)
-        await Puller(Hub(transport, hub.env), tmp_path / "models", Ports(Nothing())).pull(REPO)
+        await Puller(ModelHub(transport, hub.env), tmp_path / "models", Ports(Nothing())).pull(REPO)
         await transport.aclose()
 
     with FakeHub({"Tiny-F32.gguf": content}, cuts=[100_000]) as hub:

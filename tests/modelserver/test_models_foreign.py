@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from madegguf import TENSORS, chat_file, gguf, pairs
 
-from lmagent.modelserver.library import Library
+from lmagent.modelserver.library.library import Library
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from madegguf import TENSORS, chat_file, gguf, pairs, text, value
 
-from lmagent.modelserver.foreign import lmstudio_folders, ollama_folder
-from lmagent.modelserver.gguf import read_header
-from lmagent.modelserver.library import Library
+from lmagent.modelserver.library.foreign import lmstudio_folders, ollama_folder
+from lmagent.modelserver.library.gguf import read_header
+from lmagent.modelserver.library.library import Library
 from lmagent.modelserver.spec import ModelServerError
 
 

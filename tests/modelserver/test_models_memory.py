@@ -12,20 +12,19 @@ from hypothesis import strategies as st
 from madegguf import chat_file
 from msgspec.structs import replace
 
-from lmagent.modelserver.facts import ModelFacts, read_facts
-from lmagent.modelserver.machine import machine_memory
-from lmagent.modelserver.memory import (
+from lmagent.modelserver.library.facts import GgufFacts, read_facts
+from lmagent.modelserver.library.memory import (
     cache_bytes,
     context_of,
     estimate_gpu_layers,
-    largest_context,
     needed_bytes,
 )
+from lmagent.modelserver.pool.machine import machine_memory
 from lmagent.modelserver.spec import ModelSettings
 
 GIB = 1 << 30
 
-QWEN3_8B = ModelFacts(
+QWEN3_8B = GgufFacts(
     Path("qwen3-8b.gguf"), architecture="qwen3", weights=5_027_783_488, size=5_027_783_488, context=40_960, layers=36,
     heads=32, kv_heads=(8,) * 36, key_length=128, value_length=128, embedding=4096, feed_forward=12_288,
     vocabulary=151_936, layer_sizes=(120_000_000,) * 36,
@@ -61,16 +60,6 @@ def test_more_of_anything_never_needs_less(context, parallel):
     assert needed_bytes(QWEN3_8B, ModelSettings(context=context + 1, parallel=parallel)) >= less
     assert needed_bytes(QWEN3_8B, ModelSettings(context=context, parallel=parallel + 1)) >= less
     assert needed_bytes(QWEN3_8B, ModelSettings(context=context, parallel=parallel, flash_attention="off")) >= less
-
-
-@given(free=st.integers(0, 64 * GIB))
-def test_the_largest_window_is_the_largest_that_fits(free):
-    largest = largest_context(QWEN3_8B, ModelSettings(), free)
-    assert largest <= QWEN3_8B.context
-    if largest:
-        assert needed_bytes(QWEN3_8B, ModelSettings(context=largest)) <= free
-    if largest + 1024 <= QWEN3_8B.context:
-        assert needed_bytes(QWEN3_8B, ModelSettings(context=largest + 1024)) > free
 
 
 def test_layers_go_to_the_cards_as_far_as_they_have_room():

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import tomlkit
 
-from lmagent.modelserver.memory import BATCH, ENGINE_BYTES
-from lmagent.modelserver.sheet import KEYS, UPSTREAM_KEYS, allowed
+from lmagent.modelserver.library.memory import BATCH, ENGINE_BYTES
+from lmagent.modelserver.library.sheet import KEYS, UPSTREAM_KEYS, allowed
 from lmagent.modelserver.spec import DEFAULT_CONTEXT, ModelSettings
 
 DOCS = (Path(__file__).parents[2] / "docs/models.md").read_text()

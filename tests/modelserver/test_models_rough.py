@@ -15,8 +15,8 @@ from madegguf import TENSORS, gguf, pairs
 from test_models_command import CONTENT, Program, asked, program  # noqa: F401  (a fixture)
 
 from lmagent.cli.server import echo_json
+from lmagent.modelserver.library.taking import take
 from lmagent.modelserver.spec import ModelServerError
-from lmagent.modelserver.taking import take
 
 ADAPTER = gguf({"general.architecture": "llama", "general.type": "adapter"})
 ODD = "m\x1b]0;gone\x07\x9b2J\u202e"

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 from pool_kit import entry, memory_pool, refused, run, settled, status
 
-from lmagent.modelserver.router import Router
+from lmagent.modelserver.http.router import Router
 from lmagent.modelserver.spec import ModelEntry, ModelServerError
 
 
@@ -251,7 +251,8 @@ def test_closing_waits_for_running_requests_refuses_others_and_leaves_no_worker(
                 async def long() -> None:
                     async with pool.lease("a"):
                         begun.set()
-                        await anyio.sleep(0.1)
+                        while not ended:  # noqa: ASYNC110
+                            await anyio.sleep(0.001)
                         ended.append("long")
 
                 async def waits() -> None:

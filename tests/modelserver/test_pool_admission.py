@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lmagent.modelserver.admission import Resident, Snapshot, Want, decide
+from lmagent.modelserver.pool.admission import PoolSnapshot, ResidentModel, Want, decide
 
 SIZES = {"a": 3, "b": 3, "c": 2, "d": 5, "e": 1, "huge": 99}
 BUDGET = 6
@@ -39,11 +39,11 @@ class World:
     def decide(self) -> None:
         self.time += 1
         residents = [
-            Resident(name, life.phase, life.memory, SIZES[name], life.active, life.used, life.fresh)
+            ResidentModel(name, life.phase, life.memory, SIZES[name], life.active, life.used, life.fresh)
             for name, life in self.lives.items()
         ]
         queue = [Want(want.ticket, want.name, want.needed, want.name in self.held) for want in self.queue]
-        decision = decide(Snapshot(self.budget, residents, queue))
+        decision = decide(PoolSnapshot(self.budget, residents, queue))
         wants = {want.ticket: want for want in self.queue}
         assert len(set(decision.grants)) == len(decision.grants)
         assert not set(decision.grants) & set(decision.refusals)
@@ -235,18 +235,18 @@ def test_behind_a_blocked_request_its_victims_take_no_more_and_others_do():
 
 def test_the_least_recently_used_idle_model_goes_and_none_needlessly():
     residents = [
-        Resident("old", "ready", 2, used=1.0),
-        Resident("new", "ready", 2, used=3.0),
-        Resident("busy", "ready", 2, active=1, used=0.5),
+        ResidentModel("old", "ready", 2, used=1.0),
+        ResidentModel("new", "ready", 2, used=3.0),
+        ResidentModel("busy", "ready", 2, active=1, used=0.5),
     ]
-    assert decide(Snapshot(6, residents, [Want(1, "x", 1)])).evictions == ("old",)
-    assert decide(Snapshot(6, residents, [Want(1, "x", 3)])).evictions == ("old", "new")
-    sizes = [Resident("small", "ready", 1, used=1.0), Resident("large", "ready", 5, used=2.0)]
-    assert decide(Snapshot(6, sizes, [Want(1, "x", 5)])).evictions == ("large",)
+    assert decide(PoolSnapshot(6, residents, [Want(1, "x", 1)])).evictions == ("old",)
+    assert decide(PoolSnapshot(6, residents, [Want(1, "x", 3)])).evictions == ("old", "new")
+    sizes = [ResidentModel("small", "ready", 1, used=1.0), ResidentModel("large", "ready", 5, used=2.0)]
+    assert decide(PoolSnapshot(6, sizes, [Want(1, "x", 5)])).evictions == ("large",)
 
 
 def test_one_that_grew_beyond_the_budget_while_alone_is_woken_all_the_same():
-    asleep = Resident("a", "sleeping", 1, needed=9)
-    decision = decide(Snapshot(6, [asleep], [Want(1, "a", 4)]))
+    asleep = ResidentModel("a", "sleeping", 1, needed=9)
+    decision = decide(PoolSnapshot(6, [asleep], [Want(1, "a", 4)]))
     assert decision.wakes == ("a",)
     assert decision.grants == (1,)

@@ -14,8 +14,8 @@ import anyio
 import pytest
 from worker_kit import alive, fake_entry, fake_program, group, spec_of, until
 
-from lmagent.modelserver import process as process_module
-from lmagent.modelserver.process import Processes, StartError
+from lmagent.modelserver.pool import process as process_module
+from lmagent.modelserver.pool.process import Processes, StartError
 from lmagent.testing.fakes.clock import FakeClock
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from lmagent.modelserver.workerlog import WorkerLog, log_path
+from lmagent.modelserver.pool.process import WorkerLog, log_path
 
 
 def test_a_long_log_begins_anew_while_the_worker_goes_on_writing(tmp_path):

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import pytest
 
-from lmagent.modelserver.choice import Wanted, choose, wanted
-from lmagent.modelserver.hub import HubFile
-from lmagent.modelserver.quant import quant_in
+from lmagent.modelserver.library.hub import HubFile
+from lmagent.modelserver.library.pull import WantedModel, choose, wanted
+from lmagent.modelserver.library.quant import quant_in
+from lmagent.modelserver.library.suggestions import SUGGESTIONS, fitting
 from lmagent.modelserver.spec import ModelServerError
-from lmagent.modelserver.suggestions import SUGGESTIONS, fitting
 
 
 @pytest.mark.parametrize(
     ("name", "meant"),
     [
-        ("Qwen/Qwen3-8B-GGUF", Wanted("Qwen/Qwen3-8B-GGUF")),
-        ("Qwen/Qwen3-8B-GGUF:Q8_0", Wanted("Qwen/Qwen3-8B-GGUF", "Q8_0")),
-        ("hf.co/Qwen/Qwen3-8B-GGUF:q8_0", Wanted("Qwen/Qwen3-8B-GGUF", "q8_0")),
-        ("https://huggingface.co/Qwen/Qwen3-8B-GGUF/", Wanted("Qwen/Qwen3-8B-GGUF")),
-        ("https://huggingface.co/Qwen/Qwen3-8B-GGUF/tree/main", Wanted("Qwen/Qwen3-8B-GGUF")),
-        ("https://huggingface.co/a/b/blob/main/x-Q8_0.gguf", Wanted("a/b", "x-Q8_0.gguf")),
-        ("https://mirror.example/a/b/resolve/main/sub/x.gguf?download=true", Wanted("a/b", "sub/x.gguf")),
-        ("qwen3-8b", Wanted("Qwen/Qwen3-8B-GGUF", "Q4_K_M")),
-        ("QWEN3-8B:Q8_0", Wanted("Qwen/Qwen3-8B-GGUF", "Q8_0")),
+        ("Qwen/Qwen3-8B-GGUF", WantedModel("Qwen/Qwen3-8B-GGUF")),
+        ("Qwen/Qwen3-8B-GGUF:Q8_0", WantedModel("Qwen/Qwen3-8B-GGUF", "Q8_0")),
+        ("hf.co/Qwen/Qwen3-8B-GGUF:q8_0", WantedModel("Qwen/Qwen3-8B-GGUF", "q8_0")),
+        ("https://huggingface.co/Qwen/Qwen3-8B-GGUF/", WantedModel("Qwen/Qwen3-8B-GGUF")),
+        ("https://huggingface.co/Qwen/Qwen3-8B-GGUF/tree/main", WantedModel("Qwen/Qwen3-8B-GGUF")),
+        ("https://huggingface.co/a/b/blob/main/x-Q8_0.gguf", WantedModel("a/b", "x-Q8_0.gguf")),
+        ("https://mirror.example/a/b/resolve/main/sub/x.gguf?download=true", WantedModel("a/b", "sub/x.gguf")),
+        ("qwen3-8b", WantedModel("Qwen/Qwen3-8B-GGUF", "Q4_K_M")),
+        ("QWEN3-8B:Q8_0", WantedModel("Qwen/Qwen3-8B-GGUF", "Q8_0")),
     ],
 )
 def test_the_ways_of_naming_a_repository(name, meant):
@@ -118,7 +118,7 @@ def test_a_repository_without_a_gguf_says_where_to_look(there, words):
 
 def test_suggestions_are_names_that_can_be_pulled_and_fit_the_memory():
     for suggestion in SUGGESTIONS:
-        assert wanted(suggestion.name) == Wanted(suggestion.repo, suggestion.quant)
+        assert wanted(suggestion.name) == WantedModel(suggestion.repo, suggestion.quant)
         assert suggestion.download < suggestion.memory * 1.0737
     assert fitting(0) == []
     order = [(not item.tools, -item.memory) for item in fitting(16 << 30)]

@@ -6,7 +6,7 @@ import pytest
 from fakehub import FakeHub
 from test_pull_models import CONTENT, FILE, HOME, Seen, left, pull, refused
 
-from lmagent.modelserver.download import ATTEMPTS
+from lmagent.modelserver.library.download import ATTEMPTS
 
 PLACES = ["file:///etc/passwd", "http://[bad", "http://h:99999999/", "http://\x1b[31mx/", "gopher://x/y"]
 

@@ -14,9 +14,9 @@ from router_kit import HELLO, Lab, Model, chunks, joined_calls, lab, tool
 
 from lmagent.app.logs import log_to
 from lmagent.config.settings import Settings
-from lmagent.modelserver import relay
 from lmagent.modelserver.errors import BadRequest
-from lmagent.modelserver.metrics import MOST_UNKNOWN
+from lmagent.modelserver.http import relay
+from lmagent.modelserver.http.metrics import MOST_UNKNOWN
 from lmagent.modelserver.spec import ModelServerError
 from lmagent.testing import ScriptedServer
 from lmagent.testing.script import call_raw, cut, error_in_stream, say, slow, status

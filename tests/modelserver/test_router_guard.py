@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from router_kit import Model, lab
 
-from lmagent.modelserver.guard import Rules, is_loopback
+from lmagent.modelserver.http.guard import AccessRules, is_loopback
 
 SITE = "https://chat.example"
 WRITE = ("POST", "/api/load", {"model": "m"})
@@ -27,7 +27,7 @@ def test_without_cors_a_foreign_page_reads_nothing_and_changes_nothing():
 
 
 def test_sites_that_are_named_may_and_others_may_not():
-    with lab(Model("m"), rules=Rules(origins=(SITE, "http://b.example:80"))) as running:
+    with lab(Model("m"), rules=AccessRules(origins=(SITE, "http://b.example:80"))) as running:
         code, _, fields = running.ask(*WRITE, {"Origin": SITE})
         assert (code, fields["access-control-allow-origin"], fields["vary"]) == (200, SITE, "Origin")
         assert "access-control-allow-credentials" not in fields
@@ -40,7 +40,7 @@ def test_sites_that_are_named_may_and_others_may_not():
 
 
 def test_with_cors_all_pages_may_but_never_with_credentials():
-    with lab(Model("m"), rules=Rules(any_origin=True)) as running:
+    with lab(Model("m"), rules=AccessRules(any_origin=True)) as running:
         code, _, fields = running.ask(*WRITE, {"Origin": SITE})
         assert (code, fields["access-control-allow-origin"]) == (200, "*")
         assert "access-control-allow-credentials" not in fields
@@ -62,7 +62,7 @@ def test_names_of_this_machine_are_taken(host):
 
 
 def test_a_key_is_needed_for_all_but_health():
-    with lab(Model("m"), rules=Rules("0.0.0.0", key="right")) as running:
+    with lab(Model("m"), rules=AccessRules("0.0.0.0", key="right")) as running:
         for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic right"}, {"x-api-key": ""}):
             code, answer, fields = running.ask("GET", "/v1/models", headers=headers)
             assert (code, answer["error"]["code"]) == (401, "invalid_api_key")

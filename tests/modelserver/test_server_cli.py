@@ -18,8 +18,8 @@ import openai
 import pytest
 from router_kit import HELLO, calling_gguf, chunks
 
-from lmagent.modelserver import daemon
-from lmagent.modelserver.listening import ServerError, listen, outward
+from lmagent.modelserver.http import daemon
+from lmagent.modelserver.http.listening import ServerError, listen, outward
 from lmagent.store.lock import Owner
 from lmagent.testing import ScriptedServer
 from lmagent.testing.script import say

@@ -18,7 +18,7 @@ import pytest
 from pool_kit import process_pool
 from worker_kit import alive, group, until
 
-from lmagent.modelserver.process import program_of
+from lmagent.modelserver.pool.process import program_of
 from lmagent.modelserver.spec import Hello, ModelEntry, ModelServerError, ModelSettings, WorkerSpec
 from lmagent.testing.gguf import build_tiny_gguf
 
@@ -158,7 +158,7 @@ def test_it_ends_while_it_loads_when_its_input_does(tiny, tmp_path):
     spec = WorkerSpec(str(tiny), "small", "k", ModelSettings(context=300_000_000, threads=1))
     with (tmp_path / "log").open("wb") as errors:
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "lmagent.modelserver.worker"],
+            [sys.executable, "-P", "-m", "lmagent.modelserver.engine.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,
@@ -176,7 +176,10 @@ def test_it_ends_while_it_loads_when_its_input_does(tiny, tmp_path):
 
 def test_input_that_is_no_description_of_a_model_is_an_error(tmp_path):
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "lmagent.modelserver.worker"], input=b"{}\n", capture_output=True, timeout=60
+        [sys.executable, "-P", "-m", "lmagent.modelserver.engine.worker"],
+        input=b"{}\n",
+        capture_output=True,
+        timeout=60,
     )
     assert done.returncode == 1
     assert "no description of a model" in msgspec.json.decode(done.stdout, type=Hello).error

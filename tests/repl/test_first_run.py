@@ -15,8 +15,8 @@ from fakehub import FakeHub
 from madegguf import TENSORS, gguf, pairs
 from terminal import Terminal
 
-from lmagent.modelserver.machine import machine_memory
-from lmagent.modelserver.suggestions import recommended
+from lmagent.modelserver.library.suggestions import recommended
+from lmagent.modelserver.pool.machine import machine_memory
 from lmagent.providers.discovery import DEFAULT
 from lmagent.providers.transport import listens
 from lmagent.testing import ScriptedServer

@@ -11,7 +11,7 @@ from escape_kit import Case, Ground, python, run
 
 from lmagent.core.errors import ToolError
 from lmagent.core.sandbox import Sandbox
-from lmagent.sandbox.gitguard import GitGuard, protected_paths
+from lmagent.sandbox.git.guard import GitGuard, protected_paths
 from lmagent.tools.beneath import Beneath
 from lmagent.tools.sanitize import one_line
 

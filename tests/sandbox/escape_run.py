@@ -22,7 +22,7 @@ from escape_kit import KEY, TRIED, Case, Ground, Outcome, Ran, Unavailable, run
 
 from lmagent.core.errors import SandboxError
 from lmagent.core.sandbox import Exec, Limits, Sandbox
-from lmagent.sandbox.gitguard import GitGuard
+from lmagent.sandbox.git.guard import GitGuard
 from lmagent.sandbox.guarded import Guarded
 
 AT_ONCE = 4

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from lmagent.sandbox.gitguard import Finding, GitGuard
+from lmagent.sandbox.git.guard import Finding, GitGuard
 
 
 @dataclass

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from gitguard_kit import Ground
 
-from lmagent.sandbox.gitconfig import ConfigDamagedError, parse
-from lmagent.sandbox.gitindex import IndexDamagedError, gitlinks
+from lmagent.sandbox.git.config import ConfigDamagedError, parse
+from lmagent.sandbox.git.index import IndexDamagedError, gitlinks
 
 WORDS = r"""[core] [core ] [diff.X] [diff.Foo·"Bar"] [diff·"x·y"] [a·"b\"c\\"] [a··"b"] [a·"b"·] fsmonitor textConv
 a-b a_b 9a = ·=· ·· \n \q " "a·b" ;·y value v·w ! [ {"""

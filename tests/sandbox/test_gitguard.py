@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from gitguard_kit import ATTACKS, Attack, Ground, as_nobody, checked
 
-from lmagent.sandbox.gitguard import Bounds, GitGuard, protected_paths
+from lmagent.sandbox.git.guard import Bounds, GitGuard, protected_paths
 
 
 @pytest.fixture
@@ -269,7 +269,7 @@ def test_a_gitfile_that_names_the_workspace_as_the_sandbox_sees_it_is_left_alone
     assert guard.check() == ()
 
 
-def test_orders_in_gitmodules_and_in_a_rebase_are_reported_and_left(ground: Ground):
+def test_orders_in_a_rebase_are_reported_and_those_in_gitmodules_do_not_run(ground: Ground):
     ground.repo()
 
     def plant(ground: Ground) -> None:
@@ -277,8 +277,11 @@ def test_orders_in_gitmodules_and_in_a_rebase_are_reported_and_left(ground: Grou
         ground.write(".git/rebase-merge/git-rebase-todo", f"pick 123 a\nexec {ground.payload}\n")
 
     findings = checked(ground, plant)
-    assert {finding.path for finding in findings} == {".gitmodules", ".git/rebase-merge/git-rebase-todo"}
-    assert (ground.ws / ".gitmodules").exists()
+    assert [finding.path for finding in findings] == [".git/rebase-merge/git-rebase-todo"]
+    head = ground.git("rev-parse", "HEAD", check=True).strip()
+    ground.git("update-index", "--add", "--cacheinfo", f"160000,{head},s", check=True)
+    ground.git("submodule", "update", "--init")  # git itself refuses such an order
+    assert not ground.marker.exists()
     assert not ground.use()
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from lmagent.core.errors import SandboxError
 from lmagent.core.sandbox import Exec, Sandbox
-from lmagent.sandbox.gitguard import Protected
+from lmagent.sandbox.git.guard import Protected
 from lmagent.sandbox.seatbelt import Seatbelt, SeatbeltOptions, descendants, profile
 from lmagent.testing.conformance import SandboxConformance
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lmagent.core.errors import ToolError
-from lmagent.tools.edit import EditRefused, replace_text
+from lmagent.tools.edit.replace import EditRefused, replace_text
 
 CORPUS = Path(__file__).parent / "edit_corpus"
 CASES: list[dict[str, Any]] = [

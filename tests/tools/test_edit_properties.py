@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lmagent.tools.edit import EditRefused, replace_text
-from lmagent.tools.edit import edited as edit_of
+from lmagent.tools.edit.replace import EditRefused, replace_text
+from lmagent.tools.edit.replace import edited as edit_of
 
 TEXT = st.text(alphabet="ab1 \t\n\r\"'\\n.–“…\ufeff=:{}\u00a0é\u0301", max_size=60)
 LF_TEXT = st.text(alphabet="ab1 \t\n\"'=(){}", max_size=24)

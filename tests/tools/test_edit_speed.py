@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from lmagent.tools.edit import EditRefused, replace_text
+from lmagent.tools.edit.replace import EditRefused, replace_text
 
 LIMIT = 3.0
 """Seconds of processor time: ten times what it takes, a fraction of what work that grows as the square takes."""

@@ -219,6 +219,22 @@ def test_overdrawn_lines_are_reduced_to_their_last_state():
     assert clean(b"a\rb\rc\nd\r\ne") == "c\nd\ne"
 
 
+def test_a_long_output_removes_those_that_dead_processes_left_and_no_other(tmp_path):
+    for name in ("output-dead", "output-young", "kept"):
+        (tmp_path / name).touch()
+    working = Collector(tmp_path, lambda _: None)
+    working.feed(b"x" * (2 << 20))
+    for path in tmp_path.iterdir():
+        if path.name != "output-young":
+            os.utime(path, (0, 0))
+    other = Collector(tmp_path, lambda _: None)
+    other.feed(b"y" * (2 << 20))
+    names = {working.file.name, other.file.name, "output-young", "kept"}
+    assert {path.name for path in tmp_path.iterdir()} == names
+    working.discard()
+    other.discard()
+
+
 def test_nothing_is_left_in_the_spill_folder_by_a_command_that_was_interrupted(bench):
     async def main() -> None:
         try:

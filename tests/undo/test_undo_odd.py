@@ -59,7 +59,7 @@ def test_a_fifo_that_took_the_place_of_a_file_is_not_opened(lab: Lab) -> None:
     lab.write("a", "one")
     changes = lab.call("echo two > a")
     lab.do("rm a; mkfifo a")
-    assert "by somebody else" in reasons_of(lab.restore(changes))["a"]
+    assert "by you or another program" in reasons_of(lab.restore(changes))["a"]
     assert list(reasons_of(lab.restore(lab.call("rm a; echo > a")))) == ["a"]
 
 

@@ -60,7 +60,7 @@ def test_a_file_that_somebody_gave_to_another_user_since_is_kept(tmp_path: Path)
     lab.write("a", "one")
     changes = lab.call("echo two > a")
     os.chown(lab.workspace / "a", 12, 13)
-    assert "by somebody else" in reasons_of(lab.restore(changes))["a"]
+    assert "by you or another program" in reasons_of(lab.restore(changes))["a"]
 
 
 def test_who_may_not_give_files_away_gets_them_back_and_is_told() -> None:

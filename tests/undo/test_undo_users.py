@@ -23,7 +23,7 @@ def test_a_file_that_the_user_changed_since_is_kept(lab: Lab) -> None:
     lab.write("a", "mine")
     restored = lab.restore(changes)
     assert restored.paths == ("b",)
-    assert "by somebody else" in reasons_of(restored)["a"]
+    assert "by you or another program" in reasons_of(restored)["a"]
     assert (lab.read("a"), lab.read("b")) == ("mine", "one")
 
 

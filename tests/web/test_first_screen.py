@@ -10,7 +10,7 @@ from gateway_kit import Running, gateway
 from panel_kit import go, region, until
 from web_kit import shot
 
-from lmagent.modelserver.daemon import stop
+from lmagent.modelserver.http.daemon import stop
 from lmagent.testing import ScriptedServer
 from lmagent.testing.servers.ollama import OllamaServer
 

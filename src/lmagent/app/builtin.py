@@ -13,7 +13,7 @@ from lmagent.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from lmagent.app.ownserver import OwnServer
-    from lmagent.modelserver.library import Library
+    from lmagent.modelserver.library.library import Library
     from lmagent.modelserver.spec import ModelEntry
 
 SMALLEST = 64 << 20
@@ -22,7 +22,7 @@ SMALLEST = 64 << 20
 
 def running_server(settings: Settings) -> Settings | None:
     """Settings that name the model server that `lmagent server start` has put into the background; None for none."""
-    from lmagent.modelserver.daemon import kept_key, state_of
+    from lmagent.modelserver.http.daemon import kept_key, state_of
 
     folder = settings.agent_data_dir / "server"
     state = state_of(folder)
@@ -38,7 +38,7 @@ def is_installed() -> bool:
 
 def best_here(settings: Settings) -> ModelEntry | None:
     """Return the best model of this machine that the built-in engine runs; see `best_of`."""
-    from lmagent.modelserver.machine import machine_memory
+    from lmagent.modelserver.pool.machine import machine_memory
 
     return best_of(_library(settings).entries(), machine_memory().free)
 
@@ -57,7 +57,7 @@ def in_library(settings: Settings) -> bool:
 
 
 def _library(settings: Settings) -> Library:
-    from lmagent.modelserver.library import Library
+    from lmagent.modelserver.library.library import Library
     from lmagent.modelserver.opening import demo_entries
 
     return Library(settings.agent_data_dir / "models", extra=demo_entries())

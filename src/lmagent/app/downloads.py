@@ -101,7 +101,7 @@ class Downloads:
             if row.state == "running" and (row.name, row.into, row.provider) == (name, into, provider):
                 return row
         if into == "library":
-            from lmagent.modelserver.choice import wanted
+            from lmagent.modelserver.library.pull import wanted
 
             wanted(name)
         if self._tasks is None:
@@ -144,16 +144,16 @@ class Downloads:
             self._known.pop(id)
 
     async def _into_library(self, row: Download) -> None:
-        from lmagent.modelserver.download import Ports
-        from lmagent.modelserver.hub import Hub
-        from lmagent.modelserver.library import Library
-        from lmagent.modelserver.pull import Puller
+        from lmagent.modelserver.library.download import Ports
+        from lmagent.modelserver.library.hub import ModelHub
+        from lmagent.modelserver.library.library import Library
+        from lmagent.modelserver.library.pull import Puller
         from lmagent.modelserver.spec import ModelServerError
         from lmagent.providers.transport import HttpTransport
 
         transport = HttpTransport()
         try:
-            pulled = await Puller(Hub(transport, os.environ), self.library, Ports(_Shown(row))).pull(row.name)
+            pulled = await Puller(ModelHub(transport, os.environ), self.library, Ports(_Shown(row))).pull(row.name)
         finally:
             with anyio.CancelScope(shield=True):
                 await transport.aclose()
@@ -178,7 +178,7 @@ class Downloads:
 
 
 class _Shown:
-    """Shows the progress of a pull in its row; see `modelserver.download.Progress`. Parts of a model add up."""
+    """Shows the progress of a pull in its row; see `modelserver.library.download.Progress`. Parts of a model add up."""
 
     def __init__(self, row: Download) -> None:
         self._row = row
@@ -202,8 +202,8 @@ class _Shown:
 
 def unfinished(library: Path) -> list[Download]:
     """Return the downloads that left a part in the library, by their files."""
-    from lmagent.modelserver.download import read_note
-    from lmagent.modelserver.facts import split_of
+    from lmagent.modelserver.library.download import read_note
+    from lmagent.modelserver.library.facts import split_of
 
     found: list[Download] = []
     for part in sorted(library.glob("*/*/**/*.part")):

@@ -131,8 +131,8 @@ def _offers(person: Person, loaded: Loaded) -> list[Offer]:
         person.say(f"To run models without another program, type: {install_command('local')}")
         return [look, address]
 
-    from lmagent.modelserver.machine import machine_memory
-    from lmagent.modelserver.suggestions import recommended
+    from lmagent.modelserver.library.suggestions import recommended
+    from lmagent.modelserver.pool.machine import machine_memory
 
     offers: list[Offer] = []
     if (here := best_here(loaded.settings)) is not None:

@@ -134,20 +134,20 @@ class OwnServer:
 
 async def _serve(spec: ChildSpec, folder: Path) -> None:
     from lmagent.app.clock import SystemClock
-    from lmagent.modelserver.listening import Signals, listen
+    from lmagent.modelserver.http.listening import Signals, listen
+    from lmagent.modelserver.http.serving import RouterServer, ServerSettings, serve
     from lmagent.modelserver.opening import open_server
-    from lmagent.modelserver.serving import ServerSettings, Serving, serve
 
     signals = Signals()  # behind a signal too, what is left is to be tidied up
     listener = listen("127.0.0.1", 0)
     settings = ServerSettings(folder, port=0, key=spec.key, models_dir=Path(spec.models))
     async with open_server(settings, SystemClock()) as router, anyio.create_task_group() as group:
 
-        async def end_with_parent(server: Serving) -> None:
+        async def end_with_parent(server: RouterServer) -> None:
             await anyio.to_thread.run_sync(_wait_for_end, abandon_on_cancel=True)
             server.should_exit = True
 
-        def started(server: Serving) -> None:
+        def started(server: RouterServer) -> None:
             signals.end(server)
             group.start_soon(end_with_parent, server)
             _say(Up(f"http://127.0.0.1:{listener.getsockname()[1]}"))

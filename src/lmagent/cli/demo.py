@@ -61,7 +61,7 @@ UNCONFINED = "no sandbox here\n[exit code 126]"
 def demo(task: str | None, workspace: Path | None, keep: bool) -> int:
     """Show the agent at work with the tiny model that comes along: no server, no network."""
     from lmagent.core.errors import ConfigError
-    from lmagent.modelserver.devices import ask_engine
+    from lmagent.modelserver.engine.devices import ask_engine
 
     engine = ask_engine()
     if engine.problem:

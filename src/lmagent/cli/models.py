@@ -19,7 +19,7 @@ from lmagent.core.errors import LmagentError
 from lmagent.tools.sanitize import one_line, visible
 
 if TYPE_CHECKING:
-    from lmagent.modelserver.library import Details, Library
+    from lmagent.modelserver.library.library import Details, Library
 
 ALIASES = {
     **dict.fromkeys(("ls", "all"), "list"),
@@ -56,7 +56,7 @@ def models(ctx: click.Context, workspace: Path | None) -> None:
 
 def open_library(workspace: Path | None) -> Library:
     from lmagent.app.wiring import HostOptions, load_settings
-    from lmagent.modelserver.library import Library
+    from lmagent.modelserver.library.library import Library
 
     return Library(load_settings(HostOptions(workspace)).settings.agent_data_dir / "models", os.environ)
 
@@ -66,7 +66,7 @@ def open_library(workspace: Path | None) -> Library:
 @click.pass_context
 def list_(ctx: click.Context, as_json: bool) -> int:
     """List the models: the library's, LM Studio's, Ollama's and those of other servers."""
-    from lmagent.modelserver.machine import machine_memory
+    from lmagent.modelserver.pool.machine import machine_memory
 
     library, memory = open_library(ctx.obj), machine_memory()
     there = library.all()
@@ -90,7 +90,7 @@ def list_(ctx: click.Context, as_json: bool) -> int:
 @click.pass_context
 def show(ctx: click.Context, name: str, as_json: bool) -> int:
     """Show the facts about a model: architecture, window, memory, template, settings."""
-    from lmagent.modelserver.machine import machine_memory
+    from lmagent.modelserver.pool.machine import machine_memory
 
     details, memory = open_library(ctx.obj).details(name), machine_memory()
     if as_json:
@@ -164,7 +164,7 @@ def _described(details: Details) -> list[tuple[str, str]]:
 @click.pass_context
 def rm(ctx: click.Context, names: tuple[str, ...], yes: bool, as_json: bool) -> int:
     """Remove models from the library, with their settings. Models of LM Studio and Ollama are never touched."""
-    from lmagent.modelserver.taking import removable, remove
+    from lmagent.modelserver.library.taking import removable, remove
 
     library = open_library(ctx.obj)
     ask = not yes and sys.stdin.isatty()
@@ -189,7 +189,7 @@ def rm(ctx: click.Context, names: tuple[str, ...], yes: bool, as_json: bool) -> 
 
 def _meant(library: Library, name: str, *, guess: bool) -> Details:
     """Return the model to remove. A part of its name is enough only if the user is asked before."""
-    from lmagent.modelserver.names import is_name_of
+    from lmagent.modelserver.library.names import is_name_of
     from lmagent.modelserver.spec import ModelServerError
 
     details = library.details(name)

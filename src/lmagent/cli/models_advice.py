@@ -13,9 +13,9 @@ from lmagent.cli.server import echo_json
 from lmagent.tools.sanitize import one_line
 
 if TYPE_CHECKING:
-    from lmagent.modelserver.devices import EngineReport
-    from lmagent.modelserver.library import Details, Library
-    from lmagent.modelserver.machine import Memory
+    from lmagent.modelserver.engine.devices import EngineReport
+    from lmagent.modelserver.library.library import Details, Library
+    from lmagent.modelserver.pool.machine import Memory
 
 
 def extend(group: click.Group, open_library: Callable[[Path | None], Library]) -> None:
@@ -35,8 +35,8 @@ def extend(group: click.Group, open_library: Callable[[Path | None], Library]) -
 
 
 def _recommend(library: Library, *, as_json: bool) -> int:
-    from lmagent.modelserver.machine import machine_memory
-    from lmagent.modelserver.suggestions import NOTE, SUGGESTIONS, recommended
+    from lmagent.modelserver.library.suggestions import NOTE, SUGGESTIONS, recommended
+    from lmagent.modelserver.pool.machine import machine_memory
 
     memory = machine_memory()
     good = recommended(memory.total)
@@ -67,8 +67,8 @@ def _bound(memory: Memory) -> str:
 
 
 def _doctor(library: Library, *, as_json: bool) -> int:
-    from lmagent.modelserver.devices import ask_engine
-    from lmagent.modelserver.machine import machine_memory
+    from lmagent.modelserver.engine.devices import ask_engine
+    from lmagent.modelserver.pool.machine import machine_memory
 
     memory, engine = machine_memory(), ask_engine()
     there = library.all()
@@ -115,7 +115,7 @@ def _print_engine(engine: EngineReport) -> None:
 
 def _layers(there: Any, engine: EngineReport) -> list[tuple[str, int, int]]:
     """Return model, layers that fit the graphics cards, and all its layers."""
-    from lmagent.modelserver.memory import estimate_gpu_layers
+    from lmagent.modelserver.library.memory import estimate_gpu_layers
 
     free = [device.free for device in engine.gpus]
     return [
@@ -133,7 +133,7 @@ def _folders(library: Library) -> list[tuple[str, str, int]]:
     """Return the owner of each folder, its path, and its number of models."""
     import os
 
-    from lmagent.modelserver.foreign import lmstudio_folders, ollama_folder
+    from lmagent.modelserver.library.foreign import lmstudio_folders, ollama_folder
 
     def count(source: str) -> int:
         return sum(entry.source == source for entry in library.entries())

@@ -14,9 +14,9 @@ from lmagent.cli.server import echo_json
 from lmagent.tools.sanitize import one_line
 
 if TYPE_CHECKING:
-    from lmagent.modelserver.download import Progress
-    from lmagent.modelserver.library import Details, Library
-    from lmagent.modelserver.pull import Pulled
+    from lmagent.modelserver.library.download import DownloadProgress
+    from lmagent.modelserver.library.library import Details, Library
+    from lmagent.modelserver.library.pull import PulledModel
 
 Open = Callable[[Path | None], "Library"]
 
@@ -45,7 +45,7 @@ def extend(group: click.Group, open_library: Open) -> None:
     @click.pass_context
     def import_(ctx: click.Context, path: Path, way: Any, name: str, as_json: bool) -> int:
         """Take a GGUF file into the library; of a model in parts, name any."""
-        from lmagent.modelserver.taking import take
+        from lmagent.modelserver.library.taking import take
 
         library = open_library(ctx.obj)
         facts, paths = take(path.absolute(), library.folder, way or "copy", name)
@@ -89,7 +89,7 @@ def download(library: Library, name: str) -> str:
     return details.entry.name
 
 
-def _fetched(library: Library, name: str, *, with_mmproj: bool = False, quiet: bool = False) -> Pulled:
+def _fetched(library: Library, name: str, *, with_mmproj: bool = False, quiet: bool = False) -> PulledModel:
     import anyio
 
     from lmagent.cli.models_progress import progress
@@ -105,15 +105,15 @@ def _fetched(library: Library, name: str, *, with_mmproj: bool = False, quiet: b
         shown.close()
 
 
-async def _fetch(folder: Path, name: str, with_mmproj: bool, shown: Progress) -> Pulled:
-    from lmagent.modelserver.download import Ports
-    from lmagent.modelserver.hub import Hub
-    from lmagent.modelserver.pull import Puller
+async def _fetch(folder: Path, name: str, with_mmproj: bool, shown: DownloadProgress) -> PulledModel:
+    from lmagent.modelserver.library.download import Ports
+    from lmagent.modelserver.library.hub import ModelHub
+    from lmagent.modelserver.library.pull import Puller
     from lmagent.providers.transport import HttpTransport
 
     transport = HttpTransport()
     try:
-        return await Puller(Hub(transport, os.environ), folder, Ports(shown)).pull(name, with_mmproj=with_mmproj)
+        return await Puller(ModelHub(transport, os.environ), folder, Ports(shown)).pull(name, with_mmproj=with_mmproj)
     finally:
         await transport.aclose()
 

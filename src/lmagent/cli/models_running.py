@@ -11,7 +11,7 @@ from lmagent.cli.server import echo_json, print_running, server_folder, size_tex
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def ps(as_json: bool) -> int:
     """Show the models that are loaded."""
-    from lmagent.modelserver.control import Control
+    from lmagent.modelserver.http.control import Control
 
     running = Control(server_folder()).get("/api/ps")["models"]
     if as_json:
@@ -41,7 +41,7 @@ def unload(name: str, as_json: bool) -> int:
 
 
 def _change(path: str, name: str, *, as_json: bool) -> int:
-    from lmagent.modelserver.control import Control
+    from lmagent.modelserver.http.control import Control
 
     model = Control(server_folder()).post(path, name)
     if as_json:

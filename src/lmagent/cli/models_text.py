@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from lmagent.modelserver.library import Details
-from lmagent.modelserver.machine import Memory
+from lmagent.modelserver.library.library import Details
+from lmagent.modelserver.pool.machine import Memory
 from lmagent.tools.sanitize import one_line
 
 
@@ -21,7 +21,7 @@ def amount(count: int) -> str:
 
 def fits(details: Details, memory: Memory) -> bool | None:
     """Whether a model fits into the memory that is free now; None if unknown."""
-    from lmagent.modelserver.memory import usable
+    from lmagent.modelserver.library.memory import usable
 
     if not details.entry.needed or not memory.total:
         return None

@@ -81,8 +81,8 @@ def server() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print where it listens as JSON.")
 def start(as_json: bool, foreground: bool, **given: Any) -> int:
     """Start the server."""
-    from lmagent.modelserver.daemon import KEY_VARIABLE, start_detached, state_of
-    from lmagent.modelserver.listening import ServerError
+    from lmagent.modelserver.http.daemon import KEY_VARIABLE, start_detached, state_of
+    from lmagent.modelserver.http.listening import ServerError
 
     folder = server_folder()
     if foreground:
@@ -118,11 +118,11 @@ def _run(folder: Path, *, as_json: bool, **given: Any) -> int:
     from lmagent.app.clock import SystemClock
     from lmagent.app.logs import log_to
     from lmagent.app.wiring import HostOptions, load_settings
-    from lmagent.modelserver import daemon
     from lmagent.modelserver.errors import LOG_FILE
-    from lmagent.modelserver.listening import Signals, listen
+    from lmagent.modelserver.http import daemon
+    from lmagent.modelserver.http.listening import Signals, listen
+    from lmagent.modelserver.http.serving import ServerSettings, serve
     from lmagent.modelserver.opening import open_server
-    from lmagent.modelserver.serving import ServerSettings, serve
 
     gc.enable()
     with daemon.holding(folder):
@@ -159,14 +159,14 @@ def _run(folder: Path, *, as_json: bool, **given: Any) -> int:
 
 
 def _say_where(state: Any, folder: Path, *, as_json: bool) -> None:
-    from lmagent.modelserver.daemon import key_file
+    from lmagent.modelserver.http.daemon import key_file
 
     if as_json:
         echo_json({"url": state.url, "pid": state.owner.pid, "port": state.port, "bind": state.bind})
         return
     click.echo(f"the model server listens at {state.url}/v1 (process {state.owner.pid})")
     if state.bind in ("0.0.0.0", "::"):
-        from lmagent.modelserver.listening import outward
+        from lmagent.modelserver.http.listening import outward
 
         if address := outward(state.bind):
             host = f"[{address}]" if ":" in address else address
@@ -179,7 +179,7 @@ def _say_where(state: Any, folder: Path, *, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def stop(as_json: bool) -> int:
     """Stop the server; running requests may end first."""
-    from lmagent.modelserver import daemon
+    from lmagent.modelserver.http import daemon
 
     state = daemon.stop(server_folder())
     if as_json:
@@ -193,9 +193,9 @@ def stop(as_json: bool) -> int:
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def status(as_json: bool) -> int:
     """Say whether the server runs: exit 0 if it does and answers, else 1."""
-    from lmagent.modelserver.control import Control
-    from lmagent.modelserver.daemon import state_of
-    from lmagent.modelserver.listening import ServerError
+    from lmagent.modelserver.http.control import Control
+    from lmagent.modelserver.http.daemon import state_of
+    from lmagent.modelserver.http.listening import ServerError
 
     folder = server_folder()
     state = state_of(folder)
@@ -218,7 +218,7 @@ def status(as_json: bool) -> int:
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def stats(as_json: bool) -> int:
     """Show the server's counters since its start."""
-    from lmagent.modelserver.control import Control
+    from lmagent.modelserver.http.control import Control
 
     told = Control(server_folder()).get("/api/stats")
     if as_json:
@@ -246,7 +246,7 @@ def print_running(models: list[dict[str, Any]]) -> None:
 @click.argument("model", default="")
 def logs(model: str, follow: bool, as_json: bool) -> int:
     """Show the server's log, or the output of a MODEL's engine."""
-    from lmagent.modelserver.control import Control, quote
+    from lmagent.modelserver.http.control import Control, quote
 
     control = Control(server_folder())
     lines = control.follow(model) if follow else control.get(f"/api/logs?model={quote(model, safe='')}")["lines"]
@@ -265,7 +265,7 @@ def server_models() -> None:
 def list_models(as_json: bool) -> int:
     """List them with their states."""
     from lmagent.cli.tables import show_table
-    from lmagent.modelserver.control import Control
+    from lmagent.modelserver.http.control import Control
 
     models = Control(server_folder()).get("/v1/models")["data"]
     if as_json:

@@ -85,7 +85,7 @@ def _serve(port: int | None, given: dict[str, Any]) -> int:
     from lmagent.gateway.gateway import Gateway
     from lmagent.gateway.http.app import build_app
     from lmagent.gateway.http.serving import serve
-    from lmagent.modelserver.listening import Signals, listen
+    from lmagent.modelserver.http.listening import Signals, listen
 
     own = {name: given.pop(name) for name in ("bind", "lan", "names", "cert", "key", "no_browser")}
     workspace = given.pop("workspace")
@@ -136,7 +136,7 @@ class _Front:
         from lmagent.gateway.http.guard import Rules
         from lmagent.gateway.http.lan import names
         from lmagent.gateway.http.tls import tls_of
-        from lmagent.modelserver.guard import is_loopback
+        from lmagent.modelserver.http.guard import is_loopback
 
         self.bind = _bind_of(settings.web_host, own["bind"], lan=own["lan"])
         local = is_loopback(self.bind)
@@ -194,7 +194,7 @@ class _Front:
 
 def _bind_of(host: str, bind: str | None, *, lan: bool) -> str:
     """Return the address to listen on: one that others can reach only if the options ask for it."""
-    from lmagent.modelserver.guard import is_loopback
+    from lmagent.modelserver.http.guard import is_loopback
 
     if bind:
         return bind

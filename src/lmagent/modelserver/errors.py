@@ -1,4 +1,4 @@
-"""Errors: how the model server says no, in one shape on every route, OpenAI's.
+"""Errors: refusals of the model server, in OpenAI's shape on every route.
 
 {"error": {"message": "…", "type": "…", "param": null, "code": "…"}}
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import re
-from pathlib import Path
 from typing import Any, cast
 
 from lmagent.core.errors import LmagentError
@@ -35,15 +34,7 @@ _TOO_LONG = re.compile(r"exceeds the available context size")
 
 
 class BadRequest(ModelServerError):
-    """The request itself is wrong.
-
-    Args:
-        message: what is wrong.
-        param: the field that is.
-        status: HTTP status.
-        code: OpenAI's `error.code`.
-        fix: what to do.
-    """
+    """An error in the request itself; `param` names the field."""
 
     def __init__(
         self, message: str, *, param: str = "", status: int = 400, code: str = "invalid_request", fix: str = ""
@@ -53,17 +44,16 @@ class BadRequest(ModelServerError):
 
 
 class Lost(ModelServerError):
-    """What runs the model went away, or cannot be reached."""
+    """An engine that ended or cannot be reached."""
 
 
 def log_unexpected(error: Exception) -> None:
-    """Log an error that no caller foresaw, with its traceback."""
     if not isinstance(error, LmagentError):
         logging.getLogger("lmagent").error("unexpected error", exc_info=error)
 
 
 def described(error: Exception) -> dict[str, Any]:
-    """The error as the value of `error` in an answer."""
+    """Return the error as the value of `error` in an answer."""
     status, code, param = 500, "server_error", None
     if isinstance(error, ModelServerError):
         status, code = error.status, error.code
@@ -76,28 +66,19 @@ def described(error: Exception) -> dict[str, Any]:
 
 
 def type_of(status: int) -> str:
-    """OpenAI's `error.type` for a status."""
     return _TYPES.get(status, "invalid_request_error" if 400 <= status < 500 else "server_error")
 
 
 def body_of(error: Exception) -> bytes:
-    """The body of an answer that says so."""
     return jsontext.dumps({"error": described(error)})
 
 
 def status_of(error: Exception) -> int:
-    """The HTTP status of such an answer."""
     return error.status if isinstance(error, ModelServerError) else 500
 
 
 def refused(status: int, body: bytes, name: str) -> ModelServerError:
-    """What an engine's own answer of that status says.
-
-    Args:
-        status: its HTTP status, 400 or above.
-        body: the answer, in whichever shape.
-        name: the model.
-    """
+    """Translate an engine's answer of status 400 or above into an error."""
     message, code, param = "", "", ""
     try:
         value = jsontext.loads(body)
@@ -120,7 +101,7 @@ def refused(status: int, body: bytes, name: str) -> ModelServerError:
 
 
 def _told(value: Any) -> tuple[str, str, str]:
-    """(message, code, param) of an error body; llama.cpp repeats the status as a number in `code`."""
+    """Return (message, code, param) of an error body; llama.cpp repeats the status as a number in `code`."""
     fields = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
     inner = fields.get("error", fields.get("detail", fields.get("message", "")))
     if not isinstance(inner, dict):
@@ -128,15 +109,3 @@ def _told(value: Any) -> tuple[str, str, str]:
     error = cast("dict[str, Any]", inner)
     code, param = error.get("code"), error.get("param")
     return str(error.get("message") or ""), code if isinstance(code, str) else "", str(param or "")
-
-
-def log_tail(path: Path, lines: int = 4, limit: int = 600) -> str:
-    """The last lines of a worker's log, in one line; empty where there is none."""
-    try:
-        with path.open("rb") as log:
-            log.seek(max(0, path.stat().st_size - 4096))
-            told = log.read().decode("utf-8", "replace").splitlines()
-    except OSError:
-        return ""
-    last = [line.strip() for line in told if line.strip()][-lines:]
-    return "".join(letter if letter.isprintable() else " " for letter in " | ".join(last))[-limit:]

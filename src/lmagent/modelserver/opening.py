@@ -1,22 +1,20 @@
-"""Opening: the model server's parts, put together. The only place that does."""
+"""Opening: the parts of the model server, put together."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-
-from msgspec.structs import replace
 
 from lmagent.core.errors import LmagentError
 from lmagent.core.ports import Clock
-from lmagent.modelserver.guard import Rules
-from lmagent.modelserver.library import Library
-from lmagent.modelserver.pool import PoolOptions, open_pool
-from lmagent.modelserver.process import Processes
-from lmagent.modelserver.router import Router
-from lmagent.modelserver.serving import GRACE, ServerSettings
-from lmagent.modelserver.spec import Catalogue, ModelEntry, ModelSettings
+from lmagent.modelserver.http.guard import AccessRules
+from lmagent.modelserver.http.router import Router
+from lmagent.modelserver.http.serving import GRACE, ServerSettings
+from lmagent.modelserver.library.library import Library
+from lmagent.modelserver.pool.pool import PoolOptions, open_pool
+from lmagent.modelserver.pool.process import Processes
+from lmagent.modelserver.spec import ModelEntry, ModelSettings
 
 DEMO = "lmagent-demo"
 """Name of the model that comes along. It is only used by who asks for it."""
@@ -26,7 +24,7 @@ DEMO_NEEDS = 200 << 20
 
 
 def demo_entries() -> tuple[ModelEntry, ...]:
-    """The demo model; none where its file is damaged or missing, which `lmagent demo` tells."""
+    """Return the demo model; empty if its file is damaged or missing, which `lmagent demo` reports."""
     from lmagent.demo import model_path
 
     try:
@@ -40,39 +38,11 @@ def demo_entries() -> tuple[ModelEntry, ...]:
 
 @asynccontextmanager
 async def open_server(settings: ServerSettings, clock: Clock) -> AsyncGenerator[Router]:
-    """The router with its models and workers, while the block runs. Behind it no worker is left.
-
-    Args:
-        settings: how it is run.
-        clock: time.
-    """
+    """Open the router with its models and workers; after the block no worker is left."""
     models = settings.models_dir or settings.folder.parent / "models"
-    catalogue: Catalogue = Library(models, os.environ, extra=demo_entries())
-    if settings.ttl is not None:
-        catalogue = _Timed(catalogue, settings.ttl)
+    catalogue = Library(models, os.environ, extra=demo_entries(), ttl=settings.ttl)
     workers = Processes(settings.folder / "logs", clock)
     options = PoolOptions(settings.memory, close_grace=GRACE)
-    rules = Rules(settings.bind, settings.key, settings.cors, settings.origins)
+    rules = AccessRules(settings.bind, settings.key, settings.cors, settings.origins)
     async with open_pool(catalogue, workers, clock, options) as pool:
         yield Router(catalogue, pool, rules)
-
-
-class _Timed:
-    """A catalogue whose models are unloaded after another time, unless their own settings say when."""
-
-    def __init__(self, catalogue: Catalogue, ttl: float) -> None:
-        self._catalogue = catalogue
-        self._ttl = ttl
-
-    def entries(self) -> Sequence[ModelEntry]:
-        """See `spec.Catalogue`."""
-        return [self._timed(entry) for entry in self._catalogue.entries()]
-
-    def find(self, name: str) -> ModelEntry:
-        """See `spec.Catalogue`."""
-        return self._timed(self._catalogue.find(name))
-
-    def _timed(self, entry: ModelEntry) -> ModelEntry:
-        if entry.settings.ttl != ModelSettings().ttl:
-            return entry
-        return replace(entry, settings=replace(entry.settings, ttl=self._ttl))

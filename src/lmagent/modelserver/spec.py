@@ -1,4 +1,4 @@
-"""Spec: what the parts of the model server tell each other.
+"""Spec: the types that the parts of the model server exchange.
 
 library ──ModelEntry──▶ pool ──WorkerSpec, a line of JSON on stdin──▶ worker ──Hello, a line on stdout──▶ pool
                          ▲                                                                                 │
@@ -19,173 +19,97 @@ from lmagent.core.errors import LmagentError
 Engine = Literal["llama", "transformers", "upstream"]
 """What runs a model: the llama.cpp engine, Hugging Face's transformers, or another server that is only passed on to."""
 
-State = Literal["unloaded", "loading", "ready", "sleeping", "stopping", "quarantined"]
+ModelState = Literal["unloaded", "loading", "ready", "sleeping", "stopping", "quarantined"]
 """`sleeping`: the worker is there and has given its memory back; a request wakes it. `quarantined`: it crashed too
-often and is not started again until a person asks for it or the pause is over."""
+often and is not started again until the user asks for it or the pause is over."""
 
 CacheType = Literal["f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl"]
 
 
 class ModelSettings(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """How a model is run: the TOML file of the model's name, in the folder of the library. 0 and "" mean the default.
+    """The settings in the TOML file of a model, in the library's folder. 0 and "" mean the default."""
 
-    Attributes:
-        context: tokens of the window of one slot; 0 for what the model was made for, at most `DEFAULT_CONTEXT`.
-        gpu_layers: layers on the GPU; -1 for as many as fit.
-        flash_attention: "auto" where the engine finds it useful.
-        cache_type_k, cache_type_v: type of the cached keys and values; a quantised one takes less memory.
-        parallel: conversations that are kept and served at the same time.
-        threads: compute threads; 0 for one less than there are physical cores.
-        ttl: seconds without a request after which the worker is ended; 0 for never.
-        sleep: seconds without a request after which the worker gives its memory back; 0 for never.
-        template: file of a chat template in Jinja that replaces the model's own.
-        draft: name of a smaller model that guesses ahead (speculative decoding).
-        mmproj: file of the projector with which the model sees images.
-        embedding: the model makes embeddings.
-        pooling: how embeddings are pooled ("mean", "cls", "last"); "" for the model's own way.
-    """
-
-    context: int = 0
-    gpu_layers: int = -1
-    flash_attention: Literal["auto", "on", "off"] = "auto"
-    cache_type_k: CacheType = "f16"
-    cache_type_v: CacheType = "f16"
-    parallel: int = 1
-    threads: int = 0
-    ttl: float = 1800.0
-    sleep: float = 300.0
-    template: str = ""
-    draft: str = ""
-    mmproj: str = ""
-    embedding: bool = False
-    pooling: str = ""
+    context: int = 0  # tokens of the window of one slot; 0 for the model's own, at most `DEFAULT_CONTEXT`
+    gpu_layers: int = -1  # layers on the GPU; -1 for as many as fit
+    flash_attention: Literal["auto", "on", "off"] = "auto"  # "auto" where the engine finds it useful
+    cache_type_k: CacheType = "f16"  # type of the cached keys and values; a quantised one takes less memory
+    cache_type_v: CacheType = "f16"  # type of the cached keys and values; a quantised one takes less memory
+    parallel: int = 1  # conversations that are kept and served at the same time
+    threads: int = 0  # compute threads; 0 for one less than there are physical cores
+    ttl: float = 1800.0  # seconds without a request after which the worker is ended; 0 for never
+    sleep: float = 300.0  # seconds without a request after which the worker gives its memory back; 0 for never
+    template: str = ""  # file of a chat template in Jinja that replaces the model's own
+    draft: str = ""  # name of a smaller model that guesses ahead (speculative decoding)
+    mmproj: str = ""  # file of the projector with which the model sees images
+    embedding: bool = False  # the model makes embeddings
+    pooling: str = ""  # how embeddings are pooled ("mean", "cls", "last"); "" for the model's own way
 
 
 DEFAULT_CONTEXT = 16_384
-"""Tokens of a window where nobody said how many: what an agent works with in comfort."""
+"""Tokens of a window without a setting: enough for an agent to work in comfort."""
 
 
 class ModelEntry(Struct, frozen=True):
-    """A model that can be asked for.
+    """A model that requests can name."""
 
-    Attributes:
-        name: unique; what requests call it.
-        engine: what runs it.
-        path: the GGUF file, or the folder of a transformers model; empty for an upstream one.
-        settings: how it is run.
-        source: where it was found: "library", "lmstudio", "ollama", "upstream" or "demo".
-        size: bytes on disk.
-        needed: bytes of memory that it takes at its settings, as far as that can be told before it is loaded.
-        url: base URL of an upstream server (`http://h:11434/v1`).
-        upstream: the model's name there.
-        key: that server's API key.
-        broken: why it cannot be loaded; empty where nothing speaks against it.
-    """
-
-    name: str
-    engine: Engine
-    path: Path = Path()
+    name: str  # unique; what requests call it
+    engine: Engine  # what runs it
+    path: Path = Path()  # the GGUF file, or the folder of a transformers model; empty for an upstream one
     settings: ModelSettings = ModelSettings()
-    source: str = "library"
-    size: int = 0
-    needed: int = 0
-    url: str = ""
-    upstream: str = ""
-    key: str = ""
-    broken: str = ""
+    source: str = "library"  # where it was found: "library", "lmstudio", "ollama", "upstream" or "demo"
+    size: int = 0  # bytes on disk
+    needed: int = 0  # estimated bytes of memory at its settings
+    url: str = ""  # base URL of an upstream server (`http://h:11434/v1`)
+    upstream: str = ""  # the model's name there
+    key: str = ""  # that server's API key
+    broken: str = ""  # why it cannot be loaded; empty where nothing speaks against it
 
 
 class WorkerSpec(Struct, frozen=True):
-    """What a worker is told on its standard input, as one line of JSON. It ends when that input does.
+    """The model for a worker, one line of JSON on its standard input. The worker ends when that input does."""
 
-    Attributes:
-        model: path of the model.
-        alias: the name that it reports.
-        key: the API key without which it answers nobody.
-        settings: how to run it, with every default filled in.
-        draft: path of the draft model; empty for none.
-    """
-
-    model: str
-    alias: str
-    key: str
-    settings: ModelSettings
-    draft: str = ""
+    model: str  # path of the model
+    alias: str  # the name that it reports
+    key: str  # every request needs this API key
+    settings: ModelSettings  # how to run it, with every default filled in
+    draft: str = ""  # path of the draft model; empty for none
 
 
 class Hello(Struct, frozen=True, omit_defaults=True):
-    """What a worker says on its standard output once, as one line of JSON.
+    """The one line of JSON that a worker prints on its standard output."""
 
-    Attributes:
-        address: `http://127.0.0.1:PORT`; empty if it could not load.
-        pid: its process.
-        load_s: seconds from its start to being ready.
-        error: why it could not load.
-        gpu: bytes that it took of the graphics cards' memory, as far as the engine tells.
-    """
-
-    address: str = ""
-    pid: int = 0
-    load_s: float = 0.0
-    error: str = ""
-    gpu: int = 0
+    address: str = ""  # `http://127.0.0.1:PORT`; empty if it could not load
+    pid: int = 0  # its process
+    load_s: float = 0.0  # seconds from its start to being ready
+    error: str = ""  # why it could not load
+    gpu: int = 0  # bytes that it took of the graphics cards' memory, as far as the engine tells
 
 
-class Running(Struct, frozen=True):
-    """A model that can be asked now, for as long as the lease lasts.
-
-    Attributes:
-        entry: the model.
-        address: root of its server, without `/v1`.
-        key: API key to send; empty for none.
-        model: name to ask for there.
-    """
+class RunningModel(Struct, frozen=True):
+    """A model that can be used for as long as the lease lasts."""
 
     entry: ModelEntry
-    address: str
-    key: str
-    model: str
+    address: str  # root of its server, without `/v1`
+    key: str  # API key to send; empty for none
+    model: str  # name to ask for there
 
 
 class ModelStatus(Struct, frozen=True):
-    """A model as `ps`, `/v1/models` and `/metrics` show it.
-
-    Attributes:
-        entry: the model.
-        state: see `State`.
-        pid: the worker's process; 0 for none.
-        memory: bytes that the worker takes now, measured.
-        active: requests that run.
-        waiting: requests that wait for it.
-        requests: requests so far.
-        crashes: how often its worker ended by itself.
-        idle_s: seconds since the last request; 0 while one runs.
-        loaded_s: seconds that the last load took.
-        reason: why it is quarantined, or why the last load failed.
-    """
-
     entry: ModelEntry
-    state: State
-    pid: int = 0
-    memory: int = 0
-    active: int = 0
-    waiting: int = 0
-    requests: int = 0
-    crashes: int = 0
-    idle_s: float = 0.0
-    loaded_s: float = 0.0
-    reason: str = ""
+    state: ModelState
+    pid: int = 0  # 0 without a worker
+    memory: int = 0  # bytes that the worker takes now, measured
+    active: int = 0  # requests that run
+    waiting: int = 0  # requests that wait for it
+    requests: int = 0  # requests so far
+    crashes: int = 0  # how often its worker ended by itself
+    idle_s: float = 0.0  # seconds since the last request; 0 while one runs
+    loaded_s: float = 0.0  # seconds that the last load took
+    reason: str = ""  # why it is quarantined, or why the last load failed
 
 
 class ModelServerError(LmagentError):
-    """A request that the model server cannot serve.
-
-    Args:
-        message: what happened, and why.
-        status: HTTP status of the answer.
-        code: OpenAI's `error.code` (`model_not_found`, `out_of_memory`, `worker_crashed`, `quarantined`, …).
-        fix: what to do.
-    """
+    """A request that the model server cannot serve; `code` is OpenAI's `error.code`."""
 
     def __init__(self, message: str, *, status: int = 500, code: str = "server_error", fix: str = "") -> None:
         super().__init__(message, fix=fix)
@@ -194,56 +118,48 @@ class ModelServerError(LmagentError):
 
 
 class Catalogue(Protocol):
-    """The models that there are; what the library gives the pool."""
+    """The models, as the library gives them to the pool."""
 
     def entries(self) -> Sequence[ModelEntry]:
-        """All of them, by name. Looks at the disk each time it changed."""
+        """Return all models by name; looks at the disk each time."""
         ...
 
     def find(self, name: str) -> ModelEntry:
-        """The model of that name: exact, without regard to case, without `:latest` or `.gguf`, or a unique part of it.
+        """Return the model of that name: exact, in another case, without `:latest` or `.gguf`, or a unique part of it.
 
         Raises:
-            ModelServerError: there is none (404), or several.
+            ModelServerError: no model has it (404), or several do.
         """
         ...
 
 
 class Pool(Protocol):
-    """The workers."""
+    """The workers, as the router uses them."""
 
-    def lease(self, name: str) -> AbstractAsyncContextManager[Running]:
-        """Have a model for one request: it is loaded if need be, and never unloaded while the lease lasts.
+    def lease(self, name: str) -> AbstractAsyncContextManager[RunningModel]:
+        """Lend a model to one request: it is loaded if need be, and never unloaded while the lease lasts.
 
         Raises:
-            ModelServerError: it cannot be had, with the reason.
+            ModelServerError: the model cannot be used.
         """
         ...
 
     def statuses(self) -> Sequence[ModelStatus]:
-        """All models, by name."""
+        """Return all models by name."""
         ...
 
     async def load(self, name: str) -> ModelStatus:
-        """Load a model now; lifts a quarantine.
-
-        Raises:
-            ModelServerError: it cannot be loaded.
-        """
+        """Load a model now; lifts a quarantine."""
         ...
 
     async def unload(self, name: str) -> ModelStatus:
-        """End its worker once its requests are done.
-
-        Raises:
-            ModelServerError: there is no such model.
-        """
+        """End its worker once its requests are done."""
         ...
 
     def log(self, name: str) -> Path:
-        """The file into which its worker writes."""
+        """Return the file that its worker writes to."""
         ...
 
     def events(self) -> AsyncIterator[str]:
-        """A line for everything that happens: loads, unloads, crashes; endless."""
+        """Yield a line for each load, unload and crash, without end."""
         ...

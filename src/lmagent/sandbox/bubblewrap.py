@@ -27,7 +27,7 @@ from lmagent.core.sandbox import EndReason, Exec, Limits, OnOutput, Report
 from lmagent.sandbox import seccomp
 from lmagent.sandbox.attack import attack
 from lmagent.sandbox.environment import HOME, base_environment
-from lmagent.sandbox.gitguard import Protected, protected_paths
+from lmagent.sandbox.git.guard import Protected, protected_paths
 from lmagent.sandbox.limits import IN_MEMORY, Group, make_group, over_limit
 from lmagent.sandbox.mountcheck import FAILED, MOVED, checked
 from lmagent.sandbox.place import find_program, inside

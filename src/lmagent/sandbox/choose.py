@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from lmagent.core.errors import SandboxError
 from lmagent.core.sandbox import Limits, Report, Sandbox
 from lmagent.sandbox.environment import toolchains
-from lmagent.sandbox.gitguard import GitGuard
+from lmagent.sandbox.git.guard import GitGuard
 from lmagent.sandbox.guarded import Guarded
 
 Wanted = Literal["off", "landlock", "auto", "docker", "bubblewrap"]

@@ -21,7 +21,7 @@ from msgspec import Struct
 from lmagent.core.errors import SandboxError
 from lmagent.core.sandbox import Limits
 from lmagent.sandbox.environment import HOME
-from lmagent.sandbox.gitguard import Protected
+from lmagent.sandbox.git.guard import Protected
 
 LOCAL = "lmagent-sandbox"
 """Name of the image that is built here, of nothing (see `image`)."""

@@ -41,7 +41,7 @@ from lmagent.sandbox.container import (
     trouble,
 )
 from lmagent.sandbox.environment import base_environment
-from lmagent.sandbox.gitguard import Protected, protected_paths
+from lmagent.sandbox.git.guard import Protected, protected_paths
 from lmagent.sandbox.link import Link, connect
 from lmagent.sandbox.mountcheck import as_listed
 from lmagent.sandbox.place import find_program, inside

@@ -14,7 +14,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from lmagent.core.sandbox import Exec, Exit, OnOutput, Report, Running, Sandbox
-from lmagent.sandbox.gitguard import Finding, GitGuard, Mark
+from lmagent.sandbox.git.guard import Finding, GitGuard, Mark
 
 
 class Guarded:

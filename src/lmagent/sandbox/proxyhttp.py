@@ -1,8 +1,11 @@
-"""ProxyHTTP: reading HTTP/1.1 messages strictly, and writing them anew, so that nobody behind can read them otherwise.
+"""Reads HTTP/1.1 messages strictly and writes them anew, so that the server reads exactly what the proxy decided on.
 
-What two parties could understand differently is refused: a message with two lengths, a bare line feed, a folded
-header, a coding other than `chunked`. Bodies are read by their framing and framed again; chunk extensions and trailers
-are dropped. Sources: RFC 9110 §7.6 (hop-by-hop fields), RFC 9112 §3.2, §6, §7.1, §11.2.
+A message that two programs could read differently is refused: one with two lengths, a bare line feed, a folded header,
+a coding other than `chunked`. Bodies are read by their framing and framed again; chunk extensions and trailers are
+dropped. The reader is our own because h11 (of uvicorn and httpcore) is made to be lenient: it takes folded headers,
+bare line feeds, a repeated length, and a length beside chunks.
+
+Sources: RFC 9110 §7.6 (hop-by-hop fields), RFC 9112 §3.2, §6, §7.1, §11.2.
 """
 
 from __future__ import annotations
@@ -38,14 +41,14 @@ _HOP = {
     *("content-length", "host", "http2-settings"),
     *("proxy-authorization", "proxy-authenticate", "proxy-authentication-info"),
 }
-"""Fields that are for one hop only, or that are written anew."""
+"""Fields that are for one hop only, or that the proxy writes itself."""
 
 
 class Refusal(Exception):
     """A request that is answered by the proxy itself.
 
     Args:
-        status: of the answer.
+        status: the number of the answer.
         text: its body; the first line is also its reason.
     """
 
@@ -56,11 +59,11 @@ class Refusal(Exception):
 
 
 class Body(Struct, frozen=True):
-    """How long a body is.
+    """The length of a body.
 
     Attributes:
         framing: by its length, by chunks, or by the end of the connection.
-        length: in bytes, for the first.
+        length: in bytes, where the framing is by length.
     """
 
     framing: Framing = "length"
@@ -71,11 +74,11 @@ class Request(Struct, frozen=True):
     """A request to the proxy.
 
     Attributes:
-        method: as it was sent.
-        target: where it goes.
+        method: the method.
+        target: the server.
         path: path and query; empty for a tunnel.
         minor: 0 or 1, of HTTP/1.x.
-        headers: those that are passed on.
+        headers: the fields that are passed on.
         body: its framing.
         expects: it waits for "100 Continue" before it sends its body.
         tunnel: it asks for a tunnel (CONNECT).
@@ -91,7 +94,7 @@ class Request(Struct, frozen=True):
     tunnel: bool = False
 
     def encode(self) -> bytes:
-        """The head as the server gets it; its host is that of the target, whatever the client wrote."""
+        """Return the head for the server; its host is that of the target, not the one that the client sent."""
         host = str(self.target).removesuffix(":80")
         lines = [f"{self.method} {self.path} HTTP/1.{self.minor}", f"Host: {host}"]
         needs_length = self.body.length or self.method in ("POST", "PUT", "PATCH")
@@ -105,10 +108,10 @@ class Response(Struct, frozen=True):
 
     Attributes:
         status: its number.
-        reason: its words.
-        headers: those that are passed on.
+        reason: its text.
+        headers: the fields that are passed on.
         body: its framing.
-        length: the length as it was written, which an answer without a body (to HEAD, or 304) may name as well.
+        length: the length that the server gave, which an answer without a body (to HEAD, or 304) may have as well.
     """
 
     status: int
@@ -118,7 +121,7 @@ class Response(Struct, frozen=True):
     length: int | None = None
 
     def encode(self) -> bytes:
-        """The head as the client gets it."""
+        """Return the head for the client."""
         framing = _framing(self.body)
         if self.body == Body():
             framing = [] if self.length is None or self.status == 204 else [f"Content-Length: {self.length}"]
@@ -126,10 +129,10 @@ class Response(Struct, frozen=True):
 
 
 def parse_request(head: bytes) -> Request:
-    """A request from its head, without the empty line.
+    """Read a request from its head, without the empty line.
 
     Raises:
-        Refusal: it is not one that everybody would understand the same way.
+        Refusal: it is malformed, or two programs could read it differently.
     """
     first, headers = _parse(head)
     match = _REQUEST.fullmatch(first)
@@ -154,10 +157,10 @@ def parse_request(head: bytes) -> Request:
 
 
 def parse_response(head: bytes, method: str) -> Response:
-    """An answer from its head, without the empty line.
+    """Read an answer from its head, without the empty line.
 
     Raises:
-        Refusal: it is not one that everybody would understand the same way.
+        Refusal: it is malformed, or two programs could read it differently.
     """
     try:
         first, headers = _parse(head)
@@ -174,7 +177,7 @@ def parse_response(head: bytes, method: str) -> Response:
 
 
 def simple_response(status: int, reason: str, text: str) -> bytes:
-    """An answer of the proxy's own."""
+    """Return an answer of the proxy's own."""
     body = text.encode()
     fields = (("Content-Type", "text/plain; charset=utf-8"), ("Via", "1.1 lmagent"))
     line = f"HTTP/1.1 {status} {reason}".encode("ascii", "replace").decode()
@@ -182,7 +185,7 @@ def simple_response(status: int, reason: str, text: str) -> bytes:
 
 
 async def copy_body(source: BufferedByteReceiveStream, body: Body, send: Send) -> None:
-    """Read a body by its framing and send it, framed the same way, as it comes.
+    """Read a body by its framing and send it on piece by piece, framed the same way.
 
     Raises:
         Refusal: its chunks are malformed.

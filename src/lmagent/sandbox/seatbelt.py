@@ -27,7 +27,7 @@ from lmagent.core.errors import SandboxError
 from lmagent.core.sandbox import Exec, Limits, OnOutput, Promise, Report
 from lmagent.sandbox.attack import attack
 from lmagent.sandbox.environment import base_environment
-from lmagent.sandbox.gitguard import Protected, protected_paths
+from lmagent.sandbox.git.guard import Protected, protected_paths
 from lmagent.sandbox.place import inside
 from lmagent.sandbox.process import Handlers, Process, spawn
 

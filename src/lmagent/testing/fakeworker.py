@@ -23,7 +23,7 @@ import msgspec
 from msgspec import Struct
 
 from lmagent.core.decoding import decode_json
-from lmagent.modelserver import lifeline
+from lmagent.modelserver.engine import lifeline
 from lmagent.modelserver.spec import Hello
 
 Fault = Literal["", "silent", "dies", "fails", "garbage", "killed", "deaf"]

@@ -1,4 +1,4 @@
-"""Collect: the output of a command, however long: a head and a tail in memory, the whole in a file up to a cap.
+"""Collects the output of a command, however long: a head and a tail in memory, the whole in a file up to a cap.
 
 Progress bars that draw over their line are reduced to their last state, and terminal escapes are taken out: a model
 pays for every byte, and a terminal obeys them.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 import contextlib
+import fcntl
 import os
 import time
 from collections.abc import Callable
@@ -22,11 +23,12 @@ IN_MEMORY = 1 << 20
 """Bytes up to which the whole output stays in memory."""
 
 SPILL_CAP = 64 << 20
-"""Bytes of output that are kept; what comes after is read and thrown away."""
+"""Bytes of output that are kept; further output is read and thrown away."""
 
 _ENDS = BYTES
 """Bytes that are kept in memory of the beginning and of the end of an output in a file: more is never shown."""
 
+_STORED_WITHIN = 3600.0  # seconds; an output that is closed and not stored after so long is left of a dead process
 _SHOW_EVERY = 0.05
 _SHOW_AT_MOST = 4096
 
@@ -36,7 +38,7 @@ class Collector:
 
     Args:
         folder: where a long output is kept; made when it is needed.
-        emit: shows pieces to whoever watches, at most 20 times a second.
+        emit: shows pieces to the watchers, at most 20 times a second.
 
     Attributes:
         total: bytes so far.
@@ -79,7 +81,7 @@ class Collector:
         self._tail = (self._tail + piece)[-_ENDS:]
 
     def text(self, size: int = BYTES) -> str:
-        """The output; of one that is kept in a file, its beginning and end in so many bytes."""
+        """Return the output; its beginning and end in `size` bytes if it is kept in a file."""
         if self._descriptor < 0 and self.file is None:
             return clean(bytes(self._memory))
         lines = self._line_feeds + (not self._tail.endswith(b"\n"))
@@ -87,18 +89,18 @@ class Collector:
         return f"{clean(head.encode())}\n[… {gap} left out …]\n{clean(tail.encode())}"
 
     def tail(self, size: int) -> str:
-        """The last bytes, at most `size`."""
+        """Return the last bytes, at most `size`."""
         return clean((self._tail if self.file else bytes(self._memory[-size:]))[-size:])
 
     def close(self) -> None:
-        """Show what is pending, and close the file."""
+        """Show the pending text, and close the file."""
         self._flush()
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
 
     def discard(self) -> None:
-        """Close, and remove the file if nobody took it."""
+        """Close, and remove the file if it is still there."""
         self.close()
         if self.file is not None:
             self.file.unlink(missing_ok=True)
@@ -108,7 +110,9 @@ class Collector:
 
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _remove_leftovers(self._folder)
             self._descriptor, name = tempfile.mkstemp(prefix="output-", dir=self._folder)
+            fcntl.flock(self._descriptor, fcntl.LOCK_SH)
         except OSError as error:
             raise StoreError(f"a long output cannot be kept: {error.strerror}", fix="make room on the disk") from error
         self.file = Path(name)
@@ -139,13 +143,15 @@ class Collector:
 
 
 def clean(raw: bytes) -> str:
-    """Output as text: overdrawn lines reduced to their last state, no escapes, undecodable bytes replaced."""
+    """Return output as text: overdrawn lines in their last state, no escapes, undecodable bytes replaced."""
     lines = raw.decode("utf-8", "replace").split("\n")
     return printable("\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines))
 
 
-def remove_leftovers(folder: Path) -> None:
-    """Remove files of outputs that an earlier process did not live to take in."""
-    with contextlib.suppress(OSError):
-        for path in folder.glob("output-*"):
-            path.unlink(missing_ok=True)
+def _remove_leftovers(folder: Path) -> None:
+    """Remove outputs of processes that died before they stored them: files that no process has open for writing."""
+    for path in folder.glob("output-*"):
+        with contextlib.suppress(OSError), path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if time.time() - path.stat().st_mtime > _STORED_WITHIN:
+                path.unlink()

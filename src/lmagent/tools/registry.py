@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lmagent.core.ports import Clock
 from lmagent.core.tool import Tool
-from lmagent.tools import edit_tool, glob, grep, listing, read, write
+from lmagent.tools import edit, glob, grep, listing, read, write
 from lmagent.tools.clock import get_time
 
 
@@ -17,7 +17,7 @@ def builtin_tools(clock: Clock) -> tuple[Tool, ...]:
     return (
         read.TOOL,
         write.TOOL,
-        edit_tool.TOOL,
+        edit.TOOL,
         glob.TOOL,
         grep.TOOL,
         listing.LS,

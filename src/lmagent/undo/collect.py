@@ -1,4 +1,4 @@
-"""Collect: drop contents that nobody can ask for any more."""
+"""Drops contents that are no longer needed."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class _Held(Struct, frozen=True):
 
 
 def collect(objects: Objects, keep: Collection[str], total_max: int) -> int:
-    """Drop what is not to be kept, oldest first, until the store is within its limit; bytes that were set free.
+    """Drop contents, oldest first, until the store is within its limit; return the bytes that were set free.
 
-    Half-written files, and links to files that were changed in place, always go. The caller is the only user.
+    Unfinished files, and links to files that were changed in place, are always dropped. The caller is the only user.
 
     Args:
         objects: the contents.
-        keep: ids of those that stay, however large they are.
+        keep: ids of the contents that stay, whatever their size.
         total_max: bytes.
     """
     freed = _clean(objects)
@@ -51,7 +51,7 @@ def collect(objects: Objects, keep: Collection[str], total_max: int) -> int:
 
 
 def _clean(objects: Objects) -> int:
-    """Half-written files of processes that died."""
+    """Remove unfinished files of processes that died."""
     freed = 0
     folder = objects.folder / "tmp"
     names = [join(str(folder), name) for name in _names(str(folder))]
@@ -80,7 +80,7 @@ def _copies(objects: Objects) -> list[_Held]:
 
 
 def _links(objects: Objects) -> list[_Held]:
-    """Only a link that the user has no name of any more takes space that would be free without it."""
+    """List the links; only a link whose file has no other name takes space of its own."""
     valid = list[tuple[os.DirEntry[str], os.stat_result]]()
     names = Counter[int]()
     for _, entry in entries(str(objects.folder / "links")):

@@ -1,4 +1,4 @@
-"""Compare: two states of a workspace, and what changed between them."""
+"""Compares two states of a workspace and lists the changes between them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ NOT_KEPT = "its content was not kept before the call"
 _NOTHING = dict[str, Record]()
 
 
-Loss = Callable[[Record, Record | None], str]
-"""(before, after) of a file whose content changed -> why the earlier content is lost; empty where it is not."""
+Loss = Callable[[Record], str]
+"""A file whose content changed -> why the earlier content is lost; empty where it is not."""
 
 
 def differences(before: Taken, after: Taken, loss: Loss) -> list[Change]:
-    """What changed, in path order; what is below a folder that one of the walks could not look into is left out.
+    """Return the changes in path order, without paths below a folder that one of the walks could not look into.
 
     Args:
         before: one state.
@@ -41,7 +41,7 @@ def differences(before: Taken, after: Taken, loss: Loss) -> list[Change]:
 
 
 def same_tree(one: Tree, other: Tree) -> bool:
-    """Whether two trees are equal; quick, since what did not change is shared."""
+    """Tell whether two trees are equal; quick, since unchanged folders are shared."""
     return one.keys() == other.keys() and all(other[folder] is names for folder, names in one.items())
 
 
@@ -51,15 +51,15 @@ def _change(path: str, before: Record | None, after: Record | None, loss: Loss) 
         return None
     lost = ""
     if before is not None and was is not None and was.kind == "file" and not _is_same_content(was, now):
-        lost = loss(before, after)
+        lost = loss(before)
     return Change(path, was, now, lost)
 
 
 def _with_loss(change: Change, unseen: str) -> Change:
-    """A folder that is gone, and that could not be looked into: no more than the folder itself can be restored."""
+    """Mark a folder that is gone and could not be looked into: only the folder itself can be restored."""
     if not unseen or (change.after is not None and change.after.kind == "folder"):
         return change
-    return replace(change, lost=f"what was in it was not kept: {unseen}")
+    return replace(change, lost=f"its contents were not kept: {unseen}")
 
 
 def _is_same_content(was: PathState, now: PathState | None) -> bool:

@@ -41,26 +41,26 @@ class Copies:
         self._temporary = str(temporary)
 
     def path(self, sha256: str) -> str:
-        """Where a content is, or would be."""
+        """Return the path at which a content is, or would be."""
         return f"{self._folder}/{sha256[:2]}/{sha256[2:]}"
 
     def size(self, sha256: str) -> int | None:
-        """Bytes of a content; None if it is not there."""
+        """Return the bytes of a content; None if it is not there."""
         try:
             return os.stat(self.path(sha256), follow_symlinks=False).st_size
         except FileNotFoundError:
             return None
 
     def has_room(self, size: int) -> bool:
-        """Whether so many bytes more are allowed."""
+        """Tell whether so many bytes more are allowed."""
         return self.used is None or self.used + size <= self._total_max
 
     def put(self, data: bytes) -> bytes:
-        """Keep a content; the digest.
+        """Keep a content; return the digest.
 
         Raises:
             Full: it is not there yet, and there is no room.
-            StoreError: it cannot be written; nothing is left behind.
+            StoreError: it cannot be written; no file is left.
         """
         digest = hashing(data)
         sha256 = digest.hexdigest()
@@ -77,10 +77,10 @@ class Copies:
         return digest.digest()
 
     def put_file(self, source: int) -> bytes:
-        """Keep the content of an open file without holding it in memory; the digest. The caller looks for room.
+        """Keep the content of an open file without holding it in memory; return the digest. The caller looks for room.
 
         Raises:
-            StoreError: it cannot be written; nothing is left behind.
+            StoreError: it cannot be written; no file is left.
             Unreadable: the source cannot be read.
         """
         try:
@@ -93,7 +93,7 @@ class Copies:
         return bytes.fromhex(sha256)
 
     def survey(self) -> dict[str, int]:
-        """Size of each content by its hash; `used` is brought up to date."""
+        """Return the size of each content by its hash, and bring `used` up to date."""
         found = dict[str, int]()
         for prefix, entry in entries(self._folder):
             found[prefix + entry.name] = entry.stat(follow_symlinks=False).st_size
@@ -117,7 +117,7 @@ class Copies:
 
 @contextmanager
 def _finished(descriptor: int, name: str) -> Generator[None]:
-    """Close a half-written file, and take its name away where the work on it fails."""
+    """Close a file that is being written, and remove it if the work on it fails."""
     try:
         yield
     except BaseException:
@@ -129,7 +129,7 @@ def _finished(descriptor: int, name: str) -> Generator[None]:
 
 
 def place(name: str, path: str) -> None:
-    """Rename a finished file to where it belongs; its folder is made where it is missing."""
+    """Rename a finished file to its path, and make the folder if it is missing."""
     try:
         os.rename(name, path)
     except FileNotFoundError:
@@ -138,7 +138,7 @@ def place(name: str, path: str) -> None:
 
 
 def entries(folder: str) -> list[tuple[str, os.DirEntry[str]]]:
-    """The files of a store's folder with the names of the folders they are in."""
+    """Return the files of a store's folder with the names of the folders they are in."""
     found = list[tuple[str, os.DirEntry[str]]]()
     with suppress(FileNotFoundError):
         for prefix in os.listdir(folder):
@@ -148,7 +148,7 @@ def entries(folder: str) -> list[tuple[str, os.DirEntry[str]]]:
 
 
 def copy_descriptor(source: int, target: int | None, *, hashed: bool = True) -> str | None:
-    """Copy an open file from its beginning to another, or only read it; its SHA-256, or None where it is not wanted.
+    """Copy an open file from its beginning to another, or only read it; return its SHA-256, None if not `hashed`.
 
     Raises:
         Unreadable: the source cannot be read.
@@ -183,19 +183,19 @@ class Digest(Protocol):
     """A hash so far."""
 
     def update(self, data: bytes, /) -> None:
-        """Take in more."""
+        """Add data."""
 
     def digest(self) -> bytes:
-        """The hash as bytes."""
+        """Return the hash as bytes."""
         ...
 
     def hexdigest(self) -> str:
-        """The hash in hexadecimal."""
+        """Return the hash in hexadecimal."""
         ...
 
 
 def hashing(data: bytes = b"") -> Digest:
-    """SHA-256 so far."""
+    """Return a SHA-256 of `data` that can be continued."""
     import hashlib  # loads OpenSSL, 2 ms that a run without writes does not pay
 
     return hashlib.sha256(data)

@@ -1,4 +1,4 @@
-"""What the operating system refused to the store, in words, with the next thing to do."""
+"""Turns errors of the operating system into errors of the store that say what to do next."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _REASONS = {
 
 
 def store_error(error: OSError, folder: Path | str) -> StoreError:
-    """The error for a person.
+    """Return the error for the user.
 
     Args:
-        error: what the operating system said.
+        error: the error of the operating system.
         folder: the store.
     """
     why = _REASONS.get(error.errno or 0, error.strerror or str(error))

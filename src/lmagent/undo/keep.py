@@ -1,4 +1,4 @@
-"""Keep: the content of one file, by the cheapest way that holds it, and the record of it."""
+"""Keeps the content of one file in the cheapest way that lasts, and makes its record."""
 
 from __future__ import annotations
 
@@ -14,13 +14,11 @@ from lmagent.undo.objects import Objects
 from lmagent.undo.records import (
     HEAD,
     LINKED,
-    MARK,
     SEALED,
     WIDTH,
     Record,
     bare,
     content_id,
-    is_unread,
     same_content,
     signature,
     unsettled,
@@ -33,16 +31,15 @@ the slowest: 10 ms)."""
 _COARSE = 2_000_000_000
 """The same on file systems that keep whole seconds (FAT: two of them)."""
 _SECOND = 1_000_000_000
-_ATTEMPTS = 3
 
 
 class Keeper:
     """Keeps contents during one walk.
 
     Args:
-        objects: where to.
-        limits: how much.
-        strict: whether a store that cannot be written is an error; otherwise the content is not kept.
+        objects: the store.
+        limits: how much is kept.
+        strict: raise if the store cannot be written; otherwise the content is not kept.
     """
 
     def __init__(self, objects: Objects, limits: Limits, *, strict: bool = True) -> None:
@@ -50,24 +47,23 @@ class Keeper:
         self._limits = limits
         self._strict = strict
         self._small_copies = limits.small_copies
-        self._left = limits.read_max
         self._linked_some = False
         self._now = time.time_ns()
 
     def settle(self) -> None:
-        """Wait until no change can have the ctime that the last link has given to its file."""
+        """Wait until no change can get the ctime that the last link gave to its file."""
         if self._linked_some:
             time.sleep(_TICK / _SECOND)
 
     def keep(
         self, folder: int, name: str, seen: os.stat_result, known: Record | None, bulk: Bulk
     ) -> tuple[Record | None, str]:
-        """Record a path that is no folder, and keep what is in it.
+        """Record a path that is no folder, and keep its content.
 
         Args:
             folder: descriptor of the folder.
-            name: in it.
-            seen: what the walk saw.
+            name: the name in it.
+            seen: the status that the walk saw.
             known: an earlier record of the path.
             bulk: how the files of its folder are treated.
 
@@ -97,7 +93,7 @@ class Keeper:
     ) -> tuple[Record, str]:
         large = seen.st_size > self._limits.copy_max
         if link_first := large or (bulk != "" and not self._is_small(seen, bulk)):
-            kept = self._linked(folder, name, seen, known, bulk)
+            kept = self._linked(folder, name, seen, bulk)
             if kept is not None:
                 return kept, ""
         try:
@@ -105,13 +101,13 @@ class Keeper:
                 raise Full
             return self._copied(folder, name, large=large)
         except Full:
-            kept = self._again(folder, name, seen, known) if large else None
+            kept = self._again(folder, name, seen, known)
             if kept is None and not link_first:
-                kept = self._linked(folder, name, seen, known, bulk)
+                kept = self._linked(folder, name, seen, bulk)
             return (kept, "") if kept is not None else (signature(seen), "the undo store is full (LMAGENT_UNDO_MB)")
 
     def _again(self, folder: int, name: str, seen: os.stat_result, known: Record | None) -> Record | None:
-        """The record of a large file whose content is in the store already; None if that is not certain."""
+        """Return the record of a file whose content is in a full store already; None if that is not certain."""
         if known is None or len(known) <= WIDTH or not same_content(known, signature(seen)):
             return None
         descriptor = os.open(name, _READ, dir_fd=folder)
@@ -124,7 +120,7 @@ class Keeper:
             os.close(descriptor)
 
     def _is_small(self, seen: os.stat_result, bulk: Bulk) -> bool:
-        """Whether a file of a bulky tree is one of those that are copied; each is counted."""
+        """Tell whether a file of a bulky tree is copied, and count it."""
         if bulk == "sealed" or self._small_copies <= 0 or seen.st_size > self._limits.small_max:
             return False
         self._small_copies -= 1
@@ -133,33 +129,30 @@ class Keeper:
     def _copied(self, folder: int, name: str, *, large: bool) -> tuple[Record, str]:
         descriptor = os.open(name, _READ, dir_fd=folder)
         try:
+            before = os.fstat(descriptor)
+            if not modes.S_ISREG(before.st_mode):
+                return bare(before), ""
+            digest, size = self._copy(descriptor, before.st_size, large=large)
             found = os.fstat(descriptor)
-            if not modes.S_ISREG(found.st_mode):
-                return bare(found), ""
-            digest, size = b"", 0
-            for _ in range(_ATTEMPTS):
-                before = found
-                digest, size = self._copy(descriptor, before.st_size, large=large)
-                found = os.fstat(descriptor)
-                if digest and not _differ(before, found) and size == found.st_size:
-                    return self._settled(found) + digest, ""
         finally:
             os.close(descriptor)
+        if digest and not _differ(before, found) and size == found.st_size:
+            return self._settled(found) + digest, ""
         if not digest or large:
             return signature(found), "it was written to while it was copied"
-        # Somebody writes to it all the time: what was read is one of the states it had.
+        # A program writes to it: the content that was read is one of the states it had.
         head = HEAD.pack(found.st_mode, size, found.st_mtime_ns, 0, found.st_ino, found.st_uid, found.st_gid)
         return head + digest, ""
 
     def _copy(self, descriptor: int, size: int, *, large: bool) -> tuple[bytes, int]:
-        """Digest and size; no digest of a file that has grown too large to be held in memory."""
+        """Copy; return digest and size. A file that has grown too large for memory has no digest."""
         if large:
             return self._objects.copies.put_file(descriptor), size
         data = _read_all(descriptor, self._limits.copy_max)
         return (self._objects.copies.put(data) if len(data) <= self._limits.copy_max else b""), len(data)
 
-    def _linked(self, folder: int, name: str, seen: os.stat_result, known: Record | None, bulk: Bulk) -> Record | None:
-        """Keep a file without copying it. One that was just written is rather copied: it may well be written again."""
+    def _linked(self, folder: int, name: str, seen: os.stat_result, bulk: Bulk) -> Record | None:
+        """Keep a file without copying it; None for a file that was just written, which may be written again."""
         sealed = bulk == "sealed"
         if not sealed and self._is_recent(seen.st_mtime_ns):
             if seen.st_size <= self._limits.copy_max and self._objects.copies.has_room(seen.st_size):
@@ -168,8 +161,7 @@ class Keeper:
             now = os.stat(name, dir_fd=folder, follow_symlinks=False)
             if _differ(now, seen):
                 return None
-        tail = self._identify(folder, name, seen, known, sealed=sealed)
-        return None if tail is None else self._link(folder, name, seen, tail)
+        return self._link(folder, name, seen, SEALED if sealed else LINKED)
 
     def _link(self, folder: int, name: str, seen: os.stat_result, tail: bytes) -> Record | None:
         made = self._objects.links.keep(folder, name, seen, content_id(signature(seen) + tail))
@@ -178,32 +170,10 @@ class Keeper:
         self._linked_some = self._linked_some or made is not seen
         return signature(made) + tail
 
-    def _identify(
-        self, folder: int, name: str, seen: os.stat_result, known: Record | None, *, sealed: bool
-    ) -> bytes | None:
-        """What names the content of a file that is linked; None if the file changes meanwhile."""
-        tail = b"" if known is None else known[WIDTH:]
-        if known is not None and is_unread(tail) and _is_continued(known, seen, sealed=tail[:1] == SEALED):
-            if not _is_suspect(known, seen):
-                return tail
-            self._objects.links.drop(content_id(known))
-            return tail[:1] + seen.st_ctime_ns.to_bytes(8, "big", signed=True)
-        if seen.st_size > self._left:
-            return SEALED if sealed else LINKED
-        self._left -= seen.st_size
-        descriptor = os.open(name, _READ, dir_fd=folder)
-        try:
-            digest = copy_descriptor(descriptor, None) or ""
-            if _differ(os.fstat(descriptor), seen):
-                return None
-        finally:
-            os.close(descriptor)
-        return LINKED + bytes.fromhex(digest)[:MARK]
-
     def _unreadable(
         self, folder: int, name: str, seen: os.stat_result, known: Record | None, error: OSError | Unreadable
     ) -> tuple[Record, str]:
-        """A file that may not be read can be linked by its owner, and is what it was if it was not written to."""
+        """Record a file that may not be read: its owner can link it, and unchanged times mean unchanged content."""
         head = signature(seen)
         if not modes.S_ISREG(seen.st_mode):
             return bare(seen), ""
@@ -226,19 +196,6 @@ class Keeper:
         return moment >= self._now - (_COARSE if coarse else _TICK)
 
 
-def _is_continued(known: Record, seen: os.stat_result, *, sealed: bool) -> bool:
-    """Whether it is the file that was linked, with the size and, where that says something, the mtime it had."""
-    _, size, mtime, _, inode, _, _ = HEAD.unpack(known[:WIDTH])
-    return (size, inode) == (seen.st_size, seen.st_ino) and (sealed or mtime == seen.st_mtime_ns)
-
-
-def _is_suspect(known: Record, seen: os.stat_result) -> bool:
-    """Whether the ctime of a file that was not read has moved though nothing else did: perhaps its content has."""
-    mode, _, mtime, ctime, _, user, group = HEAD.unpack(known[:WIDTH])
-    same = (mode, mtime, user, group) == (seen.st_mode, seen.st_mtime_ns, seen.st_uid, seen.st_gid)
-    return same and ctime != seen.st_ctime_ns
-
-
 def _differ(one: os.stat_result, other: os.stat_result) -> bool:
     return (one.st_ino, one.st_size, one.st_mtime_ns, one.st_ctime_ns) != (
         other.st_ino,
@@ -249,7 +206,7 @@ def _differ(one: os.stat_result, other: os.stat_result) -> bool:
 
 
 def _read_all(descriptor: int, limit: int) -> bytes:
-    """The content from its beginning, of at most one byte more than `limit`."""
+    """Return the content from its beginning, at most one byte more than `limit`."""
     os.lseek(descriptor, 0, os.SEEK_SET)
     pieces = list[bytes]()
     left = limit + 1

@@ -7,7 +7,7 @@ from typing import Literal
 from msgspec import Struct
 
 Bulk = Literal["", "bulky", "sealed"]
-"""How a folder's files are treated: as any other, kept without copying, or as such whose content never changes."""
+"""How a folder's files are treated: like other files, kept without copying, or as files that never change."""
 
 _MIB = 1 << 20
 
@@ -34,28 +34,26 @@ class Limits(Struct, frozen=True):
         small_max: bytes; a file in a bulky tree that is no larger is copied all the same, since a copy outlives a
             change in place: `build` may well be a folder of sources.
         small_copies: so many of them in one walk (0.1 ms each), since a bulky tree may have 50,000.
-        read_max: bytes of linked files that one walk reads (1 GiB takes a second); what is beyond is linked unread.
         total_max: bytes of all copies; `collect` brings the store below it.
-        entries_max: paths of one walk; what lies beyond is reported as not kept.
-        depth_max: folders below each other; each is opened again, from the top, when something in it is restored.
+        entries_max: paths of one walk; further paths are reported as not kept.
+        depth_max: folders below each other that are open at once; a process may have 256 descriptors on some systems.
     """
 
     copy_max: int = 16 * _MIB
     small_max: int = 65_536
     small_copies: int = 2_000
-    read_max: int = 1024 * _MIB
     total_max: int = 2048 * _MIB
     entries_max: int = 500_000
-    depth_max: int = 2_000
+    depth_max: int = 100
 
 
 def bulk_of(parent: str, name: str, outer: Bulk = "") -> Bulk:
-    """How the files of a folder are treated, by its name alone.
+    """Return how the files of a folder are treated, by its name alone.
 
     Args:
         parent: path of the folder that it is in.
         name: its name.
-        outer: how those of the parent are.
+        outer: how the files of the parent are treated.
     """
     if name in _GIT_OBJECTS and (f"/{parent}".endswith("/.git") or "/.git/modules/" in f"/{parent}/"):
         return "sealed"

@@ -1,4 +1,4 @@
-"""Links: contents that are kept without being copied, as a clone or a hard link named by inode, size and hash."""
+"""Contents that are kept without being copied, as a clone or a hard link named by inode, size and mtime."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from lmagent.undo.copies import CREATE, Unreadable, copy_descriptor, entries, place
+from lmagent.undo.copies import CREATE, entries, place
 from lmagent.undo.failures import store_error
-from lmagent.undo.records import HEAD, WIDTH, Record, content_id, hash_of
 
-LINK = "link:([0-9a-f]{1,16})-([0-9a-f]{1,16})-([0-9a-f]{1,16}|any)(?:-(?:[0-9a-f]{16}|[0-9a-f]{32}))?"
+LINK = "link:([0-9a-f]{1,16})-([0-9a-f]{1,16})-([0-9a-f]{1,16}|any)"
 _ID = re.compile(LINK)
 _FICLONE = 0x40049409  # linux/fs.h: _IOW(0x94, 9, int)
 _UINT64 = 0xFFFF_FFFF_FFFF_FFFF
@@ -21,11 +20,11 @@ _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 class Links:
-    """Contents by inode, size and hash; those that were not read, by inode, size and mtime.
+    """Contents by inode, size and mtime.
 
     Args:
-        folder: where they are; only files on its file system can be kept here.
-        temporary: a folder on the same file system for half-made ones.
+        folder: their folder; only files on its file system can be kept here.
+        temporary: a folder on the same file system for unfinished ones.
     """
 
     def __init__(self, folder: Path, temporary: Path) -> None:
@@ -35,16 +34,16 @@ class Links:
         self._no_links = set[int]()
 
     def path(self, content: str) -> str:
-        """Where a content is, or would be."""
+        """Return the path at which a content is, or would be."""
         inode, _, rest = content.removeprefix("link:").partition("-")
         return f"{self._folder}/{inode[-2:]:0>2}/{inode}-{rest}"
 
     def names(self) -> list[str]:
-        """The ids of all contents that have a name here, valid or not."""
+        """Return the ids of all contents that have a name here, valid or not."""
         return [f"link:{entry.name}" for _, entry in entries(self._folder)]
 
     def is_valid(self, content: str) -> bool:
-        """Whether a content is there and was not changed in place, as far as that can be told without reading it."""
+        """Tell whether a content exists and has the size and time that it had when it was kept."""
         found = _ID.fullmatch(content)
         if found is None:
             return False
@@ -55,43 +54,8 @@ class Links:
         timely = found[3] == "any" or there.st_mtime_ns & _UINT64 == int(found[3], 16)
         return timely and there.st_size == int(found[2], 16)
 
-    def is_whole(self, content: str) -> bool:
-        """Whether a content is there and was not changed in place; it is read for that, where it ever was."""
-        mark = hash_of(content)
-        if not mark or not self.is_valid(content):
-            return not mark and self.is_valid(content)
-        try:
-            descriptor = os.open(self.path(content), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except OSError:
-            return False
-        try:
-            return (copy_descriptor(descriptor, None) or "").startswith(mark)
-        except Unreadable:
-            return False
-        finally:
-            os.close(descriptor)
-
-    def is_lost(self, was: Record, now: Record | None) -> bool:
-        """Whether what a file held is gone: what took its place is the same file, or its link holds something else.
-
-        Args:
-            was: the file, whose content was kept here.
-            now: what is there now; another content, or none.
-        """
-        content = content_id(was)
-        _, size, mtime, _, inode, _, _ = HEAD.unpack(was[:WIDTH])
-        try:
-            there = os.stat(self.path(content), follow_symlinks=False)
-        except OSError:
-            return True
-        if now is not None and there.st_ino == inode == HEAD.unpack(now[:WIDTH])[4]:
-            return True
-        if there.st_size == size and there.st_mtime_ns == mtime:
-            return False  # who put the time back is found out when the content is asked for
-        return not self.is_whole(content)
-
     def is_name_of(self, content: str, inode: int) -> bool:
-        """Whether a content is here by a hard link to this very file."""
+        """Tell whether a content is here by a hard link to this very file."""
         if _ID.fullmatch(content) is None:
             return False
         try:
@@ -105,11 +69,11 @@ class Links:
         Args:
             folder: descriptor of the folder it is in.
             name: the file.
-            seen: what it was.
-            content: the id of what is in it now.
+            seen: its status.
+            content: the id of its content.
 
         Returns:
-            What the file is now: a link gives it another ctime. None where neither can be done.
+            The file's status now: a link gives it another ctime. None where neither can be done.
 
         Raises:
             StoreError: the disk is full or not writable.
@@ -127,19 +91,14 @@ class Links:
                 raise store_error(error, self._folder) from error
         return None
 
-    def drop(self, content: str) -> None:
-        """Keep a content no longer: it may not be what it was."""
-        with suppress(OSError):
-            os.unlink(self.path(content))
-
     def give_back(self, content: str, folder: int, name: str) -> bool:
-        """Give a kept file back to the user under a new name, inode and all; False where it has to be copied.
+        """Link a kept file under a new name of the user; False where it has to be copied.
 
-        Only where the store's is its last name: then nobody has this file, and its mode and times may be set.
+        It is linked only if the store has its last name: then no path of the user shares its mode and times.
         """
         path = self.path(content)
         try:
-            if os.stat(path, follow_symlinks=False).st_nlink != 1 or not self.is_whole(content):
+            if os.stat(path, follow_symlinks=False).st_nlink != 1 or not self.is_valid(content):
                 return False
         except OSError:
             return False

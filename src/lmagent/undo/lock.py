@@ -1,8 +1,8 @@
-"""Lock: several processes with one store.
+"""Lets several processes use one store.
 
-`lock` is held for the instant of writing the manifest, and during a restore. `users` is held, shared, by everybody who
-has kept something: while anybody else does, `collect` removes nothing, since what the other keeps is written nowhere
-else yet. The kernel lets go of both when their owner dies, however it dies.
+`lock` is held while the manifest is written, and during a restore. `users` is held, shared, by each process that has
+kept something: while another process holds it, `collect` removes nothing, since that process's contents may not be
+recorded yet. The kernel releases both when their owner dies.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class StoreLock:
         self._users = -1
 
     def enter(self) -> None:
-        """Make the store if need be, and be one of its users from now on.
+        """Make the store if it is missing, and be one of its users from now on.
 
         Raises:
             StoreError: the folder cannot be made or opened.
@@ -56,7 +56,7 @@ class StoreLock:
         self._users = users
 
     def leave(self) -> None:
-        """Be no user any more."""
+        """Stop being a user."""
         for descriptor in (self._users, self._lock):
             if descriptor >= 0:
                 os.close(descriptor)
@@ -83,10 +83,10 @@ class StoreLock:
 
     @contextmanager
     def only_user(self) -> Generator[bool]:
-        """Hold the lock; whether nobody else uses the store, and none will before this ends.
+        """Hold the lock; yield whether no other process uses the store, which holds until this ends.
 
-        The kernel may drop a shared lock when it cannot be made an exclusive one. That is harmless here: whoever takes
-        `users` in any way holds `lock` meanwhile.
+        The kernel may drop a shared lock when it cannot be made an exclusive one. That is harmless here: a process that
+        takes `users` in any way holds `lock` meanwhile.
         """
         with self.alone():
             only = _flock(self._users, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -97,7 +97,7 @@ class StoreLock:
 
 
 def _flock(descriptor: int, operation: int) -> bool:
-    """Whether the lock is held now; where the file system knows no locks, there is none to wait for."""
+    """Take or release a lock; return whether that worked, which it always does on a file system without locks."""
     try:
         fcntl.flock(descriptor, operation)
     except OSError as error:

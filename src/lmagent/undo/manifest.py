@@ -1,6 +1,6 @@
-"""Manifest: the records of the last walk, so that the next one need not read what did not change.
+"""Keeps the records of the last walk, so that the next walk need not read unchanged files.
 
-It is a cache: one that is missing, damaged, or of another version is as good as an empty one, and costs reading the
+It is a cache: a manifest that is missing, damaged, or of another version counts as empty, and costs reading the
 workspace once more. The file is four bytes of CRC-32 and the tree as MessagePack.
 """
 
@@ -19,7 +19,7 @@ from lmagent.undo.copies import CREATE, write_all
 from lmagent.undo.failures import store_error
 from lmagent.undo.records import HEAD, WIDTH, Record, Tree, content_id, is_link
 
-VERSION = 2
+VERSION = 3
 _CRC = 4
 
 
@@ -28,9 +28,9 @@ class State(Struct, frozen=True):
 
     Attributes:
         tree: the records.
-        paths: what was looked at; None for the whole workspace.
+        paths: the paths that were looked at; None for the whole workspace.
         blind: folders that could not be looked into, and why.
-        version: of the form of all this.
+        version: the version of this format.
     """
 
     tree: Tree = field(default_factory=dict[str, dict[str, Record]])
@@ -54,11 +54,11 @@ class Manifest:
         self._path = path
 
     def mark(self) -> Mark | None:
-        """Which file is there now; None if there is none."""
+        """Return which file is there now; None without a file."""
         return mark_of(self._path)
 
     def load(self) -> State:
-        """What was saved, or nothing."""
+        """Return the saved state, or an empty one."""
         return read_state(self._path) or State()
 
     def save(self, state: State) -> None:
@@ -78,7 +78,7 @@ class Manifest:
 
 
 def mark_of(path: Path) -> Mark | None:
-    """Which file is at a path."""
+    """Return which file is at a path; None without a file."""
     try:
         found = os.stat(path)
     except OSError:
@@ -87,7 +87,7 @@ def mark_of(path: Path) -> Mark | None:
 
 
 def read_state(path: Path) -> State | None:
-    """A state from its file; None where there is none that is whole and of this version."""
+    """Read a state from its file; None if it is missing, damaged or of another version."""
     try:
         data = path.read_bytes()
         if int.from_bytes(data[:_CRC], "big") != zlib.crc32(data[_CRC:]):
@@ -118,7 +118,7 @@ def write_state(path: Path, state: State) -> None:
 
 
 def without_missing(tree: Tree, there: dict[str, int]) -> Tree:
-    """The tree; files whose content is not among `there` (id -> size, -1 for a link), or torn, count as not kept."""
+    """Return the tree, with files whose content is not in `there` (id -> size, -1 for a link), or torn, as not kept."""
     checked = Tree()
     for folder, names in tree.items():
         missing = dict[str, bytes]()

@@ -1,7 +1,7 @@
 """Names of files as text that survives JSON, and back.
 
 A file name is bytes. Python shows bytes that are no UTF-8 as lone surrogates, which neither JSON nor msgspec takes. In
-all that leaves this package (`Change.path`, `PathState.target`, `Refusal.path`), and in the manifest, such a byte is
+the manifest and in values that leave this package (`Change.path`, `PathState.target`, `Refusal.path`) such a byte is
 written as `\\xff`, and a backslash as two; every other name is itself. This is the only place that knows it.
 """
 
@@ -15,32 +15,32 @@ _SURROGATE = 0xDC00  # os.fsdecode shows the byte b as the code point 0xDC00 + b
 
 
 def escaped(name: str) -> str:
-    """A name or path of the operating system as text without surrogates."""
+    """Return a name or path of the operating system as text without surrogates."""
     if name.isascii() and "\\" not in name:
         return name
     return _SPECIAL.sub(lambda found: _escape(found.group()), name)
 
 
 def unescaped(text: str) -> str:
-    """The name or path that `escaped` was given."""
+    """Return the name or path that `escaped` was given."""
     if "\\" not in text:
         return text
     return _ESCAPE.sub(lambda found: _unescape(found.group(1)), text)
 
 
 def join(folder: str, name: str) -> str:
-    """The path of a name in a folder; the workspace is the empty path."""
+    """Return the path of a name in a folder; the workspace is the empty path."""
     return f"{folder}/{name}" if folder else name
 
 
 def split(path: str) -> tuple[str, str]:
-    """Folder and name of a path."""
+    """Return folder and name of a path."""
     folder, _, name = path.rpartition("/")
     return folder, name
 
 
 def is_path(path: str) -> bool:
-    """Whether a text may be a path beneath the workspace: relative, without `.`, `..`, empty parts and NUL."""
+    """Tell whether a text may be a path in the workspace: relative, without `.`, `..`, empty parts and NUL."""
     return "\0" not in path and not any(part in ("", ".", "..") for part in path.split("/"))
 
 

@@ -1,4 +1,4 @@
-"""Net: several changes of one path as one wish."""
+"""Combines several changes of one path into one wish."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from lmagent.undo.links import LINK
 from lmagent.undo.names import is_path
 from lmagent.undo.records import equal_contents
 
-CHANGED_SINCE = "it was changed since by somebody else"
+CHANGED_SINCE = "it was changed since, by you or another program"
 _ID = re.compile(f"([0-9a-f]{{64}}|{LINK})?")
 _LAST = 0xFFFF_FFFF
 
 
 class Wish(Struct, frozen=True):
-    """What a path is to become.
+    """The state that a path is to get.
 
     Attributes:
         path: escaped, relative to the workspace.
-        have: what it should be now.
-        want: what it should be afterwards.
-        lost: what to say when the wished content is not there.
-        hollow: what was in the folder cannot be restored, and why; else empty.
+        have: the state that it should have now.
+        want: the state that it is to get.
+        lost: the reason to give if the wished content is gone.
+        hollow: why the contents of the folder cannot be restored; else empty.
     """
 
     path: str
@@ -40,14 +40,14 @@ class Wish(Struct, frozen=True):
 def net(
     changes: Sequence[Change], to: Literal["before", "after"], hidden: Collection[str] = ()
 ) -> tuple[list[Wish], list[Refusal]]:
-    """One wish a path, parents before their children, and what cannot be wished.
+    """Return one wish a path, parents before their children, and refusals for the other paths.
 
-    When somebody else changed a path between two changes, the wish ends there: what they made is kept.
+    If the user or another program changed a path between two changes, the wish ends there and keeps that version.
 
     Args:
         changes: oldest first.
         to: the side that is wished.
-        hidden: paths that are never touched, with all that is below them.
+        hidden: paths that are not touched, with everything below them.
     """
     paths = dict[str, list[Change]]()
     for change in changes if to == "after" else reversed(changes):
@@ -59,14 +59,14 @@ def net(
             continue
         wish, broken = _fold(path, paths[path], to)
         if broken:
-            refused.append(Refusal(path, f"{CHANGED_SINCE}, between two changes; what they made is kept"))
+            refused.append(Refusal(path, f"{CHANGED_SINCE}, between two changes; that version is kept"))
         if wish.have != wish.want:
             wishes.append(wish)
     return wishes, refused
 
 
 def same(one: PathState | None, other: PathState | None) -> bool:
-    """Whether two states are the same but for the time of a content that is known to be the same."""
+    """Tell whether two states are equal, apart from the time of a content that is known to be the same."""
     if one is None or other is None:
         return one is other
     if (one.kind, one.mode, one.target) != (other.kind, other.mode, other.target):
@@ -78,7 +78,7 @@ def same(one: PathState | None, other: PathState | None) -> bool:
 
 
 def _fold(path: str, changes: Sequence[Change], to: Literal["before", "after"]) -> tuple[Wish, bool]:
-    """The changes are in the order in which they are gone through: newest first to take back."""
+    """Combine the changes of a path, which are in the order of the restore: newest first to take back."""
     have, want, reason = _sides(changes[0], to)
     broken = False
     for change in changes[1:]:
@@ -99,7 +99,7 @@ def _sides(change: Change, to: Literal["before", "after"]) -> tuple[PathState | 
 
 
 def _is_sound(path: str, changes: Sequence[Change], hidden: Collection[str]) -> bool:
-    """Changes come from a log that lies in the workspace: what is in them must not lead anywhere else."""
+    """Tell whether the changes stay in the workspace: the log that they come from is in it and may be forged."""
     if not is_path(path) or any(f"{path}/".startswith(f"{each}/") for each in hidden):
         return False
     states = [state for change in changes for state in (change.before, change.after) if state is not None]

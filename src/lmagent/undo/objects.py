@@ -1,24 +1,18 @@
-"""Objects: the contents that were kept, in a folder that is private to the user.
+"""Objects: the kept contents, in a folder that is private to the user.
 
     objects/ab/cdef…   copies, named by the SHA-256 of the content
-    links/3f/…         contents that were kept without copying them, named by inode, size and hash of the file
+    links/3f/…         contents that were kept without copying them, named by inode, size and mtime of the file
     running/…          states before calls that have not ended, or whose process died (`running.py`)
-    tmp/               half-written ones
+    tmp/               unfinished ones
 
-Copying 50,000 files of `node_modules` takes long and doubles the space. So what lies in a bulky tree
-(`limits.py`), and what is too large to be copied, is cloned where the file system can (FICLONE: btrfs, XFS), else hard
-linked: the name survives `rm`, `git clean`, and everything that replaces a file. `PathState.sha256` then carries the id
-`link:<inode>-<size>-any-<hash>` (hexadecimal; the hash is the first half of the SHA-256).
+Copying 50,000 files of `node_modules` takes long and doubles the space. So the files of a bulky tree (`limits.py`), and
+files that are too large to be copied, are cloned where the file system can (FICLONE: btrfs, XFS), else hard linked: the
+name survives `rm`, `git clean`, and everything that replaces a file. `PathState.sha256` then carries the id
+`link:<inode>-<size>-<mtime>` (hexadecimal; `any` for the mtime of files that git names by their content, since git
+renews it). Small files of a bulky tree are copied all the same, up to a number (`limits.py`).
 
-A file that is changed in place takes its hard link along. Its hash shows it, whatever was done to its times: a file
-whose ctime has moved is read again, and a link is read before it is given back. The earlier content counts as lost
-then. Small files of a bulky tree are copied all the same, up to a number (`limits.py`).
-
-Beyond a number of bytes in one walk, files are linked without being read, under `link:<inode>-<size>-<mtime>`, with
-`any` for the mtime of those that git names by their content, since git renews it. Their ctime is all there is to go by:
-where it has moved though mode, owner and mtime are what they were, the earlier content counts as lost, and the file
-gets a new id that ends with that ctime. Only who changes such a file in place, keeps its size, puts its mtime back and
-then removes it, or changes its mode, deceives this.
+A file that is changed in place takes its hard link along. Its size and mtime show it; the earlier content counts as
+lost then. A program that changes such a file in place and puts size and mtime back is not noticed.
 
 A stored link is never written, and neither chmod nor utime is called on it while the user's file has the same inode.
 
@@ -36,26 +30,25 @@ from pathlib import Path
 
 from lmagent.undo.copies import CREATE, PIECE, Copies, Unreadable, copy_descriptor, hashing
 from lmagent.undo.links import Links
-from lmagent.undo.records import hash_of
 
 CHANGED = "it was changed in place, and only a hard link to it was kept"
 _SHA256 = re.compile("[0-9a-f]{64}")
 
 
 class Damaged(Exception):
-    """A kept content is gone or is not what it was; `args[0]` says which."""
+    """A kept content is gone or has changed; `args[0]` says which."""
 
 
 class Objects:
     """The contents of one store.
 
     Args:
-        folder: the store; it is made by whoever locks it.
+        folder: the store; the lock makes it.
         total_max: bytes of all copies.
 
     Attributes:
         copies: by SHA-256.
-        links: by inode, size and hash or mtime.
+        links: by inode, size and mtime.
     """
 
     def __init__(self, folder: Path, total_max: int) -> None:
@@ -64,27 +57,27 @@ class Objects:
         self.links = Links(folder / "links", folder / "tmp")
 
     def has(self, content: str, size: int) -> bool:
-        """Whether a content can be restored, as far as that can be told without reading it."""
+        """Tell whether a content can be restored, as far as that shows without reading it."""
         if _SHA256.fullmatch(content):
             return self.copies.size(content) == size
         return self.links.is_valid(content)
 
     def survey(self) -> dict[str, int]:
-        """Size of each content by its id, -1 for a link, whose id says it."""
+        """Return the size of each content by its id; -1 for a link, whose id contains it."""
         return self.copies.survey() | dict.fromkeys(self.links.names(), -1)
 
     def read(self, content: str, limit: int) -> bytes | None:
-        """A content, or None if it is gone, damaged or larger than `limit` bytes."""
+        """Return a content, or None if it is gone, damaged or larger than `limit` bytes."""
         try:
             with self._opened(content) as descriptor, open(os.dup(descriptor), "rb") as file:
                 data = file.read(limit + 1)
         except (Damaged, OSError):
             return None
-        if mark := hash_of(content):
-            intact = len(data) <= limit and hashing(data).hexdigest().startswith(mark)
-        else:
-            intact = self.links.is_valid(content)
-        return data if intact and len(data) <= limit else None
+        if len(data) > limit:
+            return None
+        is_link = content.startswith("link:")
+        intact = self.links.is_valid(content) if is_link else hashing(data).hexdigest() == content
+        return data if intact else None
 
     def write_to(self, content: str, folder: int, name: str) -> None:
         """Write a content to a new file.
@@ -92,7 +85,7 @@ class Objects:
         Args:
             content: its id.
             folder: descriptor of the folder.
-            name: what must not be there yet. It is left behind half-written where this raises.
+            name: the new file's name. An unfinished file is left there if this raises.
 
         Raises:
             Damaged: the content is gone or damaged, or cannot be read.
@@ -103,7 +96,7 @@ class Objects:
         with self._opened(content) as source:
             target = os.open(name, CREATE, 0o600, dir_fd=folder)
             try:
-                digest = copy_descriptor(source, target, hashed=hash_of(content) != "")
+                digest = copy_descriptor(source, target, hashed=not content.startswith("link:"))
             except Unreadable as error:
                 raise Damaged(f"its kept content cannot be read: {error}") from error
             finally:
@@ -111,14 +104,14 @@ class Objects:
         if digest is None:
             if not self.links.is_valid(content):  # changed in place while it was copied
                 raise Damaged(CHANGED)
-        elif not digest.startswith(hash_of(content)):
-            raise Damaged(CHANGED if content.startswith("link:") else "its kept content is damaged")
+        elif digest != content:
+            raise Damaged("its kept content is damaged")
 
     def equals(self, content: str, descriptor: int) -> bool | None:
-        """Whether an open file has this content; None where that cannot be told, since the content is gone."""
+        """Tell whether an open file has this content; None if the content is gone."""
         try:
-            if mark := hash_of(content):
-                return (copy_descriptor(descriptor, None) or "").startswith(mark)
+            if not content.startswith("link:"):
+                return copy_descriptor(descriptor, None) == content
             with self._opened(content) as kept:
                 return _same_bytes(kept, descriptor)
         except (Damaged, Unreadable, OSError):

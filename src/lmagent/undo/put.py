@@ -1,7 +1,7 @@
-"""Put: one file, link or folder in its place, or out of it.
+"""Puts one file, link or folder in its place, or removes it.
 
-All of it happens in a folder that is given by its descriptor. A file comes under a name beside its own and is renamed
-over it. That name is made from its own, so that what a crash left behind is found and replaced by the next attempt.
+Each function works in a folder that is given by its descriptor. A file is written under a name beside its own and
+renamed over it. That name is made from its own, so that the next attempt finds and replaces the leftovers of a crash.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ TEMPORARY = ".lmagent-undo-"
 
 
 class Changed(Exception):
-    """Somebody changed the path between the look at it and now."""
+    """The path was changed between the look at it and now."""
 
 
 def put_file(folder: int, name: str, want: PathState, found: os.stat_result | None, source: Source) -> str:
-    """Put a file in its place, whole or not at all. Returns what `set_owner` does.
+    """Put a file in its place, whole or not at all. Return the result of `set_owner`.
 
     Args:
         folder: descriptor of its folder.
         name: its name.
         want: its mode, time and owner.
-        found: what is there and may be replaced.
+        found: the present file, which may be replaced.
         source: writes its content.
 
     Raises:
         Changed: something else is there.
-        OSError: it cannot be written; what is there is as it was.
+        OSError: it cannot be written; the present file is unchanged.
     """
     with _beside(folder, name) as temporary:
         _anew(folder, temporary, lambda: source(folder, temporary))
@@ -81,7 +81,7 @@ def make_folder(folder: int, name: str, want: PathState) -> None:
 
 
 def remove(folder: int, name: str, found: os.stat_result) -> None:
-    """Take away what was found.
+    """Remove the path that was found.
 
     Raises:
         Changed: something else is there.
@@ -144,7 +144,7 @@ def _confirm(folder: int, name: str, found: os.stat_result | None) -> None:
 def _stamp(found: os.stat_result | None) -> tuple[object, ...] | None:
     if found is None:
         return None
-    if modes.S_ISDIR(found.st_mode):  # its size and time change with what is in it
+    if modes.S_ISDIR(found.st_mode):  # its size and time change with its contents
         return kind_of(found.st_mode), found.st_ino
     return kind_of(found.st_mode), found.st_ino, found.st_size, found.st_mtime_ns
 

@@ -1,7 +1,7 @@
-"""Reach: the folders of the workspace for whoever writes there.
+"""Opens the folders of the workspace for writing.
 
-A folder is opened from the top, name by name, with symbolic links refused: a link planted in a parent is an error and
-no way out. A folder of the user's that forbids what has to be done in it (a read-only one) is opened up for that time.
+A folder is opened from the top, name by name, with symbolic links refused, so a link planted in a parent leads nowhere.
+A read-only folder of the user is made writable for that time.
 """
 
 from __future__ import annotations
@@ -66,18 +66,18 @@ class Reach:
             return act(self._open(folder), unescaped(name))
 
     def look(self, path: str) -> os.stat_result | None:
-        """What is at a path; None if there is nothing."""
+        """Return the status of a path; None if nothing is there."""
         try:
             return self.at(path, lambda folder, name: os.stat(name, dir_fd=folder, follow_symlinks=False))
         except FileNotFoundError:
             return None
 
     def mode(self, path: str, found: os.stat_result) -> int:
-        """The permission bits of a path as they are without our doing."""
+        """Return the permission bits that a path has when it is not opened up."""
         return self.opened.get(path, modes.S_IMODE(found.st_mode))
 
     def close(self) -> None:
-        """Put modes back, children before parents, and let go of the workspace."""
+        """Put modes back, children before parents, and close the workspace."""
         for path in sorted(self.opened, key=lambda path: path.split("/"), reverse=True):
             mode = self.opened[path]
             with suppress(OSError):
@@ -86,7 +86,7 @@ class Reach:
         os.close(self._root)
 
     def _open(self, folder: str) -> int:
-        """The descriptor of a folder; it is ours, and good until the next call."""
+        """Return the descriptor of a folder, which is valid until the next call."""
         if folder == self._path:
             return self._descriptor
         current = self._root
@@ -150,7 +150,7 @@ def set_mode(folder: int, name: str, mode: int) -> None:
 
 
 def _set_mode_unread(folder: int, name: str, mode: int) -> None:
-    """The same for what may not be opened."""
+    """Set the mode of a file that may not be opened."""
     if sys.platform != "linux":
         os.chmod(name, mode, dir_fd=folder, follow_symlinks=False)
         return

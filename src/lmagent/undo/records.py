@@ -1,10 +1,10 @@
-"""Records: what the manifest knows about a path, as a few bytes.
+"""Records: the manifest's knowledge of a path, as a few bytes.
 
 A workspace may have hundreds of thousands of files and two states of it are held at once, so a record is one `bytes`:
 the signature (mode, size, mtime, ctime, inode, owner), then how the content was kept. Equal signatures mean a file that
-did not change, which is not read again: nobody can put a ctime back. A file that changed in the instant in which it was
-recorded could change again without a new signature (the "racy git" problem); its ctime is recorded as 0, which never
-matches.
+did not change, and is not read again: no program can put a ctime back. A file that changed in the instant in which it
+was recorded could change again without a new signature (the "racy git" problem); its ctime is recorded as 0, which
+never matches.
 """
 
 from __future__ import annotations
@@ -22,22 +22,16 @@ Tree = dict[str, dict[str, Record]]
 HEAD = struct.Struct("<IqqqQII")
 WIDTH = HEAD.size
 LINKED = b"L"
-"""Behind the signature of a file whose content is kept by a hard link or a clone. After it come the first bytes of its
-SHA-256; or nothing, where it was too much to be read; or the ctime at which it may have been changed since."""
+"""Follows the signature of a file whose content is kept by a hard link or a clone."""
 
 SEALED = b"S"
-"""The same for a file that was not read, and whose content never changes, whatever its mtime."""
-
-MARK = 16
-"""Bytes of a SHA-256 behind `LINKED`."""
-_LINKS = (1, 1 + 8, 1 + MARK)
-"""Lengths of what stands behind the signature of a linked file; a SHA-256 of its own has 32."""
+"""The same for a file whose content never changes, so that its mtime does not matter."""
 
 _LONGEST = (1 << 63) - 1
 
 
 def signature(found: os.stat_result) -> bytes:
-    """Mode, size, mtime and ctime (ns), inode, user and group."""
+    """Return mode, size, mtime and ctime (ns), inode, user and group."""
     try:
         return HEAD.pack(
             found.st_mode,
@@ -48,80 +42,65 @@ def signature(found: os.stat_result) -> bytes:
             found.st_uid,
             found.st_gid,
         )
-    except struct.error:  # a time behind the year 2262; such a file is read every time
+    except struct.error:  # a time after the year 2262; such a file is read every time
         mtime = max(-_LONGEST, min(_LONGEST, found.st_mtime_ns))
         return HEAD.pack(found.st_mode, found.st_size, mtime, 0, found.st_ino, found.st_uid, found.st_gid)
 
 
 def unsettled(head: bytes) -> bytes:
-    """The same signature, so that it matches no file."""
+    """Return the signature changed so that it matches no file."""
     mode, size, mtime, _, inode, user, group = HEAD.unpack(head)
     return HEAD.pack(mode, size, mtime, 0, inode, user, group)
 
 
 def bare(found: os.stat_result) -> Record:
-    """The record of a folder or of a special file: mode and owner alone, since the rest changes with what is in it."""
+    """Return the record of a folder or special file: mode and owner alone, since a folder's times vary."""
     return HEAD.pack(found.st_mode, 0, 0, 0, 0, found.st_uid, found.st_gid)
 
 
 def is_kept(record: Record) -> bool:
-    """Whether all there is to keep was kept."""
+    """Tell whether the content was kept, if there is any."""
     return len(record) > WIDTH or not modes.S_ISREG(HEAD.unpack(record)[0])
 
 
 def same_content(record: Record, head: bytes) -> bool:
-    """Whether size, mtime and inode are the same: all that can be said about a file that may not be read."""
+    """Tell whether size, mtime and inode are the same, for a file that may not be read."""
     _, size, mtime, _, inode, _, _ = HEAD.unpack(head)
     _, was, then, _, number, _, _ = HEAD.unpack(record[:WIDTH])
     return (size, mtime, inode) == (was, then, number)
 
 
 def is_link(tail: bytes) -> bool:
-    """Whether what stands behind a file's signature says that its content is kept by a link."""
-    return len(tail) in _LINKS
+    """Tell whether the bytes after a file's signature mean that its content is kept by a link."""
+    return tail in (LINKED, SEALED)
 
 
-def is_unread(tail: bytes) -> bool:
-    """Whether it is kept by a link and was never read."""
-    return is_link(tail) and len(tail) != 1 + MARK
-
-
-def link_id(inode: int, size: int, mtime: int | None, mark: str = "") -> str:
-    """The id of a content that is kept by a link; see `objects`. No mtime stands for any."""
+def link_id(inode: int, size: int, mtime: int | None) -> str:
+    """Return the id of a content that is kept by a link; see `objects`. No mtime means that any one is right."""
     time = "any" if mtime is None else format(mtime & 0xFFFF_FFFF_FFFF_FFFF, "x")
-    return f"link:{inode:x}-{size:x}-{time}{mark and '-'}{mark}"
+    return f"link:{inode:x}-{size:x}-{time}"
 
 
 def content_id(record: Record) -> str:
-    """The id of a file's kept content; empty where there is none."""
+    """Return the id of a file's kept content; empty if it was not kept."""
     mode, size, mtime, _, inode, _, _ = HEAD.unpack(record[:WIDTH])
     tail = record[WIDTH:]
     if not tail or not modes.S_ISREG(mode):
         return ""
     if is_link(tail):
-        timeless = len(tail) == 1 + MARK or tail[:1] == SEALED
-        return link_id(inode, size, None if timeless else mtime, tail[1:].hex())
+        return link_id(inode, size, None if tail == SEALED else mtime)
     return tail.hex()
 
 
-def hash_of(content: str) -> str:
-    """What an id says of the content itself, the first half of its SHA-256; empty where it was never read."""
-    if content.startswith("link:"):
-        mark = content.rpartition("-")[2]
-        return mark if len(mark) == 2 * MARK else ""
-    return content[: 2 * MARK]
-
-
 def equal_contents(one: str, other: str) -> bool | None:
-    """Whether two ids stand for the same content; None where they do not tell."""
+    """Tell whether two ids are of the same content; None where the ids do not show it, as those of links."""
     if one and one == other:
         return True
-    left, right = hash_of(one), hash_of(other)
-    return left == right if left and right else None
+    return None if not one or not other or "link:" in (one[:5], other[:5]) else False
 
 
 def state(record: Record | None) -> PathState | None:
-    """The record in the words of the port."""
+    """Return the record as the port's type."""
     if record is None:
         return None
     mode, size, mtime, _, _, user, group = HEAD.unpack(record[:WIDTH])
@@ -134,7 +113,7 @@ def state(record: Record | None) -> PathState | None:
 
 
 def kind_of(mode: int) -> Kind:
-    """The kind of a path from its `st_mode`."""
+    """Return the kind of a path from its `st_mode`."""
     if modes.S_ISREG(mode):
         return "file"
     if modes.S_ISDIR(mode):

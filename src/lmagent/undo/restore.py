@@ -1,9 +1,9 @@
-"""Restore: bring paths to the state that is wished for them, if they are still what they should be.
+"""Brings paths to their wished state, if they are still in the expected one.
 
-First everything is looked at and compared, then it is written, in an order in which each step can be made: what is in
-the way goes, children before parents; then folders and files come, parents before children; then folders get their
-modes. A file is written under a name beside it and renamed, so that a crash leaves one state or the other. What is in
-its wished state already counts as done, so a restore that was cut off is completed by running it again.
+First all paths are looked at and compared, then they are written, in an order in which each step is possible: paths in
+the way are removed, children before parents; then folders and files are made, parents before children; then folders get
+their modes. A file is written under a name beside it and renamed, so that a crash leaves one state or the other. A path
+that is in its wished state already counts as done, so a restore that was cut off is completed by running it again.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class _Step(Struct):
     """A wish that can be fulfilled.
 
     Attributes:
-        wish: what it is.
-        found: what is there now.
+        wish: the wish.
+        found: the status of the path now.
         content: whether the content has to be written; otherwise mode and time only.
     """
 
@@ -72,7 +72,7 @@ class Restore:
         self._names = Counter[tuple[int, PathState | None]]()  # of one file, that are to become the same
 
     def run(self, wishes: Sequence[Wish]) -> Restored:
-        """Fulfil what can be fulfilled.
+        """Fulfil the wishes that can be fulfilled.
 
         Args:
             wishes: parents before children, one a path.
@@ -105,7 +105,7 @@ class Restore:
 
     @contextmanager
     def _told(self, wish: Wish) -> Generator[None]:
-        """What goes wrong at a path is said of this path, and the others go on."""
+        """Record an error as a refusal of this path, so that the other paths are still restored."""
         try:
             yield
         except Changed:
@@ -117,7 +117,7 @@ class Restore:
             self._refused.append(Refusal(wish.path, reason))
 
     def _plan(self, wish: Wish) -> _Step | None:
-        """What is to be done; None if nothing."""
+        """Return the step for a wish; None if nothing is to be done."""
         have, want = wish.have, wish.want
         if "other" in (have and have.kind, want and want.kind):
             raise _Refused("a FIFO, socket or device is not restored")
@@ -153,8 +153,8 @@ class Restore:
             return None
 
     def _is(self, path: str, found: os.stat_result, state: PathState, other: PathState | None) -> bool:
-        """Whether what was found is in a state. Its time does not matter where the content can be compared, nor on
-        which side its owner is, which is set first."""
+        """Tell whether a path is in a state. Its time does not matter where the content can be compared, and its owner
+        may be that of either side, since the owner is set first."""
         if kind_of(found.st_mode) != state.kind or not is_owned(found, state, other):
             return False
         if state.kind == "link":
@@ -184,7 +184,7 @@ class Restore:
         return timely if equal is None else equal
 
     def _clear(self, step: _Step) -> None:
-        """Take away what is there, where it has to go before what is wished can come."""
+        """Remove a path that is in the way of its wished state."""
         want, found = step.wish.want, step.found
         if found is None or (want is not None and (want.kind == "folder") == modes.S_ISDIR(found.st_mode)):
             return
@@ -210,7 +210,7 @@ class Restore:
             self._refused.append(Refusal(path, f"it is back, but this user may not give it to {missing}"))
 
     def _is_only_ours(self, found: os.stat_result, want: PathState) -> bool:
-        """Whether mode and time of a file may be set where it is: no other name of it must be left as it is."""
+        """Tell whether mode and time of a file may be set in place: no other name of it has to stay unchanged."""
         names = self._names[found.st_ino, want] + self._objects.links.is_name_of(want.sha256, found.st_ino)
         return names >= found.st_nlink or not self._objects.has(want.sha256, want.size)
 
@@ -247,7 +247,7 @@ class Restore:
         return True
 
     def _settle(self, step: _Step) -> None:
-        """Give a folder its owner and its mode, now that nothing more is done in it."""
+        """Give a folder its owner and its mode, after the last change in it."""
         path, want = step.wish.path, step.wish.want
         if want is None or want.kind != "folder":
             return
@@ -257,8 +257,8 @@ class Restore:
 
 
 def _set_meta(folder: int, name: str, want: PathState) -> str:
-    """Mode last: with the old one, a restore that is cut off here is known for what it is. Returns what `set_owner`
-    does."""
+    """Set owner, time and mode; the mode comes last, so that a restore that is cut off here can be recognised. Return
+    the result of `set_owner`."""
     missing = set_owner(folder, name, want)
     set_times(folder, name, want.mtime)
     set_mode(folder, name, want.mode)
@@ -275,5 +275,5 @@ def _is_same_content(have: PathState, want: PathState | None) -> bool:
 
 
 def _is_retyped(have: PathState, want: PathState) -> bool:
-    """Whether there is a moment without anything when one becomes the other."""
+    """Tell whether nothing is at the path for a moment when one state becomes the other."""
     return (have.kind == "folder") != (want.kind == "folder")

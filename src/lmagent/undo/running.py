@@ -1,7 +1,7 @@
-"""Running: states before calls, for the case that the process dies before it has recorded what a call changed.
+"""Keeps the states before calls, for a process that dies before it has recorded a call's changes.
 
 Each is a file of its own, named by the call. The state of a whole workspace is the manifest, so it costs one hard link.
-It goes when the changes are recorded; one that nobody asks for is kept until there are too many.
+It is removed when the changes are recorded; a state that no session asks for is kept until there are too many.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from lmagent.undo.failures import store_error
 from lmagent.undo.manifest import Mark, State, mark_of, read_state, write_state
 
 _MOST = 16
-"""States of dead processes that are kept: their sessions may never be gone on with."""
+"""States of dead processes that are kept: their sessions may never be resumed."""
 
 
 class Running:
@@ -35,7 +35,7 @@ class Running:
 
         Args:
             call: names the call.
-            state: what was found.
+            state: the state that was found.
             mark: of the manifest, if it holds this very state.
 
         Raises:
@@ -53,7 +53,7 @@ class Running:
             raise store_error(error, self._folder) from error
 
     def load(self, call: str) -> State | None:
-        """The state before a call; None where none is known."""
+        """Return the state before a call; None if it is not known."""
         return read_state(self._path(call))
 
     def forget(self, call: str) -> None:
@@ -62,7 +62,7 @@ class Running:
             self._path(call).unlink()
 
     def states(self) -> list[State]:
-        """The newest states; what is older, or damaged, is dropped."""
+        """Return the newest states; drop older and damaged ones."""
         found = list[State]()
         for path in sorted(self._paths(), key=_changed, reverse=True):
             state = read_state(path) if len(found) < _MOST else None

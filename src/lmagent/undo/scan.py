@@ -1,8 +1,8 @@
-"""Scan: what is in the workspace, or at some paths of it, with the contents kept.
+"""Walks the workspace, or some paths of it, and keeps the contents.
 
 Folders are opened one by one from the descriptor of the folder they are in, symbolic links refused, so no link that is
-swapped in leads the walk outside; of a deep chain of them, only the lowest stay open. A path whose signature is that of
-its record is not opened. Nothing that vanishes or changes its kind while the walk goes on is an error.
+swapped in leads the walk outside. A path whose signature is that of its record is not opened. A path that vanishes or
+changes its kind during the walk is no error.
 """
 
 from __future__ import annotations
@@ -25,8 +25,6 @@ from lmagent.undo.records import WIDTH, Record, Tree, bare, is_kept, is_link, si
 
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
-_OPEN = 64
-"""Folders below each other that are open at once; a process may have 256 descriptors on some systems."""
 
 
 class Taken(Struct):
@@ -34,39 +32,13 @@ class Taken(Struct):
 
     Attributes:
         tree: the records.
-        blind: folders that could not be looked into, and why: nothing is known of what is below.
+        blind: folders that could not be looked into, and why: nothing below them is known.
         refusals: files whose content was not kept, and the blind folders.
     """
 
     tree: Tree = field(default_factory=dict[str, dict[str, Record]])
     blind: dict[str, str] = field(default_factory=dict[str, str])
     refusals: list[Refusal] = field(default_factory=list[Refusal])
-
-
-class _Level(Struct):
-    """A folder that the walk is in.
-
-    Attributes:
-        descriptor: of the folder; -1 while it is closed.
-        names: its name in the folder it is in, and the same escaped.
-        path: escaped.
-        depth: below the top of the walk.
-        bulk: how its files are treated.
-        new: the records so far.
-        inner: folders in it that are still to be walked, as (name, key, device).
-        mode: what it had before it was opened up.
-        identity: device and inode, to know it by when it was closed.
-    """
-
-    descriptor: int
-    names: tuple[str, str]
-    path: str
-    depth: int
-    bulk: Bulk
-    new: dict[str, Record] = field(default_factory=dict[str, Record])
-    inner: list[tuple[str, str, int]] = field(default_factory=list[tuple[str, str, int]])
-    mode: int | None = None
-    identity: tuple[int, int] = (0, 0)
 
 
 class Scan:
@@ -77,10 +49,10 @@ class Scan:
         keeper: keeps contents.
         known: records of an earlier walk.
         limits: how far to go.
-        hidden: paths that are passed over, with all that is below them.
-        shut: a folder that the user may not look into is opened up for the look, unless it is one of these: a call may
-            have closed it behind itself. None opens none.
-        breathe: called at every folder; may raise, to give up.
+        hidden: paths that are passed over, with everything below them.
+        shut: folders that stay closed, since a call may have closed them; any other folder that the user may not look
+            into is opened up for the walk. None opens no folder.
+        breathe: called at every folder; raises to give up.
 
     Raises:
         WorkspaceError: the workspace cannot be opened.
@@ -118,15 +90,15 @@ class Scan:
         self._device = os.fstat(self._root).st_dev
 
     def everything(self) -> Taken:
-        """The whole workspace."""
+        """Look at the whole workspace."""
         try:
-            self._walk(_Level(self._root, ("", ""), "", 0, ""))
+            self._walk(self._root, "", 0, "")
         finally:
             os.close(self._root)
         return self._taken
 
     def some(self, paths: Sequence[str]) -> Taken:
-        """Some paths, what is below them, and the folders above them.
+        """Look at some paths, everything below them, and the folders above them.
 
         Args:
             paths: escaped and relative; no link in them is followed.
@@ -157,7 +129,7 @@ class Scan:
                 inner = os.open(name, FOLDER, dir_fd=current)
                 os.close(current)
                 current, folder = inner, path
-            self._walk(_Level(current, ("", ""), folder, len(parts), bulk))
+            self._walk(current, folder, len(parts), bulk)
         except OSError as error:
             if error.errno not in _GONE:
                 self._refuse("/".join(parts), error)
@@ -168,77 +140,24 @@ class Scan:
         if record is not None:
             self._taken.tree.setdefault(folder, {})[key] = record
 
-    def _walk(self, top: _Level) -> None:
-        """All that is in a folder and below it. The caller closes its descriptor."""
-        levels = [top]
-        try:
-            self._begin(top)
-            while levels:
-                level = levels[-1]
-                if not level.inner:
-                    self._end(levels)
-                elif (inner := self._enter(level, *level.inner.pop())) is not None:
-                    levels.append(inner)
-                    self._spare(levels)
-                    self._begin(inner)
-        finally:
-            while len(levels) > 1:  # it is given up: what was opened up is closed again
-                self._leave(levels)
-
-    def _begin(self, level: _Level) -> None:
+    def _walk(self, descriptor: int, path: str, depth: int, bulk: Bulk) -> None:
+        """Look at a folder and all that is below it. The caller closes the descriptor."""
         self._breathe()
-        level.inner = self._list(level)[::-1]
+        new = dict[str, Record]()
+        for name, key, device in self._list(descriptor, path, new, bulk):
+            inner = join(path, key)
+            if depth >= self._limits.depth_max:
+                self._blind(inner, f"more than {self._limits.depth_max} folders deep: it was not looked at")
+            elif device != self._device:
+                self._blind(inner, "another file system is mounted there: it was not looked at")
+            elif not self._enter(descriptor, name, inner, depth + 1, bulk_of(path, key, bulk)):
+                del new[key]
+        old = self._known.get(path, {})
+        if new:
+            self._taken.tree[path] = old if new == old else new
 
-    def _end(self, levels: list[_Level]) -> None:
-        """Take over what was found in the folder, and go back to the one it is in."""
-        level = levels[-1]
-        old = self._known.get(level.path, {})
-        if level.new:
-            self._taken.tree[level.path] = old if level.new == old else level.new
-        self._leave(levels)
-
-    def _leave(self, levels: list[_Level]) -> None:
-        level = levels.pop()
-        if not levels:
-            return
-        outer = levels[-1]
-        if outer.descriptor < 0 and not self._reopen(outer, level):
-            self._blind(outer.path, "it was moved while it was looked at")
-            outer.inner.clear()
-        if level.mode is not None and outer.descriptor >= 0:
-            with suppress(OSError):
-                set_mode(outer.descriptor, level.names[0], level.mode)
-        if level.descriptor >= 0:
-            os.close(level.descriptor)
-
-    def _reopen(self, outer: _Level, level: _Level) -> bool:
-        """Open a folder again from one that is in it; False if that is another one by now."""
-        if level.descriptor < 0:
-            return False
-        try:
-            descriptor = os.open("..", FOLDER, dir_fd=level.descriptor)
-        except OSError:
-            return False
-        if _identity(descriptor) != outer.identity:
-            os.close(descriptor)
-            return False
-        outer.descriptor = descriptor
-        return True
-
-    def _spare(self, levels: list[_Level]) -> None:
-        """Close the lowest folder but so many, never the top."""
-        if len(levels) <= _OPEN + 1:
-            return
-        level = levels[-_OPEN - 1]
-        if level.descriptor < 0:
-            return
-        level.identity = _identity(level.descriptor)
-        os.close(level.descriptor)
-        level.descriptor = -1
-
-    def _list(self, level: _Level) -> list[tuple[str, str, int]]:
-        """Record what is in a folder; the folders in it as (name, key, device)."""
-        descriptor, path, new, bulk = level.descriptor, level.path, level.new, level.bulk
+    def _list(self, descriptor: int, path: str, new: dict[str, Record], bulk: Bulk) -> list[tuple[str, str, int]]:
+        """Record the contents of a folder in `new`; return the folders in it as (name, key, device)."""
         old = self._known.get(path, {})
         inner = list[tuple[str, str, int]]()
         hidden = self._hidden.get(path, ())
@@ -270,43 +189,39 @@ class Scan:
             self._refuse(path, error)
         return inner
 
-    def _enter(self, outer: _Level, name: str, key: str, device: int) -> _Level | None:
-        """Open a folder; None if it is gone, or cannot be looked into."""
-        path = join(outer.path, key)
-        if outer.depth >= self._limits.depth_max:
-            self._blind(path, f"more than {self._limits.depth_max} folders deep: it was not looked at")
-        elif device != self._device:
-            self._blind(path, "another file system is mounted there: it was not looked at")
-        else:
-            inner = _Level(-1, (name, key), path, outer.depth + 1, bulk_of(outer.path, key, outer.bulk))
-            try:
-                self._open(outer.descriptor, inner)
-            except OSError as error:
-                if error.errno not in _GONE:
-                    self._refuse(path, error)
-                else:
-                    del outer.new[key]
-            else:
-                return inner
-        return None
-
-    def _open(self, parent: int, level: _Level) -> None:
-        name = level.names[0]
+    def _enter(self, parent: int, name: str, path: str, depth: int, bulk: Bulk) -> bool:
+        """Walk a folder, opened up for that time if it may not be read; False if it is gone."""
         try:
-            level.descriptor = os.open(name, FOLDER, dir_fd=parent)
-            return
+            descriptor, mode = self._open(parent, name, path)
+        except OSError as error:
+            if error.errno in _GONE:
+                return False
+            self._refuse(path, error)
+            return True
+        try:
+            self._walk(descriptor, path, depth, bulk)
+        finally:
+            os.close(descriptor)
+            if mode is not None:
+                with suppress(OSError):
+                    set_mode(parent, name, mode)
+        return True
+
+    def _open(self, parent: int, name: str, path: str) -> tuple[int, int | None]:
+        """Return the descriptor of a folder, and the mode that it had if it was opened up."""
+        try:
+            return os.open(name, FOLDER, dir_fd=parent), None
         except PermissionError:
-            if self._shut is None or level.path in self._shut:
+            if self._shut is None or path in self._shut:
                 raise
         mode = modes.S_IMODE(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode)
         set_mode(parent, name, mode | 0o500)
         try:
-            level.descriptor = os.open(name, FOLDER, dir_fd=parent)
+            return os.open(name, FOLDER, dir_fd=parent), mode
         except OSError:
             with suppress(OSError):
                 set_mode(parent, name, mode)
             raise
-        level.mode = mode
 
     def _one(
         self, descriptor: int, folder: str, name: str, seen: os.stat_result, known: Record | None, bulk: Bulk
@@ -324,8 +239,3 @@ class Scan:
     def _blind(self, path: str, reason: str) -> None:
         self._taken.blind[path] = reason
         self._taken.refusals.append(Refusal(path or ".", reason))
-
-
-def _identity(descriptor: int) -> tuple[int, int]:
-    found = os.fstat(descriptor)
-    return found.st_dev, found.st_ino

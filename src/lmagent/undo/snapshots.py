@@ -1,4 +1,4 @@
-"""Snapshots: the store of one workspace, as the port wants it."""
+"""The undo store of one workspace: implements the port `lmagent.core.changes.Snapshots`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _Key = tuple[_Paths, str]
 class WorkspaceSnapshots:
     """Keeps what calls change in a workspace; see `lmagent.core.changes.Snapshots`.
 
-    Paths in what is returned are escaped (`lmagent.undo.names`); paths that are given to `before` and `after` are not:
+    Returned paths are escaped (`lmagent.undo.names`); paths that are given to `before` and `after` are not:
     they are names of the operating system, relative to the workspace or absolute in it, and links in them that stay in
     the workspace are followed, as the file tools do.
 
@@ -55,7 +55,7 @@ class WorkspaceSnapshots:
         folder: the store; made on first use, private to the user. On the file system of the workspace, large files and
             trees of dependencies are kept without copying them.
         limits: how much is kept.
-        exclude: more folders (absolute) that are not looked at, such as the agent's own data.
+        exclude: more folders (absolute) that are skipped, such as the agent's own data.
 
     Raises:
         WorkspaceError: this system has no directory descriptors.
@@ -92,7 +92,7 @@ class WorkspaceSnapshots:
         return await anyio.to_thread.run_sync(self._before, _key(paths), call)
 
     async def after(self, paths: Sequence[str] | None = None, call: str = "") -> Sequence[Change]:
-        """What changed; see the port. New contents that cannot be kept make no error: they cannot be done again.
+        """Return the changes; see the port. New contents that cannot be kept are no error: redo lacks them.
 
         Raises:
             ValueError: there was no `before` with these paths.
@@ -101,7 +101,7 @@ class WorkspaceSnapshots:
         return await anyio.to_thread.run_sync(self._after, _key(paths), call)
 
     async def interrupted(self, call: str) -> Sequence[Change]:
-        """What changed since the `before` of a call whose process died; see the port.
+        """Return the changes since the `before` of a call whose process died; see the port.
 
         Raises:
             StoreError: the store cannot be opened.
@@ -125,12 +125,12 @@ class WorkspaceSnapshots:
         return await anyio.to_thread.run_sync(self._restore, changes, to)
 
     async def collect(self, keep: Collection[str]) -> int:
-        """Drop contents until the store is within its limit, oldest first; bytes that were set free.
+        """Drop contents until the store is within its limit, oldest first; return the bytes that were set free.
 
         While another process uses the store, nothing is dropped.
 
         Args:
-            keep: the `sha256` of all states that may be asked for again; what the workspace holds now stays anyway.
+            keep: the `sha256` of all states that may be needed again; those of the present workspace stay anyway.
 
         Raises:
             StoreError: the store cannot be opened.
@@ -138,11 +138,11 @@ class WorkspaceSnapshots:
         return await anyio.to_thread.run_sync(self._collect, frozenset(keep))
 
     def content(self, sha256: str) -> bytes | None:
-        """A kept content; None where it is gone, damaged, or too large to be copied (`Limits.copy_max`)."""
+        """Return a kept content; None if it is gone, damaged, or too large to be copied (`Limits.copy_max`)."""
         return self._objects.read(sha256, self._limits.copy_max)
 
     def close(self) -> None:
-        """Let go of the store, so that others may collect."""
+        """Release the store, so that other processes can collect."""
         with self._busy:
             self._states.clear()
             self._lock.leave()
@@ -185,12 +185,12 @@ class WorkspaceSnapshots:
             for key in [key for key in self._states if key[1] == call]:
                 del self._states[key]
 
-    def _loss(self, was: Record, now: Record | None) -> str:
-        """Why what a file held is lost; empty where it is not."""
+    def _loss(self, was: Record) -> str:
+        """Return why what a file held is lost; empty where it is not."""
         content = content_id(was)
         if not content:
             return NOT_KEPT
-        return CHANGED if content.startswith("link:") and self._objects.links.is_lost(was, now) else ""
+        return CHANGED if content.startswith("link:") and not self._objects.links.is_valid(content) else ""
 
     def _restore(self, changes: Sequence[Change], to: Literal["before", "after"]) -> Restored:
         with self._busy:
@@ -217,7 +217,7 @@ class WorkspaceSnapshots:
                 return collect(self._objects, keep | held, self._limits.total_max)
 
     def _take(self, paths: _Paths, before: Taken | None) -> Taken:
-        """Walk, and remember what was found; `before` is the state before the call, if this is the one after it."""
+        """Walk and remember the result; `before` is the state before the call if this is the walk after it."""
         first = before is None
         if paths is None:
             self._load()
@@ -258,7 +258,7 @@ class WorkspaceSnapshots:
                 raise
 
     def _resolve(self, paths: _Paths) -> tuple[_Paths, list[Refusal]]:
-        """The paths without links and without those that others cover; and what is not in the workspace."""
+        """Return the paths without links and without paths that others cover, and the paths outside the workspace."""
         if paths is None:
             return None, []
         found, outside = set[str](), list[Refusal]()
@@ -274,7 +274,7 @@ class WorkspaceSnapshots:
         return tuple(sorted(tops)), outside
 
     def _inside(self, path: str) -> str | None:
-        """A path relative to the workspace, escaped; None if it is outside."""
+        """Return a path relative to the workspace, escaped; None if it is outside."""
         whole = os.path.abspath(path)
         for root in (self._workspace, os.path.realpath(self._workspace)):
             if whole == root:

@@ -168,8 +168,8 @@ async def start_server(call: Call) -> OwnServer:
     settings = call.gateway.host.settings
     if (running := running_server(settings)) is not None:
         return OwnServer(True, shown(running.llm_url))
-    from lmagent.modelserver.daemon import start_detached
-    from lmagent.modelserver.listening import ServerError
+    from lmagent.modelserver.http.daemon import start_detached
+    from lmagent.modelserver.http.listening import ServerError
 
     env = {**os.environ, "AGENT_DATA_DIR": str(settings.agent_data_dir)}
     begin = partial(start_detached, settings.agent_data_dir / "server", ("--port", "0", "--bind", "127.0.0.1"), env)

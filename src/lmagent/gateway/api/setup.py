@@ -161,8 +161,8 @@ def _own(host: Host) -> OwnEngine:
     running = running_server(settings) is not None
     if not is_installed():
         return OwnEngine(False, install_command("local"), running)
-    from lmagent.modelserver.machine import machine_memory
-    from lmagent.modelserver.suggestions import recommended
+    from lmagent.modelserver.library.suggestions import recommended
+    from lmagent.modelserver.pool.machine import machine_memory
 
     best, fitting = best_here(settings), recommended(machine_memory().total)
     suggested = Suggested(fitting[0].name, fitting[0].download, fitting[0].text) if fitting else None

@@ -20,7 +20,7 @@ from lmagent.core.errors import LmagentError
 from lmagent.gateway.http.access import Access, Caller
 from lmagent.gateway.http.errors import Refusal
 from lmagent.gateway.http.route import told
-from lmagent.modelserver.guard import is_loopback
+from lmagent.modelserver.http.guard import is_loopback
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

@@ -1,0 +1,112 @@
+"""Listening: a socket on an address, or the reason why not; and the signals that end a server."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Protocol
+
+from lmagent.core.errors import LmagentError
+
+BACKLOG = 1024
+
+
+class ServerError(LmagentError):
+    """An error of starting, stopping or reaching a server."""
+
+
+class EndingServer(Protocol):
+    """A server that ends once `should_exit` is set."""
+
+    should_exit: bool
+
+
+class Signals:
+    """The handlers of SIGTERM and SIGINT while uvicorn has none of its own.
+
+    That is before it starts, and once more after it stops: it raises the signal again after a shutdown that went well,
+    which must not end us with an error.
+    """
+
+    def __init__(self, more: Iterable[signal.Signals] = ()) -> None:
+        self._server: EndingServer | None = None
+        self._came = False
+        for number in (signal.SIGTERM, signal.SIGINT, *more):
+            signal.signal(number, self._note)
+
+    def end(self, server: EndingServer) -> None:
+        """Let a signal end this server, also a signal that came already."""
+        self._server = server
+        server.should_exit = self._came
+
+    def _note(self, number: int, frame: object) -> None:
+        self._came = True
+        if self._server is not None:
+            self._server.should_exit = True
+
+
+def listen(bind: str, port: int) -> socket.socket:
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(bind, port, type=socket.SOCK_STREAM)[0]
+    except OSError as error:
+        raise ServerError(f"{bind!r} is no address: {error}", fix="--bind takes an address of this machine") from None
+    listener = socket.socket(family, kind)
+    try:
+        if os.name == "posix":
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(BACKLOG)
+        listener.setblocking(False)
+    except OSError as error:
+        listener.close()
+        if isinstance(error, PermissionError):
+            fix = "take one above 1023: --port"
+        elif port and (who := holder_of(port)):
+            fix = f"{who} has it; stop that, or take another: --port {port + 1}"
+        else:
+            fix = f"see who has it: ss -ltnp 'sport = :{port}'; or take another: --port {port + 1}"
+        raise ServerError(f"cannot listen on {bind} port {port}: {error.strerror}", fix=fix) from None
+    return listener
+
+
+def holder_of(port: int) -> str:
+    """Return the process that listens on a port, in words; empty if it is unknown (proc(5), /proc/net/tcp)."""
+    inodes: set[str] = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            rows = Path(table).read_text().splitlines()[1:]
+        except OSError:
+            continue
+        for row in rows:
+            fields = row.split()
+            if fields[3] == "0A" and int(fields[1].rpartition(":")[2], 16) == port:
+                inodes.add(f"socket:[{fields[9]}]")
+    if not inodes:
+        return ""
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if any(os.readlink(file) in inodes for file in (process / "fd").iterdir()):
+                words = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace").strip()
+                return f"process {process.name} ({words[:80]})"
+        except OSError:
+            continue
+    return "a process of another user"
+
+
+def outward(bind: str) -> str:
+    """Return the address of this machine that others reach it by; empty where it is on no network.
+
+    Nothing is sent: connecting a datagram socket only asks the kernel for the route. The target is a documentation
+    address (RFC 5737, RFC 3849).
+    """
+    family, target = (socket.AF_INET6, "2001:db8::1") if ":" in bind else (socket.AF_INET, "192.0.2.1")
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as trial:
+            trial.connect((target, 9))
+            address = str(trial.getsockname()[0])
+    except OSError:
+        return ""
+    return "" if address in ("127.0.0.1", "::1", "0.0.0.0", "::") else address

@@ -1,0 +1,154 @@
+"""Metrics: counts for Prometheus (text exposition format 0.0.4) and for `lmagent server stats`."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from lmagent.modelserver.spec import ModelStatus
+from lmagent.providers import jsontext
+
+CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
+
+_READ = re.compile(rb'"(?:prompt_tokens|input_tokens|prompt_n)"\s*:\s*(\d+)')
+_WRITTEN = re.compile(rb'"(?:completion_tokens|output_tokens|predicted_n)"\s*:\s*(\d+)')
+_EVICTED = ": unloading, it makes room"
+"""The end of the pool's line about a model that makes room for another."""
+
+MOST_UNKNOWN = 100
+"""Names of models that there are not, as clients make them up; requests for more of them are counted together."""
+
+LONGEST = 200
+"""Characters of such a name."""
+
+
+class Metrics:
+    """The counts since the start."""
+
+    def __init__(self) -> None:
+        self.started = time.time()
+        self._requests: Counter[tuple[str, str, int]] = Counter()
+        self._tokens: Counter[tuple[str, str]] = Counter()
+        self._seconds: Counter[str] = Counter()
+        self._evictions = 0
+        self._loads: Counter[str] = Counter()
+        self._loaded: dict[str, int] = {}
+        self._known: set[str] = set()
+        self._unknown: set[str] = set()
+        self.recovered = 0
+        self.enforced = 0
+        self.hung_up = 0
+
+    def request(self, model: str, route: str, status: int, seconds: float) -> None:
+        """Count a request that ended."""
+        if status < 400:
+            self._known.add(model)  # it answered, so there is one of that name
+        model = self._label(model)
+        self._requests[model, route, status] += 1
+        self._seconds[model] += seconds  # type: ignore[assignment]  # a counter adds fractions as well
+
+    def tokens(self, model: str, told: bytes) -> None:
+        """Count an engine's `usage` or `timings`."""
+        for kind, pattern in (("prompt", _READ), ("completion", _WRITTEN)):
+            if found := pattern.findall(told):
+                self._tokens[model, kind] += max(map(int, found))
+
+    def event(self, line: str) -> None:
+        """Count a line of the pool's."""
+        self._evictions += _EVICTED in line
+
+    def seen(self, statuses: Sequence[ModelStatus]) -> None:
+        """Count loads: processes that were not there the last time."""
+        for status in statuses:
+            name = status.entry.name
+            self._known.add(name)
+            if status.pid and self._loaded.get(name) != status.pid and status.state in ("ready", "sleeping"):
+                self._loads[name] += 1
+                self._loaded[name] = status.pid
+
+    def _label(self, model: str) -> str:
+        """Return the name that a request is counted under, shortened: clients write any text there."""
+        if model in self._known:
+            return model
+        name = jsontext.mend(model[:LONGEST])
+        if name not in self._unknown and len(self._unknown) >= MOST_UNKNOWN:
+            return ""
+        self._unknown.add(name)
+        return name
+
+    def summary(self, statuses: Sequence[ModelStatus]) -> dict[str, Any]:
+        """Return the counts for `lmagent server stats`."""
+        self.seen(statuses)
+        return {
+            "uptime_s": round(time.time() - self.started, 1),
+            "requests": sum(self._requests.values()),
+            "errors": sum(count for (_, _, status), count in self._requests.items() if status >= 400),
+            "active": sum(status.active for status in statuses),
+            "waiting": sum(status.waiting for status in statuses),
+            "prompt_tokens": sum(count for (_, kind), count in self._tokens.items() if kind == "prompt"),
+            "completion_tokens": sum(count for (_, kind), count in self._tokens.items() if kind == "completion"),
+            "loads": sum(self._loads.values()),
+            "evictions": self._evictions,
+            "crashes": sum(status.crashes for status in statuses),
+            "memory": sum(status.memory for status in statuses),
+            "enforced": self.enforced,
+            "recovered": self.recovered,
+            "hung_up": self.hung_up,
+        }
+
+    def text(self, statuses: Sequence[ModelStatus]) -> bytes:
+        """Return all counts for Prometheus."""
+        self.seen(statuses)
+        errors: Counter[str] = Counter()
+        for (model, _, status), count in self._requests.items():
+            errors[model] += count if status >= 400 else 0
+        requests: _Rows = {("model", m, "route", r, "status", s): n for (m, r, s), n in sorted(self._requests.items())}
+        tokens: _Rows = {("model", m, "kind", kind): n for (m, kind), n in sorted(self._tokens.items())}
+        loaded = {status.entry.name: int(status.state in ("ready", "sleeping")) for status in statuses}
+
+        def of(field: str) -> _Rows:
+            return _by_model({status.entry.name: getattr(status, field) for status in statuses})
+
+        families: tuple[tuple[str, str, _Rows], ...] = (
+            ("requests_total", "Requests, by model, route and HTTP status.", requests),
+            ("errors_total", "Requests that were answered with an error.", _by_model(errors)),
+            ("request_seconds_total", "Seconds that requests took, all together.", _by_model(self._seconds)),
+            ("tokens_total", "Tokens as the engines count them.", tokens),
+            ("loads_total", "Loads that were seen.", _by_model(self._loads)),
+            ("evictions_total", "Models that made room for others.", {(): self._evictions}),
+            ("enforced_total", "Replies whose form was enforced by the router.", {(): self.enforced}),
+            ("recovered_total", "Replies that the engine could not parse and the router did.", {(): self.recovered}),
+            ("hung_up_total", "Clients that went away before their answer was complete.", {(): self.hung_up}),
+            ("crashes_total", "Workers that ended by themselves.", of("crashes")),
+            ("memory_bytes", "Memory of the worker, measured.", of("memory")),
+            ("active_requests", "Requests that run.", of("active")),
+            ("waiting_requests", "Requests that wait for the model.", of("waiting")),
+            ("model_loaded", "1 while a model is ready or asleep.", _by_model(loaded)),
+        )
+        return "".join(_family(*family) for family in families).encode()
+
+
+_Rows = Mapping[tuple[object, ...], float]
+"""A value for each set of labels: name, value, name, value, …"""
+
+
+def _by_model(values: Mapping[str, float]) -> _Rows:
+    return {("model", name): round(value, 3) for name, value in sorted(values.items())}
+
+
+def _family(name: str, words: str, rows: _Rows) -> str:
+    kind = "counter" if name.endswith("_total") else "gauge"
+    lines = [f"# HELP lmagent_{name} {words}", f"# TYPE lmagent_{name} {kind}"]
+    for labels, value in rows.items():
+        pairs = ",".join(
+            f'{label}="{_escaped(str(text))}"' for label, text in zip(labels[::2], labels[1::2], strict=True)
+        )
+        lines.append(f"lmagent_{name}{{{pairs}}} {value}" if pairs else f"lmagent_{name} {value}")
+    return "\n".join(lines) + "\n"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -1,0 +1,300 @@
+"""Download: one file from a hub, resumed after a break, and named only when it is known to be right.
+
+`FILE.part` grows beside the file's future place, and `FILE.part.json` names the file that it belongs to. The file gets
+its name when its length and its hash are those that the hub announced.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import re
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+import anyio
+import msgspec
+from anyio import to_thread
+from msgspec import Struct
+
+from lmagent.core.decoding import decode_json
+from lmagent.core.errors import SessionBusy
+from lmagent.modelserver.library.hub import Failed, HubFile, ModelHub, unreachable
+from lmagent.modelserver.spec import ModelServerError
+from lmagent.providers.transport import Response, TransportError
+from lmagent.store.files import OPEN_FLAGS, sync_file, sync_folder, write_whole
+from lmagent.store.lock import Lock, hold
+
+ATTEMPTS = 5
+"""Tries in a row that get no further; every byte further than ever begins them anew."""
+LONGEST_PAUSE = 60.0
+BLOCK = 1 << 20
+SLICE = 64
+"""Blocks that are hashed in one go."""
+
+_FULL = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
+
+
+class DownloadProgress(Protocol):
+    """A display of how far a download is."""
+
+    def begin(self, name: str, size: int, have: int) -> None:
+        """Show a file of `size` bytes, `have` of which are there; called again when it begins anew."""
+        ...
+
+    def advance(self, count: int) -> None: ...
+
+    def note(self, text: str) -> None: ...
+
+
+class Ports(Struct, frozen=True):
+    progress: DownloadProgress  # where it is shown
+    pause: Callable[[float], Awaitable[None]] = anyio.sleep  # waits so many seconds
+    write: Callable[[int, bytes], None] = write_whole  # writes bytes to an open file
+
+
+class PartNote(Struct):
+    """The file that a part belongs to."""
+
+    size: int
+    sha256: str = ""
+    git: str = ""
+
+
+class FileDownload:
+    def __init__(self, hub: ModelHub, repo: str, file: HubFile, target: Path, ports: Ports) -> None:
+        self._hub = hub
+        self._ports = ports
+        self._repo = repo
+        self._file = file
+        self._target = target
+        self._part = part_of(target)
+        self._about = self._part.with_name(self._part.name + ".json")
+        self._have = 0
+        self._hash = self._new_hash()
+        self._fd = -1
+
+    async def run(self) -> None:
+        """Fetch the file, or the rest of it; keep the part if it fails."""
+        lock = self._locked()
+        try:
+            if is_there(self._file, self._target):
+                return  # another pull had it, and has just finished
+            self._fd = self._opened()
+            try:
+                await self._resume()
+                await self._all()
+            finally:
+                empty = self._file.size and not os.fstat(self._fd).st_size
+                os.close(self._fd)
+                if empty:
+                    self._discard()
+            self._settle()
+        finally:
+            with contextlib.suppress(OSError):
+                lock.path.unlink()  # while it is held: whoever opened it meanwhile sees that it is gone
+            lock.release()
+
+    def _locked(self) -> Lock:
+        path = self._target.with_name(self._target.name + ".lock")
+        try:
+            return hold(path, self._target.name)
+        except SessionBusy:
+            fix = "wait for it, or stop it; the fetched part is kept"
+            text = f"{self._target.name} is already being fetched by another process"
+            raise ModelServerError(text, status=409, code="busy", fix=fix) from None
+        except OSError as error:
+            raise unwritable(path, error) from error
+
+    def _opened(self) -> int:
+        try:
+            return os.open(self._part, os.O_RDWR | os.O_CREAT | OPEN_FLAGS, 0o644)
+        except OSError as error:
+            raise unwritable(self._part, error) from error
+
+    async def _resume(self) -> None:
+        """Continue a part of the same file, whose bytes are hashed again."""
+        note = read_note(self._about)
+        size = os.fstat(self._fd).st_size
+        same = note is not None and (note.size, note.sha256, note.git) == self._identity()
+        if note is None or not same or size > self._file.size:
+            self._restart()
+            return
+        if size:
+            self._ports.progress.note(
+                f"resuming {self._part.name} at {gigabytes(size)} of {gigabytes(self._file.size)}"
+            )
+        os.lseek(self._fd, 0, os.SEEK_SET)
+        while await to_thread.run_sync(self._hash_some):
+            pass  # in slices, so that an interrupt need not wait for all of it
+        self._have = os.lseek(self._fd, 0, os.SEEK_CUR)
+
+    def _hash_some(self) -> bool:
+        """Hash the next bytes of the part; return False at its end."""
+        for _ in range(SLICE):
+            block = os.read(self._fd, BLOCK)
+            self._hash.update(block)
+            if not block:
+                return False
+        return True
+
+    def _restart(self) -> None:
+        os.ftruncate(self._fd, 0)
+        os.lseek(self._fd, 0, os.SEEK_SET)
+        self._have, self._hash = 0, self._new_hash()
+
+    async def _all(self) -> None:
+        """Fetch until all bytes are there; ask again after a connection breaks off."""
+        self._ports.progress.begin(self._target.name, self._file.size, self._have)
+        left, most = ATTEMPTS, self._have
+        while self._have < self._file.size:
+            try:
+                await self._some()
+                failure = Failed("the connection ended too early", fix="try again")
+            except Failed as error:
+                failure = error
+            if self._have > most:  # a server that begins anew each time gets no further, however much it sends
+                left, most = ATTEMPTS, self._have
+            left -= 1
+            if self._have >= self._file.size:
+                return
+            if not left or failure.retry_after > LONGEST_PAUSE:
+                raise self._kept(failure)
+            seconds = failure.retry_after or 2.0 ** (ATTEMPTS - 1 - left)
+            self._ports.progress.note(f"{failure.message}; trying again in {seconds:.0f} s")
+            await self._ports.pause(seconds)
+
+    async def _some(self) -> None:
+        headers: dict[str, str] = {}
+        if self._have:
+            headers["Range"] = f"bytes={self._have}-"
+        response = await self._hub.open(self._repo, self._file.path, headers)
+        try:
+            if not self._goes_on(response):
+                return
+            async for chunk in response.chunks:
+                self._add(chunk)
+        except TransportError as error:
+            raise unreachable("the hub", error) from error
+        finally:
+            await response.aclose()
+
+    def _goes_on(self, response: Response) -> bool:
+        """Tell whether the body continues the part; begin anew if it does not."""
+        if response.headers.get("content-type", "").lower().startswith("text/html"):
+            text = f"a web page came in the place of {self._file.name}"
+            fix = "log in to the network if it asks for that, and check HF_ENDPOINT and HTTPS_PROXY"
+            raise ModelServerError(text, status=502, code="hub_changed", fix=fix)
+        if response.status == 206:
+            began = re.match(r"bytes ([0-9]{1,18})-[0-9]+/([0-9]+|\*)", response.headers.get("content-range", ""))
+            fits = began is not None and int(began[1]) == self._have and began[2] in ("*", str(self._file.size))
+            if not fits:
+                self._anew("the file has changed on the hub")
+                return False
+            return True
+        if response.status == 416:
+            self._anew("the hub does not continue at that place")
+            return False
+        length = response.headers.get("content-length", "")
+        if re.fullmatch(r"[0-9]{1,18}", length) and int(length) != self._file.size:
+            text = f"{self._file.name} has {int(length):,} bytes, and the hub's list says {self._file.size:,}"
+            raise ModelServerError(text, status=502, code="hub_changed", fix="try again: it has just been replaced")
+        if self._have:
+            self._anew("the server begins at the beginning")
+        size, sha256, git = self._identity()
+        try:
+            self._about.write_bytes(msgspec.json.encode(PartNote(size, sha256, git)))
+        except OSError as error:
+            raise unwritable(self._about, error) from error
+        return True
+
+    def _anew(self, why: str) -> None:
+        self._restart()
+        self._ports.progress.note(f"{why}: beginning anew")
+        self._ports.progress.begin(self._target.name, self._file.size, 0)
+
+    def _add(self, chunk: bytes) -> None:
+        if self._have + len(chunk) > self._file.size:
+            self._discard()
+            text = f"the hub sent more than the {self._file.size:,} bytes of {self._file.name}"
+            raise ModelServerError(text, status=502, code="hub_changed", fix="try again")
+        try:
+            self._ports.write(self._fd, chunk)
+        except OSError as error:
+            os.ftruncate(self._fd, self._have)
+            if error.errno not in _FULL:
+                raise unwritable(self._part, error) from error
+            missing = gigabytes(self._file.size - self._have)
+            text = f"the disk is full: {gigabytes(self._have)} of {gigabytes(self._file.size)} are kept in {self._part}"
+            fix = f"make room for {missing} and repeat the command: it continues where it stopped"
+            raise ModelServerError(text, status=507, code="disk_full", fix=fix) from error
+        self._hash.update(chunk)
+        self._have += len(chunk)
+        self._ports.progress.advance(len(chunk))
+
+    def _settle(self) -> None:
+        """Check the hash, and give the file its name."""
+        expected = self._file.sha256 or self._file.git
+        if expected and self._hash.hexdigest() != expected:
+            self._discard()
+            text = f"{self._file.name} came damaged: its checksum is not the one that the hub announced; it was removed"
+            raise ModelServerError(text, status=502, code="wrong_checksum", fix="pull it again")
+        try:
+            fd = os.open(self._part, os.O_RDWR | OPEN_FLAGS)
+            try:
+                sync_file(fd)
+            finally:
+                os.close(fd)
+            os.replace(self._part, self._target)
+            self._about.unlink(missing_ok=True)
+            sync_folder(self._target.parent)
+        except OSError as error:
+            raise unwritable(self._target, error) from error
+
+    def _discard(self) -> None:
+        self._part.unlink(missing_ok=True)
+        self._about.unlink(missing_ok=True)
+
+    def _kept(self, failure: Failed) -> ModelServerError:
+        if not self._have:
+            self._discard()
+            return failure
+        kept = f"; {gigabytes(self._have)} of {gigabytes(self._file.size)} are kept"
+        return Failed(failure.message + kept, fix=f"{failure.fix}; the same command continues where it stopped")
+
+    def _identity(self) -> tuple[int, str, str]:
+        return self._file.size, self._file.sha256, self._file.git
+
+    def _new_hash(self) -> Any:
+        if self._file.sha256 or not self._file.git:
+            return hashlib.sha256()
+        return hashlib.sha1(b"blob %d\0" % self._file.size, usedforsecurity=False)
+
+
+def read_note(path: Path) -> PartNote | None:
+    """Return the note beside a part; None if it cannot be read."""
+    try:
+        return decode_json(path.read_bytes(), PartNote)
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
+def part_of(target: Path) -> Path:
+    return target.with_name(target.name + ".part")
+
+
+def is_there(file: HubFile, target: Path) -> bool:
+    """Tell whether a file was fetched: it has no name before its hash was right."""
+    return target.is_file() and target.stat().st_size == file.size
+
+
+def unwritable(path: Path, error: OSError) -> ModelServerError:
+    fix = "check its permissions, or set AGENT_DATA_DIR to another folder"
+    return ModelServerError(f"{path} cannot be written: {error.strerror or error}", status=500, fix=fix)
+
+
+def gigabytes(count: int) -> str:
+    return f"{count / 1e9:.1f} GB" if count >= 50_000_000 else f"{count / 1e6:.1f} MB"

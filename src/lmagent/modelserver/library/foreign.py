@@ -1,0 +1,174 @@
+"""Foreign: the models of LM Studio and Ollama, used where they are, read only.
+
+LM Studio: `models/PUBLISHER/REPO/FILE.gguf`, as its documentation has it. Ollama: `manifests/HOST/NAMESPACE/MODEL/TAG`
+is a JSON manifest as container images have it; the layers are in `blobs/sha256-HEX` (ollama, `server/manifest.go`).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
+
+from lmagent.config.paths import home_dir
+from lmagent.core.decoding import decode_json
+
+MODEL = "application/vnd.ollama.image.model"
+PROJECTOR = "application/vnd.ollama.image.projector"
+TEMPLATE = "application/vnd.ollama.image.template"
+PARAMS = "application/vnd.ollama.image.params"
+MAX_MANIFEST = 1 << 20
+MAX_POINTER = 4096
+MAX_DEPTH = 8
+MAX_FILES = 20_000
+
+_DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
+
+
+class OllamaModel(Struct, frozen=True):
+    name: str  # `MODEL` or `MODEL:TAG`
+    path: Path  # the model's blob
+    projector: Path | None = None  # the projector's blob, for a model that sees
+    context: int = 0  # tokens of the window that its parameters ask for; 0 if they do not
+    template: bool = False  # whether it has a template of Ollama's own kind (Go), which no other engine reads
+    problem: str = ""  # why it cannot be used; empty if nothing speaks against it
+
+
+class _Layer(Struct):
+    mediaType: str = ""
+    digest: str = ""
+    size: int = 0
+
+
+class _Manifest(Struct):
+    layers: list[_Layer] = []
+
+
+class _Params(Struct):
+    num_ctx: int = 0
+
+
+def lmstudio_folders(env: Mapping[str, str]) -> list[Path]:
+    """Return LM Studio's folders of models.
+
+    `~/.lmstudio-home-pointer` has the path of a folder that was moved (lmstudio-js, `findLMStudioHome`).
+    """
+    home = home_dir(env)
+    folders = [home / ".lmstudio/models", home / ".cache/lm-studio/models"]
+    pointer = home / ".lmstudio-home-pointer"
+    try:
+        usual = os.path.isfile(pointer) and pointer.stat().st_size <= MAX_POINTER
+        pointed = pointer.read_text(encoding="utf-8").strip() if usual else ""
+    except (OSError, UnicodeDecodeError):
+        pointed = ""
+    if pointed and "\0" not in pointed and os.path.isabs(pointed):
+        folders.insert(0, Path(pointed) / "models")
+    return list({os.path.realpath(folder): folder for folder in reversed(folders) if os.path.isdir(folder)}.values())[
+        ::-1
+    ]
+
+
+def ollama_folder(env: Mapping[str, str]) -> Path | None:
+    """Return Ollama's folder of models; None if it does not exist."""
+    named = env.get("OLLAMA_MODELS", "")
+    folder = Path(named) if named else home_dir(env) / ".ollama/models"
+    return folder if os.path.isdir(folder / "manifests") else None
+
+
+def ollama_models(folder: Path) -> Iterator[OllamaModel]:
+    """Yield Ollama's models by name; `problem` says why one cannot be used."""
+    for manifest in sorted(walk(folder / "manifests")):
+        parts = manifest.relative_to(folder / "manifests").parts
+        if len(parts) < 3 or manifest.name.startswith("."):
+            continue
+        *_, model, tag = parts
+        name = model if tag == "latest" else f"{model}:{tag}"
+        yield _ollama_model(folder, manifest, name)
+
+
+def _ollama_model(folder: Path, manifest: Path, name: str) -> OllamaModel:
+    try:
+        if manifest.stat().st_size > MAX_MANIFEST:
+            raise ValueError("it is too large")
+        layers = decode_json(manifest.read_bytes(), _Manifest).layers
+    except (OSError, ValueError, RecursionError) as error:
+        return OllamaModel(name, manifest, problem=f"Ollama's manifest {manifest} cannot be read: {error}")
+    by_kind = {layer.mediaType: layer for layer in reversed(layers)}
+    if MODEL not in by_kind:
+        return OllamaModel(name, manifest, problem=f"{name} has no GGUF; only Ollama itself runs it")
+    blobs = {kind: _blob(folder, layer) for kind, layer in by_kind.items()}
+    path, size = blobs[MODEL], by_kind[MODEL].size
+    if path is None or not os.path.isfile(path):
+        problem = f"the blob of {name} is not in {folder / 'blobs'}: fetch it again with ollama pull {name}"
+        return OllamaModel(name, path or manifest, problem=problem)
+    problem = ""
+    if size and path.stat().st_size != size:
+        there = path.stat().st_size
+        problem = f"the blob of {name} has {there:,} bytes of {size:,}: fetch it again with ollama pull {name}"
+    projector = blobs.get(PROJECTOR)
+    return OllamaModel(
+        name,
+        path,
+        projector if projector is not None and os.path.isfile(projector) else None,
+        _context(blobs.get(PARAMS)),
+        TEMPLATE in by_kind,
+        problem,
+    )
+
+
+def _blob(folder: Path, layer: _Layer) -> Path | None:
+    """Return a layer's file; None for an invalid digest, which must not become a file's name."""
+    found = _DIGEST.fullmatch(layer.digest)
+    return folder / "blobs" / f"sha256-{found[1]}" if found else None
+
+
+def _context(params: Path | None) -> int:
+    try:
+        if params is None or not os.path.isfile(params) or params.stat().st_size > MAX_MANIFEST:
+            return 0
+        asked = decode_json(params.read_bytes(), _Params).num_ctx
+    except (OSError, ValueError, RecursionError):
+        return 0
+    return asked if 256 <= asked <= 1 << 24 else 0
+
+
+def walk(folder: Path, depth: int = MAX_DEPTH) -> list[Path]:
+    """Return the files below a folder, at most `MAX_FILES`, without hidden folders, and each folder once."""
+    files: list[Path] = []
+    seen: set[tuple[int, int]] = set()
+    pending = [(str(folder), depth)]
+    while pending and len(files) < MAX_FILES:
+        place, left = pending.pop()
+        try:
+            there = os.stat(place)
+            if (there.st_dev, there.st_ino) in seen:
+                continue  # a link to a folder above
+            seen.add((there.st_dev, there.st_ino))
+            with os.scandir(place) as entries:
+                for entry in entries:
+                    kind = _kind(entry)
+                    if kind == "folder":
+                        if left and not entry.name.startswith("."):
+                            pending.append((entry.path, left - 1))
+                    elif kind == "file" and len(files) < MAX_FILES:
+                        files.append(Path(entry.path))
+        except OSError:
+            continue  # an unreadable folder hides its own files only
+    return files
+
+
+def _kind(entry: os.DirEntry[str]) -> Literal["folder", "file", ""]:
+    """Return the kind of an entry; "" for pipes, sockets and devices, which could be read without end.
+
+    A link to nowhere, in a circle, or to a forbidden place counts as a file, so that it is reported as broken.
+    """
+    try:
+        mode = entry.stat().st_mode
+    except OSError:
+        return "file"
+    return "folder" if stat.S_ISDIR(mode) else "file" if stat.S_ISREG(mode) else ""

@@ -1,0 +1,73 @@
+"""Health: the pauses that follow a model's crashes and failed loads. Pure functions of the past."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from lmagent.modelserver.engine.cause import Cause
+
+CRASHES = 3
+"""So many crashes within `WINDOW` put a model in quarantine."""
+
+WINDOW = 600.0
+"""Seconds."""
+
+BACK_OFF = 1.0
+"""Seconds before the restart after a first crash; twice as long after each further one within the window."""
+
+PAUSE = 60.0
+"""Seconds of a first quarantine; each further one is twice as long, unless the model was well for a window's time."""
+
+LONGEST_PAUSE = 3600.0
+
+RETRY = 2.0
+"""Seconds in which a load that failed is not tried again; twice as long after each further failure."""
+
+LONGEST_RETRY = 60.0
+
+
+class Health(Struct, frozen=True):
+    """The past crashes and failures of a model."""
+
+    crashes: tuple[float, ...] = ()  # when it crashed, within the window
+    total: int = 0  # how often it crashed
+    start_at: float = 0.0  # it is not started before
+    failures: int = 0  # loads in a row that failed
+    refuse_until: float = 0.0  # requests are refused before, with the cause
+    quarantined_until: float = 0.0  # the same, for too many crashes
+    pause: float = 0.0  # seconds of the last quarantine; 0 before the first
+    cause: Cause | None = None  # of the last crash or failure
+
+
+def crashed(health: Health, now: float, cause: Cause) -> Health:
+    """Return the health after the worker ended by itself."""
+    well = not health.crashes or now - health.crashes[-1] > WINDOW
+    over = health.quarantined_until > 0 and now - health.quarantined_until <= WINDOW
+    pause = 0.0 if well and not over else health.pause
+    recent = (*(at for at in health.crashes if now - at <= WINDOW), now)
+    after = replace(health, crashes=recent, total=health.total + 1, cause=cause, pause=pause)
+    if len(recent) < CRASHES:
+        return replace(after, start_at=now + BACK_OFF * 2 ** (len(recent) - 1))
+    pause = min(LONGEST_PAUSE, 2 * pause or PAUSE)
+    return replace(after, crashes=(), quarantined_until=now + pause, pause=pause)
+
+
+def failed(health: Health, now: float, cause: Cause) -> Health:
+    """Return the health after a load failed."""
+    wait = min(LONGEST_RETRY, RETRY * 2.0 ** min(health.failures, 10))
+    return replace(health, failures=health.failures + 1, refuse_until=now + wait, cause=cause)
+
+
+def loaded(health: Health) -> Health:
+    """Return the health after a load; crashes are remembered."""
+    return replace(health, failures=0, refuse_until=0.0)
+
+
+def lifted(health: Health) -> Health:
+    """Return the health after the user asked for another try at once."""
+    return replace(health, crashes=(), start_at=0.0, failures=0, refuse_until=0.0, quarantined_until=0.0)
+
+
+def quarantined(health: Health, now: float) -> bool:
+    return now < health.quarantined_until

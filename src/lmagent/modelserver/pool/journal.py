@@ -1,0 +1,106 @@
+"""Journal: the latest events of the server and the ends of log files, for clients that follow them."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import anyio
+from anyio.streams.memory import MemoryObjectSendStream
+
+KEPT = 500
+"""Lines that are kept."""
+
+LOOK = 0.3
+"""Seconds between two looks at a file that is followed."""
+
+_TAIL = 64 * 1024
+
+
+class Journal:
+    def __init__(self) -> None:
+        self._lines: deque[str] = deque(maxlen=KEPT)
+        self._followers: set[MemoryObjectSendStream[str]] = set()
+
+    def add(self, line: str) -> None:
+        """Note a line; a follower that does not keep up misses some."""
+        self._lines.append(line)
+        for follower in tuple(self._followers):
+            try:
+                follower.send_nowait(line)
+            except (anyio.WouldBlock, anyio.BrokenResourceError):
+                continue
+
+    def say(self, now: float, text: str) -> None:
+        """Note a text with the Unix time `now`."""
+        self.add(time.strftime("%Y-%m-%dT%H:%M:%SZ ", time.gmtime(now)) + text)
+
+    def lines(self) -> list[str]:
+        return list(self._lines)
+
+    async def follow(self) -> AsyncGenerator[str]:
+        """Yield the lines that are kept and all that come, without end."""
+        sender, receiver = anyio.create_memory_object_stream[str](KEPT)
+        kept = self.lines()
+        self._followers.add(sender)
+        try:
+            for line in kept:
+                yield line
+            async for line in receiver:
+                yield line
+        finally:
+            self._followers.discard(sender)
+            sender.close()
+            receiver.close()
+
+
+def last_lines(path: Path) -> list[str]:
+    lines, rest = _end_of(path, _size(path))
+    return [*lines, rest.decode("utf-8", "replace")] if rest else lines
+
+
+def _end_of(path: Path, size: int) -> tuple[list[str], bytes]:
+    """Return (whole lines, the beginning of the next one) at the end of the first `size` bytes."""
+    begin = max(0, size - _TAIL)
+    try:
+        with path.open("rb") as file:
+            file.seek(begin)
+            data = file.read(size - begin)
+    except OSError:
+        return [], b""
+    *lines, rest = data.split(b"\n")
+    return [line.decode("utf-8", "replace") for line in lines[bool(begin) :]], rest
+
+
+async def follow_file(path: Path) -> AsyncGenerator[str]:
+    """Yield the end of a file and all lines added to it, also after its rotation, without end."""
+    at = _size(path)  # before the tail is read: what comes while it is being sent is not to be missed
+    tail, rest = _end_of(path, at)
+    for line in tail:
+        yield line
+    while True:
+        await anyio.sleep(LOOK)
+        size = _size(path)
+        if size < at:
+            at, rest = 0, b""
+        if size == at:
+            continue
+        try:
+            with path.open("rb") as file:
+                file.seek(at)
+                data = file.read(size - at)
+        except OSError:  # just being rotated
+            continue
+        at += len(data)
+        *lines, rest = (rest + data).split(b"\n")
+        for line in lines:
+            yield line.decode("utf-8", "replace")
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

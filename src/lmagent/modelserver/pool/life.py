@@ -1,0 +1,252 @@
+"""Life: a worker from its start to its end, and the consequences of its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import anyio
+import anyio.to_thread
+from msgspec.structs import replace
+
+from lmagent.core.plurals import plural
+from lmagent.core.ports import Clock
+from lmagent.modelserver.engine.cause import Cause
+from lmagent.modelserver.library.facts import read_facts
+from lmagent.modelserver.library.memory import context_of
+from lmagent.modelserver.pool import health
+from lmagent.modelserver.pool.admission import Phase, ResidentModel, Want
+from lmagent.modelserver.pool.health import Health, quarantined
+from lmagent.modelserver.pool.journal import Journal
+from lmagent.modelserver.pool.machine import compute_threads
+from lmagent.modelserver.pool.process import StartError, Worker, Workers
+from lmagent.modelserver.pool.refusals import size
+from lmagent.modelserver.spec import (
+    DEFAULT_CONTEXT,
+    Catalogue,
+    ModelEntry,
+    ModelServerError,
+    ModelSettings,
+    ModelState,
+    ModelStatus,
+    RunningModel,
+    WorkerSpec,
+)
+
+SLEEP_MARGIN = 1.0
+"""Seconds after the engine's own time of sleep until it surely sleeps."""
+
+
+class WorkerRun:
+    """One life of a worker, from its start to its end."""
+
+    def __init__(self, entry: ModelEntry, now: float) -> None:
+        self.entry = entry
+        self.worker: Worker | None = None
+        self.phase: Phase = "loading"
+        self.active = 0
+        self.used = now  # when a request last got it, or it became idle
+        self.memory = needed(entry)  # bytes counted for it; while it is awake, the most that was measured
+        self.awake_memory = self.memory
+        self.fresh = False  # loaded, and not yet used
+        self.leaving = False  # ends as soon as it is idle
+        self.crash: Cause | None = None  # why it ended by itself
+        self.ended = anyio.Event()
+
+    @property
+    def dead(self) -> bool:
+        """Tell whether its process died, also before the end was handled."""
+        return self.worker is not None and not self.worker.alive()
+
+    @property
+    def stopping(self) -> bool:
+        return self.phase == "stopping"
+
+    def measure(self, now: float) -> None:
+        """Measure its memory, and notice that it has gone to sleep by itself."""
+        if self.worker is None or self.phase not in ("ready", "sleeping"):
+            return
+        sleep = self.entry.settings.sleep
+        if self.phase == "ready" and not self.active and sleep > 0 and now - self.used >= sleep + SLEEP_MARGIN:
+            self.phase, self.awake_memory = "sleeping", self.memory
+        if self.phase == "sleeping":
+            self.memory = self.worker.memory(awake=False)
+        else:
+            self.memory = max(self.memory, self.worker.memory())
+
+    def loaded(self, now: float) -> None:
+        """Note that it is ready: from here on the measured memory counts, not the estimate."""
+        assert self.worker is not None
+        self.phase, self.fresh, self.used = "ready", True, now
+        self.memory = self.worker.memory()
+
+    def wake(self) -> None:
+        """Count its whole memory again, because a request wakes it."""
+        self.phase, self.memory = "ready", max(self.memory, self.awake_memory)
+
+    def give(self, now: float) -> RunningModel:
+        assert self.worker is not None
+        self.active, self.used, self.fresh = self.active + 1, now, False
+        # `transformers serve` knows the model by its folder, beside which it runs.
+        name = self.entry.path.name if self.entry.engine == "transformers" else self.entry.name
+        return RunningModel(self.entry, self.worker.address, self.worker.key, name)
+
+    def shown(self) -> ResidentModel:
+        """Return the view of it that decisions use."""
+        closed = self.phase in ("ready", "sleeping") and (self.dead or (self.leaving and not self.fresh))
+        phase: Phase = "stopping" if closed else self.phase
+        return ResidentModel(
+            self.entry.name, phase, self.memory, max(self.memory, self.awake_memory), self.active, self.used, self.fresh
+        )
+
+
+class Model:
+    """The facts about a model for as long as the server runs."""
+
+    def __init__(self, entry: ModelEntry) -> None:
+        self.entry = entry
+        self.run: WorkerRun | None = None
+        self.health = Health()
+        self.requests = 0
+        self.active = 0
+        self.used: float | None = None
+        self.loaded_s = 0.0
+
+    def state(self, now: float) -> ModelState:
+        if self.run is not None:
+            return self.run.phase
+        if quarantined(self.health, now):
+            return "quarantined"
+        return "ready" if self.entry.engine == "upstream" else "unloaded"
+
+    def status(self, now: float, waiting: int) -> ModelStatus:
+        run = self.run
+        state = self.state(now)
+        active = run.active if run else self.active
+        cause = self.health.cause
+        failing = state == "quarantined" or (run is None and self.health.failures > 0)
+        return ModelStatus(
+            self.entry,
+            state,
+            pid=run.worker.pid if run and run.worker else 0,
+            memory=run.worker.memory(awake=state == "ready") if run and run.worker else 0,
+            active=active,
+            waiting=waiting,
+            requests=self.requests,
+            crashes=self.health.total,
+            idle_s=0.0 if active or self.used is None else max(0.0, now - self.used),
+            loaded_s=self.loaded_s,
+            reason=str(cause) if cause and failing else "",
+        )
+
+
+class Waiter:
+    """A request that waits for `decided`; then `running` or `error` is set."""
+
+    def __init__(self, ticket: int, model: Model) -> None:
+        self.ticket = ticket
+        self.model = model
+        self.running: RunningModel | None = None
+        self.run: WorkerRun | None = None
+        self.error: ModelServerError | None = None
+        self.decided = anyio.Event()
+
+    def shown(self, now: float) -> Want:
+        entry = self.model.entry
+        return Want(self.ticket, entry.name, needed(entry), held=now < self.model.health.start_at)
+
+    def answer(self, error: ModelServerError) -> None:
+        self.error = error
+        self.decided.set()
+
+
+def needed(entry: ModelEntry) -> int:
+    """Return the estimated bytes of a model, at least 1."""
+    return max(entry.needed or entry.size, 1)
+
+
+class WorkerLife:
+    def __init__(
+        self, catalogue: Catalogue, workers: Workers, clock: Clock, journal: Journal, changed: Callable[[], None]
+    ) -> None:
+        self._catalogue = catalogue
+        self._workers = workers
+        self._clock = clock
+        self._journal = journal
+        self._changed = changed
+
+    async def live(self, model: Model, run: WorkerRun) -> None:
+        """Run a worker's whole life; nothing of it is left after this returns or is cancelled."""
+        try:
+            cause = await self._load(model, run)
+            if cause is None:
+                assert run.worker is not None
+                cause = await run.worker.ended()
+                self._crashed(model, run, cause)
+            elif not run.stopping:
+                model.health = health.failed(model.health, self._clock.monotonic(), cause)
+                self._say(f"{run.entry.name}: could not be loaded: {cause}")
+        finally:
+            run.phase = "stopping"
+            if run.worker is not None:
+                with anyio.CancelScope(shield=True):
+                    await run.worker.stop()
+            model.run = None
+            run.ended.set()
+        self._changed()
+
+    async def _load(self, model: Model, run: WorkerRun) -> Cause | None:
+        """Start the worker and wait until it is ready; return the cause of a failure."""
+        began = self._clock.monotonic()
+        self._say(f"{run.entry.name}: loading")
+        try:
+            spec = await anyio.to_thread.run_sync(spec_of, run.entry, self._catalogue)
+            if run.stopping:
+                return Cause("it was unloaded while it was loading")
+            run.worker = self._workers.start(run.entry, spec)
+            await run.worker.ready()
+        except StartError as error:
+            return error.cause
+        except ModelServerError as error:
+            return Cause(error.message, error.fix)
+        except OSError as error:
+            return Cause(str(error))
+        now = self._clock.monotonic()
+        if run.stopping:
+            return Cause("it was unloaded while it was loading")
+        model.loaded_s = now - began
+        model.health = health.loaded(model.health)
+        run.loaded(now)
+        self._say(f"{run.entry.name}: ready after {model.loaded_s:.1f} s, {size(run.memory)}")
+        self._changed()
+        return None
+
+    def _crashed(self, model: Model, run: WorkerRun, cause: Cause) -> None:
+        if run.stopping:
+            self._say(f"{run.entry.name}: unloaded")
+            return
+        now = self._clock.monotonic()
+        run.crash = cause
+        model.health = health.crashed(model.health, now, cause)
+        pause = model.health.quarantined_until - now
+        kept = f"; not started again for {pause:.0f} s" if health.quarantined(model.health, now) else ""
+        self._say(f"{run.entry.name}: crashed, {plural(run.active, 'request')} lost: {cause}{kept}")
+
+    def _say(self, text: str) -> None:
+        self._journal.say(self._clock.now(), text)
+
+
+def spec_of(entry: ModelEntry, catalogue: Catalogue) -> WorkerSpec:
+    draft = str(catalogue.find(entry.settings.draft).path.absolute()) if entry.settings.draft else ""
+    return WorkerSpec(str(entry.path.absolute()), entry.name, "", filled(entry), draft)
+
+
+def filled(entry: ModelEntry) -> ModelSettings:
+    """Return a model's settings with every default filled in."""
+    settings = entry.settings
+    context = settings.context
+    if not context and entry.engine == "llama":
+        try:
+            context = context_of(read_facts(entry.path), settings)
+        except (ModelServerError, OSError, ValueError):
+            context = DEFAULT_CONTEXT  # the engine will report the file's fault
+    return replace(settings, context=context or DEFAULT_CONTEXT, threads=settings.threads or compute_threads())

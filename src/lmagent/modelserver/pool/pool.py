@@ -1,0 +1,335 @@
+"""Pool: starts, lends, measures and ends workers; `admission` decides which requests are served.
+
+All of its state changes in the thread of the event loop and between two awaits, so a decision and its effects are one
+step. A lease has no cancel scope and belongs to no task: it may be taken in one and given back in another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from itertools import count
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import anyio
+import anyio.abc
+import anyio.to_thread
+from msgspec import Struct
+
+from lmagent.core.errors import LmagentError, ungrouped
+from lmagent.core.ports import Clock
+from lmagent.modelserver.engine.devices import ask_engine
+from lmagent.modelserver.errors import Lost
+from lmagent.modelserver.pool import health, refusals
+from lmagent.modelserver.pool.admission import PoolSnapshot, decide
+from lmagent.modelserver.pool.journal import Journal
+from lmagent.modelserver.pool.life import Model, Waiter, WorkerLife, WorkerRun, needed
+from lmagent.modelserver.pool.machine import machine_memory
+from lmagent.modelserver.pool.process import Workers
+from lmagent.modelserver.spec import Catalogue, ModelEntry, ModelServerError, ModelStatus, RunningModel
+
+SHARE = 0.8
+"""Share of the memory that is available at the start which all models together may take."""
+
+GPU_LIMIT = 20.0
+"""Seconds that the engine has to list the graphics cards when the pool is opened."""
+
+NOTICE = 0.5
+"""Seconds after a request's failure in which its worker may turn out to be dead."""
+
+
+class PoolOptions(Struct, frozen=True):
+    budget: int = 0  # bytes that all models together may take; 0 for `SHARE` of the memory that is free at the start
+    tick: float = 1.0  # seconds between looks at memory, idle times and pauses that are over
+    close_grace: float = 30.0  # seconds that running requests have when the server ends
+
+
+class WorkerPool:
+    """The `spec.Pool`, made by `open_pool`."""
+
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        workers: Workers,
+        clock: Clock,
+        options: PoolOptions,
+        tasks: anyio.abc.TaskGroup,
+    ) -> None:
+        self._catalogue = catalogue
+        self._workers = workers
+        self._clock = clock
+        self._options = options
+        self._tasks = tasks
+        self._models: dict[str, Model] = {}
+        self._queue: list[Waiter] = []
+        self._tickets = count(1)
+        self._journal = Journal()
+        self._closing = False
+        self._quiet = anyio.Event()
+        self._life = WorkerLife(catalogue, workers, clock, self._journal, self.decide)
+
+    @property
+    def budget(self) -> int:
+        return self._options.budget
+
+    def lease(self, name: str) -> Lease:
+        """Return a lease; an error that leaves it becomes `worker_crashed` if the worker died."""
+        return Lease(self, name)
+
+    def statuses(self) -> Sequence[ModelStatus]:
+        known = {entry.name: entry for entry in self._catalogue.entries()}
+        for name, model in self._models.items():
+            if model.run is not None:
+                known.setdefault(name, model.entry)
+        now = self._clock.monotonic()
+        return [self._status(self._models.get(name) or Model(known[name]), now) for name in sorted(known)]
+
+    async def load(self, name: str) -> ModelStatus:
+        model = self._model(self._catalogue.find(name))
+        model.health = health.lifted(model.health)
+        async with self.lease(model.entry.name):
+            pass
+        return self._status(model, self._clock.monotonic())
+
+    async def unload(self, name: str) -> ModelStatus:
+        """Unload a model, whose file may be gone. Requests still waiting for it load it again."""
+        model = self._models.get(name)
+        if model is None or model.run is None:
+            model = self._model(self._catalogue.find(name))
+        if (run := model.run) is not None:
+            run.leaving = True
+            self.decide()
+            await run.ended.wait()
+        return self._status(model, self._clock.monotonic())
+
+    def log(self, name: str) -> Path:
+        return self._workers.log(name)
+
+    def events(self) -> AsyncIterator[str]:
+        """See `spec.Pool`; what happens from this call on."""
+        return self._journal.follow()
+
+    async def acquire(self, name: str) -> tuple[RunningModel, Model, WorkerRun | None]:
+        """Wait until the model can be used; `release` gives it back."""
+        model = self._model(self._catalogue.find(name))
+        self._check(model)
+        model.requests += 1
+        if model.entry.engine == "upstream":
+            model.active += 1
+            return upstream(model.entry), model, None
+        waiter = Waiter(next(self._tickets), model)
+        self._queue.append(waiter)
+        self.decide()
+        try:
+            await waiter.decided.wait()
+        except BaseException:
+            if waiter.running is not None:
+                self.release(model, waiter.run)
+            elif waiter in self._queue:
+                self._queue.remove(waiter)
+                self.decide()
+            raise
+        if waiter.error is not None:
+            raise waiter.error
+        assert waiter.running is not None
+        return waiter.running, model, waiter.run
+
+    def release(self, model: Model, run: WorkerRun | None) -> None:
+        now = self._clock.monotonic()
+        model.used = now
+        if run is None:
+            model.active -= 1
+        else:
+            run.active -= 1
+            run.used = now if not run.active else run.used
+        self.decide()
+
+    async def crash_of(self, model: Model, run: WorkerRun | None) -> ModelServerError | None:
+        """Return the error of a worker that died; a broken connection is seen before a dead process."""
+        if run is None:
+            return None
+        with anyio.move_on_after(NOTICE):
+            await run.ended.wait()
+        return refusals.crashed(run.entry, run.crash, self.log(run.entry.name)) if run.crash else None
+
+    def decide(self) -> None:
+        """Carry out all that can be done now. Called after every change."""
+        now = self._clock.monotonic()
+        self._settle(now)
+        runs = {model.entry.name: model.run for model in self._models.values() if model.run is not None}
+        snapshot = PoolSnapshot(
+            self.budget,
+            [run.shown() for run in runs.values()],
+            [waiter.shown(now) for waiter in self._queue],
+        )
+        decision = decide(snapshot)
+        for run in runs.values():
+            run.fresh = False
+        for name in decision.wakes:
+            runs[name].wake()
+        waiting = {waiter.ticket: waiter for waiter in self._queue}
+        for ticket in decision.grants:
+            self._grant(waiting[ticket], now)
+        for ticket in decision.refusals:
+            entry = waiting[ticket].model.entry
+            self._answer(waiting[ticket], refusals.too_large(entry, needed(entry), self.budget))
+        for name in decision.evictions:
+            self._stop(runs[name], "it makes room")
+        for name in decision.starts:
+            model = self._models[name]
+            model.run = WorkerRun(model.entry, now)
+            self._spawn(self._life.live, model, model.run)
+        wanted = {waiter.model.run for waiter in self._queue}
+        for run in runs.values():
+            unused = run.phase in ("ready", "sleeping") or (run.phase == "loading" and run not in wanted)
+            if run.leaving and not run.active and unused:
+                self._stop(run, "it was asked to")
+        if not any(run.active for run in runs.values()):
+            self._quiet.set()
+
+    async def tend(self) -> None:
+        """Watch memory, sleep, idle times and pauses, without end."""
+        while True:
+            await self._clock.sleep(self._options.tick)
+            now = self._clock.monotonic()
+            for model in self._models.values():
+                if (run := model.run) is None or run.worker is None:
+                    continue
+                run.measure(now)
+                run.worker.tidy()
+                ttl = run.entry.settings.ttl
+                awake = run.phase in ("ready", "sleeping")
+                if awake and not run.active and ttl > 0 and now - run.used >= ttl:
+                    self._stop(run, f"no request for {ttl:.0f} s")
+            self.decide()
+
+    async def close(self, grace: float) -> None:
+        """Refuse new requests, wait for running ones, and end all workers."""
+        self._closing = True
+        for waiter in list(self._queue):
+            self._answer(waiter, refusals.closing())
+        self._quiet = anyio.Event()
+        self.decide()
+        with anyio.move_on_after(grace):
+            await self._quiet.wait()
+        runs = [model.run for model in self._models.values() if model.run is not None]
+        async with anyio.create_task_group() as tasks:
+            for run in runs:
+                run.phase = "stopping"
+                if run.worker is not None:
+                    tasks.start_soon(run.worker.stop)
+
+    def _model(self, entry: ModelEntry) -> Model:
+        """Return the model with the library's newest entry. A changed one is started anew when it is idle."""
+        model = self._models.setdefault(entry.name, Model(entry))
+        if model.entry != entry:
+            changed = model.entry.path != entry.path or model.entry.settings != entry.settings
+            model.entry = entry
+            model.health = health.lifted(model.health)
+            if changed and model.run is not None:
+                model.run.leaving = True
+        return model
+
+    def _check(self, model: Model) -> None:
+        """Refuse a request that is known to fail."""
+        now = self._clock.monotonic()
+        entry, past = model.entry, model.health
+        if self._closing:
+            raise refusals.closing()
+        if entry.broken:
+            raise refusals.broken(entry)
+        if health.quarantined(past, now):
+            raise refusals.quarantined(entry, past, now)
+        if now < past.refuse_until and past.cause is not None and model.run is None:
+            raise refusals.not_loaded(entry, past.cause, self.log(entry.name), past.refuse_until - now)
+
+    def _settle(self, now: float) -> None:
+        """Answer the requests whose model failed meanwhile, all with one reason."""
+        for waiter in list(self._queue):
+            if waiter.model.run is None:
+                try:
+                    self._check(waiter.model)
+                except ModelServerError as error:
+                    self._answer(waiter, error)
+
+    def _grant(self, waiter: Waiter, now: float) -> None:
+        run = waiter.model.run
+        assert run is not None
+        self._queue.remove(waiter)
+        waiter.run, waiter.running = run, run.give(now)
+        waiter.model.used = now
+        waiter.decided.set()
+
+    def _answer(self, waiter: Waiter, error: ModelServerError) -> None:
+        self._queue.remove(waiter)
+        waiter.answer(error)
+
+    def _stop(self, run: WorkerRun, why: str) -> None:
+        run.phase = "stopping"
+        self._journal.say(self._clock.now(), f"{run.entry.name}: unloading, {why}")
+        if run.worker is not None:
+            self._spawn(run.worker.stop)
+
+    def _spawn(self, work: Callable[..., Coroutine[Any, Any, None]], *arguments: object) -> None:
+        self._tasks.start_soon(work, *arguments)
+
+    def _status(self, model: Model, now: float) -> ModelStatus:
+        return model.status(now, sum(waiter.model is model for waiter in self._queue))
+
+
+class Lease:
+    """A model for one request, as an `async with` block."""
+
+    def __init__(self, pool: WorkerPool, name: str) -> None:
+        self._pool = pool
+        self._name = name
+        self._held: tuple[Model, WorkerRun | None] | None = None
+
+    async def __aenter__(self) -> RunningModel:
+        running, model, run = await self._pool.acquire(self._name)
+        self._held = (model, run)
+        return running
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._held is not None
+        model, run = self._held
+        self._held = None
+        self._pool.release(model, run)
+        ours = isinstance(error, LmagentError) and not isinstance(error, Lost)
+        if isinstance(error, Exception) and not ours and (crash := await self._pool.crash_of(model, run)):
+            raise crash from error
+
+
+def upstream(entry: ModelEntry) -> RunningModel:
+    return RunningModel(entry, entry.url.rstrip("/").removesuffix("/v1"), entry.key, entry.upstream or entry.name)
+
+
+def _gpu_free() -> int:
+    return sum(device.free for device in ask_engine(seconds=GPU_LIMIT).gpus)
+
+
+@asynccontextmanager
+async def open_pool(
+    catalogue: Catalogue, workers: Workers, clock: Clock, options: PoolOptions | None = None
+) -> AsyncGenerator[WorkerPool]:
+    """Open the pool; after the block no worker is left."""
+    chosen = options or PoolOptions()
+    if chosen.budget <= 0:
+        available = machine_memory().free + await anyio.to_thread.run_sync(_gpu_free)
+        chosen = PoolOptions(int(available * SHARE), chosen.tick, chosen.close_grace)
+    with ungrouped():
+        async with anyio.create_task_group() as tasks:
+            pool = WorkerPool(catalogue, workers, clock, chosen, tasks)
+            tasks.start_soon(pool.tend)
+            grace = 0.0  # a pool that failed or was cancelled does not wait
+            try:
+                yield pool
+                grace = chosen.close_grace
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await pool.close(grace)
+                    tasks.cancel_scope.cancel()

@@ -1,0 +1,334 @@
+"""Process: a worker's process and its log: started, measured, and ended with all that it started.
+
+The worker writes to the log file itself, so that its last lines are there however it or the server ends. A file that
+has grown too long is copied and emptied, as logrotate's `copytruncate` does: the worker appends, and so continues at
+the beginning.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
+
+import anyio
+import msgspec
+from msgspec.structs import replace
+
+from lmagent.core.decoding import decode_json
+from lmagent.core.ports import Clock
+from lmagent.modelserver.engine.cause import Cause, from_log, from_status
+from lmagent.modelserver.pool.machine import Effort, effort_of, memory_of
+from lmagent.modelserver.spec import Hello, ModelEntry, WorkerSpec
+
+LIMIT = 5 << 20
+"""Bytes of a log file before it is rotated."""
+
+KEPT = 3
+"""Files that are kept, the one that is written to among them."""
+
+TAIL = 64 << 10
+"""Bytes at the end that are looked through for the reason of a failure."""
+
+
+def log_path(folder: Path, name: str) -> Path:
+    """Return the log file of a model; letters that a file name cannot have are replaced."""
+    plain = re.sub(r"[^\w.+-]", "_", name)[:80].lstrip(".")
+    if plain != name:
+        plain += "-" + hashlib.sha256(name.encode()).hexdigest()[:8]
+    return folder / f"{plain}.log"
+
+
+class WorkerLog:
+    def __init__(self, path: Path, *, limit: int = LIMIT) -> None:
+        self.path = path
+        self._limit = limit
+        self._start = 0
+
+    def open(self) -> int:
+        """Return a descriptor for the worker's standard error, which can be read too; the caller closes it."""
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.rotate()
+        descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        os.write(descriptor, time.strftime("--- started %Y-%m-%d %H:%M:%S\n").encode())
+        self._start = os.fstat(descriptor).st_size
+        return descriptor
+
+    def size(self) -> int:
+        with suppress(OSError):
+            return self.path.stat().st_size
+        return 0
+
+    def tail(self) -> list[str]:
+        """Return the last lines since the worker was started."""
+        try:
+            with self.path.open("rb") as file:
+                size = os.fstat(file.fileno()).st_size
+                start = self._start if self._start <= size else 0
+                file.seek(max(start, size - TAIL))
+                return file.read().decode("utf-8", "replace").splitlines()
+        except OSError:
+            return []
+
+    def rotate(self) -> None:
+        """Begin anew if the file has grown too long; the older ones are `.log.1`, `.log.2`."""
+        if self.size() < self._limit:
+            return
+        older = [self.path.with_name(f"{self.path.name}.{number}") for number in range(1, KEPT)]
+        with suppress(OSError):
+            for to, source in zip(reversed(older), reversed(older[:-1]), strict=False):
+                if source.exists():
+                    source.replace(to)
+            shutil.copyfile(self.path, older[0])
+            os.truncate(self.path, 0)
+            self._start = 0
+
+
+LOAD_STALL = 120.0
+"""Seconds in which a worker that loads shows no sign of work before it is taken for stuck."""
+
+LOOK = 2.0
+"""Seconds between looks at a worker that loads."""
+
+CLOSE_GRACE = 3.0
+"""Seconds that a worker has to end when its standard input does."""
+
+TERM_GRACE = 2.0
+"""Seconds that it has to end after SIGTERM."""
+
+_HELLO_LIMIT = 64 << 10
+_LAST_LINES = 30
+_ENGINE_SILENT = "Failed to init server"
+"""All that the engine's exception says; the reason is in its log."""
+
+Program = Callable[[ModelEntry], Sequence[str]]
+"""The command that runs a model's worker."""
+
+
+class StartError(Exception):
+    def __init__(self, cause: Cause) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+
+
+class Worker(Protocol):
+    """A worker's process."""
+
+    pid: int  # its process
+    address: str  # root of its HTTP server; empty before `ready` has returned
+    key: str  # the API key that it wants
+
+    async def ready(self) -> Hello:
+        """Wait until the model is loaded; raise StartError if it cannot be. `stop` ends the rest."""
+        ...
+
+    async def ended(self) -> Cause:
+        """Wait until the process is gone; return why, as far as that is known."""
+        ...
+
+    def alive(self) -> bool: ...
+
+    def memory(self, *, awake: bool = True) -> int:
+        """Return the bytes that it takes now; without the graphics card's while it sleeps."""
+        ...
+
+    def tidy(self) -> None:
+        """Keep its log from growing without end."""
+        ...
+
+    async def stop(self) -> None:
+        """End it by closing its standard input, then by signals; it is gone when this returns."""
+        ...
+
+
+class Workers(Protocol):
+    def start(self, entry: ModelEntry, spec: WorkerSpec) -> Worker:
+        """Start a worker with a new key."""
+        ...
+
+    def log(self, name: str) -> Path: ...
+
+
+def program_of(entry: ModelEntry) -> Sequence[str]:
+    """Return the command for a model's engine. `-P`: nothing is imported from the current folder."""
+    module = "transformers" if entry.engine == "transformers" else "worker"
+    return (sys.executable, "-P", "-m", f"lmagent.modelserver.engine.{module}")
+
+
+class Processes:
+    def __init__(self, logs: Path, clock: Clock, program: Program = program_of) -> None:
+        self._logs = logs
+        self._clock = clock
+        self._program = program
+
+    def log(self, name: str) -> Path:
+        return log_path(self._logs, name)
+
+    def start(self, entry: ModelEntry, spec: WorkerSpec) -> Worker:
+        """Start a worker in the thread of the event loop: Linux ends the worker when that thread ends."""
+        log = WorkerLog(self.log(entry.name))
+        spec = replace(spec, key=secrets.token_urlsafe(32))
+        errors = -1
+        try:
+            errors = log.open()
+            popen = subprocess.Popen(
+                list(self._program(entry)),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                bufsize=0,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise StartError(Cause(f"its process cannot be started: {error}")) from error
+        finally:
+            if errors >= 0:
+                os.close(errors)
+        worker = ProcessWorker(popen, log, spec.key, self._clock)
+        worker.tell(spec)
+        return worker
+
+
+class ProcessWorker:
+    def __init__(self, popen: subprocess.Popen[bytes], log: WorkerLog, key: str, clock: Clock) -> None:
+        self.pid = popen.pid
+        self.address = ""
+        self.key = key
+        self._popen = popen
+        self._log = log
+        self._clock = clock
+        self._gpu = 0
+        self._stuck = False
+
+    def tell(self, spec: WorkerSpec) -> None:
+        """Write the line that names the model; `ready` notices a worker that died at once."""
+        assert self._popen.stdin is not None
+        with suppress(BrokenPipeError):
+            self._popen.stdin.write(msgspec.json.encode(spec) + b"\n")
+
+    async def ready(self) -> Hello:
+        line = b""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._watch)
+            line = await self._first_line()
+            tasks.cancel_scope.cancel()
+        if not line.endswith(b"\n"):
+            raise StartError(await self._silence())
+        try:
+            hello = decode_json(line, Hello)
+        except msgspec.DecodeError as error:
+            raise StartError(Cause(f"its worker said something else than hello: {line[:200]!r} ({error})")) from error
+        if hello.error:
+            raise StartError(self._explained(hello.error))
+        self.address = hello.address
+        self._gpu = hello.gpu
+        return hello
+
+    async def ended(self) -> Cause:
+        status = await self._gone()
+        if status in (-signal.SIGKILL, -signal.SIGTERM):
+            return from_status(status)
+        said = from_log(self._log.tail()[-_LAST_LINES:]) if status else None
+        return replace(said, text=f"{from_status(status).text}: {said.text}") if said else from_status(status)
+
+    def alive(self) -> bool:
+        return self._popen.poll() is None
+
+    def memory(self, *, awake: bool = True) -> int:
+        return memory_of(self.pid) + (self._gpu if awake else 0)
+
+    def tidy(self) -> None:
+        self._log.rotate()
+
+    async def stop(self) -> None:
+        with anyio.CancelScope(shield=True):
+            assert self._popen.stdin is not None
+            with suppress(OSError):
+                self._popen.stdin.close()
+            for grace, number in ((CLOSE_GRACE, signal.SIGTERM), (TERM_GRACE, signal.SIGKILL)):
+                with anyio.move_on_after(grace):
+                    await self._gone()
+                if self._popen.poll() is not None:
+                    break
+                self._signal(number)
+            await self._gone()
+            if self._popen.stdout is not None:
+                self._popen.stdout.close()
+
+    def _signal(self, number: signal.Signals) -> None:
+        """Signal the worker's whole group, only while it is not reaped, so that the number is surely its own."""
+        with suppress(ProcessLookupError, PermissionError):
+            if hasattr(os, "killpg"):
+                os.killpg(self.pid, number)
+            elif self._popen.poll() is None:
+                self._popen.kill()
+
+    async def _gone(self) -> int:
+        """Wait for the process, without a thread if the system allows it; return the exit status."""
+        if self._popen.poll() is None and hasattr(os, "pidfd_open"):
+            with suppress(ProcessLookupError):
+                descriptor = os.pidfd_open(self.pid)
+                try:
+                    await anyio.wait_readable(descriptor)
+                finally:
+                    os.close(descriptor)
+        while True:
+            status = self._popen.poll()
+            if status is not None:
+                return status
+            await anyio.sleep(0.05)
+
+    async def _first_line(self) -> bytes:
+        """Return the first line; without a line feed if the output ended before it."""
+        assert self._popen.stdout is not None
+        descriptor = self._popen.stdout.fileno()
+        os.set_blocking(descriptor, False)
+        line = b""
+        while b"\n" not in line and len(line) < _HELLO_LIMIT:
+            await anyio.wait_readable(descriptor)
+            try:
+                piece = os.read(descriptor, 4096)
+            except BlockingIOError:
+                continue
+            if not piece:
+                break
+            line += piece
+        head, feed, _ = line.partition(b"\n")
+        return head + feed
+
+    async def _watch(self) -> None:
+        """Kill a process that shows no sign of work for too long: that ends its output."""
+        seen: tuple[int, Effort] | None = None
+        since = self._clock.monotonic()
+        while True:
+            now = (self._log.size(), effort_of(self.pid))
+            if now != seen:
+                seen, since = now, self._clock.monotonic()
+            elif self._clock.monotonic() - since >= LOAD_STALL:
+                self._stuck = True
+                self._signal(signal.SIGKILL)
+            await self._clock.sleep(LOOK)
+
+    async def _silence(self) -> Cause:
+        """Explain why the worker printed no hello."""
+        if self._stuck:
+            text = f"loading stood still for {LOAD_STALL:.0f} s and was ended"
+            return Cause(text, f"look into its log: {self._log.path}", "load_stalled")
+        with anyio.move_on_after(TERM_GRACE):
+            status = await self._gone()
+            return from_log(self._log.tail()) or from_status(status)
+        return Cause("its worker closed its output and said nothing", f"look into its log: {self._log.path}")
+
+    def _explained(self, error: str) -> Cause:
+        said = from_log(self._log.tail())
+        return said if said and (str(said) == error or error.startswith(_ENGINE_SILENT)) else Cause(error)

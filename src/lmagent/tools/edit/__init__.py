@@ -1,0 +1,141 @@
+"""The edit tool: replaces a piece of a file that the model quotes. `replace.py` says what counts as a match."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from lmagent.core.errors import ToolError
+from lmagent.core.tool import Tool, ToolContext, ToolOutput
+from lmagent.tools import diff, suggest
+from lmagent.tools.beneath import Beneath, Loaded
+from lmagent.tools.change import (
+    difference_of,
+    load_if_there,
+    require_no_mask,
+    require_unmasked_search,
+    store,
+    tally,
+)
+from lmagent.tools.paths import lexical
+from lmagent.tools.read import PATH_NAMES, REMARKS
+from lmagent.tools.sanitize import one_line, visible
+from lmagent.tools.seen import require_unchanged
+from lmagent.tools.textfile import decode, encode
+
+LIMIT = 16 << 20
+"""Bytes up to which a file is edited; a bigger file is data."""
+
+_TOLD = 20  # changed lines that the model is shown
+_SPARED = 5  # so few lines more are shown as well: a cut would save next to nothing
+_THREAD_FROM = 256 << 10  # bytes from which looking for a close match takes its time
+
+
+class Edit(Struct, frozen=True):
+    """Arguments of edit."""
+
+    path: str
+    search: Annotated[str, Meta(description="copied from the file, without line numbers")]
+    replace: str
+    replace_all: bool = False
+
+
+async def _run(arguments: Edit, ctx: ToolContext) -> ToolOutput:
+    with Beneath(ctx.workspace) as files:
+        name = files.locate(arguments.path)
+        old = _load(files, arguments.path, ctx)
+    require_unchanged(ctx, name, old.data)
+    if len(old.data) < _THREAD_FROM:
+        new, remark = _edited(arguments, name, old.data)
+    else:
+        from anyio import to_thread
+
+        new, remark = await to_thread.run_sync(_edited, arguments, name, old.data)
+    facts = await store(ctx, arguments.path, new, old)
+    told = f"Edited {one_line(name, 300)} ({tally(facts['diff'])})."
+    return ToolOutput(f"{told}\n{remark or _around(facts['diff'])}", facts)
+
+
+def _load(files: Beneath, path: str, ctx: ToolContext) -> Loaded:
+    old = load_if_there(files, path, LIMIT)
+    if old is None:
+        raise suggest.missing(files, path, ctx.hidden)
+    return old
+
+
+def _edited(arguments: Edit, name: str, data: bytes) -> tuple[bytes, str]:
+    """Return the new content, and a remark if the search differs from the file."""
+    from lmagent.tools.edit.replace import edited  # its patterns take time to compile: not at start
+
+    decoded = decode(data)
+    if decoded is None:
+        raise ToolError(f"{one_line(name)} is a binary file; it is not edited as text.", data={"code": "binary"})
+    text, encoding = decoded
+    require_unmasked_search(name, text, arguments.search)
+    found = edited(text, arguments.search, arguments.replace, arguments.replace_all)
+    require_no_mask(name, text, found.text)
+    remark = f"{_differed(found.bridged)}{_now(text, found.text)}" if found.bridged else ""
+    return encode(found.text, encoding), remark
+
+
+def _differed(bridged: tuple[str, ...]) -> str:
+    listed = " and ".join(filter(None, (", ".join(bridged[:-1]), bridged[-1])))
+    return f"The search was found, although it differs from the file in {listed}"
+
+
+def _now(before: str, after: str) -> str:
+    """Return the changed lines, and one line before and after them."""
+    lines = after.replace("\r\n", "\n").split("\n")
+    first, stop = diff.changed_rows(before, after)
+    first, stop = max(first - 1, 0), min(stop + 1, len(lines) - (lines[-1] == ""))
+    shown = [f"{row:6d}\t{visible(line)}" for row, line in enumerate(lines[first:stop], first + 1)]
+    if not shown:
+        return ". The file is empty now."
+    shown = _capped(shown, "lines")
+    return "\n".join([f". Lines {first + 1}-{stop} are now:", *shown])
+
+
+def _around(difference: str) -> str:
+    """Return as much of the diff as the model needs to see whether the change is what it meant."""
+    return "\n".join(_capped(difference.split("\n")[2:], "lines of diff"))
+
+
+def _capped(rows: list[str], unit: str) -> list[str]:
+    if len(rows) <= _TOLD + _SPARED:
+        return rows
+    return [*rows[:_TOLD], f"… {len(rows) - _TOLD} more {unit}"]
+
+
+def _preview(arguments: Edit, ctx: ToolContext) -> str:
+    with Beneath(ctx.workspace) as files:
+        name = files.locate(arguments.path)
+        old = _load(files, arguments.path, ctx)
+    require_unchanged(ctx, name, old.data)
+    return difference_of(name, old.data, _edited(arguments, name, old.data)[0])
+
+
+def _summary(arguments: Edit) -> str:
+    added, removed = diff.changed_lines(arguments.search, arguments.replace)
+    every = ", everywhere" if arguments.replace_all else ""
+    return f"edit {one_line(lexical(arguments.path))} (+{added} −{removed}{every})"
+
+
+TOOL = Tool(
+    name="edit",
+    description="Replace text in a file. search must match one place only, or set replace_all.",
+    arguments=Edit,
+    effect="write",
+    run=_run,
+    aliases=("edit_file", "str_replace", "search_replace", "replace_in_file", "replace", "update_file"),
+    renames={
+        **PATH_NAMES,
+        **REMARKS,
+        **dict.fromkeys(("old_string", "old_text", "old_str", "old", "find", "search_text"), "search"),
+        **dict.fromkeys(("new_string", "new_text", "new_str", "new", "replacement", "replace_text"), "replace"),
+        "all": "replace_all",
+    },
+    summary=_summary,
+    preview=_preview,
+    targets=lambda arguments: (lexical(arguments.path),),
+)
