@@ -54,7 +54,7 @@ def test_the_file_of_an_earlier_agent_is_read_as_it_is(tmp_path):
         ('{"id": "a/b", "schedule": "every 5m", "prompt": "x"}', "id: up to 64 letters"),
         ('{"id": "a", "schedule": "every 5m", "prompt": 7}', "prompt: must be a text"),
         ('{"id": "a", "schedule": "every 5m", "prompt": "x", "enabled": "no"}', "enabled: must be true or false"),
-        ('{"id": "a", "schedule": "every 5m", "prompt": "x", "catch_up": "some"}', "catch_up: 'some' is none of once"),
+        ('{"id": "a", "schedule": "every 5m", "prompt": "x", "catch_up": "some"}', "'some' is not one of once"),
         ('{"id": "a", "schedule": "every 5m", "prompt": "x", "catchup": "all"}', "'catchup' is no field of a job"),
         (
             '{"id": "a", "schedule": "every 5m", "prompt": "x", "webhook": "example.org"}',

@@ -113,7 +113,7 @@ def test_a_deny_rule_of_the_user_binds_a_job_whatever_it_states(workspace):
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"permission": "all"}, "permission: 'all' is none of auto, normal, manual"),
+        ({"permission": "all"}, "permission: 'all' is not one of auto, normal, manual"),
         ({"allow": "write"}, "allow: must be a list of rules"),
         ({"allow": ["write("]}, "allow: permission rule 'write('"),
         ({"allow": ["write"], "session_id": "mine"}, "sessions of its own only"),

@@ -49,7 +49,7 @@ def test_a_unique_prefix_names_a_session(tmp_path: Path) -> None:
 
 def test_last_names_the_session_that_was_written_to_last(tmp_path: Path) -> None:
     store = store_in(tmp_path)
-    with pytest.raises(SessionNotFound, match="there are none"):
+    with pytest.raises(SessionNotFound, match="has no sessions"):
         store.resolve("last")
     assert store.latest() is None
     for session in (OLD, NEW):

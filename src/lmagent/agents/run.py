@@ -1,8 +1,7 @@
 """Run: one sub-agent from its order to its result, whatever happens on the way.
 
 `subagent.started` is on record before anything of the sub-agent exists, and `subagent.finished` after everything that
-it
-did. A call that is repeated after a crash finds both: a finished sub-agent does not run again, an unfinished one
+it did. A call that is repeated after a crash finds both: a finished sub-agent does not run again, an unfinished one
 resumes.
 """
 

@@ -1,8 +1,7 @@
 """Adds piped input to the task.
 
 A file is read to its end. So is a pipe or a socket, however long its writer takes: piped input must not get lost
-because a
-build is slow. After a second of silence a notice on the terminal explains the wait.
+because a build is slow. After a second of silence a notice on the terminal explains the wait.
 
 A parent can also leave a pipe open that will never have a writer (cron, a CI runner, a subprocess that inherits one).
 If the command line has a task too, a run that has seen no byte for `PATIENCE` seconds after the notice fails with an

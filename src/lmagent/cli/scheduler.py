@@ -34,8 +34,7 @@ def scheduler(workspace: Path | None, interval: float | None, **options: Any) ->
     """Run the due work of a workspace: waiting sessions, tasks of the inbox, cron jobs.
 
     It asks no questions: a call that needs an approval is denied, unless --permission or a rule allows it. Any number
-    of
-    schedulers may run beside each other. SIGTERM and Ctrl+C end it; the next one resumes its work.
+    of schedulers may run beside each other. SIGTERM and Ctrl+C end it; the next one resumes its work.
     """
     return run_scheduler(workspace, interval, options)
 

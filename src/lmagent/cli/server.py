@@ -33,8 +33,7 @@ def echo_json(value: Any) -> None:
     """Print one line of JSON, escaping every character that a terminal would obey or that imitates another one.
 
     JSON itself escapes only characters below U+0020. Other unprintable characters occur only in its texts, and mean the
-    same
-    escaped.
+    same escaped.
     """
     from lmagent.providers import jsontext
 

@@ -1,10 +1,8 @@
 """Asker: shows approvals to the user at the terminal, one at a time.
 
 An answer must belong to the question on the screen. So the next question appears only when the one before is resolved,
-and
-anything typed before it appeared is thrown away. A question that another surface has answered, or that the end of the
-turn
-has made void, is taken back or never shown.
+and anything typed before it appeared is thrown away. A question that another surface has answered, or that the end of
+the turn has made void, is taken back or never shown.
 """
 
 from __future__ import annotations

@@ -21,8 +21,7 @@ def exit_code(finished: TurnFinished | None) -> int:
     """0 done, 1 error, 2 limit, 3 blocked or waiting for the user, 4 permission denied, 130 interrupted.
 
     A turn in which a call was denied because no user could be asked, and which did not make up for it, is 4 whatever
-    the
-    model says about it.
+    the model says about it.
     """
     if finished is None:
         return ERROR

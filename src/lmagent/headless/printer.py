@@ -20,14 +20,11 @@ if TYPE_CHECKING:
 FLUSH_EVERY = 0.04
 """Seconds between flushes of streamed text: 25 times a second looks live, and saves most flushes."""
 
-
 _UNSAFE = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]"
 """Control characters and direction marks must not reach a terminal. Most deltas have none, and cost nothing."""
 
-
 _NESTED = {"ok": "dim", "quiet": "dim", "fault": "red", "warning": "yellow"}
 """Colours of the lines about sub-agents."""
-
 
 _OF_AGENTS = (ev.SubagentStarted, ev.SubagentEvent, ev.SubagentFinished)
 

@@ -59,6 +59,8 @@ TreeStatus = Literal["", "pending", "in_progress", "completed", "blocked", "fail
 
 
 class NewTask(Struct, frozen=True, forbid_unknown_fields=True):
+    """A task to create."""
+
     title: str
     task_id: str = ""
     depends_on: tuple[str, ...] = ()

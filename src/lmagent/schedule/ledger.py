@@ -1,10 +1,8 @@
 """The ledger: the result of each time at which a job was due. All schedulers of a workspace share it.
 
 A time is decided on under the lock of the file and recorded before anything acts on it. So it runs at most once, even
-if
-the table of jobs is lost, and unfinished decisions are found again. The file only grows until it is large; then a
-shorter
-one with the same meaning replaces it, under the same lock.
+if the table of jobs is lost, and unfinished decisions are found again. The file only grows until it is large; then a
+shorter one with the same meaning replaces it, under the same lock.
 """
 
 from __future__ import annotations

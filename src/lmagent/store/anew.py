@@ -1,8 +1,7 @@
 """Anew: a new log replaces a session's old one, which stays on record under another id.
 
 The new log's events are numbered from the old one's last. So a reader that has seen the old log up to any event, and
-asks
-for later ones, gets the whole new log and nothing else, beginning with the event that says so.
+asks for later ones, gets the whole new log and nothing else, beginning with the event that says so.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Gone: the last event numbers of deleted sessions.
 
 A new session may reuse the name of a deleted one. Its events are numbered from the old one's last, so that a client
-that
-returns with a `seq` of the old one neither mixes two logs nor misses the beginning of the new one.
+that returns with a `seq` of the old one neither mixes two logs nor misses the beginning of the new one.
 """
 
 from __future__ import annotations

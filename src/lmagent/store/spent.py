@@ -53,8 +53,7 @@ class Account:
     """The usage of one session, as a fold of its events.
 
     It is read and written whole, together with the offset up to which the log was read, so that two readers at the same
-    time
-    count nothing twice.
+    time count nothing twice.
     """
 
     def __init__(self, session: str) -> None:

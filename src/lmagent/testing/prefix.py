@@ -1,8 +1,8 @@
 """Prefix: the share of a prompt that a model server could take from its cache.
 
-A server keeps the last prompt and reads again everything after the first byte that differs. The
-meter does that sum over the canonical bytes of each request: the tool block, then one line a message, each as the
-JSON that was sent (key order included, white space not). Tokens are bytes / 4.
+A server keeps the last prompt and reads again everything after the first byte that differs. The meter does that sum
+over the canonical bytes of each request: the tool block, then one line a message, each as the JSON that was sent (key
+order included, white space not). Tokens are bytes / 4.
 """
 
 from __future__ import annotations
