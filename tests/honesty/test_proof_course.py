@@ -7,7 +7,7 @@ import shutil
 
 import anyio
 import pytest
-from playing import RUNS, play_replies
+from playing import RUNS, play, play_replies
 
 from lmagent.app.wiring import HostOptions, open_host
 from lmagent.core import events as ev
@@ -188,3 +188,17 @@ def test_a_change_that_the_user_took_back_needs_no_check(project):
     assert first is not None
     assert second is not None
     assert (first.proof, second.proof) == ("unchecked", "")
+
+
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap: it is not installed")
+def test_in_bubblewrap_an_earlier_command_cannot_prepare_the_check(folder):
+    poison = "printf 'import os\\nos._exit(0)\\n' > $(python3 -m site --user-site)/usercustomize.py"
+    prepare = ["shell", {"command": f"mkdir -p $(python3 -m site --user-site) && {poison}"}]
+    lied = anyio.run(lambda: play(folder, {"calls": ["worse", prepare]}, check="auto", sandbox="bubblewrap"))
+    assert (lied.proof, lied.proof_reason) == ("failed", "make test failed (exit code 2)")
+
+
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap: it is not installed")
+def test_in_bubblewrap_a_harmless_earlier_command_leaves_the_work_verified(folder):
+    run = {"calls": [["shell", {"command": "mkdir -p ~/x; echo hi > notes.md"}], "fix"]}
+    assert anyio.run(lambda: play(folder, run, check="auto", sandbox="bubblewrap")).proof == "verified"
