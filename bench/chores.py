@@ -19,7 +19,7 @@ from typing import Any
 
 from lmagent.testing import ScriptedServer
 from lmagent.testing.loopback import Received
-from lmagent.testing.script import Behaviour, Call, Reply, calls, cut, reply, say, status
+from lmagent.testing.script import Behaviour, Reply, ScriptedCall, calls, cut, reply, say, status
 
 TRIES = 4
 """How often the mind does a step again before it gives up."""
@@ -161,7 +161,7 @@ def _json(step: Step) -> str:
 
 
 def _raw(change: Callable[[str], str]) -> Callable[[Step], Behaviour]:
-    return lambda step: Reply(calls=(Call(step.name, change(_json(step))),))
+    return lambda step: Reply(calls=(ScriptedCall(step.name, change(_json(step))),))
 
 
 def _text(form: Callable[[Step], str]) -> Callable[[Step], Behaviour]:
@@ -169,7 +169,7 @@ def _text(form: Callable[[Step], str]) -> Callable[[Step], Behaviour]:
 
 
 def _with(**more: Any) -> Callable[[Step], Behaviour]:
-    return lambda step: Reply(calls=(Call(step.name, json.dumps(step.arguments | more)),))
+    return lambda step: Reply(calls=(ScriptedCall(step.name, json.dumps(step.arguments | more)),))
 
 
 def _xml(step: Step) -> str:
@@ -185,32 +185,32 @@ ALIASES = {"read": "read_file", "write": "write_file", "edit": "edit_file", "she
 
 
 def _twice(step: Step) -> Behaviour:
-    return calls(Call(step.name, _json(step)), Call("read", '{"path": "there-is-no-such-file"}'))
+    return calls(ScriptedCall(step.name, _json(step)), ScriptedCall("read", '{"path": "there-is-no-such-file"}'))
 
 
 def _file_path(step: Step) -> Behaviour:
     known = {"file_path" if name == "path" else name: value for name, value in step.arguments.items()}
-    return Reply(calls=(Call(step.name, json.dumps(known)),))
+    return Reply(calls=(ScriptedCall(step.name, json.dumps(known)),))
 
 
 DAMAGES: dict[str, Callable[[Step], Behaviour]] = {
     "none": _raw(lambda text: text),
     "trailing comma": _raw(lambda text: text[:-1] + ",}"),
     "no last brace": _raw(lambda text: text[:-1]),
-    "single quotes": lambda step: Reply(calls=(Call(step.name, repr(step.arguments)),)),
+    "single quotes": lambda step: Reply(calls=(ScriptedCall(step.name, repr(step.arguments)),)),
     "in a fence": _raw(lambda text: f"```json\n{text}\n```"),
     "as text, Hermes": _text(lambda step: f"<tool_call>\n{_named(step)}\n</tool_call>"),
     "as text, fenced": _text(lambda step: f"```json\n{_named(step)}\n```"),
     "as text, XML": _text(_xml),
-    "another tool's name": lambda step: Reply(calls=(Call(ALIASES[step.name], _json(step)),)),
+    "another tool's name": lambda step: Reply(calls=(ScriptedCall(ALIASES[step.name], _json(step)),)),
     "file_path": _file_path,
     "an argument too many": _with(reason="because"),
     "JSON in a string": _raw(json.dumps),
     "one of two fails": _twice,
     "empty reply": lambda step: Reply(),
     "announced": lambda step: say(f"I will now use {step.name} to go on with this:"),
-    "stream cut": lambda step: cut(Reply(calls=(Call(step.name, _json(step)),)), chunks=2),
-    "cut at the limit": lambda step: reply(calls=(Call(step.name, _json(step)[:-3]),), finish="length"),
+    "stream cut": lambda step: cut(Reply(calls=(ScriptedCall(step.name, _json(step)),)), chunks=2),
+    "cut at the limit": lambda step: reply(calls=(ScriptedCall(step.name, _json(step)[:-3]),), finish="length"),
     "error 500": lambda step: status(500),
 }
 """What the first try of a step that changes or shows something looks like; `none` is the yardstick."""

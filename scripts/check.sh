@@ -34,6 +34,8 @@ else
 fi
 step "layers" "$bin/lint-imports"
 step "sizes" "$bin/python" scripts/check_sizes.py
+step "words" "$bin/python" scripts/check_words.py
+step "lines" "$bin/python" scripts/count_lines.py
 scripts/check_web.sh >/dev/null 2>&1
 if [ $? -eq 3 ]; then
     skipped+=("types of the page: $(scripts/check_web.sh)")

@@ -5,10 +5,10 @@
 
 Whatever registry npm is set to is used, and none is named. The highlighter is the package's own build for browsers,
 to the byte. The others are bundled by esbuild (of `tools/web`) into one file each of what the page uses: several small
-files would not share what compresses well, and of marked the page takes the lexer alone, from the sources that the
-package's source map holds. Each library's licence is kept beside it. `lock.json` has name, version, integrity (of the
-package as npm gives it), licence, and sha256 of each file as it stands here; `tests/gateway/test_web_vendor.py` and
-`tests/web/test_accessibility.py` check them.
+files would not share what compresses well. Of marked the page takes the lexer alone, from the sources that the
+package's source map holds, without what the page's options never use. Each library's licence is kept beside it.
+`lock.json` has name, version, integrity (of the package as npm gives it), licence, and sha256 of each file in this
+folder; `tests/gateway/test_web_vendor.py` and `tests/web/test_accessibility.py` check them.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import base64
 import hashlib
 import io
 import json
+import re
 import subprocess
 import sys
 import tarfile
@@ -42,11 +43,11 @@ BUNDLES: dict[str, tuple[tuple[str, ...], str]] = {
         ("preact", "htm", "@preact/signals", "@preact/signals-core"),
         """
         export { default as htm } from "htm";
-        export { Component, Fragment, h, render } from "preact";
+        export { h, render } from "preact";
         export {
           useCallback, useEffect, useErrorBoundary, useId, useLayoutEffect, useMemo, useRef, useState,
         } from "preact/hooks";
-        export { batch, computed, effect, signal, useComputed, useSignal } from "@preact/signals";
+        export { batch, computed, signal, useSignal } from "@preact/signals";
         """,
     ),
     "marked.js": (
@@ -62,6 +63,20 @@ BUNDLES: dict[str, tuple[tuple[str, ...], str]] = {
 
 SOURCES = {"marked": "lib/marked.esm.js.map"}
 """Packages of which the sources are needed, and the source map that holds them."""
+
+UNUSED: dict[str, tuple[tuple[str, str], ...]] = {
+    "marked": (
+        (r"this\.options\.(?:pedantic|breaks|hooks)\b", "undefined"),
+        (r"this\.options\.gfm\b", "true"),
+        (r"(?m)^  (?:pedantic|breaks): \w+,\n", ""),
+        (r"(?ms)^const (?:blockPedantic|inlinePedantic|inlineBreaks)\b.*?^\};\n", ""),
+        (r"(?ms)^const \w+Pedantic = edit\(.*?;\n", ""),
+    ),
+}
+"""What is replaced in the sources of a package: options that the page never sets, and the rules that only they use."""
+
+SHORTENED = {"marked.js": ("marked/rules.ts", r"(?s)export const other = \{\n(.*?)\n\};")}
+"""Objects whose property names are shortened in a bundle: nothing outside of it sees them."""
 
 TEST_FILES: dict[str, dict[str, str]] = {
     "axe-core": {"axe.min.js": "axe.min.js", "LICENSE-3RD-PARTY.txt": "LICENSE.axe-core-parts.txt"},
@@ -87,7 +102,11 @@ def integrity(data: bytes) -> str:
 
 
 def unpack(name: str, data: bytes, scratch: Path) -> Path:
-    """Put a package where imports of it are looked for; returns its folder."""
+    """Put a package where imports of it are looked for; returns its folder.
+
+    Raises:
+        ValueError: nothing matches a pattern of `UNUSED`.
+    """
     folder = scratch / "node_modules" / name
     with tarfile.open(fileobj=io.BytesIO(data)) as archive:
         archive.extractall(folder.parent / "packed", filter="data")
@@ -96,7 +115,13 @@ def unpack(name: str, data: bytes, scratch: Path) -> Path:
     if name in SOURCES:
         sources = json.loads((folder / SOURCES[name]).read_text())
         (scratch / name).mkdir()
-        for path, content in zip(sources["sources"], sources["sourcesContent"], strict=True):
+        found = dict(zip(sources["sources"], sources["sourcesContent"], strict=True))
+        for pattern, replacement in UNUSED.get(name, ()):
+            counted = {path: re.subn(pattern, replacement, content) for path, content in found.items()}
+            if not sum(count for _, count in counted.values()):
+                raise ValueError(f"{name} has nothing like {pattern!r} any more: look what has become of it")
+            found = {path: content for path, (content, _) in counted.items()}
+        for path, content in found.items():
             (scratch / name / Path(path).name).write_text(content)
     return folder
 
@@ -110,6 +135,11 @@ def bundle(file: str, scratch: Path) -> None:
     (scratch / "entry.js").write_text(BUNDLES[file][1])
     command = [str(ESBUILD), "entry.js", "--bundle", "--minify", "--format=esm", "--target=es2022"]
     command += ["--legal-comments=none", "--charset=utf8", f"--outfile={VENDOR / file}"]
+    if file in SHORTENED:
+        path, pattern = SHORTENED[file]
+        [inside] = re.findall(pattern, (scratch / path).read_text())
+        names = "|".join(re.findall(r"(?m)^  (\w+):", inside))
+        command.append(f"--mangle-props=^(?:{names})$")
     subprocess.run(command, cwd=scratch, capture_output=True, check=True)
 
 

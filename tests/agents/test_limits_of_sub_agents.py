@@ -61,7 +61,7 @@ def test_without_a_report_it_is_asked_twice_and_its_answer_is_then_a_partial_res
     ("reply", "expected", "reason"),
     [
         (say("BLOCKED: no network here"), "blocked", "no network here"),
-        (say("Which of the two files do you mean?"), "blocked", "nobody answers inside: Which of the two"),
+        (say("Which of the two files do you mean?"), "blocked", "no user can answer inside a sub-agent: Which of the two"),
         (status(401), "error", "key"),
     ],
 )

@@ -106,7 +106,7 @@ def test_words_that_come_while_it_reports_are_worked_on_and_reported_anew(tmp_pa
 def test_what_was_reported_before_such_words_is_not_called_all_of_it(tmp_path: Path) -> None:
     result = told_late(tmp_path, report(summary="first"), say("BLOCKED: nobody to greet"))
     assert (result.status, result.summary) == ("partial", "first")
-    assert "it was told more after this report" in result.error
+    assert "it got a message after this report" in result.error
 
 
 def test_a_sub_agent_that_was_told_something_and_is_stopped_then_is_stopped(tmp_path: Path) -> None:

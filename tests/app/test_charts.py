@@ -15,7 +15,7 @@ from lmagent.core.commands import Submit
 from lmagent.core.messages import user
 from lmagent.core.view import View
 from lmagent.engine.lane import run_until_idle
-from lmagent.store.spent import Spent
+from lmagent.store.spent import UsageSums
 from lmagent.testing import ScriptedServer
 from lmagent.testing.script import call, say
 
@@ -66,7 +66,9 @@ def test_usage_draws_today_beside_the_session_and_cost_is_another_word_for_it(sh
 
 
 def test_a_day_with_little_use_has_a_bar_and_a_day_without_has_none() -> None:
-    rows = day_bars([Spent("2026-02-28", prompt_tokens=1), Spent("2026-03-01", prompt_tokens=9_000_000)], "2026-03-01")
+    rows = day_bars(
+        [UsageSums("2026-02-28", prompt_tokens=1), UsageSums("2026-03-01", prompt_tokens=9_000_000)], "2026-03-01"
+    )
     idle, little, much = rows.splitlines()[-3:]
     assert (idle.count("#"), little.count("#"), much.count("#")) == (0, 1, 20)
     assert much.endswith("9,000,000")

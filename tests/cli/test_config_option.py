@@ -49,3 +49,17 @@ def test_a_folder_is_trusted_with_its_config_json(program):
     assert "config.json is not read" in program.run("config").stdout
     assert "config.json" in program.run("config", "trust").stdout
     assert "from-json" in program.run("config").stdout
+
+
+def test_trust_is_taken_back_for_a_folder_by_its_name_even_when_the_folder_is_gone(program):
+    folder = str(program.workspace)
+    (program.workspace / "config.json").write_text('{"agent": {"model": {"model_id": "from-json"}}}')
+    assert "trusted" in program.run("config", "trust", folder).stdout
+    assert "no longer trusted" in program.run("config", "untrust", folder).stdout
+    assert "config.json is not read" in program.run("config").stdout
+    assert "was not trusted" in program.run("config", "untrust").stdout
+    gone = program.workspace / "gone"
+    gone.mkdir()
+    assert program.run("config", "trust", str(gone)).returncode == 0
+    gone.rmdir()
+    assert "no longer trusted" in program.run("config", "untrust", str(gone)).stdout

@@ -6,8 +6,12 @@ from pathlib import Path
 import pytest
 from config_machine import Machine, unprivileged
 
-from lmagent.config.workspace import open_workspace, resolve_workspace
+from lmagent.config.workspace import Workspace, choose_workspace, open_workspace
 from lmagent.core.errors import WorkspaceError
+
+
+def resolve_workspace(flag: Path | str | None, setting: Path | str | None, cwd: Path, home: Path) -> Workspace:
+    return open_workspace(choose_workspace(flag, setting, cwd, home))
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from config_machine import Machine, write
 
+from lmagent.config.compat import KEYS
 from lmagent.config.paths import own_places
-from lmagent.config.seeds import KEYS
 from lmagent.config.show import rows
 from lmagent.config.trust import trust
 from lmagent.core.errors import ConfigError

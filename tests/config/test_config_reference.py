@@ -1,10 +1,11 @@
 from __future__ import annotations
 
-from lmagent.config.docs import config_table_markdown
-from lmagent.config.fields import FIELDS
-from lmagent.config.names import NOT_USED, SEED_NAMES
+from pathlib import Path
 
-SEEDS = [
+from lmagent.config.names import CONVERTED, FIELD_OF, NOT_USED
+from lmagent.config.settings import SETTINGS
+
+OLDER = [
     "WORKSPACE",
     "LLM_URL",
     "LLM_BASE_URL",
@@ -74,18 +75,19 @@ SEEDS = [
 
 
 def test_every_variable_of_the_older_systems_is_known() -> None:
-    known = {field.env for field in FIELDS} | set(SEED_NAMES)
-    assert [name for name in SEEDS if name not in known] == []
+    assert [name for name in OLDER if name not in FIELD_OF and name not in NOT_USED] == []
 
 
-def test_no_name_is_both_a_settings_own_and_in_the_alias_table() -> None:
-    assert {field.env for field in FIELDS} & set(SEED_NAMES) == set()
-    assert all(seed.field or seed.note for seed in SEED_NAMES.values())
+def test_no_variable_feeds_two_settings_or_is_both_used_and_not_used() -> None:
+    variables = [variable for setting in SETTINGS for variable in setting.variables]
+    assert len(variables) == len(set(variables))
+    assert not set(variables) & set(NOT_USED)
+    assert set(CONVERTED) <= set(variables)
 
 
 def test_the_reference_has_a_row_for_every_setting_and_every_name() -> None:
-    text = config_table_markdown()
-    for name in [field.name for field in FIELDS] + list(SEED_NAMES) + list(NOT_USED):
+    text = (Path(__file__).parents[2] / "docs/configuration.md").read_text()
+    for name in [*(setting.name for setting in SETTINGS), *NOT_USED]:
         assert f"| `{name}` |" in text
     rows = [line for line in text.splitlines() if line.startswith("| `")]
     assert all(line.endswith(" |") for line in rows)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from config_machine import Machine, write
 
-from lmagent.config.importing import ImportReport, Targets, import_file
+from lmagent.config.compat import ImportReport, Targets, import_file
 from lmagent.core.errors import ConfigError
 
 AGENT_COMPUTER: dict[str, Any] = {
@@ -125,7 +125,7 @@ def test_an_env_file_goes_to_the_config_and_its_secrets_to_the_users_env_file(
     assert "# mine" in targets.config_file.read_text()
     assert "sk-secret" not in targets.config_file.read_text()
     left = dict(report.left)
-    assert left["TEMPERATURE"] == "LLM_TEMPERATURE is set too, and goes before it"
+    assert left["TEMPERATURE"] == "LLM_TEMPERATURE is set too, and wins"
     assert left["LLM_TIMEOUT"] == "it is empty"
     assert "a whole number" in left["MAX_ERRORS"]
     assert left["DATABASE_URL"] == "it is no setting of lmagent"
@@ -170,7 +170,7 @@ def test_jobs_join_those_of_the_workspace(machine: Machine, targets: Targets, wr
     jobs = [{"id": "a", "schedule": "startup", "prompt": "p"}, good, good, {"id": "c", "schedule": ""}, 5]
     report = take(machine, targets, "cron.json", {"jobs": jobs} if wrapped else jobs)
     assert report.taken == (("b", str(target)),)
-    assert [what for what, _ in report.left] == ["a", "b", "job 4", "job 5"]
+    assert [what for what, _ in report.left] == ["a", "b", "c", "job 5"]
     assert json.loads(target.read_text())[1:] == [good]
 
 

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 from config_machine import Machine, unprivileged, write
 
-from lmagent.config.fields import FIELDS
 from lmagent.config.loader import load
-from lmagent.config.settings import DEFAULT_URL, OPENROUTER_URL, Settings
+from lmagent.config.settings import DEFAULT_URL, OPENROUTER_URL, SETTINGS, Settings
 from lmagent.config.show import rows
 from lmagent.core.errors import ConfigError
 
@@ -280,7 +279,7 @@ def test_the_openrouter_key_goes_to_openrouter_only(machine: Machine) -> None:
 
 def test_secrets_are_in_no_text_form_of_the_settings(machine: Machine) -> None:
     loaded = machine.load(LLM_API_KEY="sk-abcdefgh", OPENROUTER_API_KEY="sk-or-xyz")
-    shown = repr(loaded) + str(loaded.settings) + repr(loaded.settings.__rich_repr__()) + repr(rows(loaded))
+    shown = repr(loaded) + str(loaded.settings) + repr(rows(loaded))
     assert "abcdefgh" not in shown
     assert "xyz" not in shown
     assert loaded.settings.secrets == ("sk-abcdefgh", "sk-or-xyz")
@@ -298,9 +297,9 @@ def test_limits_and_window_follow_the_settings(machine: Machine) -> None:
 
 
 def test_every_setting_is_documented_and_can_be_set_by_a_variable_of_its_own() -> None:
-    assert [field.name for field in FIELDS] == list(Settings.__struct_fields__)
-    assert len({field.env for field in FIELDS}) == len(FIELDS)
-    assert all(field.help.endswith(".") for field in FIELDS)
+    assert [field.name for field in SETTINGS] == list(Settings.__struct_fields__)
+    assert len({field.env for field in SETTINGS}) == len(SETTINGS)
+    assert all(field.help.endswith(".") for field in SETTINGS)
 
 
 def test_paths_count_from_the_place_they_are_written_in(machine: Machine) -> None:

@@ -6,9 +6,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmagent.config.fields import BY_NAME, FIELDS
 from lmagent.config.layers import DEFAULT, Entry, Layer, LayerName, Origin, merge
-from lmagent.config.settings import DEFAULTS
+from lmagent.config.settings import BY_NAME, DEFAULTS, SETTINGS
 
 NAMES: tuple[LayerName, ...] = ("user config", "user .env", "workspace config", "workspace .env", "environment", "flag")
 SCALARS: dict[str, st.SearchStrategy[Any]] = {
@@ -37,7 +36,9 @@ def layers_of(fields: dict[str, st.SearchStrategy[Any]], folders: bool) -> st.Se
         origin = Origin(name, "/file" if folder else "", "x")
         return st.fixed_dictionaries({}, optional=fields).map(
             lambda values: Layer(
-                name, {key: Entry(value, Origin(name, origin.source, key)) for key, value in values.items()}, folder
+                name,
+                folder=folder,
+                entries={key: Entry(value, Origin(name, origin.source, key)) for key, value in values.items()},
             )
         )
 
@@ -51,7 +52,7 @@ def test_a_later_layer_always_wins_and_the_origin_says_so(layers: list[Layer]) -
         last = next((layer.entries[field] for layer in reversed(layers) if field in layer.entries), None)
         assert merged.values[field] == (last.value if last else DEFAULTS[field])
         assert merged.origins[field] == (last.origin if last else DEFAULT)
-    assert set(merged.values) == set(merged.origins) == {field.name for field in FIELDS}
+    assert set(merged.values) == set(merged.origins) == {field.name for field in SETTINGS}
 
 
 @given(layers_of(EVERYTHING, folders=True))

@@ -1,64 +1,78 @@
 from __future__ import annotations
 
-import math
 import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+import tomlkit
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lmagent.config.toml import dump_flat, line_of, update_flat
+from lmagent.config.files import line_of, save_settings
+from lmagent.core.errors import ConfigError
 
 TEXT = st.text(st.characters(codec="utf-8"))
 SCALAR = TEXT | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False)
-VALUES: st.SearchStrategy[dict[str, Any]] = st.dictionaries(TEXT, SCALAR | st.lists(TEXT))
+VALUES: st.SearchStrategy[dict[str, Any]] = st.dictionaries(TEXT, SCALAR | st.lists(TEXT, max_size=3), max_size=5)
+ONE_FOLDER = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=50)
 
 
-@given(VALUES)
-def test_what_is_written_is_read_back(values: dict[str, Any]) -> None:
-    assert tomllib.loads(dump_flat(values)) == values
+def updated(folder: Path, text: str, values: dict[str, Any]) -> str:
+    path = folder / "config.toml"
+    path.write_bytes(text.encode())
+    save_settings(path, values)
+    return path.read_bytes().decode()
 
 
+@ONE_FOLDER
 @given(VALUES, VALUES)
-def test_an_update_sets_the_given_keys_and_keeps_the_others(old: dict[str, Any], new: dict[str, Any]) -> None:
-    assert tomllib.loads(update_flat(dump_flat(old), new)) == {**old, **new}
+def test_an_update_sets_the_given_keys_and_keeps_the_others(
+    tmp_path: Path, old: dict[str, Any], new: dict[str, Any]
+) -> None:
+    assert tomllib.loads(updated(tmp_path, tomlkit.dumps(old), new)) == {**old, **new}
 
 
-def test_nan_is_written_as_toml_has_it() -> None:
-    assert math.isnan(tomllib.loads(dump_flat({"a": math.nan}))["a"])
-
-
-def test_an_update_keeps_comments_order_and_tables() -> None:
+def test_an_update_keeps_comments_order_and_tables(tmp_path: Path) -> None:
     text = (
         "# mine\n"
         "llm_model = 'old' # the model\n"
         'permission_deny = [\n  "a", # one\n  "b",\n]\n'
+        "prewarm = false\n"
         "max_errors = 5 # keep\n"
         "\n"
         "[other]\n"
         'llm_model = "untouched"\n'
     )
-    assert update_flat(text, {"permission_deny": ["c"], "llm_model": "new", "prewarm": True}) == (
+    values = {"permission_deny": ["c"], "llm_model": "new", "max_nudges": 1, "prewarm": None, "theme": None}
+    assert updated(tmp_path, text, values) == (
         "# mine\n"
-        'llm_model = "new"\n'
+        'llm_model = "new" # the model\n'
         'permission_deny = ["c"]\n'
         "max_errors = 5 # keep\n"
+        "max_nudges = 1\n"
         "\n"
-        "prewarm = true\n"
         "[other]\n"
         'llm_model = "untouched"\n'
     )
 
 
-def test_a_file_without_a_last_line_end_is_continued_on_a_new_line() -> None:
-    assert update_flat("a = 1", {"b": 2}) == "a = 1\nb = 2\n"
+def test_a_file_without_a_last_line_end_is_continued_on_a_new_line(tmp_path: Path) -> None:
+    assert updated(tmp_path, "a = 1", {"b": 2}) == "a = 1\nb = 2\n"
 
 
-@pytest.mark.parametrize("text", ["a = ", 'b = """\na = 1\n"""\n'])
-def test_a_file_that_cannot_be_updated_safely_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"safely|Cannot|Invalid"):
-        update_flat(text, {"a": 2})
+def test_a_key_in_a_text_of_many_lines_is_not_taken_for_the_key(tmp_path: Path) -> None:
+    text = 'b = """\na = 1\n"""\n'
+    assert tomllib.loads(updated(tmp_path, text, {"a": 2})) == {"a": 2, "b": "a = 1\n"}
+
+
+@pytest.mark.parametrize("content", [b"a = ", b"a = '\xff'\n"])
+def test_a_file_that_is_no_toml_is_refused_and_stays(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "config.toml"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError, match="cannot be updated"):
+        save_settings(path, {"b": 2})
+    assert path.read_bytes() == content
 
 
 @pytest.mark.parametrize(
@@ -69,8 +83,12 @@ def test_a_file_that_cannot_be_updated_safely_is_refused(text: str) -> None:
         ("\n\n[key]\nx = 1", 3),
         ("[[ key ]]", 1),
         ("key.x = 1", 1),
-        ("a = 1", None),
+        ("a = 1", 0),
     ],
 )
-def test_a_key_is_found_by_its_line(text: str, line: int | None) -> None:
+def test_a_key_is_found_by_its_line(text: str, line: int) -> None:
     assert line_of(text, "key") == line
+
+
+def test_a_dotted_key_of_json_is_found_by_its_line() -> None:
+    assert line_of('{"model": 1,\n"agent": {\n  "model": 2}}', "agent.model") == 3

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from config_machine import Machine, write
 
-from lmagent.config.trust import is_trusted, trust, trust_file, trusted_folders, untrust
+from lmagent.config.trust import is_trusted, trust, trust_file, untrust
 from lmagent.core.errors import ConfigError
 
 
@@ -89,10 +89,15 @@ def test_a_folder_may_name_a_server_on_this_machine_where_no_key_is_at_stake(mac
 
 
 def test_a_folder_may_name_a_server_on_this_machine_with_a_key_of_its_own(machine: Machine) -> None:
-    machine.user_config('llm_url = "https://models.example/v1"\n')
     machine.workspace_env("LLM_URL=http://localhost:8000/v1\nLLM_API_KEY=sk-of-the-folder\n")
     settings = machine.load().settings
     assert (settings.endpoint, settings.key) == ("http://localhost:8000/v1", "sk-of-the-folder")
+
+
+def test_a_folder_cannot_blank_the_users_server_out(machine: Machine) -> None:
+    machine.user_config('llm_url = "https://models.example/v1"\n')
+    machine.workspace_config('llm_url = ""\n')
+    assert machine.load().settings.endpoint == "https://models.example/v1"
 
 
 @pytest.mark.parametrize("variable", ["LLM_URL", "LLM_BASE_URL", "LM_API_URL", "AGENT_MODEL_URL"])
@@ -160,7 +165,7 @@ def test_trust_is_for_the_folder_itself_not_for_those_in_it_and_links_are_resolv
 
 def test_trust_can_be_taken_back(machine: Machine) -> None:
     trust(machine.data, machine.cwd)
-    assert trusted_folders(machine.data) == (str(machine.cwd),)
+    assert is_trusted(machine.data, machine.cwd)
     assert untrust(machine.data, machine.cwd)
     assert not untrust(machine.data, machine.cwd)
     assert not is_trusted(machine.data, machine.cwd)

@@ -10,59 +10,50 @@ HOME = {"HOME": "/home/me", "USERPROFILE": "/home/me"}
 
 
 @pytest.mark.parametrize(
-    ("platform", "env", "config", "data", "cache"),
+    ("platform", "env", "config", "data"),
     [
         (
             "linux",
             {},
             "/home/me/.config/lmagent/config.toml",
             "/home/me/.local/share/lmagent",
-            "/home/me/.cache/lmagent",
         ),
         (
             "linux",
-            {"XDG_CONFIG_HOME": "/c", "XDG_DATA_HOME": "/d", "XDG_CACHE_HOME": "/k"},
+            {"XDG_CONFIG_HOME": "/c", "XDG_DATA_HOME": "/d"},
             "/c/lmagent/config.toml",
             "/d/lmagent",
-            "/k/lmagent",
         ),
         (
             "linux",
-            {"XDG_CONFIG_HOME": "relative", "XDG_DATA_HOME": "", "XDG_CACHE_HOME": "./k"},
+            {"XDG_CONFIG_HOME": "relative", "XDG_DATA_HOME": ""},
             "/home/me/.config/lmagent/config.toml",
             "/home/me/.local/share/lmagent",
-            "/home/me/.cache/lmagent",
         ),
         (
             "darwin",
             {},
             "/home/me/Library/Application Support/lmagent/config.toml",
             "/home/me/Library/Application Support/lmagent",
-            "/home/me/Library/Caches/lmagent",
         ),
         (
             "darwin",
             {"XDG_CONFIG_HOME": "/c"},
             "/c/lmagent/config.toml",
             "/home/me/Library/Application Support/lmagent",
-            "/home/me/Library/Caches/lmagent",
         ),
         (
             "win32",
             {"APPDATA": "/roaming", "LOCALAPPDATA": "/local"},
             "/roaming/lmagent/config.toml",
             "/local/lmagent",
-            "/local/lmagent/cache",
         ),
     ],
 )
-def test_files_lie_where_the_platform_wants_them(
-    platform: str, env: dict[str, str], config: str, data: str, cache: str
-) -> None:
+def test_files_lie_where_the_platform_wants_them(platform: str, env: dict[str, str], config: str, data: str) -> None:
     env = {**HOME, **env}
     assert paths.config_file(env, platform) == Path(config)
     assert paths.data_dir(env, platform) == Path(data)
-    assert paths.cache_dir(env, platform) == Path(cache)
 
 
 def test_lmagent_config_names_the_file_itself() -> None:

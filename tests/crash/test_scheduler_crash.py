@@ -23,7 +23,7 @@ from lmagent.core.commands import Submit
 from lmagent.core.messages import user
 from lmagent.engine.lane import run_until_idle
 from lmagent.schedule.inbox import Inbox
-from lmagent.schedule.ledger import Entry
+from lmagent.schedule.ledger import LedgerEntry
 from lmagent.testing import ScriptedServer
 from lmagent.testing.script import call, say
 
@@ -65,7 +65,7 @@ async def prepare(workspace: Path, server: ScriptedServer) -> None:
     Inbox(workspace / ".lmagent").submit("a task", time.time())
     job = {"id": "rare", "schedule": "every 300d", "timezone": "UTC", "prompt": "Report."}
     (workspace / "cron.json").write_text(json.dumps([job]))
-    entry = Entry(1.0, "rare", "on", schedule="every 300d (UTC)")
+    entry = LedgerEntry(1.0, "rare", "on", schedule="every 300d (UTC)")
     (workspace / ".lmagent" / "cron-history.jsonl").write_bytes(msgspec.json.encode(entry) + b"\n")
 
 

@@ -15,7 +15,7 @@ import anyio
 import msgspec
 
 from lmagent.app.clock import SystemClock
-from lmagent.core.ports import Job
+from lmagent.core.ports import DispatchJob
 from lmagent.dispatch.embedded import EmbeddedDispatcher
 from lmagent.dispatch.table import JobTable
 from lmagent.store.database import open_database
@@ -30,7 +30,7 @@ async def main(path: Path, log: Path, kill_at: int) -> None:
     fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     done = 0
 
-    async def handler(job: Job) -> None:
+    async def handler(job: DispatchJob) -> None:
         nonlocal done
         os.write(fd, json.dumps({"what": "begin", "job": job.id}).encode() + b"\n")
         await anyio.sleep(0.002)

@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from lmagent.app.clock import SystemClock
-from lmagent.core.ports import Clock, Dispatcher, Job
+from lmagent.core.ports import Clock, Dispatcher, DispatchJob
 from lmagent.dispatch.embedded import LEASE, EmbeddedDispatcher
 from lmagent.dispatch.table import JobTable
 from lmagent.store.database import open_database
@@ -60,22 +60,22 @@ class TestEmbeddedDispatcherInRealTime(DispatcherConformance):
 
 
 def test_what_was_submitted_is_there_for_another_process(tables):
-    tables().add(Job("one", "lane"))
+    tables().add(DispatchJob("one", "lane"))
     (claim,) = tables("other").claim(0.0, 8, LEASE)
-    assert claim.job == Job("one", "lane")
+    assert claim.job == DispatchJob("one", "lane")
 
 
 def test_two_processes_never_hold_one_lane(tables):
     first, second = tables(), tables("other")
     for number in range(3):
-        first.add(Job(str(number), "lane"))
+        first.add(DispatchJob(str(number), "lane"))
     assert [claim.job.id for claim in first.claim(0.0, 8, LEASE)] == ["0"]
     assert second.claim(0.0, 8, LEASE) == []
 
 
 def test_the_job_of_a_process_that_is_gone_is_taken_over_at_once(tables):
     first, second = tables(), tables("other")
-    first.add(Job("one", "lane"))
+    first.add(DispatchJob("one", "lane"))
     first.claim(0.0, 8, LEASE)
     tables.alive.discard("me")
     assert [claim.job.id for claim in second.claim(1.0, 8, LEASE)] == ["one"]
@@ -83,7 +83,7 @@ def test_the_job_of_a_process_that_is_gone_is_taken_over_at_once(tables):
 
 def test_the_job_of_a_process_that_stands_still_is_taken_over_when_its_lease_ends(tables):
     first, second = tables(), tables("other")
-    first.add(Job("one", "lane"))
+    first.add(DispatchJob("one", "lane"))
     first.claim(0.0, 8, LEASE)
     assert second.claim(LEASE - 1, 8, LEASE) == []
     first.renew(LEASE - 1, LEASE)
@@ -93,7 +93,7 @@ def test_the_job_of_a_process_that_stands_still_is_taken_over_when_its_lease_end
 
 def test_who_was_taken_over_and_finished_all_the_same_has_the_last_word(tables):
     first, second = tables(), tables("other")
-    first.add(Job("one", "lane"))
+    first.add(DispatchJob("one", "lane"))
     (mine,) = first.claim(0.0, 8, LEASE)
     (theirs,) = second.claim(2 * LEASE, 8, LEASE)
     first.done(mine, 2 * LEASE)
@@ -103,11 +103,11 @@ def test_who_was_taken_over_and_finished_all_the_same_has_the_last_word(tables):
 
 def test_a_table_that_is_deleted_is_made_anew_and_knows_what_is_held(tables, tmp_path):
     first = tables()
-    first.add(Job("one", "lane"))
+    first.add(DispatchJob("one", "lane"))
     first.claim(0.0, 8, LEASE)
     for path in tmp_path.glob("state.db*"):
         path.unlink()
-    first.add(Job("two", "lane"))
+    first.add(DispatchJob("two", "lane"))
     assert first.claim(1.0, 8, LEASE) == []
     assert tables("other").claim(1.0, 8, LEASE) == []
     assert first.counts() == {"claimed": 1, "queued": 1}
@@ -115,17 +115,17 @@ def test_a_table_that_is_deleted_is_made_anew_and_knows_what_is_held(tables, tmp
 
 def test_a_damaged_table_is_replaced(tables, tmp_path):
     first = tables()
-    first.add(Job("one", "lane"))
+    first.add(DispatchJob("one", "lane"))
     first.close()
     for path in tmp_path.glob("state.db-*"):
         path.unlink()
     (tmp_path / "state.db").write_bytes(b"no database" * 1000)
-    assert tables().add(Job("one", "lane"))
+    assert tables().add(DispatchJob("one", "lane"))
 
 
 def test_a_job_that_was_given_up_gets_another_chance_when_somebody_serves_anew(tables):
     table = tables()
-    table.add(Job("one", "lane"))
+    table.add(DispatchJob("one", "lane"))
     (claim,) = table.claim(0.0, 8, LEASE)
     table.failed(claim, "no", retry_at=None)
     assert table.claim(1e9, 8, LEASE) == []
@@ -147,11 +147,11 @@ def test_a_clock_that_is_put_back_or_ahead_loses_and_repeats_nothing(tables):
 
     async def main() -> None:
         for number in range(10):
-            await dispatcher.submit(Job(str(number), f"lane {number % 3}", clock.now() + number))
+            await dispatcher.submit(DispatchJob(str(number), f"lane {number % 3}", clock.now() + number))
         with anyio.fail_after(20):
             async with anyio.create_task_group() as tasks:
 
-                async def handler(job: Job) -> None:
+                async def handler(job: DispatchJob) -> None:
                     ran.append(job.id)
                     clock.jump = next(jumps, 0.0)
                     if len(ran) == 10:
@@ -169,7 +169,7 @@ def test_processes_that_are_killed_at_random_lose_nothing_and_keep_the_order(tmp
     path = tmp_path / "state.db"
     table = JobTable(lambda: open_database(path), path, "none", lambda _: True)
     for number in range(60):
-        table.add(Job(f"{number % 6}-{number:03}", f"lane {number % 6}"))
+        table.add(DispatchJob(f"{number % 6}-{number:03}", f"lane {number % 6}"))
     command = [sys.executable, str(WORKER), str(path), str(log)]
     try:
         for round in range(12):

@@ -19,7 +19,7 @@ import pytest
 
 from lmagent.config.paths import data_dir
 from lmagent.config.trust import trust
-from lmagent.schedule.ledger import Entry, Ledger
+from lmagent.schedule.ledger import Ledger, LedgerEntry
 from lmagent.testing import ScriptedServer
 from lmagent.testing.loopback import Received
 from lmagent.testing.script import Behaviour, call, say, slow
@@ -118,7 +118,7 @@ def nightly_was_missed(workspace: Path) -> None:
     job = {"id": "nightly", "schedule": schedule, "timezone": "UTC", "prompt": "Nightly: say good night."}
     (workspace / "cron.json").write_text(json.dumps([job]))
     since = now - 3 * 86400
-    Ledger(workspace / ".lmagent", time.time).append(Entry(since, "nightly", "on", schedule=f"{schedule} (UTC)"))
+    Ledger(workspace / ".lmagent", time.time).append(LedgerEntry(since, "nightly", "on", schedule=f"{schedule} (UTC)"))
 
 
 @pytest.mark.parametrize(("seed", "slots"), [(1, 1), (2, 8)])

@@ -13,7 +13,7 @@ import pytest
 
 from lmagent.testing import ScriptedServer
 from lmagent.testing.engine import EngineServer
-from lmagent.testing.forced import Answer, ForcedCalls, Option
+from lmagent.testing.forced import ForcedAnswer, ForcedCalls, Option
 from lmagent.testing.gguf import build_tiny_gguf
 from lmagent.testing.script import call, calls, say, tool
 
@@ -90,7 +90,7 @@ def test_the_real_engine_drives_the_same_job(checkout, tmp_path):
     )
 
     def plan(received):
-        return Answer() if received.body.get("tool_choice") == "none" else next(steps, Answer())
+        return ForcedAnswer() if received.body.get("tool_choice") == "none" else next(steps, ForcedAnswer())
 
     model = build_tiny_gguf(tmp_path / "tiny.gguf")
     with EngineServer(model) as engine, ForcedCalls(engine.url, plan) as server:

@@ -21,7 +21,7 @@ from lmagent.engine.lane import run_until_idle
 from lmagent.testing import faults, quirks
 from lmagent.testing.script import (
     Behaviour,
-    Plain,
+    PlainAnswer,
     Reply,
     call,
     call_raw,
@@ -67,7 +67,7 @@ def play(script: Sequence[Behaviour], workspace: Path, **flags: object) -> ev.Tu
     return anyio.run(main)
 
 
-def pieces(*entries: dict[str, object], finish: str | None = "tool_calls") -> Plain:
+def pieces(*entries: dict[str, object], finish: str | None = "tool_calls") -> PlainAnswer:
     """A call in pieces with these labels: `name` and `arguments` go inside, the rest beside."""
     deltas: list[dict[str, object]] = []
     for entry in entries:

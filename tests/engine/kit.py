@@ -13,7 +13,7 @@ import anyio.lowlevel
 import msgspec
 
 from lmagent.core import events as ev
-from lmagent.core.agent import Agent, Limits, Window
+from lmagent.core.agent import Agent, TurnLimits, Window
 from lmagent.core.commands import Submit
 from lmagent.core.errors import StoreError, ToolError
 from lmagent.core.messages import Message, Text, Thinking, ToolCall, user
@@ -213,7 +213,7 @@ class Bench:
 
 async def bench(
     *answers: Answer,
-    limits: Limits | None = None,
+    limits: TurnLimits | None = None,
     window: Window | None = None,
     mode: str = "auto",
     rules: Rules | None = None,
@@ -226,7 +226,7 @@ async def bench(
     """A new session whose model gives `answers`."""
     world, model, log = World(), Model(list(answers)), MemoryLog()
     toolbox = world.toolbox()
-    agent = Agent("test", system, limits=limits or Limits(), window=window or Window(), keep_thinking=keep_thinking)
+    agent = Agent("test", system, limits=limits or TurnLimits(), window=window or Window(), keep_thinking=keep_thinking)
     wiring = Wiring(
         provider=model,
         toolbox=toolbox,

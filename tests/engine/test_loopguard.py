@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from kit import bench, call, say
 
 from lmagent.core import events as ev
-from lmagent.core.agent import Limits
+from lmagent.core.agent import TurnLimits
 from lmagent.core.errors import ToolError
 from lmagent.core.messages import ToolCall
 from lmagent.core.tool import Tool, ToolOutput
@@ -127,7 +127,7 @@ runs = st.lists(st.lists(st.tuples(words, words), min_size=1, max_size=3), min_s
 @settings(max_examples=200, deadline=None)
 @given(runs)
 def test_a_run_in_which_every_result_is_new_is_never_stopped(run):
-    guard = LoopGuard(Limits())
+    guard = LoopGuard(TurnLimits())
     number = 0
     for step in run:
         for tool, argument in step:
@@ -142,7 +142,7 @@ def test_a_run_in_which_every_result_is_new_is_never_stopped(run):
 @settings(max_examples=100, deadline=None)
 @given(st.lists(words, min_size=1, max_size=6, unique=True), st.integers(1, 3))
 def test_any_circle_of_calls_that_bring_nothing_new_comes_to_an_end(names, width):
-    guard = LoopGuard(Limits())
+    guard = LoopGuard(TurnLimits())
     size = -(-len(names) // width)
     for step in range(1, 200):
         at = (step - 1) % size * width
@@ -160,7 +160,7 @@ def test_any_circle_of_calls_that_bring_nothing_new_comes_to_an_end(names, width
 
 @pytest.mark.parametrize("text", ["a" * 300_000, "1" * 300_000, "../" * 100_000, "a/" * 100_000, "./a " * 70_000])
 def test_the_longest_arguments_and_results_cost_little(text):
-    guard = LoopGuard(Limits())
+    guard = LoopGuard(TurnLimits())
     made = ToolCall("c", "write", json.dumps({"path": text, "content": text}))
     for _ in range(3):
         assert guard.before(made) is None
@@ -210,18 +210,18 @@ def _read_again(guard: LoopGuard, names: str, number: int, held: set[str]) -> li
 
 
 def test_reading_again_what_a_cut_took_from_the_prompt_is_not_standing_still():
-    guard = LoopGuard(Limits())
+    guard = LoopGuard(TurnLimits())
     for number in range(3):
         assert _read_again(guard, string.ascii_letters[:20], number, set()) == []
 
 
 def test_reading_again_what_the_prompt_still_holds_is_standing_still():
-    guard, names = LoopGuard(Limits()), string.ascii_letters[:20]
+    guard, names = LoopGuard(TurnLimits()), string.ascii_letters[:20]
     assert _read_again(guard, names, 0, set()) == []
     assert "no_progress" in _read_again(guard, names, 1, {f"c0{name}" for name in names})
 
 
 def test_a_circle_of_readings_and_cuts_comes_to_an_end():
-    guard = LoopGuard(Limits())
+    guard = LoopGuard(TurnLimits())
     stops = [stop for number in range(10) for stop in _read_again(guard, "abcdef", number, set())]
     assert stops

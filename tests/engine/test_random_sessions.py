@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kit import Bench, bench, call, extends, faults, say
 
 from lmagent.core import events as ev
-from lmagent.core.agent import Limits, Window
+from lmagent.core.agent import TurnLimits, Window
 from lmagent.core.commands import Compact, Continue, Interrupt, SetMode, SetModel, Steer, Submit
 from lmagent.core.errors import ServerFailure, Unreachable
 from lmagent.core.messages import user
@@ -86,7 +86,7 @@ def test_the_prompt_only_grows_and_every_call_has_its_result(turns, window, note
 async def _play(turns, window, notes, keep_thinking, data) -> None:
     dates = iter(f"<date>{number // 2}</date>" for number in range(10**6))
     made = await bench(
-        limits=Limits(steps=12),
+        limits=TurnLimits(steps=12),
         window=Window(tokens=window, keep_recent=2000, keep_user=1000),
         notes=(lambda: next(dates),) if notes else (),
         keep_thinking=keep_thinking,

@@ -4,7 +4,7 @@ import pytest
 from kit import bench, call, extends, say
 
 from lmagent.core import events as ev
-from lmagent.core.agent import Limits, Window
+from lmagent.core.agent import TurnLimits, Window
 from lmagent.core.commands import Approve, Continue, Interrupt, Steer, Submit, Withdraw
 from lmagent.core.errors import AuthError, ContextOverflow, ServerFailure, StoreError
 from lmagent.core.messages import user
@@ -71,7 +71,7 @@ async def test_narration_is_nudged_twice_and_then_ends_as_an_honest_error():
 
 @run
 async def test_empty_replies_are_nudged_and_end_as_an_error():
-    made = await bench(*[say("") for _ in range(9)], limits=Limits(empties=3))
+    made = await bench(*[say("") for _ in range(9)], limits=TurnLimits(empties=3))
     finished = await made.submit()
     assert (finished.outcome, finished.cause, finished.steps) == ("error", "empty", 3)
 
@@ -95,14 +95,14 @@ def test_each_way_to_end_is_its_own_outcome(text, outcome):
 
 @run
 async def test_the_step_limit_ends_the_turn_as_a_limit():
-    made = await bench(*[call(("read", f'{{"path": "f{n}"}}')) for n in range(9)], limits=Limits(steps=4))
+    made = await bench(*[call(("read", f'{{"path": "f{n}"}}')) for n in range(9)], limits=TurnLimits(steps=4))
     finished = await made.submit()
     assert (finished.outcome, finished.cause, finished.steps) == ("limit", "iterations", 4)
 
 
 @run
 async def test_a_token_budget_ends_the_turn_as_a_limit():
-    made = await bench(say("I will read it.", usage=Usage(900, 200)), say("done"), limits=Limits(turn_tokens=1000))
+    made = await bench(say("I will read it.", usage=Usage(900, 200)), say("done"), limits=TurnLimits(turn_tokens=1000))
     finished = await made.submit()
     assert (finished.outcome, finished.cause) == ("limit", "tokens")
 

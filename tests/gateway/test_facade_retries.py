@@ -11,7 +11,7 @@ import pytest
 from gateway_kit import Answer, Running
 
 from lmagent.testing import ScriptedServer
-from lmagent.testing.script import Plain, say, slow, status
+from lmagent.testing.script import PlainAnswer, say, slow, status
 
 MODEL = "agent/lmagent:test-model"
 LISTED = {"object": "list", "data": [{"id": "test-model", "object": "model"}]}
@@ -26,7 +26,7 @@ class SlowToList:
         self.is_slow = False
         self.fails = False
 
-    def __call__(self, received: object) -> Plain:
+    def __call__(self, received: object) -> PlainAnswer:
         if self.is_slow:
             self.asked.set()
             assert self.may.wait(30)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from gateway_kit import Running, gateway
 
-from lmagent.config.fields import FIELDS
+from lmagent.config.settings import SETTINGS
 from lmagent.testing.script import say
 
 CONFIG = "home/.config/lmagent/config.toml"
@@ -25,7 +25,7 @@ def change(running: Running, name: str, value: str | None) -> Any:
 def test_every_setting_is_listed_with_value_origin_and_meaning(tmp_path):
     with gateway(tmp_path, LLM_TEMPERATURE="0.4", LLM_API_KEY="sk-very-secret") as running:
         found = settings(running)
-        assert list(found) == [field.name for field in FIELDS]
+        assert list(found) == [field.name for field in SETTINGS]
         row = found["llm_temperature"]
         assert (row["value"], row["layer"], row["default"]) == ("0.4", "environment", "0.65")
         assert row["help"].startswith("Sampling temperature")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from lmagent.config.toml import toml_value
+import tomlkit
+
 from lmagent.modelserver.memory import BATCH, ENGINE_BYTES
 from lmagent.modelserver.sheet import KEYS, UPSTREAM_KEYS, allowed
 from lmagent.modelserver.spec import DEFAULT_CONTEXT, ModelSettings
@@ -18,7 +19,7 @@ def test_the_table_has_every_setting_with_its_default_and_what_it_may_be():
     table = {key: (default, may) for key, default, may, _ in rows if key in KEYS}
     defaults = ModelSettings()
     assert list(table) == list(KEYS)
-    assert table == {key: (toml_value(getattr(defaults, key, "")), allowed(key)) for key in KEYS}
+    assert table == {key: (tomlkit.item(getattr(defaults, key, "")).as_string(), allowed(key)) for key in KEYS}
 
 
 def test_the_words_for_other_servers_are_those_of_the_code():

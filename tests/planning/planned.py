@@ -19,7 +19,7 @@ from lmagent.core.view import View, reduce
 from lmagent.engine.lane import run_until_idle
 from lmagent.engine.session import Session
 from lmagent.testing import ScriptedServer
-from lmagent.testing.script import Call, Reply, call, calls, tool
+from lmagent.testing.script import Reply, ScriptedCall, call, calls, tool
 
 
 def use(name: str, **arguments: Any) -> Reply:
@@ -37,7 +37,7 @@ def uses(*wanted: tuple[str, dict[str, Any]]) -> Reply:
     return calls(*(_use(name, arguments) for name, arguments in wanted))
 
 
-def _use(name: str, arguments: dict[str, Any]) -> Call:
+def _use(name: str, arguments: dict[str, Any]) -> ScriptedCall:
     return tool("use_tool", name=name, arguments=arguments)
 
 

@@ -170,7 +170,7 @@ def test_half_a_character_is_a_problem_of_its_job_and_of_no_other(tmp_path):
     )
     (tmp_path / "cron.json").write_text(rows)
     (problem,) = read_jobs(tmp_path).problems
-    assert "cron.json line 1: job 's': prompt: holds a character that is none" in problem
+    assert "cron.json line 1: job 's': prompt: contains an invalid character" in problem
     set_enabled(tmp_path, "t", False)
     assert json.loads((tmp_path / "cron.json").read_text()) == [
         json.loads(rows)[0],

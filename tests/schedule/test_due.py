@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from lmagent.core.errors import StoreError
 from lmagent.schedule.due import COUNTED, GRACE, decide, next_due
 from lmagent.schedule.jobs import CronJob
-from lmagent.schedule.ledger import Entry, JobHistory, Ledger
+from lmagent.schedule.ledger import JobHistory, Ledger, LedgerEntry
 from lmagent.schedule.times import parse_schedule
 
 DAY = 86400
@@ -28,15 +28,15 @@ def job(text="daily 02:30", **more) -> CronJob:
     return CronJob("nightly", parse_schedule(text), "do it", **more)
 
 
-def known(*entries: Entry) -> JobHistory:
+def known(*entries: LedgerEntry) -> JobHistory:
     history = JobHistory()
     for entry in entries:
         history.apply(entry)
     return history
 
 
-def started(text="daily 02:30", at=T0) -> Entry:
-    return Entry(at, "nightly", "on", schedule=f"{text} (UTC)")
+def started(text="daily 02:30", at=T0) -> LedgerEntry:
+    return LedgerEntry(at, "nightly", "on", schedule=f"{text} (UTC)")
 
 
 def test_a_new_job_begins_to_count_now_and_makes_up_for_nothing():
@@ -51,14 +51,14 @@ def test_a_job_runs_when_it_is_due_and_only_once():
     assert decide(job(), history, due - 1).runs == ()
     decision = decide(job(), history, due + 0.2)
     assert decision.runs == (int(due),)
-    history = known(started(), *decision.entries, Entry(due, "nightly", "ran", int(due)))
+    history = known(started(), *decision.entries, LedgerEntry(due, "nightly", "ran", int(due)))
     assert decide(job(), history, due + 1) == type(decision)()
 
 
 def test_a_job_does_not_overlap_itself():
-    history = known(started("every 1s"), Entry(T0, "nightly", "claimed", T0 + 1))
+    history = known(started("every 1s"), LedgerEntry(T0, "nightly", "claimed", T0 + 1))
     assert decide(job("every 1s"), history, T0 + 50).runs == ()
-    history.apply(Entry(T0, "nightly", "ran", T0 + 1))
+    history.apply(LedgerEntry(T0, "nightly", "ran", T0 + 1))
     assert decide(job("every 1s"), history, T0 + 50).runs == (T0 + 50,)
 
 
@@ -108,7 +108,7 @@ def test_a_clock_that_was_wrong_for_a_while_silences_no_job_and_repeats_none():
     history = known(started(), *(decide(job(), known(started()), ahead).entries))
     ran = set(history.runs)
     for run in list(history.runs.values()):
-        history.apply(Entry(ahead, "nightly", "ran", run.at))
+        history.apply(LedgerEntry(ahead, "nightly", "ran", run.at))
     again = decide(job(), history, T0 + DAY)
     assert [entry.what for entry in again.entries] == ["on"]
     history.apply(again.entries[0])
@@ -118,7 +118,7 @@ def test_a_clock_that_was_wrong_for_a_while_silences_no_job_and_repeats_none():
         for entry in decision.entries:
             history.apply(entry)
         for at in decision.runs:
-            history.apply(Entry(T0, "nightly", "ran", at))
+            history.apply(LedgerEntry(T0, "nightly", "ran", at))
         seen += decision.runs
     assert len(seen) == len(set(seen)) >= 38
     assert not ran & set(seen)
@@ -142,7 +142,7 @@ def test_however_time_passes_no_time_is_decided_on_twice_and_none_is_forgotten(t
             decided.append((entry.at, entry.until or entry.at))
         for at in decision.runs:
             assert at <= now
-            history.apply(Entry(now, "nightly", "ran", at))
+            history.apply(LedgerEntry(now, "nightly", "ran", at))
     assert all(sooner[1] < later[0] for sooner, later in pairwise(decided)), "a time was decided on twice"
     every = this.schedule.between(T0, now, 1000)
     covered = [at for at in every if any(first <= at <= last for first, last in decided)]
@@ -159,7 +159,7 @@ def ledger_in(tmp_path) -> Ledger:
 def test_what_is_written_down_is_known_to_all(tmp_path):
     one, other = ledger_in(tmp_path), ledger_in(tmp_path)
     with one.locked():
-        one.append(started(), Entry(T0, "nightly", "claimed", T0 + 5, session="s1"))
+        one.append(started(), LedgerEntry(T0, "nightly", "claimed", T0 + 5, session="s1"))
     other.read()
     assert [run.at for run in other.history("nightly").unfinished(delivers=False)] == [T0 + 5]
     other.note("nightly", "ran", T0 + 5, session="s1", outcome="done")
@@ -174,7 +174,7 @@ def test_a_line_that_was_torn_by_a_kill_harms_no_other(tmp_path):
     ledger.append(started())
     with ledger.path.open("ab") as file:
         file.write(b'{"ts":1,"job":"nigh')
-    ledger.append(Entry(T0, "nightly", "claimed", T0 + 5))
+    ledger.append(LedgerEntry(T0, "nightly", "claimed", T0 + 5))
     fresh = ledger_in(tmp_path)
     fresh.read()
     assert fresh.damaged == 1
@@ -240,7 +240,7 @@ def test_two_schedulers_that_decide_at_once_and_are_killed_claim_every_time_once
         ledger.read()
         for run in ledger.history("nightly").unfinished(delivers=False):
             ledger.note("nightly", "ran", run.at)
-    lines = [msgspec.json.decode(line, type=Entry) for line in ledger.path.read_bytes().splitlines()]
+    lines = [msgspec.json.decode(line, type=LedgerEntry) for line in ledger.path.read_bytes().splitlines()]
     claimed = [entry.at for entry in lines if entry.what == "claimed"]
     assert claimed == list(range(T0 + 1, T0 + 9))
     assert os.path.getsize(ledger.path)

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmagent.schedule.entries import HISTORY, Entry, JobHistory
+from lmagent.schedule.entries import HISTORY, JobHistory, LedgerEntry
 from lmagent.schedule.ledger import LARGE, Ledger
 from lmagent.schedule.shorter import facts_of
 
 NOW = 1_800_000_000
 
 ENTRIES = st.builds(
-    Entry,
+    LedgerEntry,
     ts=st.integers(0, 60).map(float),
     job=st.sampled_from(["a", "b"]),
     what=st.sampled_from(["on", "off", "claimed", "ran", "missed", "delivering", "delivered"]),
@@ -51,24 +51,27 @@ def test_the_shorter_facts_say_the_same_or_nothing_is_left_out(entries):
 
 
 def test_an_ordinary_history_can_always_be_said_shorter():
-    for last in ([], [Entry(9.0, "a", "off")], [Entry(9.0, "a", "claimed", 600)]):
-        entries = [Entry(1.0, "a", "on", schedule="every 1m"), Entry(2.0, "a", "missed", 60, 120, 2)]
+    for last in ([], [LedgerEntry(9.0, "a", "off")], [LedgerEntry(9.0, "a", "claimed", 600)]):
+        entries = [LedgerEntry(1.0, "a", "on", schedule="every 1m"), LedgerEntry(2.0, "a", "missed", 60, 120, 2)]
         for at in (180, 240, 300):
-            entries += [Entry(3.0, "a", "claimed", at, session="s"), Entry(4.0, "a", "ran", at, outcome="done")]
-        entries += [Entry(5.0, "a", "delivering", 300), Entry(5.0, "a", "delivered", 300, outcome="ok")]
-        entries += [Entry(5.0, "a", "claimed", 400, by="user"), *last]
+            entries += [
+                LedgerEntry(3.0, "a", "claimed", at, session="s"),
+                LedgerEntry(4.0, "a", "ran", at, outcome="done"),
+            ]
+        entries += [LedgerEntry(5.0, "a", "delivering", 300), LedgerEntry(5.0, "a", "delivered", 300, outcome="ok")]
+        entries += [LedgerEntry(5.0, "a", "claimed", 400, by="user"), *last]
         assert facts_of(folded(entries)) is not None
 
 
 def a_large_one(folder: Path) -> Ledger:
     """A history of a job a minute, of weeks, just below the size at which it is made shorter."""
     ledger = Ledger(folder, lambda: float(NOW))
-    lines, size, at = [msgspec.json.encode(Entry(0.0, "job", "on", schedule="every 1m"))], 0, 0
+    lines, size, at = [msgspec.json.encode(LedgerEntry(0.0, "job", "on", schedule="every 1m"))], 0, 0
     while size < LARGE - 1000:
         at += 60
         for entry in (
-            Entry(float(at), "job", "claimed", at, session=f"20270101_000000_{at:06x}"),
-            Entry(at + 9.0, "job", "ran", at, session=f"20270101_000000_{at:06x}", outcome="done"),
+            LedgerEntry(float(at), "job", "claimed", at, session=f"20270101_000000_{at:06x}"),
+            LedgerEntry(at + 9.0, "job", "ran", at, session=f"20270101_000000_{at:06x}", outcome="done"),
         ):
             lines.append(msgspec.json.encode(entry))
             size += len(lines[-1]) + 1
@@ -90,7 +93,7 @@ def append_until_shorter(ledger: Ledger) -> None:
     while ledger.path.stat().st_size >= before:
         at += 60
         before = ledger.path.stat().st_size
-        ledger.append(Entry(float(at), "job", "claimed", at))
+        ledger.append(LedgerEntry(float(at), "job", "claimed", at))
         ledger.note("job", "ran", at, outcome="done")
 
 
@@ -125,8 +128,8 @@ def test_a_year_of_a_job_a_minute_stays_within_its_bound(tmp_path):
 
 def test_a_file_with_the_same_number_is_told_from_the_one_before(tmp_path):
     ledger = Ledger(tmp_path, lambda: float(NOW))
-    ledger.append(Entry(1.0, "old", "on", schedule="startup"))
-    ledger.path.write_bytes(b"\n" * 70 + msgspec.json.encode(Entry(1.0, "new", "on", schedule="startup")) + b"\n")
+    ledger.append(LedgerEntry(1.0, "old", "on", schedule="startup"))
+    ledger.path.write_bytes(b"\n" * 70 + msgspec.json.encode(LedgerEntry(1.0, "new", "on", schedule="startup")) + b"\n")
     ledger.read()
     assert ledger.jobs() == ["new"]
 
@@ -134,11 +137,11 @@ def test_a_file_with_the_same_number_is_told_from_the_one_before(tmp_path):
 WRITER = """
 import sys
 from pathlib import Path
-from lmagent.schedule.ledger import Entry, Ledger
+from lmagent.schedule.ledger import LedgerEntry, Ledger
 
 ledger = Ledger(Path(sys.argv[1]), lambda: 1.0)
 for at in range(30):
-    ledger.append(Entry(1.0, sys.argv[2], "claimed", at))
+    ledger.append(LedgerEntry(1.0, sys.argv[2], "claimed", at))
     ledger.note(sys.argv[2], "ran", at, outcome="done")
 """
 
@@ -158,7 +161,7 @@ def test_what_others_write_while_it_is_made_shorter_is_not_lost(tmp_path):
 VICTIM = """
 import os, signal, sys
 from pathlib import Path
-from lmagent.schedule.ledger import Entry, Ledger
+from lmagent.schedule.ledger import LedgerEntry, Ledger
 
 folder, at, kill_at, half = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4] == "half"
 ledger = Ledger(folder, lambda: 1.0)
@@ -179,7 +182,7 @@ def stepping(name):
 
 for name in ("open", "write", "fdatasync", "fsync", "replace", "unlink", "close"):
     stepping(name)
-ledger.append(Entry(float(at), "job", "claimed", at, session="new"))
+ledger.append(LedgerEntry(float(at), "job", "claimed", at, session="new"))
 ledger.note("job", "ran", at, outcome="done")
 """
 
@@ -210,7 +213,7 @@ def test_who_is_killed_at_any_step_loses_nothing_and_repeats_nothing(tmp_path, h
         shortened += fresh.path.stat().st_size < LARGE // 2
         if done.returncode != -signal.SIGKILL:
             break
-        fresh.append(Entry(float(at), "job", "claimed", at, session="new"))  # the next one goes on, and shortens
+        fresh.append(LedgerEntry(float(at), "job", "claimed", at, session="new"))  # the next one goes on, and shortens
         fresh.note("job", "ran", at, outcome="done")
         assert fresh.history("job").runs[at].stage == "ran"
         assert fresh.path.stat().st_size < LARGE // 2

@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 import pytest
 
 from lmagent.service.elsewhere import Launchd, ScheduledTask
-from lmagent.service.spec import ServiceError, Spec, name_for, spec_for
+from lmagent.service.spec import ServiceError, ServiceSpec, name_for, spec_for
 from lmagent.service.systemd import Systemd, variables_of
 
 SYSTEMCTL = """#!{python}
@@ -52,7 +52,7 @@ def machine(tmp_path: Path) -> tuple[dict[str, str], Path]:
     return env, state
 
 
-def spec(folder: Path) -> Spec:
+def spec(folder: Path) -> ServiceSpec:
     return spec_for(folder, ("9000",), folder / "data", {"PATH": "/usr/bin"})
 
 

@@ -118,7 +118,7 @@ def test_a_denied_call_is_named_with_what_denied_it_and_without_words_for_the_mo
     unasked = ev.ToolFinished(call_id="c", tool="shell", status="denied", content="Denied: …", data=data)
     assert shown(unasked) == f"✗ shell rm x: denied: {data['why']}\n"
     ended = ev.TurnFinished(outcome="done", cause="permission", answer="Done.", terminal="allow it")
-    assert shown(ended) == "denied: a call needed an approval, and nobody was there to give it\n  → allow it\n"
+    assert shown(ended) == "denied: a call needed an approval, and no user was there to give it\n  → allow it\n"
 
 
 def test_a_reason_that_the_answer_does_not_give_is_shown():

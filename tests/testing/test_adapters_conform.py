@@ -17,7 +17,7 @@ from lmagent.providers.openai_chat import OpenAIChat
 from lmagent.providers.retry import RetryPolicy
 from lmagent.providers.transport import HttpTransport
 from lmagent.store.jsonl import JsonlStore
-from lmagent.testing import Call, ScriptedServer, quirks, script
+from lmagent.testing import ScriptedCall, ScriptedServer, quirks, script
 from lmagent.testing.conformance import ClockConformance, EventStoreConformance, ProviderConformance
 from lmagent.testing.fakes import FakeClock
 from lmagent.testing.script import Behaviour
@@ -52,7 +52,7 @@ class TestSystemClock(ClockConformance):
         return SystemClock()
 
 
-CALLS = (Call("read", '{"path":"ä.txt","limit":3}'), Call("ls", '{"path":"sub"}'))
+CALLS = (ScriptedCall("read", '{"path":"ä.txt","limit":3}'), ScriptedCall("ls", '{"path":"sub"}'))
 PLAIN = script.reply(text="Grüße, 世界! " * 3, thinking="Let me see.", calls=CALLS)
 
 

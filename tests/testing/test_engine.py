@@ -14,7 +14,7 @@ import httpcore
 import pytest
 
 from lmagent.testing.engine import EngineServer
-from lmagent.testing.forced import Answer, ForcedCalls, Option, grammar, read_all_then_write
+from lmagent.testing.forced import ForcedAnswer, ForcedCalls, Option, grammar, read_all_then_write
 from lmagent.testing.gguf import build_tiny_gguf, vocabulary
 
 TASK = "Summarise all Python files in this workspace into SUMMARY.md"
@@ -27,7 +27,7 @@ def test_a_grammar_lists_the_calls_that_may_come() -> None:
         '("\\"a \\\\\\"b\\\\\\".py\\"" | "\\"c.py\\"") ",\\"limit\\":" ("5") "}}"'
         ' | "{\\"name\\":\\"write\\",\\"arguments\\":{" "\\"content\\":" "\\"" [a-zA-Z0-9 .,]{1,9} "\\"" "}}"'
     )
-    assert grammar(Answer(1, 5)) == "root ::= [a-zA-Z0-9 .,]{1,5}"
+    assert grammar(ForcedAnswer(1, 5)) == "root ::= [a-zA-Z0-9 .,]{1,5}"
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ def test_a_forced_call_comes_as_deltas_with_the_engines_own_figures(engine: Engi
 @pytest.mark.engine
 def test_a_prompt_beyond_the_window_gets_the_engines_own_refusal(engine: EngineServer) -> None:
     body = {"messages": [{"role": "user", "content": "x" * 40_000}], "stream": True}
-    with ForcedCalls(engine.url, lambda _: Answer()) as server, httpcore.ConnectionPool() as pool:
+    with ForcedCalls(engine.url, lambda _: ForcedAnswer()) as server, httpcore.ConnectionPool() as pool:
         answer = pool.request("POST", f"{server.base_url}/chat/completions", content=json.dumps(body).encode())
     assert answer.status == 400
     assert json.loads(answer.content)["error"]["n_ctx"] == engine.context

@@ -7,12 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from lmagent.app.clock import SystemClock
-from lmagent.core.ports import Clock, Dispatcher, EventStore, MemoryIndex, Provider, Sandbox
+from lmagent.core.ports import Clock, Dispatcher, EventStore, Provider, Sandbox
 from lmagent.testing.conformance import (
     ClockConformance,
     DispatcherConformance,
     EventStoreConformance,
-    MemoryIndexConformance,
     ProviderConformance,
     SandboxConformance,
 )
@@ -20,11 +19,10 @@ from lmagent.testing.conformance.sandbox import CHANNEL, KILLED, PRINT, SLOW, TO
 from lmagent.testing.fakes import (
     FakeClock,
     FakeDispatcher,
-    FakeMemoryIndex,
     FakeProvider,
     FakeSandbox,
     MemoryStore,
-    Ran,
+    ProgramRun,
 )
 from lmagent.testing.script import Behaviour
 
@@ -48,11 +46,11 @@ class TestFakeProvider(ProviderConformance):
 class TestFakeSandbox(SandboxConformance):
     def make(self, workspace: Path) -> Sandbox:
         program = {
-            PRINT: Ran("out\n", "err\n", exit_code=3),
-            TOUCH: Ran(writes={"sub/new.txt": b"data"}),
-            SLOW: Ran("begun\n", seconds=60),
-            KILLED: Ran(exit_code=143),
-            CHANNEL: Ran(channel=b"private\n"),
+            PRINT: ProgramRun("out\n", "err\n", exit_code=3),
+            TOUCH: ProgramRun(writes={"sub/new.txt": b"data"}),
+            SLOW: ProgramRun("begun\n", seconds=60),
+            KILLED: ProgramRun(exit_code=143),
+            CHANNEL: ProgramRun(channel=b"private\n"),
         }
         return FakeSandbox(program, SystemClock(), workspace)
 
@@ -61,8 +59,3 @@ class TestFakeDispatcher(DispatcherConformance):
     def make(self) -> tuple[Dispatcher, Clock]:
         clock = FakeClock(auto=True)
         return FakeDispatcher(clock), clock
-
-
-class TestFakeMemoryIndex(MemoryIndexConformance):
-    def make(self) -> MemoryIndex:
-        return FakeMemoryIndex()

@@ -117,6 +117,13 @@ def test_no_screen_has_a_fault(tmp_path, screen, scheme, size):
             if name == "tools":
                 page.locator(".tool-card button").first.click()
             judge(name)
+        for name, opens in (("commands", "/"), ("mentions", "@")):
+            go(page, screens["first"])
+            page.get_by_role("textbox", name="Message").fill(opens)
+            page.get_by_role("listbox", name="Suggestions").wait_for()
+            judge(name)
+            page.get_by_role("textbox", name="Message").fill("")
+        page.locator("h1").first.click()
         page.keyboard.press("?")
         page.get_by_role("dialog", name="Keyboard shortcuts").wait_for()
         judge("keys")

@@ -6,7 +6,7 @@ import pytest
 from gateway_kit import gateway
 from web_kit import ask, finished, long_of, session_of, talk
 
-from lmagent.testing.script import Call, Reply, call, say
+from lmagent.testing.script import Reply, ScriptedCall, call, say
 
 INHERITED = ("constructor", "__proto__", "toString")
 """What every object of JavaScript has without being given it."""
@@ -14,7 +14,10 @@ INHERITED = ("constructor", "__proto__", "toString")
 
 def test_a_call_may_be_numbered_by_a_word_that_every_object_knows(tmp_path, screen):
     script = [
-        *(Reply(calls=(Call("bash", '{"command": "echo begun; sleep 1; echo ended"}', name),)) for name in INHERITED),
+        *(
+            Reply(calls=(ScriptedCall("bash", '{"command": "echo begun; sleep 1; echo ended"}', name),))
+            for name in INHERITED
+        ),
         say("all done"),
     ]
     with gateway(tmp_path, script, options=["--permission", "auto"]) as running:
@@ -26,7 +29,7 @@ def test_a_call_may_be_numbered_by_a_word_that_every_object_knows(tmp_path, scre
 
 
 def test_a_call_may_be_numbered_by_what_looks_like_a_path(tmp_path, screen):
-    script = [Reply(calls=(Call("bash", '{"command": "echo begun"}', "a/../b?c#d%2f é"),)), say("all done")]
+    script = [Reply(calls=(ScriptedCall("bash", '{"command": "echo begun"}', "a/../b?c#d%2f é"),)), say("all done")]
     with gateway(tmp_path, script, options=["--permission", "auto"]) as running:
         page = screen(running)
         ask(page, "run it")

@@ -131,7 +131,9 @@ def test_long_code_is_coloured_to_its_end_and_what_spans_lines_stays_one(tmp_pat
         ask(page, "code")
         finished(page)
         page.locator(".code .code-quiet").get_by_text("note 199:").wait_for()
-        assert page.locator(".code").inner_text().rstrip("\n") == code
+        assert page.locator(".code").text_content().rstrip("\n") == code
+        selected = "place => { getSelection().selectAllChildren(place); return getSelection().toString(); }"
+        assert page.locator(".code").evaluate(selected).rstrip("\n") == code
         notes = page.locator(".code .code-quiet").all_inner_texts()
         assert notes == [f"/* note {at}:\n   if while\n*/" for at in range(200)]
         assert "if" not in page.locator(".code .code-keyword").all_inner_texts()

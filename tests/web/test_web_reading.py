@@ -96,6 +96,30 @@ def test_the_suggestion_that_the_keys_have_come_to_is_in_view(tmp_path, screen):
         assert chosen["y"] + chosen["height"] <= around["y"] + around["height"] + 1
 
 
+def test_the_list_of_suggestions_can_be_focused_and_answers_the_same_keys_then(tmp_path, screen):
+    with gateway(tmp_path, []) as running:
+        page = screen(running)
+        box(page).press_sequentially("/")
+        listed = page.get_by_role("listbox", name="Suggestions")
+        listed.focus()
+        page.keyboard.press("ArrowDown")
+        chosen = page.get_by_role("option", selected=True)
+        assert chosen.get_attribute("id") == listed.get_attribute("aria-activedescendant") == "menu-1"
+        name = chosen.locator("span").first.inner_text()
+        page.keyboard.press("Enter")
+        has_focus(page, "Message")
+        assert box(page).input_value() == f"{name} "
+        box(page).fill("/")
+        listed.focus()
+        page.keyboard.press("Escape")
+        has_focus(page, "Message")
+        assert listed.count() == 0
+        box(page).fill("/s")
+        listed.focus()
+        page.get_by_role("button", name="New session").focus()
+        listed.wait_for(state="detached")
+
+
 def test_what_a_command_answers_keeps_its_lines_and_closes_the_suggestions(tmp_path, screen):
     with gateway(tmp_path, []) as running:
         page = screen(running)

@@ -1,6 +1,7 @@
-"""Brief: what a sub-agent is told, and the files that keep it: `.lmagent/agents/<id>/brief.json` and `result.json`.
+"""Brief: the order of a sub-agent as its session gets it, and its files `.lmagent/agents/<id>/brief.json` and
+`result.json`.
 
-The files are for people and other programs; what happened is in the logs. Nothing here removes them.
+The files are for users and other programs; the logs are the record. Nothing here removes the files.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from pathlib import Path
 
 import msgspec
 
+from lmagent.agents.childhost import PromptPlace, depth_of
 from lmagent.agents.deliver import named
-from lmagent.agents.feature import Bounds
-from lmagent.agents.nursery import Place, depth_of
+from lmagent.agents.feature import AgentBounds
 from lmagent.agents.orders import Order, inside
 from lmagent.core.errors import StoreError
 from lmagent.core.ids import is_session_id
@@ -29,10 +30,10 @@ from lmagent.store.files import FILE_MODE, OPEN_FLAGS, make_private, write_whole
 FOLDER = ".lmagent/agents"
 
 PASSED_ARTIFACTS, PASSED_BYTES, PASSED_DATA = 3, 8192, 2000
-"""What one task passes on to those that depend on it: so many files below so many bytes, and characters of data."""
+"""A task passes on at most three files of 8 KiB each, and 2,000 characters of data, to the tasks that depend on it."""
 
 OBJECTIVE = 1000
-"""Characters of the parent's own task that are told."""
+"""Characters of the parent's own task that the brief quotes."""
 
 PIECE = 600
 """Characters of one piece of the parent's findings."""
@@ -41,22 +42,12 @@ _WORD = re.compile(r"\w{3,}")
 _NOTE = re.compile(r"<[a-z_]+>")
 
 
-def steps_for(bounds: Bounds, depth: int) -> int:
-    """Model calls that a sub-agent may make."""
+def steps_for(bounds: AgentBounds, depth: int) -> int:
     return max(8, bounds.steps - 4 * depth)
 
 
-def brief_of(parent: Session, child: str, order: Order, bounds: Bounds, place: Place, passed: str) -> Brief:
-    """What a sub-agent is told.
-
-    Args:
-        parent: who asks.
-        child: id of its session.
-        order: what is asked for.
-        bounds: how far sub-agents may go.
-        place: where its prompt is; one that begins with the parent's conversation needs no excerpts of it.
-        passed: what the tasks brought that this one depends on.
-    """
+def brief_of(parent: Session, child: str, order: Order, bounds: AgentBounds, place: PromptPlace, passed: str) -> Brief:
+    """Build the brief of a sub-agent; `passed` holds the results of the tasks that it depends on."""
     state, above = parent.state, parent
     while above.above is not None:
         above = above.above
@@ -79,8 +70,7 @@ def brief_of(parent: Session, child: str, order: Order, bounds: Bounds, place: P
     )
 
 
-def told(brief: Brief, place: Place, steps: int) -> str:
-    """The brief as its first message."""
+def told(brief: Brief, place: PromptPlace, steps: int) -> str:
     wanted = brief.deliverable
     where = ", ".join(named(wanted))
     form = f" ({wanted.format})" if wanted.format else ""
@@ -109,7 +99,7 @@ def told(brief: Brief, place: Place, steps: int) -> str:
 
 
 def passed_on(parent: Session, results: Mapping[str, ChildResult]) -> str:
-    """What the tasks brought that another one depends on; files only as far as the parent may read them unasked."""
+    """Describe the results that a task depends on, with the files that the parent may read without asking."""
     return "\n\n".join("\n".join(_passed(parent, name, result)) for name, result in results.items())
 
 
@@ -124,7 +114,7 @@ def _passed(parent: Session, name: str, result: ChildResult) -> Iterator[str]:
 
 
 def _readable(parent: Session, path: str) -> str:
-    """The text of a small file that the parent may read unasked; empty for any other."""
+    """Return the text of a small file that the parent may read without asking; empty for any other file."""
     wiring, state = parent.wiring, parent.state
     if inside(wiring.workspace, path) is None:
         return ""
@@ -143,7 +133,7 @@ def _readable(parent: Session, path: str) -> str:
 
 
 def picked(messages: Sequence[Message], words: str, limit: int) -> str:
-    """The pieces of a conversation that have the words, rare ones before common ones, within a limit of characters."""
+    """Return the pieces of a conversation that contain the words, rare words first, up to `limit` characters."""
     wanted = {word.lower() for word in _WORD.findall(words)}
     pieces = list(_pieces(messages))
     found = [wanted & {word.lower() for word in _WORD.findall(piece)} for piece in pieces]
@@ -162,7 +152,7 @@ def picked(messages: Sequence[Message], words: str, limit: int) -> str:
 
 
 def _pieces(messages: Sequence[Message]) -> Iterator[str]:
-    """What a person said and tools found, in pieces of whole lines."""
+    """Yield the user's messages and the results of tools, in pieces of whole lines."""
     for message in messages:
         if message.role == "assistant":
             continue
@@ -184,25 +174,15 @@ def _pieces(messages: Sequence[Message]) -> Iterator[str]:
 
 
 def write_brief(workspace: Path, child: str, brief: Brief) -> None:
-    """Keep the brief, and make the scratch folder.
+    """Write the brief and make the scratch folder.
 
-    Args:
-        workspace: the workspace.
-        child: id of the sub-agent's session. The brief's own word for it comes from a log, which may be anybody's.
-        brief: what it is told.
-
-    Raises:
-        StoreError: it cannot be written.
+    `child`: id of the sub-agent's session; `brief.agent_id` comes from a log, which anybody may have written. Raises
+    StoreError if the file cannot be written.
     """
     _write(workspace, child, "brief.json", msgspec.json.encode(brief))
 
 
 def write_result(workspace: Path, child: str, result: ChildResult) -> None:
-    """Keep the result; see `write_brief`.
-
-    Raises:
-        StoreError: it cannot be written.
-    """
     _write(workspace, child, "result.json", msgspec.json.encode(result))
 
 
@@ -213,7 +193,9 @@ def _write(workspace: Path, child: str, name: str, content: bytes) -> None:
     try:
         for place in (workspace / ".lmagent", workspace / FOLDER, folder, folder / "scope"):
             if place.is_symlink():
-                raise StoreError(f"{place} is a link", fix="remove it: a checkout must not lead what is kept elsewhere")
+                raise StoreError(
+                    f"{place} is a link", fix="remove it: links in a checkout must not redirect the agent's files"
+                )
         make_private(folder / "scope")
         fresh = folder / f".{name}.{os.getpid()}"
         fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | OPEN_FLAGS, FILE_MODE)

@@ -1,7 +1,7 @@
-"""Deliver: whether a sub-agent has brought what was ordered. It is looked for on the disk, by path.
+"""Deliver: checks on the disk, by path, whether a sub-agent has made the ordered files or data.
 
-A file counts that exists in the workspace, was changed by this sub-agent (its calls are on record, with what they
-changed) and is what it was said to be. One that was there before and is untouched was not delivered.
+A file counts if it exists in the workspace, this sub-agent changed it (according to its recorded calls) and it has the
+promised format. A file that existed before and is untouched was not delivered.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ Touched = Callable[[str], bool]
 
 
 def touched_by(session: Session) -> Touched:
-    """What a sub-agent, and those that it began, have changed.
+    """Return a test for the paths that a sub-agent, or one that it started, has changed.
 
-    Where changes are not kept (`undo_mb` 0), what its file tools wrote counts, and what is newer than the session.
+    Where changes are not kept (`undo_mb` 0), the files that its file tools wrote count, and those newer than the
+    session.
     """
     paths: set[str] = set()
     for event in session.state.changes:
@@ -53,7 +54,8 @@ def touched_by(session: Session) -> Touched:
 
 
 def _beside(session: Session, event: FilesChanged) -> set[str]:
-    """What others that work for the same session wrote by name while a command ran: it is among what changed then."""
+    """Return the files that other sub-agents of the parent wrote by name while this command ran: its changes include
+    them."""
     if session.above is None or not is_shared(event):
         return set()
     siblings = [child.state for child in session.above.children.values() if child is not session]
@@ -62,12 +64,11 @@ def _beside(session: Session, event: FilesChanged) -> set[str]:
 
 
 def named(wanted: Deliverable) -> tuple[str, ...]:
-    """The paths of a deliverable."""
     return ((wanted.path,) if wanted.path else ()) + wanted.paths
 
 
 def faults(workspace: Path, wanted: Deliverable, result: ChildResult, touched: Touched) -> list[str]:
-    """What is wrong with what was reported, a sentence each; empty when it is what was ordered."""
+    """Return a sentence for each fault of a report; empty if everything that was ordered is there."""
     match wanted.type:
         case "report":
             return [] if result.summary.strip() else ["the summary is empty, and it is the report"]
@@ -81,7 +82,7 @@ def faults(workspace: Path, wanted: Deliverable, result: ChildResult, touched: T
 
 
 def kept(workspace: Path, result: ChildResult, touched: Touched) -> ChildResult:
-    """The result with those of its artifacts that are files which the sub-agent changed."""
+    """Reduce the artifacts of a result to files that the sub-agent changed."""
     found = dict[str, None]()
     for artifact in result.artifacts:
         path = inside(workspace, artifact)
@@ -129,7 +130,7 @@ def _content_fault(file: Path, path: str, wanted: Deliverable) -> str:
 
 
 def _read(content: bytes, form: str) -> Any:
-    """What a file holds, by its format; raises where it does not follow it. An unknown format is any content."""
+    """Parse a file by its format; raises if the content does not follow it. An unknown format allows any content."""
     match form:
         case "json":
             return msgspec.json.decode(content)
@@ -168,7 +169,7 @@ def _parse_python(content: bytes) -> None:
     import warnings
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what the code is warned of is not a reason to refuse it
+        warnings.simplefilter("ignore")  # warnings about the code are no reason to refuse it
         ast.parse(content)
 
 
@@ -194,6 +195,6 @@ def _schema_fault(name: str, schema: dict[str, Any], value: Any) -> str:
     try:
         found = Draft202012Validator(schema).iter_errors(value)  # type: ignore[reportUnknownMemberType]
         first = next(iter(found), None)
-    except Exception as fault:  # noqa: BLE001  a model wrote the schema: what it refers to may not be there, or itself
+    except Exception as fault:  # noqa: BLE001  a model wrote the schema: a reference may lead nowhere, or to itself
         return f"{name} cannot be held against the schema, which is at fault: {type(fault).__name__}: {fault}"
     return f"{name} does not follow the schema: {first.json_path}: {first.message}" if first is not None else ""

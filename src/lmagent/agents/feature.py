@@ -1,4 +1,4 @@
-"""Feature: what sub-agents bring to a program. Cheap to put together; the rest is imported when it is needed."""
+"""Feature: what sub-agents bring to a program. Cheap to build; everything else is imported when it is needed."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from lmagent.engine.session import Session
 from lmagent.engine.state import SessionState
 
 if TYPE_CHECKING:
-    from lmagent.agents.nursery import Nursery
-    from lmagent.agents.run import Runner
-    from lmagent.agents.shares import Shares
+    from lmagent.agents.childhost import ChildHost
+    from lmagent.agents.run import ChildRunner
+    from lmagent.agents.shares import ChildShares
     from lmagent.engine.endings import Ending
 
 BEGINNING = ("delegate", "decompose")
-"""The tools that begin a sub-agent."""
+"""The tools that start a sub-agent."""
 
 TOOLS = (*BEGINNING, "report_result")
-"""The tools of sub-agents; the last is theirs."""
+"""The tools of sub-agents; only a sub-agent has the last one."""
 
 
-class Bounds(Struct, frozen=True):
-    """How far sub-agents may go.
+class AgentBounds(Struct, frozen=True):
+    """Limits of sub-agents.
 
     Attributes:
         depth: how deep they may be nested (`AGENT_MAX_DEPTH`).
-        steps: model calls of one, before its depth is taken off (`MAX_SUB_AGENT_ITERATIONS`).
-        data: characters of the parent's findings for one that begins afresh (`BRIEF_DATA_BUDGET`).
+        steps: model calls of one sub-agent, before its depth is subtracted (`MAX_SUB_AGENT_ITERATIONS`).
+        data: characters of the parent's findings for one that does not inherit (`BRIEF_DATA_BUDGET`).
     """
 
     depth: int = 3
@@ -41,8 +41,6 @@ class Bounds(Struct, frozen=True):
 
 
 class DelegateArgs(Struct, frozen=True):
-    """Arguments of delegate."""
-
     objective: str
     deliverable_type: DeliverableType = "report"
     deliverable_description: str = ""
@@ -53,14 +51,10 @@ class DelegateArgs(Struct, frozen=True):
 
 
 class DecomposeArgs(Struct, frozen=True):
-    """Arguments of decompose."""
-
     manifest: Any
 
 
 class ReportArgs(Struct, frozen=True):
-    """Arguments of report_result."""
-
     status: ChildStatus
     summary: str
     artifacts: tuple[str, ...] = ()
@@ -68,21 +62,22 @@ class ReportArgs(Struct, frozen=True):
     error: str = ""
 
 
-def delegation_tools(nursery: Nursery, runner: Callable[[], Runner]) -> Iterator[Tool]:
-    """delegate: one sub-agent for one task. decompose: several, in the order of their dependencies.
+def delegation_tools(host: ChildHost, runner: Callable[[], ChildRunner]) -> Iterator[Tool]:
+    """Yield the tools delegate (one sub-agent for one task) and decompose (several, in the order of their
+    dependencies).
 
-    They are reading tools to the gate: they harm nothing themselves, and what the sub-agent does is asked for there.
+    The gate takes them for reading tools: they do no harm themselves, and the calls of the sub-agent pass the gate too.
     """
 
     async def delegate(arguments: DelegateArgs, context: ToolContext) -> ToolOutput:
         from lmagent.agents import tools
 
-        return await tools.delegate(nursery, runner(), arguments, context)
+        return await tools.delegate(host, runner(), arguments, context)
 
     async def decompose(arguments: DecomposeArgs, context: ToolContext) -> ToolOutput:
         from lmagent.agents import tools
 
-        return await tools.decompose(nursery, runner(), arguments, context)
+        return await tools.decompose(host, runner(), arguments, context)
 
     yield Tool(
         name="delegate",
@@ -110,13 +105,11 @@ def delegation_tools(nursery: Nursery, runner: Callable[[], Runner]) -> Iterator
     )
 
 
-def report_tool(nursery: Nursery) -> Tool:
-    """report_result: how a sub-agent ends."""
-
+def report_tool(host: ChildHost) -> Tool:
     async def run(arguments: ReportArgs, context: ToolContext) -> ToolOutput:
         from lmagent.agents.report import report
 
-        return await report(nursery.session(context.session), arguments)
+        return await report(host.session(context.session), arguments)
 
     return Tool(
         name="report_result",
@@ -131,13 +124,12 @@ def report_tool(nursery: Nursery) -> Tool:
 
 
 class ReportReview(Review):
-    """Ends a sub-agent's turn with its report, or when nothing is left of what it shares; asks for a missing report."""
+    """Ends a sub-agent's turn with its report, or when its shared budget is used up; asks for a missing report."""
 
-    def __init__(self, shares: Callable[[], Shares]) -> None:
+    def __init__(self, shares: Callable[[], ChildShares]) -> None:
         self._shares = shares
 
     async def after_calls(self, session: Session) -> End | None:
-        """See `lmagent.engine.review.Review`."""
         if session.above is None:
             return None
         from lmagent.agents.report import after_calls
@@ -145,7 +137,6 @@ class ReportReview(Review):
         return after_calls(session, session.above, self._shares())
 
     async def at_end(self, session: Session, ending: Ending, answer: str) -> End | Again | None:
-        """See `lmagent.engine.review.Review`."""
         if session.above is None:
             return None
         from lmagent.agents.report import at_end
@@ -153,9 +144,7 @@ class ReportReview(Review):
         return at_end(session, ending, answer)
 
 
-def fence(bounds: Bounds) -> Fence:
-    """Who may use the tools of sub-agents."""
-
+def fence(bounds: AgentBounds) -> Fence:
     def judge(state: SessionState, tool: Tool) -> str:
         parent = state.work.parent
         if tool.name == "report_result" and parent is None:
@@ -167,8 +156,9 @@ def fence(bounds: Bounds) -> Fence:
     return judge
 
 
-def hidden(state: SessionState, bounds: Bounds) -> set[str]:
-    """Tools of sub-agents that a session is not told of. One that inherited its parent's catalogue keeps to it."""
+def hidden(state: SessionState, bounds: AgentBounds) -> set[str]:
+    """Return the tools of sub-agents that a session does not see; one that inherited its parent's catalogue keeps them
+    all."""
     parent, note = state.work.parent, state.notes.get("tools")
     if parent is None:
         return {"report_result"}

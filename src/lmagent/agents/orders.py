@@ -1,4 +1,4 @@
-"""Orders: what a call asks of sub-agents, checked before anything is begun."""
+"""Orders: the tasks that a call has for sub-agents, checked before anything starts."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _CLOSED = (".git", ".lmagent")
 
 
 class Order(Struct, frozen=True):
-    """What one sub-agent has to do.
+    """The task of one sub-agent.
 
     Attributes:
         objective: in words.
-        deliverable: what it has to bring.
-        task: its name in the manifest; empty for a call with one.
+        deliverable: the result that is expected.
+        task: its name in the manifest; empty for a call with a single task.
         constraints: what must hold.
         depends_on: names of the tasks whose results it needs.
         hint: words to look for in the parent's findings.
@@ -51,20 +51,15 @@ class _Task(Struct, forbid_unknown_fields=True):
 
 
 class _Deliverable(Deliverable, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """As a manifest has it: what the order does not know is named."""
+    """A deliverable in a manifest; unknown fields are errors."""
 
 
 def refuse(why: str) -> ToolError:
-    """The error for an order that cannot be carried out."""
     return ToolError(f"{why} Nothing was begun.", data={"code": "invalid_arguments"})
 
 
 def order_of(arguments: DelegateArgs, workspace: Path) -> Order:
-    """What a delegate call asks for.
-
-    Raises:
-        ToolError: it cannot be carried out as it stands.
-    """
+    """Read the order of a delegate call. Raises ToolError if it cannot be carried out in this form."""
     path, kind = arguments.deliverable_path, arguments.deliverable_type
     wanted = Deliverable(
         type="file" if path and kind == "report" else kind,
@@ -83,14 +78,13 @@ def order_of(arguments: DelegateArgs, workspace: Path) -> Order:
 
 
 def orders_of(manifest: Any, workspace: Path) -> list[Order]:
-    """The tasks of a manifest, each behind those that it depends on, else in the order given.
+    """Return the tasks of a manifest, each after those that it depends on, otherwise in the given order.
+
+    Raises ToolError: it is no manifest, or its dependencies cannot be followed; the text names the task.
 
     Args:
         manifest: `{"tasks": [...]}`, the list alone, or either as JSON text.
         workspace: in which the deliverables are.
-
-    Raises:
-        ToolError: it is none, or its dependencies cannot be followed; the text names the task.
     """
     entries = _entries(manifest)
     if not 1 <= len(entries) <= MOST_TASKS:
@@ -114,7 +108,7 @@ def _entries(manifest: Any) -> Sequence[Any]:
 
 
 def _decoded(value: Any) -> Any:
-    """What a text holds as JSON; any other value as it is."""
+    """Parse a text as JSON; return any other value unchanged."""
     if not isinstance(value, str):
         return value
     try:
@@ -124,7 +118,7 @@ def _decoded(value: Any) -> Any:
 
 
 def _given(entry: Any) -> Any:
-    """An entry without what is null in it: for models, that is to leave it out."""
+    """Drop the null fields of an entry: models write null for "left out"."""
     if not isinstance(entry, dict):
         return entry
     return {name: value for name, value in cast("dict[str, Any]", entry).items() if value is not None}
@@ -180,10 +174,9 @@ def _in_order(orders: dict[str, Order]) -> list[Order]:
 
 
 def checked(wanted: Deliverable, workspace: Path) -> Deliverable:
-    """The deliverable with its paths relative to the workspace.
+    """Return the deliverable with its paths relative to the workspace.
 
-    Raises:
-        ToolError: a path leads out of the workspace or into the program's own folders, or the schema is none.
+    Raises ToolError if a path leads out of the workspace or into the program's own folders, or the schema is invalid.
     """
     paths = tuple(_path(workspace, path) for path in wanted.paths)
     path = _path(workspace, wanted.path) if wanted.path else ""
@@ -204,7 +197,7 @@ def _path(workspace: Path, path: str) -> str:
 
 
 def inside(workspace: Path, path: str) -> str | None:
-    """The path relative to the workspace; None where it is none of a file that tools may write there."""
+    """Return the path relative to the workspace; None if tools may not write a file there."""
     root = str(workspace)
     named = targets.inside(path, root) if path.startswith("/") else path
     if named is None or "\0" in path:
@@ -222,7 +215,7 @@ def inside(workspace: Path, path: str) -> str | None:
 
 
 def _check_schema(schema: dict[str, Any]) -> None:
-    """Refuse what is no schema, and one that points elsewhere: nothing is fetched for it."""
+    """Refuse an invalid schema, and one that refers to another document: nothing is fetched for it."""
     from jsonschema import Draft202012Validator
     from jsonschema.exceptions import SchemaError
 

@@ -1,4 +1,4 @@
-"""Report: how a sub-agent ends. It reports, and its turn is over; without a report it is asked for one, twice."""
+"""Report: how a sub-agent ends. Its report ends its turn; a sub-agent without a report is asked for one, twice."""
 
 from __future__ import annotations
 
@@ -16,23 +16,22 @@ from lmagent.engine.review import Again, End
 from lmagent.engine.session import Session
 
 if TYPE_CHECKING:
-    from lmagent.agents.shares import Shares
+    from lmagent.agents.shares import ChildShares
     from lmagent.engine.endings import Ending  # its patterns take 2 ms
 
 NUDGES = 2
 NUDGE = "[You are a sub-agent and have not reported. Call use_tool with report_result now; say in it what you found.]"
 TOLD = "deliverable"
-"""What a session has been warned of when its report was sent back once."""
+"""The name under which a session remembers that its report was sent back once."""
 
 
 async def report(child: Session, arguments: ReportArgs) -> ToolOutput:
     """Record the report of a sub-agent, once a turn.
 
-    Raises:
-        ToolError: nobody waits for one, or it is not what was ordered and can still be.
+    Raises ToolError if no session waits for one, or it differs from the order and the sub-agent can still correct it.
     """
     if child.above is None:
-        raise ToolError("Nobody waits for a report: this session works for no other. Give your answer as text.")
+        raise ToolError("No session waits for a report: this one works for no other. Give your answer as text.")
     brief = brief_of(child)
     if reported_now(child) is None and brief is not None:
         await child.record(ResultReported(result=_judged(child, brief, arguments)), sync=True)
@@ -40,13 +39,12 @@ async def report(child: Session, arguments: ReportArgs) -> ToolOutput:
 
 
 def reported_now(child: Session) -> ChildResult | None:
-    """What a sub-agent has reported in this turn; a person's words behind a report are heard in another one."""
+    """Return the report of a sub-agent in this turn; a user's message after the report starts another turn."""
     work = child.state.work
     return work.reported if work.reported_in == child.state.turn else None
 
 
 def brief_of(child: Session) -> Brief | None:
-    """What a sub-agent at work was told, as its parent has it on record."""
     if child.above is None:
         return None
     begun = child.above.state.work.children.values()
@@ -54,10 +52,9 @@ def brief_of(child: Session) -> Brief | None:
 
 
 def _judged(child: Session, brief: Brief, arguments: ReportArgs) -> ChildResult:
-    """The report, checked against the disk.
+    """Check a report against the disk.
 
-    Raises:
-        ToolError: it is not what was ordered, and can still be; said once.
+    Raises ToolError: it differs from the order and can still be corrected; raised once.
     """
     state = child.state
     workspace, touched = child.wiring.workspace, deliver.touched_by(child)
@@ -84,8 +81,8 @@ def _joined(*reasons: str) -> str:
     return "; ".join(reason for reason in reasons if reason)
 
 
-def after_calls(child: Session, parent: Session, shares: Shares) -> End | None:
-    """End the turn with the report, or when nothing is left of what the sub-agent shares with others."""
+def after_calls(child: Session, parent: Session, shares: ChildShares) -> End | None:
+    """End the turn after the report, or when the budget that the sub-agent shares with others is used up."""
     if (reported := reported_now(child)) is not None:
         return End("done", answer=reported.summary)
     if reason := shares.over(parent):
@@ -94,7 +91,6 @@ def after_calls(child: Session, parent: Session, shares: Shares) -> End | None:
 
 
 def at_end(child: Session, ending: Ending, answer: str) -> End | Again | None:
-    """Ask for a report that is missing."""
     if (reported := reported_now(child)) is not None:
         return End("done", answer=reported.summary)
     if ending.kind != "done":

@@ -1,7 +1,9 @@
 """Run: one sub-agent from its order to its result, whatever happens on the way.
 
-`subagent.started` is on record before anything of the sub-agent exists, and `subagent.finished` behind everything that
-it did. A call that is repeated after a crash finds both: what is finished is not run again, the rest is gone on with.
+`subagent.started` is on record before anything of the sub-agent exists, and `subagent.finished` after everything that
+it
+did. A call that is repeated after a crash finds both: a finished sub-agent does not run again, an unfinished one
+resumes.
 """
 
 from __future__ import annotations
@@ -15,9 +17,9 @@ import msgspec
 
 from lmagent.agents import brief as briefs
 from lmagent.agents import deliver
-from lmagent.agents.nursery import Nursery, Place
+from lmagent.agents.childhost import ChildHost, PromptPlace
 from lmagent.agents.orders import Order
-from lmagent.agents.shares import Shares
+from lmagent.agents.shares import ChildShares
 from lmagent.core import events as ev
 from lmagent.core.commands import Continue, Submit
 from lmagent.core.errors import LmagentError, StoreError
@@ -43,36 +45,28 @@ _STATUS: dict[ev.Outcome, ChildStatus] = {
     "interrupted": "error",
     "error": "error",
 }
-"""What the end of a turn without a report means."""
+"""The status for each outcome of a turn without a report."""
 
 
-class Runner:
-    """Runs sub-agents.
-
-    Args:
-        nursery: the sessions.
-    """
-
-    def __init__(self, nursery: Nursery) -> None:
-        self._nursery = nursery
+class ChildRunner:
+    def __init__(self, host: ChildHost) -> None:
+        self._host = host
         self._turns: WeakKeyDictionary[Session, anyio.Semaphore] = WeakKeyDictionary()
-        self.shares = Shares(nursery.clock)
+        self.shares = ChildShares(host.clock)
 
     async def run(
         self, parent: Session, call: str, order: Order, passed: Callable[[], Mapping[str, ChildResult]]
     ) -> ChildResult:
-        """The result of a sub-agent: the one on record, else of one that is gone on with or begun.
+        """Return the result of a sub-agent: the recorded one, or the result of resuming or starting it.
+
+        Raises LmagentError if it could not start, or its log cannot be written.
 
         Args:
-            parent: who asks.
-            call: id of its call.
-            order: what is asked for.
-            passed: gives the results that the order depends on, once it is its turn.
-
-        Raises:
-            LmagentError: it could not even be begun, or its log cannot be written.
+            parent: the session that asks.
+            order: the task.
+            passed: returns the results that the order depends on, once its turn has come.
         """
-        place = await self._nursery.place(parent)
+        place = await self._host.place(parent)
         async with self._turns.setdefault(parent, anyio.Semaphore(place.side_by_side)):
             work, key = parent.state.work, (call, order.task)
             if key in work.results:
@@ -83,24 +77,24 @@ class Runner:
                     return ChildResult(agent_id="", status="error", summary="", error=f"not begun: {reason}")
                 started = await self._begin(parent, call, order, place, passed())
             try:
-                child = await self._nursery.open(parent, started)
+                child = await self._host.open(parent, started)
             except LmagentError as trouble:
                 return await self._unopened(parent, started, trouble)
             return await self._attend(parent, started, child)
 
     async def _begin(
-        self, parent: Session, call: str, order: Order, place: Place, passed: Mapping[str, ChildResult]
+        self, parent: Session, call: str, order: Order, place: PromptPlace, passed: Mapping[str, ChildResult]
     ) -> ev.SubagentStarted:
-        id = new_session_id(self._nursery.clock.now())
+        id = new_session_id(self._host.clock.now())
         text = briefs.passed_on(parent, passed)
-        brief = briefs.brief_of(parent, id, order, self._nursery.bounds, place, text)
+        brief = briefs.brief_of(parent, id, order, self._host.bounds, place, text)
         event = ev.SubagentStarted(call_id=call, child=id, task=order.task, brief=brief)
         stored = await parent.record(event, sync=True)
         assert isinstance(stored, ev.SubagentStarted)
         return stored
 
     async def _attend(self, parent: Session, started: ev.SubagentStarted, child: Session) -> ChildResult:
-        """Let it work, show what it does to whoever watches its parent, and see that it comes to an end."""
+        """Let it work, forward its events to the watchers of its parent, and see that it ends."""
 
         def forward(event: ev.Event) -> None:
             parent.emit_live(SubagentEvent(call_id=started.call_id, child=started.child, event=event))
@@ -114,12 +108,12 @@ class Runner:
                 finished = await self._work(parent, started, child)
                 return await self._finish(parent, started, child, _result(child, finished))
             except StoreError:
-                raise  # a log cannot be written: nothing more may happen
+                raise  # a log cannot be written, so nothing more may happen
             except Exception as bug:  # noqa: BLE001  whatever breaks a sub-agent must not end its parent
                 result = await self._broken(child, "crash", f"it failed: {type(bug).__name__}: {bug}")
                 return await self._finish(parent, started, child, result)
             except anyio.get_cancelled_exc_class():
-                if _interrupted(parent):  # else the program ends, and another one may go on with all of it
+                if _interrupted(parent):  # else the program ends, and the next one may resume all of it
                     with anyio.CancelScope(shield=True):
                         result = await self._broken(child, "interrupt", "it was interrupted with its parent")
                         await self._finish(parent, started, child, result)
@@ -128,19 +122,18 @@ class Runner:
             stop()
             parent.children.pop(started.child, None)
             with anyio.CancelScope(shield=True):
-                await self._nursery.close(child)
+                await self._host.close(child)
             child.above = None
 
     async def _work(self, parent: Session, started: ev.SubagentStarted, child: Session) -> ev.TurnFinished | None:
-        """Its turn, or what is left of it after a crash."""
         state = child.state
         if started.child in state.work.jobs:
             if not state.turn_open and not state.inputs:
                 return self._last(child)
             await child.send(Continue(by="parent"))
         else:
-            await self._keep(parent, partial(briefs.write_brief, self._nursery.workspace, started.child, started.brief))
-            place = Place(inherits=bool(state.messages), side_by_side=1)
+            await self._keep(parent, partial(briefs.write_brief, self._host.workspace, started.child, started.brief))
+            place = PromptPlace(inherits=bool(state.messages), side_by_side=1)
             text = briefs.told(started.brief, place, child.agent.limits.steps)
             await child.send(Submit(message=user(text), by="parent", job=started.child))
         finished = await run_until_idle(child, resumable=True)
@@ -148,11 +141,11 @@ class Runner:
         return finished or self._last(child)
 
     def _last(self, child: Session) -> ev.TurnFinished | None:
-        ends = [event for event in self._nursery.events(child.state.session) if isinstance(event, ev.TurnFinished)]
+        ends = [event for event in self._host.events(child.state.session) if isinstance(event, ev.TurnFinished)]
         return ends[-1] if ends else None
 
     async def _broken(self, child: Session, cause: recovery.Cause, reason: str) -> ChildResult:
-        """End what is left of its turn."""
+        """End the unfinished part of its turn."""
         await _withdraw(child)
         finished = await recovery.close_turn(child, cause, reason) if child.state.turn_open else None
         return _result(child, finished or ev.TurnFinished(outcome="interrupted", cause=cause, reason=reason))
@@ -160,7 +153,6 @@ class Runner:
     async def _finish(
         self, parent: Session, started: ev.SubagentStarted, child: Session, result: ChildResult
     ) -> ChildResult:
-        """Put its result, what it changed and what it cost on record."""
         await _take_over_changes(parent, started.call_id, child)
         own, below = child.state.usage, child.state.work.child_usage
         usage = Usage(
@@ -174,8 +166,8 @@ class Runner:
     async def _record(
         self, parent: Session, started: ev.SubagentStarted, result: ChildResult, usage: Usage, steps: int
     ) -> ChildResult:
-        result = msgspec.structs.replace(result, iterations=steps, created_at=self._nursery.clock.now())
-        await self._keep(parent, partial(briefs.write_result, self._nursery.workspace, started.child, result))
+        result = msgspec.structs.replace(result, iterations=steps, created_at=self._host.clock.now())
+        await self._keep(parent, partial(briefs.write_result, self._host.workspace, started.child, result))
         event = ev.SubagentFinished(
             call_id=started.call_id, child=started.child, task=started.task, result=result, usage=usage, steps=steps
         )
@@ -184,7 +176,7 @@ class Runner:
         return stored.result
 
     async def _keep(self, parent: Session, write: Callable[[], None]) -> None:
-        """Write a file for others to read; where that cannot be, the log has it all the same."""
+        """Write a file for others to read; a failure only produces a notice, because the log has it all."""
         try:
             write()
         except StoreError as trouble:
@@ -194,12 +186,11 @@ class Runner:
             )
 
     async def _unopened(self, parent: Session, started: ev.SubagentStarted, trouble: LmagentError) -> ChildResult:
-        """The result of a sub-agent whose session cannot be opened."""
         result = ChildResult(agent_id=started.child, status="error", summary="", error=trouble.message)
         return await self._record(parent, started, result, Usage(), 0)
 
     async def abandon(self, parent: Session, call: str) -> str:
-        """End the sub-agents of a call that will not be gone on with; returns what the model is told of all of them."""
+        """End the sub-agents of a call that will not resume; returns the text about all of them for the model."""
         work = parent.state.work
         for key, started in list(work.children.items()):
             if key[0] == call and key not in work.results:
@@ -209,24 +200,22 @@ class Runner:
 
     async def _abandon(self, parent: Session, started: ev.SubagentStarted) -> None:
         try:
-            child = await self._nursery.open(parent, started)
+            child = await self._host.open(parent, started)
         except LmagentError as trouble:
             await self._unopened(parent, started, trouble)
             return
         try:
             await self._finish(parent, started, child, await self._broken(child, "crash", CUT_OFF))
         finally:
-            await self._nursery.close(child)
+            await self._host.close(child)
 
 
 async def _withdraw(child: Session) -> None:
-    """What it was told and will not come to."""
     for item in child.state.waiting("submit", "queue", "steer"):
         await child.record(ev.InputWithdrawn(input=item.id))
 
 
 def _interrupted(session: Session | None) -> bool:
-    """Whether a person has stopped a session, or one that it works for."""
     while session is not None:
         if session.scope is not None and session.scope.cancel_called:
             return True
@@ -235,20 +224,19 @@ def _interrupted(session: Session | None) -> bool:
 
 
 def _result(child: Session, finished: ev.TurnFinished | None) -> ChildResult:
-    """What it reported; without a report, what the end of its turn means."""
     state, workspace, touched = child.state, child.wiring.workspace, deliver.touched_by(child)
     written = {path for path, mark in state.files.items() if mark.changed}
     written |= {path for result in state.work.results.values() for path in result.artifacts}
-    if (reported := state.work.reported) is not None:  # what it did not name was changed all the same
+    if (reported := state.work.reported) is not None:  # it changed these files whether it named them or not
         reported = msgspec.structs.replace(reported, artifacts=(*reported.artifacts, *sorted(written)))
         return deliver.kept(workspace, _as_of_now(child, reported), touched)
     if finished is None:
         finished = ev.TurnFinished(outcome="error", reason="it ended without a word")
     reason = finished.reason or {"done": "it ended without reporting"}.get(finished.outcome, finished.outcome)
     if finished.outcome == "question":
-        reason = f"it asks, and nobody answers inside: {reason}"
+        reason = f"it asks, and no user can answer inside a sub-agent: {reason}"
     if finished.cause == "permission":
-        reason += "; a call was denied because nobody could be asked"
+        reason += "; a call was denied because no user could be asked"
     status = _STATUS[finished.outcome]
     if finished.cause in ("narration", "no_report") and finished.answer.strip():
         status = "partial"
@@ -260,16 +248,16 @@ def _result(child: Session, finished: ev.TurnFinished | None) -> ChildResult:
 
 
 def _as_of_now(child: Session, reported: ChildResult) -> ChildResult:
-    """Its report; one from before it was told more, and not made again, is no longer all that was wanted."""
+    """Return its report; a report from before a later message, and not repeated since, counts as partial."""
     if child.state.work.reported_in == child.state.turn:
         return reported
-    reasons = (reported.error, "it was told more after this report, and has not reported again")
+    reasons = (reported.error, "it got a message after this report, and has not reported again")
     status = "partial" if reported.status == "ok" else reported.status
     return msgspec.structs.replace(reported, status=status, error="; ".join(reason for reason in reasons if reason))
 
 
 async def _take_over_changes(parent: Session, call: str, child: Session) -> None:
-    """Record what a sub-agent changed with its parent too: the person takes it back there, and sees it there."""
+    """Record the changes of a sub-agent with its parent too: the user sees and undoes them there."""
     known = {
         (event.call_id, event.tool, event.changes, event.blob)
         for event in (*parent.state.changes, *parent.state.undone)
@@ -277,14 +265,13 @@ async def _take_over_changes(parent: Session, call: str, child: Session) -> None
     for event in child.state.changes:
         own = msgspec.structs.replace(event, id="", seq=0, ts=0.0, turn=0, call_id=call)
         if (call, own.tool, own.changes, own.blob) in known:
-            continue  # a crash came in between
+            continue  # a crash came between the two events
         if own.blob:
             await parent.log.put_blob(child.log.get_blob(own.blob))
         await parent.record(own)
 
 
 def outcome(result: ChildResult, task: str = "") -> str:
-    """A result as the model is told of it."""
     name = f"{task}: " if task else "Sub-agent "
     took = f" ({plural(result.iterations, 'step')})" if result.iterations else ""
     lines = [f"{name}{result.status}{took}"]

@@ -8,18 +8,12 @@ from lmagent.engine.budget import steps_made, tokens_spent
 from lmagent.engine.session import Session
 
 
-class Shares:
-    """What is left for the sub-agents of a session.
-
-    Args:
-        clock: time.
-    """
-
+class ChildShares:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
     def over(self, session: Session | None) -> str:
-        """Why neither a session nor those that it works for may spend more; empty where something is left."""
+        """Return why a session and its sub-agents may spend no more; empty while something is left."""
         while session is not None:
             if reason := self._over(session):
                 return reason
@@ -43,7 +37,6 @@ class Shares:
 
 
 def _tokens(session: Session) -> int:
-    """What a session and its sub-agents have spent, those at work included."""
     return tokens_spent(session.state) + sum(map(_tokens, session.children.values()))
 
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import anyio
 
+from lmagent.agents.childhost import ChildHost
 from lmagent.agents.feature import DecomposeArgs, DelegateArgs
-from lmagent.agents.nursery import Nursery
 from lmagent.agents.orders import Order, order_of, orders_of
-from lmagent.agents.run import Runner, outcome
+from lmagent.agents.run import ChildRunner, outcome
 from lmagent.core.errors import ToolError, ungrouped
 from lmagent.core.tool import ToolContext, ToolOutput
 from lmagent.core.work import ChildResult
@@ -19,13 +19,9 @@ FAILED = ("error", "blocked")
 """Results with which a task counts as failed: what depends on it is skipped."""
 
 
-async def delegate(nursery: Nursery, runner: Runner, arguments: DelegateArgs, context: ToolContext) -> ToolOutput:
-    """One sub-agent for one task.
-
-    Raises:
-        ToolError: the order cannot be carried out, or the sub-agent failed.
-    """
-    parent = nursery.session(context.session)
+async def delegate(host: ChildHost, runner: ChildRunner, arguments: DelegateArgs, context: ToolContext) -> ToolOutput:
+    """Run one sub-agent for one task. Raises ToolError if the order cannot be carried out, or the sub-agent failed."""
+    parent = host.session(context.session)
     order = order_of(arguments, context.workspace)
     result = await runner.run(parent, context.call, order, dict)
     data: dict[str, object] = {
@@ -38,20 +34,20 @@ async def delegate(nursery: Nursery, runner: Runner, arguments: DelegateArgs, co
     return ToolOutput(outcome(result), data)
 
 
-async def decompose(nursery: Nursery, runner: Runner, arguments: DecomposeArgs, context: ToolContext) -> ToolOutput:
-    """Several sub-agents, in the order of their dependencies.
+async def decompose(host: ChildHost, runner: ChildRunner, arguments: DecomposeArgs, context: ToolContext) -> ToolOutput:
+    """Run several sub-agents, in the order of their dependencies.
 
-    Raises:
-        ToolError: the manifest cannot be carried out, or every task failed or was skipped.
+    Raises ToolError if the manifest cannot be carried out, or every task failed or was skipped.
     """
-    parent = nursery.session(context.session)
+    parent = host.session(context.session)
     orders = orders_of(arguments.manifest, context.workspace)
     results = await _all(runner, parent, context.call, orders)
     return _told(orders, results)
 
 
-async def _all(runner: Runner, parent: Session, call: str, orders: Sequence[Order]) -> dict[str, ChildResult | None]:
-    """The result of each task; None for one that was skipped."""
+async def _all(
+    runner: ChildRunner, parent: Session, call: str, orders: Sequence[Order]
+) -> dict[str, ChildResult | None]:
     results: dict[str, ChildResult | None] = {}
     over = {order.task: anyio.Event() for order in orders}
 

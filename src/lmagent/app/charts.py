@@ -9,7 +9,7 @@ from lmagent.core.agent import Window
 from lmagent.core.messages import Text
 from lmagent.core.plurals import plural
 from lmagent.engine.state import SessionState, message_bytes
-from lmagent.store.spent import Spent
+from lmagent.store.spent import UsageSums
 
 DAYS = 14
 """Days that the bars of `/usage` show, today included."""
@@ -60,7 +60,7 @@ def window_map(parts: Mapping[str, int], window: Window, total: int, compactions
     )
 
 
-def day_bars(days: Sequence[Spent], today: str) -> str:
+def day_bars(days: Sequence[UsageSums], today: str) -> str:
     """Draw the tokens of each of the last days, the newest last; nothing where none were used."""
     known = {row.key: row.prompt_tokens + row.completion_tokens for row in days}
     last = datetime.date.fromisoformat(today)

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from lmagent import __version__
 from lmagent.agents.brief import steps_for
-from lmagent.agents.feature import Bounds
-from lmagent.agents.nursery import Place
+from lmagent.agents.childhost import PromptPlace
+from lmagent.agents.feature import AgentBounds
 from lmagent.app.host import Host
 from lmagent.core.agent import Agent
 from lmagent.core.errors import SessionBusy, SessionNotFound
@@ -32,7 +32,9 @@ LATER = "Not run yet."
 """What stands for the results of calls that have none when a sub-agent begins."""
 
 
-async def open_child(host: Host, parent: Session, started: SubagentStarted, bounds: Bounds, home: Place) -> Session:
+async def open_child(
+    host: Host, parent: Session, started: SubagentStarted, bounds: AgentBounds, home: PromptPlace
+) -> Session:
     """The session of a sub-agent, with its place in the server's cache; one with a log is as that says.
 
     Raises:
@@ -87,7 +89,7 @@ def _opening(parent: Session, started: SubagentStarted) -> SessionCreated:
     )
 
 
-def _agent(parent: Session, depth: int, bounds: Bounds) -> Agent:
+def _agent(parent: Session, depth: int, bounds: AgentBounds) -> Agent:
     """The parent's agent with tighter limits; tokens and time are shared with it, and watched by a review."""
     own = limits(parent)
     tighter = replace(

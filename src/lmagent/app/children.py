@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lmagent.agents.feature import BEGINNING, Bounds, ReportReview, delegation_tools, fence, hidden, report_tool
+from lmagent.agents.feature import BEGINNING, AgentBounds, ReportReview, delegation_tools, fence, hidden, report_tool
 from lmagent.app.host import Host
 from lmagent.app.registry import OpenRecords, Registry
 from lmagent.core.errors import ToolError
@@ -16,9 +16,9 @@ from lmagent.core.ports import Clock
 from lmagent.engine.session import Session
 
 if TYPE_CHECKING:
-    from lmagent.agents.nursery import Place
-    from lmagent.agents.run import Runner
-    from lmagent.agents.shares import Shares
+    from lmagent.agents.childhost import PromptPlace
+    from lmagent.agents.run import ChildRunner
+    from lmagent.agents.shares import ChildShares
 
 TIGHT = "4k"
 """Profile of windows in which no sub-agent is offered: half of what is free would be too little for its work."""
@@ -46,7 +46,7 @@ def register(registry: Registry) -> None:
 
 
 class Children:
-    """See `lmagent.agents.nursery.Nursery`.
+    """See `lmagent.agents.childhost.ChildHost`.
 
     Args:
         registry: knows the sessions, and through them the host.
@@ -55,17 +55,19 @@ class Children:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         settings = registry.settings
-        self.bounds = Bounds(settings.agent_max_depth, settings.max_sub_agent_iterations, settings.brief_data_budget)
+        self.bounds = AgentBounds(
+            settings.agent_max_depth, settings.max_sub_agent_iterations, settings.brief_data_budget
+        )
 
     @cached_property
-    def runner(self) -> Runner:
+    def runner(self) -> ChildRunner:
         """Runs them; made with the first."""
-        from lmagent.agents.run import Runner
+        from lmagent.agents.run import ChildRunner
 
-        return Runner(self)
+        return ChildRunner(self)
 
     @property
-    def shares(self) -> Shares:
+    def shares(self) -> ChildShares:
         """What is left for them."""
         return self.runner.shares
 
@@ -87,18 +89,18 @@ class Children:
         """What is on record of a session."""
         return self._registry.records.events(session)
 
-    async def place(self, parent: Session) -> Place:
+    async def place(self, parent: Session) -> PromptPlace:
         """See the port: the parent's conversation is inherited where the server keeps few, and half of the room is
         left for the sub-agent's own work."""
-        from lmagent.agents.nursery import Place
+        from lmagent.agents.childhost import PromptPlace
 
         kept = await self._host.served.keeps(parent.state.model or parent.agent.model)
         if kept is None:
             depth = parent.state.work.parent.depth if parent.state.work.parent is not None else 0
-            return Place(inherits=False, side_by_side=max(1, SIDE_BY_SIDE // (depth + 1)))
+            return PromptPlace(inherits=False, side_by_side=max(1, SIDE_BY_SIDE // (depth + 1)))
         state = parent.state
         room = parent.window.trigger - state.tokens(state.fixed_bytes)
-        return Place(inherits=state.tokens(state.conversation_bytes) <= room // 2, side_by_side=1)
+        return PromptPlace(inherits=state.tokens(state.conversation_bytes) <= room // 2, side_by_side=1)
 
     async def open(self, parent: Session, started: SubagentStarted) -> Session:
         """See the port."""

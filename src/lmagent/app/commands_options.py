@@ -10,9 +10,8 @@ from msgspec.structs import replace
 
 from lmagent.app.registry import SlashCommand
 from lmagent.app.slash import SETTINGS, SlashContext, SlashResult
-from lmagent.config.fields import BY_NAME
+from lmagent.config.settings import BY_NAME
 from lmagent.config.show import shown
-from lmagent.config.values import allowed
 from lmagent.core.commands import SetOptions
 from lmagent.core.decoding import convert
 from lmagent.core.errors import ConfigError
@@ -71,7 +70,7 @@ def _changed(options: SessionOptions, name: str, value: str) -> SessionOptions:
                 fix="put longer ones into AGENTS.md of the folder",
             ) from None
         raise ConfigError(
-            f"{name} must be {allowed(FIELDS[name]).removesuffix(', or none')}, not {value[:40]!r}",
+            f"{name} must be {FIELDS[name].allowed.removesuffix(', or none')}, not {value[:40]!r}",
             fix=f"/set {name} default uses the setting again",
         ) from None
 

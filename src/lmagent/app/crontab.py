@@ -14,7 +14,7 @@ from lmagent.app.registry import SlashCommand
 
 if TYPE_CHECKING:
     from lmagent.app.slash import SlashContext, SlashResult
-    from lmagent.schedule.ledger import JobHistory, Run
+    from lmagent.schedule.ledger import CronRun, JobHistory
 
 USAGE = "[run ID|toggle ID|history [ID]]"
 
@@ -206,11 +206,11 @@ def _ledger(workspace: Path):  # noqa: ANN202 (the module is imported late)
     return ledger
 
 
-def _runs(history: JobHistory) -> list[Run]:
+def _runs(history: JobHistory) -> list[CronRun]:
     return [run for run in history.runs.values() if run.stage != "missed"]
 
 
-def _history_row(job: str, run: Run) -> HistoryRow:
+def _history_row(job: str, run: CronRun) -> HistoryRow:
     missed = run.count if run.stage == "missed" else 0
     return HistoryRow(job, run.at, run.stage, run.session, run.outcome, run.delivery, run.by, missed)
 

@@ -12,12 +12,11 @@ from msgspec.structs import replace
 from lmagent.app.builtin import best_here, is_installed, running_server
 from lmagent.app.reach import answering
 from lmagent.app.wiring import HostOptions, load_settings
-from lmagent.config.dotenv import save_env
-from lmagent.config.files import write_private
+from lmagent.config.files import save_env, write_private
 from lmagent.config.installed import install_command
 from lmagent.config.loader import Loaded
+from lmagent.config.paths import expand_path
 from lmagent.config.settings import DEFAULT_URL
-from lmagent.config.values import expand_path
 from lmagent.core.errors import ConfigError, LmagentError
 from lmagent.providers.concealed import shown
 from lmagent.providers.discovery import FoundServer

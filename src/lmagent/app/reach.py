@@ -58,7 +58,7 @@ def keep(loaded: Loaded, found: StandIn) -> str:
     """
     if found.origin.layer != "user .env":
         return f"Using {found.server.base_url} for this run. To keep it, change {found.origin}."
-    from lmagent.config.dotenv import save_env
+    from lmagent.config.files import save_env
 
     try:
         save_env(loaded.env_file, {found.origin.name: found.server.base_url})

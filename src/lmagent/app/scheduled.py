@@ -22,12 +22,12 @@ from lmagent.core import events as ev
 from lmagent.core.commands import Submit
 from lmagent.core.errors import ProviderError, SessionBusy, StoreError
 from lmagent.core.messages import user
-from lmagent.core.ports import Job, Postponed
+from lmagent.core.ports import DispatchJob, Postponed
 from lmagent.engine.session import Session
 from lmagent.engine.waits import local
 from lmagent.schedule.inbox import Inbox
 from lmagent.schedule.jobs import CronJob, read_jobs
-from lmagent.schedule.ledger import JobHistory, Run, What
+from lmagent.schedule.ledger import CronRun, JobHistory, What
 from lmagent.schedule.rights import NO_RIGHTS, taken_apart
 from lmagent.store.index import SessionIndex
 from lmagent.store.jsonl import JsonlStore
@@ -57,9 +57,9 @@ class Waits(Struct, frozen=True):
     until: float
 
     @property
-    def job(self) -> Job:
+    def job(self) -> DispatchJob:
         """What wakes it."""
-        return Job(f"wait:{self.event}", self.session, self.until)
+        return DispatchJob(f"wait:{self.event}", self.session, self.until)
 
 
 class Scheduled:
@@ -97,7 +97,7 @@ class Scheduled:
         self._told_busy: set[str] = set()
         self._outages: dict[str, int] = {}
 
-    async def do(self, job: Job) -> None:
+    async def do(self, job: DispatchJob) -> None:
         """Do a job, as far as it is not done.
 
         Raises:
@@ -116,7 +116,7 @@ class Scheduled:
 
     # --- the three kinds --------------------------------------------------------------------------------------------
 
-    async def _wake(self, job: Job) -> None:
+    async def _wake(self, job: DispatchJob) -> None:
         event = job.id.removeprefix("wait:")
         if not is_there(self._host, job.lane):
             return
@@ -133,7 +133,7 @@ class Scheduled:
             if self._still_waits(job):
                 raise
 
-    async def _task(self, job: Job) -> None:
+    async def _task(self, job: DispatchJob) -> None:
         claimed = self._inbox.of_job(job.id)
         if claimed is None:
             self._say(f"{job.id}: no task of the inbox; left alone")
@@ -154,7 +154,7 @@ class Scheduled:
             await self._to_its_end(place, job.id)
             self._inbox.done(claimed)  # a session that is free can be deleted: then nothing else says so
 
-    async def _cron(self, job: Job) -> None:
+    async def _cron(self, job: DispatchJob) -> None:
         name, _, at = job.id.removeprefix("cron:").rpartition(":")
         history = await self._history(name)
         run = history.runs.get(int(at)) if at.isdigit() else None
@@ -177,7 +177,9 @@ class Scheduled:
         if finished is not None and cron is not None and (cron.command or cron.webhook):
             await self._deliver(cron, job, run, finished, target)  # may take minutes: the session is free for others
 
-    async def _cron_turn(self, place: Place, job: Job, cron: CronJob | None, run: Run) -> ev.TurnFinished | None:
+    async def _cron_turn(
+        self, place: Place, job: DispatchJob, cron: CronJob | None, run: CronRun
+    ) -> ev.TurnFinished | None:
         session = place.session
         if cron is not None:
             await entitle(session, cron.rights, f"cron:{cron.id}")
@@ -187,7 +189,9 @@ class Scheduled:
             self._say(f"cron {cron.id}: due {local(run.at)}, runs in {session.state.session}")
         return await self._to_its_end(place, job.id)
 
-    async def _deliver(self, cron: CronJob, job: Job, run: Run, finished: ev.TurnFinished, session: str) -> None:
+    async def _deliver(
+        self, cron: CronJob, job: DispatchJob, run: CronRun, finished: ev.TurnFinished, session: str
+    ) -> None:
         from lmagent.app.delivering import Result, deliver  # few jobs deliver
 
         again = run.stage == "delivering"
@@ -269,7 +273,7 @@ class Scheduled:
             isinstance(event, ev.InputReceived) and event.job == job for event in self._host.store.read(session)
         )
 
-    def _still_waits(self, job: Job) -> bool:
+    def _still_waits(self, job: DispatchJob) -> bool:
         with SessionIndex(self._host.store.root) as index:
             index.refresh()
             rows = index.unattended()

@@ -24,13 +24,13 @@ from lmagent.core.decoding import decode_json
 from lmagent.core.errors import LmagentError, SessionBusy, StoreError
 from lmagent.core.events import TurnFinished
 from lmagent.core.plurals import plural
-from lmagent.core.ports import Job, Postponed
+from lmagent.core.ports import DispatchJob, Postponed
 from lmagent.dispatch.embedded import EmbeddedDispatcher
 from lmagent.dispatch.table import JobTable
 from lmagent.schedule.due import decide, next_due
 from lmagent.schedule.inbox import Inbox
 from lmagent.schedule.jobs import CronJob, JobList, read_jobs, stamps
-from lmagent.schedule.ledger import Entry, JobHistory, Ledger, Run, What
+from lmagent.schedule.ledger import CronRun, JobHistory, Ledger, LedgerEntry, What
 from lmagent.store.database import open_database
 from lmagent.store.failures import store_error
 from lmagent.store.files import make_private
@@ -126,7 +126,7 @@ class Scheduler:
     async def _revive(self) -> None:
         self.table.revive(self._host.clock.now())
 
-    async def run_now(self, id: str, by: str) -> Job:
+    async def run_now(self, id: str, by: str) -> DispatchJob:
         """Claim a time for a cron job now, whatever its schedule says; returns what does it.
 
         Raises:
@@ -168,14 +168,14 @@ class Scheduler:
         found = turn_of(self._host.store, session, job.id) if session else None
         return found if isinstance(found, TurnFinished) else None
 
-    async def _over(self, id: str, job: Job) -> Run | None:
+    async def _over(self, id: str, job: DispatchJob) -> CronRun | None:
         """What became of a time, once all of it has."""
         run = (await self.history(id)).runs[int(job.id.rpartition(":")[2])]
         known = read_jobs(self._host.workspace).jobs.get(id)
         delivers = known is not None and bool(known.command or known.webhook)
         return run if run.stage == "delivered" or (run.stage == "ran" and not delivers) else None
 
-    async def _let_go(self, id: str, job: Job) -> None:
+    async def _let_go(self, id: str, job: DispatchJob) -> None:
         """Write down that a person has stopped a time, else it would count as running and hold up those behind it.
 
         What another scheduler has taken up meanwhile is left to it.
@@ -215,7 +215,7 @@ class Scheduler:
         for problem in problems:
             self._tell(problem)
         for task in claimed:
-            await self.dispatcher.submit(Job(task.job, task.session))
+            await self.dispatcher.submit(DispatchJob(task.job, task.session))
 
     async def _look_at_sessions(self) -> None:
         for row in await anyio.to_thread.run_sync(_unattended, self._host.store.root):
@@ -226,7 +226,7 @@ class Scheduler:
             if row.until:
                 await self._wait(Waits(row.session, row.ended, row.until))
             elif self._trusted:
-                await self.dispatcher.submit(Job(row.job, self._lane_of(row)))
+                await self.dispatcher.submit(DispatchJob(row.job, self._lane_of(row)))
 
     async def _look_at_jobs(self) -> None:
         await self._read_files()
@@ -267,7 +267,7 @@ class Scheduler:
         gone = [id for id in self.ledger.jobs() if id not in self._jobs.jobs and self.ledger.history(id).on]
         if gone:
             now = self._host.clock.now()
-            await self._locked(lambda: self.ledger.append(*(Entry(now, id, "off") for id in gone)))
+            await self._locked(lambda: self.ledger.append(*(LedgerEntry(now, id, "off") for id in gone)))
 
     # --- deciding ---------------------------------------------------------------------------------------------------
 
@@ -285,7 +285,7 @@ class Scheduler:
         async with self._ledger_lock:
             return await anyio.to_thread.run_sync(decided)
 
-    def _decide(self, job: CronJob) -> list[Entry]:
+    def _decide(self, job: CronJob) -> list[LedgerEntry]:
         entries = decide(job, self.ledger.history(job.id), self._host.clock.now()).entries
         named = [
             msgspec.structs.replace(entry, session=_session_of(job, entry.at)) if entry.what == "claimed" else entry
@@ -300,7 +300,7 @@ class Scheduler:
         at = int(now)
         while at in self.ledger.history(job.id).runs:
             at += 1
-        self.ledger.append(Entry(now, job.id, "claimed", at, session=_session_of(job, at), by=by))
+        self.ledger.append(LedgerEntry(now, job.id, "claimed", at, session=_session_of(job, at), by=by))
         return at
 
     async def _begin(self) -> None:
@@ -320,7 +320,7 @@ class Scheduler:
 
     # --- jobs -------------------------------------------------------------------------------------------------------
 
-    async def _do(self, job: Job) -> None:
+    async def _do(self, job: DispatchJob) -> None:
         """Do a job. What goes wrong with one must not stop the others."""
         try:
             await self._work.do(job)
@@ -335,9 +335,9 @@ class Scheduler:
     async def _wait(self, waits: Waits) -> None:
         await self.dispatcher.submit(waits.job)
 
-    def _job_of(self, job: CronJob, at: int) -> Job:
+    def _job_of(self, job: CronJob, at: int) -> DispatchJob:
         """Runs in sessions of their own share a lane: a job does not overlap itself."""
-        return Job(f"cron:{job.id}:{at}", job.session_id or f"cron:{job.id}")
+        return DispatchJob(f"cron:{job.id}:{at}", job.session_id or f"cron:{job.id}")
 
     def _lane_of(self, row: Unattended) -> str:
         name, _, at = row.job.removeprefix("cron:").rpartition(":")
@@ -350,7 +350,7 @@ class Scheduler:
         interval = self._host.settings.scheduler_poll_interval
         return max(0.02, min([TICK, interval, *times]))
 
-    def _given_up(self, job: Job, error: LmagentError) -> None:
+    def _given_up(self, job: DispatchJob, error: LmagentError) -> None:
         self._tell(f"{job.id}: failed several times, and is tried again in {REVIVAL / 60:g} minutes: {error}")
 
     # --- telling ----------------------------------------------------------------------------------------------------

@@ -14,11 +14,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from lmagent.config import paths
-from lmagent.config.fields import BY_NAME, FIELDS, Field
-from lmagent.config.importing import save_settings
+from lmagent.config.files import save_settings, toml_of
 from lmagent.config.layers import Origin
+from lmagent.config.setting import Setting
+from lmagent.config.settings import BY_NAME, SETTINGS
 from lmagent.config.show import shown
-from lmagent.config.values import allowed, read_value
 from lmagent.core.errors import ConfigError
 from lmagent.providers.concealed import shown as shown_url
 
@@ -82,7 +82,7 @@ class Changed(Struct, frozen=True):
     hidden_by: str = ""
 
 
-def changeable(field: Field) -> Changeable:
+def changeable(field: Setting) -> Changeable:
     """Return whether the page may change a setting."""
     if field.kind in KEPT or field.folder not in ("free", "smaller", "stricter"):
         return "no"
@@ -96,7 +96,7 @@ def setting_rows(host: Host) -> tuple[tuple[SettingRow, ...], Loaded]:
         ConfigError: a file is damaged.
     """
     now = _config(host).read()
-    return tuple(_row(host, field, now) for field in FIELDS), now
+    return tuple(_row(host, field, now) for field in SETTINGS), now
 
 
 def change_setting(host: Host, name: str, text: str | None) -> Changed:
@@ -119,7 +119,7 @@ def change_setting(host: Host, name: str, text: str | None) -> Changed:
     return _taken_over(host, field, _config(host).read())
 
 
-def field_named(name: str) -> Field:
+def field_named(name: str) -> Setting:
     """Return a setting by its name.
 
     Raises:
@@ -129,25 +129,25 @@ def field_named(name: str) -> Field:
     if field is None:
         from lmagent.config.names import closest
 
-        meant = closest(name.lower(), list(BY_NAME))
+        meant = closest(name.lower(), BY_NAME)
         fix = f"did you mean {meant}?" if meant else "lmagent config lists them"
         raise ConfigError(f"there is no setting {name[:80]!r}", fix=fix)
     return field
 
 
-def value_of(field: Field, text: str) -> Any:
+def value_of(field: Setting, text: str) -> Any:
     """Return the value that a text means for a setting.
 
     Raises:
         ConfigError: it is not allowed.
     """
     try:
-        return read_value(field, text, text=True, base=Path.cwd(), home=paths.home_dir(os.environ))
+        return field.read(text, Path.cwd(), paths.home_dir(os.environ), text=True)
     except ValueError as error:
         raise ConfigError(f"{field.name} {error}", fix=f"{field.name}: {field.help}") from None
 
 
-def _taken_over(host: Host, field: Field, now: Loaded) -> Changed:
+def _taken_over(host: Host, field: Setting, now: Loaded) -> Changed:
     """Let the host work with the new value as far as it can without starting anew."""
     name, origin = field.name, now.origins[field.name]
     row = _row(host, field, now)
@@ -162,13 +162,13 @@ def _taken_over(host: Host, field: Field, now: Loaded) -> Changed:
     return Changed(_row(host, field, now), "sessions" if lives else "restart")
 
 
-def _lives(config: Configuration, field: Field, old: Any, new: Any) -> bool:
+def _lives(config: Configuration, field: Setting, old: Any, new: Any) -> bool:
     """Whether sessions that are opened from now on take a change over."""
     before, after = (config.agent_of(replace(config.start.settings, **{field.name: value})) for value in (old, new))
     return field.name == "permission_mode" or any(getattr(before, part) != getattr(after, part) for part in LIVE)
 
 
-def _row(host: Host, field: Field, now: Loaded) -> SettingRow:
+def _row(host: Host, field: Setting, now: Loaded) -> SettingRow:
     value, start = getattr(now.settings, field.name), _config(host).start
     origin: Origin = now.origins[field.name]
     text = shown(field, value)
@@ -183,7 +183,7 @@ def _row(host: Host, field: Field, now: Loaded) -> SettingRow:
         layer=origin.layer,
         default=shown(field, field.default),
         help=field.help,
-        allowed=allowed(field),
+        allowed=field.allowed,
         kind=field.kind,
         choices=field.choices,
         changeable=changeable(field),
@@ -192,7 +192,7 @@ def _row(host: Host, field: Field, now: Loaded) -> SettingRow:
     )
 
 
-def _looser(field: Field, old: Any, new: Any) -> bool:
+def _looser(field: Setting, old: Any, new: Any) -> bool:
     """Whether a value asks or holds back less than another one."""
     if field.kind == "choice":
         return field.choices.index(new) < field.choices.index(old)
@@ -202,8 +202,3 @@ def _looser(field: Field, old: Any, new: Any) -> bool:
 def _config(host: Host) -> Configuration:
     assert host.config is not None
     return host.config
-
-
-def toml_of(value: Any) -> Any:
-    """Return a value for TOML, which has no null: settings that may be without a value read "none" as that."""
-    return "none" if value is None else str(value) if isinstance(value, Path) else value

@@ -9,11 +9,11 @@ import msgspec
 
 from lmagent.app.wiring import HostOptions, load_settings
 from lmagent.config import paths
-from lmagent.config.dotenv import save_env
-from lmagent.config.importing import ImportReport, Targets, import_file, save_settings
+from lmagent.config.compat import ImportReport, Targets, import_file
+from lmagent.config.files import save_env, save_settings, toml_of
 from lmagent.config.layers import DEFAULT
 from lmagent.config.show import rows, shown
-from lmagent.config.trust import trust
+from lmagent.config.trust import trust, untrust
 from lmagent.config.workspace import open_workspace
 from lmagent.core.errors import ConfigError
 
@@ -61,7 +61,7 @@ def set_setting(workspace: Path | None, name: str, text: str | None) -> str:
     Raises:
         ConfigError: there is no such setting, the value is not allowed, or the file cannot be written.
     """
-    from lmagent.app.setting_changes import field_named, toml_of, value_of
+    from lmagent.app.setting_changes import field_named, value_of
 
     field, loaded = field_named(name), load_settings(HostOptions(workspace))
     file = loaded.env_file if field.secret else loaded.config_file
@@ -88,8 +88,17 @@ def import_settings(file: Path, workspace: Path | None) -> ImportReport:
 
 
 def trust_workspace(workspace: Path | None) -> str:
-    """Trust the folder with its configuration files as they are now."""
+    """Trust the folder with its configuration files as they are now; returns what came of it."""
     loaded = load_settings(HostOptions(workspace))
     path = open_workspace(loaded.workspace).path
     files = trust(loaded.settings.agent_data_dir, path)
-    return f"{path} ({', '.join(files) or 'it has no configuration files yet'})"
+    return f"trusted {path} ({', '.join(files) or 'it has no configuration files yet'})"
+
+
+def untrust_workspace(workspace: Path | None) -> str:
+    """Stop trusting the folder; returns what came of it."""
+    loaded = load_settings(HostOptions(workspace))
+    path = loaded.workspace.path
+    if untrust(loaded.settings.agent_data_dir, path):
+        return f"no longer trusted: {path}; programs that run keep the settings that they began with"
+    return f"{path} was not trusted"

@@ -1,4 +1,4 @@
-"""Completing: what the shell offers for a command line that has begun, names of sessions and models included."""
+"""Completing: the shell's completions for an unfinished command line, including names of sessions and models."""
 
 from __future__ import annotations
 
@@ -13,13 +13,11 @@ from lmagent.cli.main import rewrite
 from lmagent.core.errors import LmagentError
 
 VARIABLE = "_LMAGENT_COMPLETE"
-"""The variable by which the script of a shell asks: `bash_source` for the script, `bash_complete` for an answer."""
+"""The variable by which a shell's script asks: `bash_source` for the script, `bash_complete` for an answer."""
 
 MOST = 50
-"""Sessions that are offered."""
 
 PATIENCE = 1.0
-"""Seconds that the model server has to list its models."""
 
 _SHELLS = ("bash", "zsh", "fish")
 
@@ -46,7 +44,7 @@ def completer(root: click.Group, shell: str) -> ShellComplete:
 
 
 def answer(root: click.Group, instruction: str) -> int:
-    """Print what the shell asks for; returns the exit code."""
+    """Print the answer to the shell's question; returns the exit code."""
     shell, _, action = instruction.partition("_")
     if shell not in _SHELLS or action not in ("source", "complete"):
         return 1
@@ -56,7 +54,6 @@ def answer(root: click.Group, instruction: str) -> int:
 
 
 def session_ids(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The sessions of the workspace whose id begins so, with their titles."""
     from lmagent.app.records import open_records
 
     with suppress(LmagentError, OSError):
@@ -66,13 +63,12 @@ def session_ids(context: click.Context, _: click.Parameter, incomplete: str) -> 
 
 
 def model_names(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The models that the server lists and those of the library whose names begin so."""
     found = dict.fromkeys((*_served(context), *_library(context)))
     return [CompletionItem(name) for name in found if name.lower().startswith(incomplete.lower())]
 
 
 def _workspace(context: click.Context) -> Path | None:
-    """The folder that the line names, at the command or at its group."""
+    """Return the folder that the line names, at the command or at its group."""
     given = context.params.get("workspace") or (context.parent and context.parent.params.get("workspace"))
     return Path(given) if given else None
 

@@ -63,10 +63,25 @@ def unset(ctx: click.Context, name: str, workspace: Path | None) -> None:
 
 
 @config.command("trust")
+@click.argument("folder", required=False, type=click.Path(path_type=Path))
 @workspace_option
 @click.pass_context
-def trust(ctx: click.Context, workspace: Path | None) -> None:
-    """Trust this folder: its own configuration may then loosen permissions and choose the server."""
+def trust(ctx: click.Context, folder: Path | None, workspace: Path | None) -> None:
+    """Trust a folder: its own configuration may loosen permissions and choose the server, and its jobs run.
+
+    Trust ends for a file when the file changes.
+    """
     from lmagent.app.settings import trust_workspace
 
-    click.echo(f"trusted {trust_workspace(workspace or ctx.obj)}")
+    click.echo(trust_workspace(folder or workspace or ctx.obj))
+
+
+@config.command("untrust")
+@click.argument("folder", required=False, type=click.Path(path_type=Path))
+@workspace_option
+@click.pass_context
+def untrust(ctx: click.Context, folder: Path | None, workspace: Path | None) -> None:
+    """Stop trusting a folder: its own configuration may only be stricter than yours again, and its jobs wait."""
+    from lmagent.app.settings import untrust_workspace
+
+    click.echo(untrust_workspace(folder or workspace or ctx.obj))

@@ -19,7 +19,7 @@ from lmagent.cli.options import flags, model_options, workspace_option
 def cron(ctx: click.Context, workspace: Path | None) -> None:
     """List, add, switch, run and remove the jobs that run by the clock.
 
-    They stand in cron.json of the workspace, or in .lmagent/cron.json. `lmagent scheduler` runs them, and so does a
+    They are in cron.json of the workspace, or in .lmagent/cron.json. `lmagent scheduler` runs them, and so does a
     chat in a trusted folder.
     """
     ctx.obj = workspace
@@ -97,7 +97,7 @@ def remove(ctx: click.Context, id: str) -> None:
 @click.argument("id")
 @click.pass_context
 def toggle(ctx: click.Context, id: str) -> None:
-    """Switch a job off, or on again; what it misses meanwhile is not made up for."""
+    """Switch a job off, or on again; times that it misses while off are not made up for."""
     from lmagent.schedule.jobs import find_job, set_enabled
 
     workspace = _workspace(ctx)
@@ -108,7 +108,7 @@ def toggle(ctx: click.Context, id: str) -> None:
 @cron.command("reload")
 @click.pass_context
 def reload_(ctx: click.Context) -> int:
-    """Check the files and show what they say; a scheduler that runs reads them by itself when they change."""
+    """Check the files and show their jobs; a running scheduler reads them by itself when they change."""
     found = cron_list(_workspace(ctx))
     _show(list_text(found))
     return 1 if found.problems else 0
@@ -120,7 +120,7 @@ def reload_(ctx: click.Context) -> int:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 @click.pass_context
 def history(ctx: click.Context, id: str, limit: int, as_json: bool) -> None:
-    """Show what became of the times at which jobs were due, newest first."""
+    """Show the results of the times at which jobs were due, newest first."""
     rows = cron_history(_workspace(ctx), id, limit)
     if as_json:
         for row in rows:

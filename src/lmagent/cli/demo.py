@@ -1,4 +1,4 @@
-"""`lmagent demo`: the agent at work, offline, with the model that comes along."""
+"""`lmagent demo`: the agent at work, offline, with the bundled model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Chore(Struct, frozen=True):
-    """Something that the toy model is asked to do; `command` names the step if it runs a command."""
+    """A chore for the toy model; `command` names the step if it runs a command."""
 
     task: str
     command: str = ""
@@ -35,7 +35,7 @@ CHORES = (
 """The steps without a task of the user's own."""
 
 BEYOND = "Write a poem about the sea"
-"""The last request, which the model answers with what it can do (exit code 3: blocked)."""
+"""The last request, which the model answers with its list of chores (exit code 3: blocked)."""
 
 ABOUT = """\
 This is lmagent at work in {folder}
@@ -44,11 +44,11 @@ when you ask for more. The engine, the tools, the sandbox and the files are real
 """
 
 NEXT = """
-That was a toy. What to type next:
+That was a toy. Next steps:
   lmagent                     talk to a real model: it finds LM Studio, Ollama,
                               llama.cpp and vLLM, or offers a model to download
   lmagent models recommend    list the models that fit this machine
-  lmagent doctor              see what works on this machine and what is missing"""
+  lmagent doctor              check this machine for missing parts"""
 
 UNCONFINED = "no sandbox here\n[exit code 126]"
 """The result of every command without a sandbox, in a form that the toy model has seen in its training."""
@@ -79,7 +79,7 @@ def demo(task: str | None, workspace: Path | None, keep: bool) -> int:
 
 @contextmanager
 def _folder(workspace: Path | None, *, keep: bool) -> Generator[Path]:
-    """The folder to work in: the user's own, or one that is removed at the end unless it is to be kept."""
+    """Yield the folder to work in: the user's own, or a temporary one, removed at the end unless it is to be kept."""
     if workspace is not None:
         yield workspace
     elif keep:
@@ -136,7 +136,7 @@ async def _missing_sandbox(host: Host) -> str:
 
 
 def _without_commands(host: Host) -> None:
-    """Let commands fail in words that the toy model knows; it babbles about a refusal that it has never seen."""
+    """Let commands fail with a text that the toy model knows; it babbles about a refusal that it has never seen."""
     from msgspec.structs import replace
 
     from lmagent.core.tool import ToolOutput

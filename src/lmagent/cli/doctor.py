@@ -38,11 +38,11 @@ def doctor(workspace: Path | None, as_json: bool, **options: Any) -> int:
 
 
 def _keep(_: Finding) -> None:
-    """Say nothing: all of them are printed together."""
+    """Print nothing: all findings are printed together."""
 
 
 def _tell(item: Finding) -> None:
-    """Print a finding as soon as it is there: a slow model takes minutes for all of them."""
+    """Print a finding as soon as it arrives: a slow model takes minutes for all of them."""
     mark, color = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "fault": ("✗", "red")}[item.state]
     shown = click.style(mark, fg=color) if sys.stdout.isatty() and not os.environ.get("NO_COLOR") else mark
     click.echo(f"{shown} {item.name:<14} {item.text}")
@@ -51,7 +51,6 @@ def _tell(item: Finding) -> None:
 
 
 def _close(findings: list[Finding]) -> None:
-    """Print the closing line: how many faults and warnings, or what to type next."""
     counts = [(sum(item.state == state for item in findings), state) for state in ("fault", "warning")]
     parts = [f"{count} {state}{'s' * (count > 1)}" for count, state in counts if count]
     click.echo(", ".join(parts) or "all good: type lmagent")

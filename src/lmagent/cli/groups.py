@@ -7,15 +7,11 @@ from typing import Any
 import click
 
 WHOLE = 1000
-"""Characters that a summary may have: more than all of them, so that none is cut."""
+"""Characters that a summary may have: more than any has, so that none is cut."""
 
 
 class CommandGroup(click.Group):
-    """A group of commands.
-
-    Args:
-        default: the command that is called when none is named; empty for the help.
-    """
+    """A group of commands; `default` is called when none is named, or empty for the help."""
 
     def __init__(self, *args: Any, default: str = "", **options: Any) -> None:
         options.setdefault("invoke_without_command", bool(default))
@@ -23,7 +19,6 @@ class CommandGroup(click.Group):
         self._default = default
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Call the command that is named, or the default."""
         result = super().invoke(ctx)
         command = self.get_command(ctx, self._default) if ctx.invoked_subcommand is None else None
         if command is None:
@@ -32,7 +27,6 @@ class CommandGroup(click.Group):
             return command.invoke(inner)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands with the first sentence of their help."""
         found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
         rows = [(name, item.get_short_help_str(WHOLE)) for name, item in found if item is not None and not item.hidden]
         with formatter.section("Commands"):

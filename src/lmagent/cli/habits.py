@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from lmagent.cli.main import COMMANDS, WORDS
 
 CLOSE = 0.8
-"""Likeness (0 to 1, difflib's ratio) from which a word is taken for a command that was mistyped."""
+"""Likeness (0 to 1, difflib's ratio) above which a word counts as a mistyped command."""
 
 _MODELS = "lmagent models"
 _UPDATE = "update it the way you installed it: pip, pipx or uv, each with its upgrade command"
@@ -25,17 +25,17 @@ ELSEWHERE = {
     "load": f"{_MODELS} load NAME loads a model",
     "login": "an API key is the setting LLM_API_KEY; a local server needs none",
     "logout": "an API key is the setting LLM_API_KEY; remove it there",
-    "logs": "lmagent server logs shows what the model server did",
+    "logs": "lmagent server logs shows the model server's log",
     "ls": f"{_MODELS} lists the models, lmagent sessions the sessions, lmagent tool the tools",
     "mcp": "MCP servers are not supported in this version; lmagent tool lists the tools",
     "permissions": "/permissions shows the rules in the conversation; --permission MODE sets the mode",
-    "ps": f"{_MODELS} ps shows the models that are loaded, lmagent sessions what the agent does",
+    "ps": f"{_MODELS} ps shows the models that are loaded, lmagent sessions the agent's sessions",
     "pull": f"{_MODELS} pull NAME downloads a model",
     "resume": "lmagent -c continues the newest session, lmagent --resume ID another one",
     "rm": f"{_MODELS} rm NAME removes a model, lmagent sessions rm ID a session",
     "serve": "lmagent server start serves models, lmagent web serves the agent to browsers",
     "settings": "lmagent config shows the settings",
-    "setup": "there is nothing to set up: start lmagent in your folder; lmagent doctor checks what it needs",
+    "setup": "no setup is needed: start lmagent in your folder; lmagent doctor checks its requirements",
     "show": f"{_MODELS} show NAME shows a model, lmagent sessions show ID a session",
     "start": "lmagent starts a conversation, lmagent server start the model server",
     "status": "lmagent doctor checks everything, lmagent server status looks at the model server",
@@ -46,14 +46,13 @@ ELSEWHERE = {
     "update": _UPDATE,
     "upgrade": _UPDATE,
 }
-"""What the command of another program is called here."""
+"""Answers to the commands of other programs."""
 
 
 def not_a_task(words: Sequence[str]) -> str:
-    """Return the answer to words that are no task: a word of another program, or a mistyped command; else nothing.
+    """Answer words that are no task: a word of another program, or a mistyped command; else return nothing.
 
-    Args:
-        words: what was typed, up to the first option.
+    `words`: the arguments, up to the first option.
     """
     about = len(words) == 2 and words[0] == "help"
     word = words[-1] if about else words[0]

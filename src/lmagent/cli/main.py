@@ -31,16 +31,16 @@ COMMANDS = {
     "web": ("lmagent.cli.web:web", "Serve the agent to browsers, phones and programs.", SERVE),
     "service": ("lmagent.cli.service:service", "Keep lmagent web running, from your login on.", SERVE),
     "submit": ("lmagent.cli.submit:submit", "Put a task into the inbox, for a scheduler to do.", AUTOMATE),
-    "scheduler": ("lmagent.cli.scheduler:scheduler", "Do what is due in a workspace, until stopped.", AUTOMATE),
+    "scheduler": ("lmagent.cli.scheduler:scheduler", "Run the due work of a workspace, until stopped.", AUTOMATE),
     "cron": ("lmagent.cli.cron:cron", "List, add, switch, run and remove jobs that run by the clock.", AUTOMATE),
     "doctor": ("lmagent.cli.doctor:doctor", "Check server, model, workspace and tools, with fixes.", LOOK),
     "demo": ("lmagent.cli.demo:demo", "See the agent at work, offline, with a tiny model.", LOOK),
     "config": ("lmagent.cli.config:config", "Show the settings and where each value comes from.", LOOK),
     "tool": ("lmagent.cli.tools:tool", "List the tools, or call one yourself.", LOOK),
-    "sandbox": ("lmagent.cli.sandbox:sandbox", "Show what the sandbox promises, or run a command in it.", LOOK),
+    "sandbox": ("lmagent.cli.sandbox:sandbox", "Show the sandbox's guarantees, or run a command in it.", LOOK),
     "completion": ("lmagent.cli.completion:completion", "Print the completion script of a shell.", LOOK),
 }
-"""Each command: where it is, what it does, its heading."""
+"""Module, summary and heading of each command."""
 
 VALUE_OPTIONS = frozenset(
     {
@@ -57,7 +57,7 @@ OLDER = {"--scheduler": "scheduler", "--submit": "submit"}
 
 
 WORDS = ("help", "version")
-"""Words that people type where an option is meant."""
+"""Words that users type in place of an option."""
 
 USAGE = 64
 """Exit code of a command line that cannot be understood (EX_USAGE of sysexits.h)."""
@@ -108,19 +108,18 @@ def rewrite(arguments: Sequence[str]) -> list[str]:
     if word == "version" and first_word(after) < 0:
         return [*before, "--version"]
     if word in COMMANDS:
-        # Options that stand before the sub-command belong to it: lmagent -w DIR sessions list.
+        # Options before the sub-command belong to it: lmagent -w DIR sessions list.
         return [word, *before, *after]
     return ["run", *arguments]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Entry point of the `lmagent` script; ends the process with the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if answer := slip(given):
         sys.stderr.write(f"lmagent: {answer}\n")
         sys.exit(USAGE)
-    gc.disable()  # what imports make is never garbage; the surfaces switch it on again when they are ready
-    from lmagent.cli.root import call  # click: a tenth less to wait for with the collector off
+    gc.disable()  # imports make no garbage; the surfaces switch it on again when they are ready
+    from lmagent.cli.root import call  # click loads a tenth faster with the collector off
 
     outlet = prepare()
     sys.exit(settle(outlet, call(rewrite(given))))

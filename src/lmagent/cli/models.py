@@ -1,4 +1,4 @@
-"""`lmagent models …`: the models that are there."""
+"""`lmagent models …`: the models on this machine and its servers."""
 
 from __future__ import annotations
 
@@ -35,11 +35,10 @@ class ModelsGroup(CommandGroup):
     """A group that also knows other programs' words for its commands."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of that name, or of the name that it stands for."""
         return super().get_command(ctx, cmd_name) or super().get_command(ctx, ALIASES.get(cmd_name, cmd_name))
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Call the command; an error may quote a hub, a file or its name, and no terminal is to obey that."""
+        """Call the command; an error may quote a hub, a file or its name, so control characters are removed."""
         try:
             return super().invoke(ctx)
         except LmagentError as error:
@@ -56,7 +55,6 @@ def models(ctx: click.Context, workspace: Path | None) -> None:
 
 
 def open_library(workspace: Path | None) -> Library:
-    """The library that the settings name."""
     from lmagent.app.wiring import HostOptions, load_settings
     from lmagent.modelserver.library import Library
 
@@ -91,7 +89,7 @@ def list_(ctx: click.Context, as_json: bool) -> int:
 @click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
 @click.pass_context
 def show(ctx: click.Context, name: str, as_json: bool) -> int:
-    """Show what is known of a model: architecture, window, memory, template, settings."""
+    """Show the facts about a model: architecture, window, memory, template, settings."""
     from lmagent.modelserver.machine import machine_memory
 
     details, memory = open_library(ctx.obj).details(name), machine_memory()
@@ -190,7 +188,7 @@ def rm(ctx: click.Context, names: tuple[str, ...], yes: bool, as_json: bool) -> 
 
 
 def _meant(library: Library, name: str, *, guess: bool) -> Details:
-    """The model that is to go. A part of its name is enough only where a person is asked before."""
+    """Return the model to remove. A part of its name is enough only if the user is asked before."""
     from lmagent.modelserver.names import is_name_of
     from lmagent.modelserver.spec import ModelServerError
 

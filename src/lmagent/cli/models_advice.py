@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 
 def extend(group: click.Group, open_library: Callable[[Path | None], Library]) -> None:
-    """Add these commands to the group `models`."""
-
     @group.command()
     @click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
     @click.pass_context
@@ -116,7 +114,7 @@ def _print_engine(engine: EngineReport) -> None:
 
 
 def _layers(there: Any, engine: EngineReport) -> list[tuple[str, int, int]]:
-    """Model, layers that fit the graphics cards, and all its layers."""
+    """Return model, layers that fit the graphics cards, and all its layers."""
     from lmagent.modelserver.memory import estimate_gpu_layers
 
     free = [device.free for device in engine.gpus]
@@ -132,7 +130,7 @@ def _broken(there: Any) -> list[Details]:
 
 
 def _folders(library: Library) -> list[tuple[str, str, int]]:
-    """Whose folder, where, and how many models are in it."""
+    """Return the owner of each folder, its path, and its number of models."""
     import os
 
     from lmagent.modelserver.foreign import lmstudio_folders, ollama_folder

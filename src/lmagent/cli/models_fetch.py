@@ -22,8 +22,6 @@ Open = Callable[[Path | None], "Library"]
 
 
 def extend(group: click.Group, open_library: Open) -> None:
-    """Add these commands to the group `models`."""
-
     @group.command()
     @click.argument("name")
     @click.option("--with-mmproj", is_flag=True, help="Fetch the projector too, with which the model sees images.")
@@ -33,16 +31,16 @@ def extend(group: click.Group, open_library: Open) -> None:
     def pull(ctx: click.Context, name: str, with_mmproj: bool, quiet: bool, as_json: bool) -> int:
         """Fetch a model of Hugging Face: OWNER/REPO, OWNER/REPO:QUANT, an address, or a short name.
 
-        Without QUANT the best one of about four bits is taken. A pull that was stopped goes on where it stopped.
+        Without QUANT the best one of about four bits is taken. A stopped pull continues at the same place.
         """
         return _pull(open_library(ctx.obj), name, with_mmproj=with_mmproj, quiet=quiet, as_json=as_json)
 
     @group.command("import")
     @click.argument("path", type=click.Path(path_type=Path))
     @click.option("--link", "way", flag_value="link", help="Leave the file where it is, and link to it.")
-    @click.option("--copy", "way", flag_value="copy", help="Copy the file (this is what is done without an option).")
+    @click.option("--copy", "way", flag_value="copy", help="Copy the file (the default).")
     @click.option("--move", "way", flag_value="move", help="Move the file.")
-    @click.option("--name", default="", help="What it is to be called; the file's name without it.")
+    @click.option("--name", default="", help="Name for the model; without it, the file's name.")
     @click.option("--json", "as_json", is_flag=True, help="The result as JSON.")
     @click.pass_context
     def import_(ctx: click.Context, path: Path, way: Any, name: str, as_json: bool) -> int:
@@ -81,11 +79,7 @@ def _pull(library: Library, name: str, *, with_mmproj: bool, quiet: bool, as_jso
 
 
 def download(library: Library, name: str) -> str:
-    """Fetch a model and return its name in the library.
-
-    Raises:
-        LmagentError: it cannot be fetched, or not be loaded.
-    """
+    """Fetch a model and return its name in the library. Raises LmagentError if it cannot be fetched or loaded."""
     from lmagent.modelserver.spec import ModelServerError
 
     details = _at(library, _fetched(library, name).paths[0])
@@ -125,7 +119,7 @@ async def _fetch(folder: Path, name: str, with_mmproj: bool, shown: Progress) ->
 
 
 def _no_model(done: str, kind: str, paths: tuple[Path, ...], *, as_json: bool) -> int:
-    """Tell of a file that is there now and is not asked for by a name of its own."""
+    """Report a file that was added but is not a model with a name of its own."""
     if as_json:
         echo_json({"name": "", "kind": kind, "paths": [str(path) for path in paths]})
     else:
@@ -134,11 +128,11 @@ def _no_model(done: str, kind: str, paths: tuple[Path, ...], *, as_json: bool) -
 
 
 def _at(library: Library, path: Path) -> Details | None:
-    """The model whose file this is; None for a file that is none by itself."""
+    """Return the model of this file; None for a file that is no model by itself."""
     for details in library.all():
         if details.entry.path == path or (details.facts is not None and path in details.facts.parts):
             return details
-    # A file that another name of the library leads to as well is listed under that name.
+    # A file with a second name in the library is listed under that name.
     return next((details for details in library.all() if _same(details.entry.path, path)), None)
 
 

@@ -1,4 +1,4 @@
-"""How far a download is: a bar on a terminal, lines elsewhere, nothing if nothing is wanted. All on standard error."""
+"""The progress of a download: a bar on a terminal, lines elsewhere, or nothing. All on standard error."""
 
 from __future__ import annotations
 
@@ -17,36 +17,26 @@ STEP = 10
 
 
 class Quiet:
-    """Shows nothing."""
+    def begin(self, name: str, size: int, have: int) -> None: ...
 
-    def begin(self, name: str, size: int, have: int) -> None:
-        """See `download.Progress`."""
+    def advance(self, count: int) -> None: ...
 
-    def advance(self, count: int) -> None:
-        """See `download.Progress`."""
+    def note(self, text: str) -> None: ...
 
-    def note(self, text: str) -> None:
-        """See `download.Progress`."""
-
-    def close(self) -> None:
-        """Leave the line."""
+    def close(self) -> None: ...
 
 
-class Lines(Quiet):
-    """A line every tenth of a file."""
-
+class ProgressLines(Quiet):
     def __init__(self) -> None:
         self._name = ""
         self._size = self._have = self._shown = 0
 
     def begin(self, name: str, size: int, have: int) -> None:
-        """See `download.Progress`."""
         self._name, self._size, self._have = name, max(size, 1), have
         self._shown = have * 100 // self._size // STEP * STEP
         click.echo(f"{name}: {have / 1e6:,.0f} of {size / 1e6:,.0f} MB", err=True)
 
     def advance(self, count: int) -> None:
-        """See `download.Progress`."""
         self._have += count
         percent = self._have * 100 // self._size
         if percent >= self._shown + STEP:
@@ -54,13 +44,10 @@ class Lines(Quiet):
             click.echo(f"{self._name}: {self._shown} %", err=True)
 
     def note(self, text: str) -> None:
-        """See `download.Progress`."""
         click.echo(one_line(text, 2000), err=True)
 
 
 class Bar(Quiet):
-    """A bar with speed and time left."""
-
     def __init__(self) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
@@ -73,7 +60,6 @@ class Bar(Quiet):
         self._name = ""
 
     def begin(self, name: str, size: int, have: int) -> None:
-        """See `download.Progress`."""
         if self._task is not None and name == self._name:
             self._bar.reset(self._task, total=size, completed=have)
             return
@@ -82,21 +68,18 @@ class Bar(Quiet):
         self._task = self._bar.add_task(name, total=size, completed=have)
 
     def advance(self, count: int) -> None:
-        """See `download.Progress`."""
         if self._task is not None:
             self._bar.advance(self._task, count)
 
     def note(self, text: str) -> None:
-        """See `download.Progress`."""
         self._bar.console.print(one_line(text, 2000), highlight=False)
 
     def close(self) -> None:
-        """Leave the line."""
         self._bar.stop()
 
 
 def progress(*, quiet: bool) -> Quiet:
-    """What fits where standard error goes."""
+    """Choose the form of progress that suits standard error."""
     if quiet:
         return Quiet()
-    return Bar() if sys.stderr.isatty() else Lines()
+    return Bar() if sys.stderr.isatty() else ProgressLines()

@@ -56,6 +56,5 @@ COMMANDS = (ps, load, unload)
 
 
 def extend(group: click.Group) -> None:
-    """Add these commands to the group `models`."""
     for command in COMMANDS:
         group.add_command(command)

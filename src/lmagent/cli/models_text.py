@@ -12,7 +12,6 @@ from lmagent.tools.sanitize import one_line
 
 
 def amount(count: int) -> str:
-    """A number of bytes, for a person."""
     if count >= 10_000_000_000:
         return f"{count / 1e9:.0f} GB"
     if count >= 100_000_000:
@@ -21,7 +20,7 @@ def amount(count: int) -> str:
 
 
 def fits(details: Details, memory: Memory) -> bool | None:
-    """Whether a model fits into the memory that is free now; None where that cannot be told."""
+    """Whether a model fits into the memory that is free now; None if unknown."""
     from lmagent.modelserver.memory import usable
 
     if not details.entry.needed or not memory.total:
@@ -30,7 +29,6 @@ def fits(details: Details, memory: Memory) -> bool | None:
 
 
 def json_row(details: Details, memory: Memory) -> dict[str, Any]:
-    """A model as JSON."""
     entry, facts = details.entry, details.facts
     return {
         "name": entry.name,
@@ -52,7 +50,7 @@ def json_row(details: Details, memory: Memory) -> dict[str, Any]:
 
 
 def rows(there: Sequence[Details], memory: Memory) -> list[str]:
-    """The models as lines of a table; a broken one has its reason and what to do below it."""
+    """Format the models as lines of a table; a broken one has its reason and its fix below it."""
     width = min(60, max((len(details.entry.name) for details in there), default=0))
     lines: list[str] = []
     for details in there:

@@ -19,14 +19,13 @@ WORKSPACE = "lmagent.workspace"
 
 
 def _remember_workspace(context: click.Context, option: click.Parameter, value: Path | None) -> Path | None:
-    """Keep the folder where the handler of unexpected errors finds it."""
     if value is not None:
         context.meta[WORKSPACE] = value
     return value
 
 
 def workspace_option(function: Function) -> Function:
-    """-w/--workspace, and --config, which the settings are read with whatever the command is."""
+    """Add -w/--workspace, and --config, with which every command reads the settings."""
     config = click.option(
         "--config",
         type=click.Path(path_type=Path),
@@ -47,7 +46,6 @@ def workspace_option(function: Function) -> Function:
 
 
 def _name_config(context: click.Context, _: click.Parameter, file: Path | None) -> None:
-    """Name the file in the environment, so that programs that this one starts read it too."""
     if file is not None:
         before = os.environ.get(CONFIG_JSON)
         os.environ[CONFIG_JSON] = os.path.abspath(file)
@@ -77,7 +75,6 @@ PICK = "?"
 
 
 def resume_option(function: Function) -> Function:
-    """--resume and -c/--continue."""
     for option in (
         click.option(
             "--resume",
@@ -96,7 +93,7 @@ def resume_option(function: Function) -> Function:
 
 
 def _session_name(context: click.Context, option: click.Parameter, value: str) -> str:
-    """A name that is given says something: a variable of a script that is empty must not start a new session."""
+    """Refuse an empty name: a script's variable that is empty must not start a new session."""
     from click.core import ParameterSource
 
     given = context.get_parameter_source(option.name or "") is not ParameterSource.DEFAULT
@@ -106,7 +103,7 @@ def _session_name(context: click.Context, option: click.Parameter, value: str) -
 
 
 def _together(*options: Callable[[Any], Any]) -> Callable[[Function], Function]:
-    """One decorator for several options, which `--help` shows in this order."""
+    """Join several options into one decorator; `--help` shows them in this order."""
 
     def add(function: Function) -> Function:
         for option in reversed(options):
@@ -152,7 +149,7 @@ _turn_options = _together(
         "--require-proof", is_flag=True, help="Changed files: run the project's check; not done before it passed."
     ),
     click.option("--max-iterations", type=click.IntRange(min=1), metavar="N", help="Model calls before a turn ends."),
-    click.option("--no-mcp", is_flag=True, hidden=True),  # scripts of earlier agents give it; there is no MCP here
+    click.option("--no-mcp", is_flag=True, hidden=True),  # scripts of earlier agents give it; MCP does not exist here
     click.option("--no-sub-agents", is_flag=True, help="Offer no sub-agents."),
 )
 
@@ -182,31 +179,18 @@ _cassette_options = _together(
 )
 
 model_options = _together(server_options, _turn_options, _log_options, _cassette_options)
-"""Options of a command whose agent works."""
+"""Options of commands in which the agent works."""
 
 
-def flags(
-    *,
-    model: str | None = None,
-    base_url: str | None = None,
-    permission: str | None = None,
-    sandbox: str | None = None,
-    allow_host: tuple[str, ...] = (),
-    max_iterations: int | None = None,
-    log_level: str | None = None,
-    **switches: object,
-) -> dict[str, Any]:
-    """Settings that were given as flags."""
-    given = {
-        "llm_model": model,
-        "llm_url": base_url,
-        "permission_mode": permission,
-        "sandbox": sandbox,
-        "sandbox_hosts": allow_host or None,
-        "max_iterations": max_iterations,
-        "log_level": log_level,
-        "debug": True if switches.get("debug") else None,
-        "enable_sub_agents": False if switches.get("no_sub_agents") else None,
-        "require_proof": True if switches.get("require_proof") else None,
-    }
-    return {name: value for name, value in given.items() if value is not None}
+def flags(**options: Any) -> dict[str, Any]:
+    """Return the settings that options of the command line set; options that set none are passed over."""
+    from lmagent.config.settings import SETTINGS
+
+    found: dict[str, Any] = {}
+    for setting in SETTINGS:
+        value = options.get(setting.flag.removeprefix("--").replace("-", "_"))
+        if value is True:
+            found[setting.name] = not setting.flag.startswith("--no-")
+        elif value is not None and value is not False and value != ():
+            found[setting.name] = value
+    return found

@@ -1,11 +1,12 @@
-"""What is piped in belongs to the task.
+"""Adds piped input to the task.
 
-A file is read to its end. So is a pipe or a socket, however long its writer takes: what somebody pipes in must not get
-lost because a build is slow. After a second of silence the terminal says what is waited for.
+A file is read to its end. So is a pipe or a socket, however long its writer takes: piped input must not get lost
+because a
+build is slow. After a second of silence a notice on the terminal explains the wait.
 
-A parent can also leave a pipe open that nobody will ever write to (cron, a CI runner, a subprocess that inherits one).
-Where there is something to do without it, a run that has seen no byte for `PATIENCE` seconds after the notice fails
-and says so. It never goes on without the input, which may be the point of the task; and it never hangs.
+A parent can also leave a pipe open that will never have a writer (cron, a CI runner, a subprocess that inherits one).
+If the command line has a task too, a run that has seen no byte for `PATIENCE` seconds after the notice fails with an
+error. It never runs without the input, which may be the point of the task; and it never hangs.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import click
 from lmagent.core.errors import ConfigError
 
 NOTICE_AFTER = 1.0
-"""Seconds without a byte after which the person is told what is waited for."""
+"""Seconds without a byte after which a notice explains the wait."""
 
 PATIENCE = 10.0
 """Seconds after the notice in which a pipe beside a task must give its first byte, or end."""
@@ -28,14 +29,13 @@ WITHOUT = 'if nothing is meant to be piped in, type: lmagent "TASK" </dev/null'
 
 
 def with_piped(task: str, *, needed: bool) -> str:
-    """The task with what is piped in.
+    """Add the piped input to the task.
+
+    Raises ConfigError if no input came in time, or it could not be read.
 
     Args:
         task: the task from the command line.
-        needed: whether there is nothing to do without input; it is waited for without limit then.
-
-    Raises:
-        ConfigError: nothing came in time, or it could not be read.
+        needed: the input is the whole task, so the wait has no limit.
     """
     try:
         descriptor = sys.stdin.fileno()
@@ -44,9 +44,9 @@ def with_piped(task: str, *, needed: bool) -> str:
         return task  # closed, or not a real stream
     waits = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
     if not waits and not stat.S_ISREG(mode):
-        return task  # a terminal, /dev/null: nothing is piped in
+        return task  # a terminal or /dev/null: nothing is piped in
     try:
-        if waits and sys.platform != "win32":  # no pipe can be waited for there; it is read to its end all the same
+        if waits and sys.platform != "win32":  # Windows cannot wait for a pipe; it is read to its end all the same
             _await_first(descriptor, needed=needed)
         piped = _text(_read(descriptor)).strip()
     except OSError as error:
@@ -55,7 +55,6 @@ def with_piped(task: str, *, needed: bool) -> str:
 
 
 def _await_first(descriptor: int, *, needed: bool) -> None:
-    """Wait until there is a byte or the end."""
     if _ready(descriptor, NOTICE_AFTER):
         return
     click.echo("waiting for piped input (</dev/null to skip)", err=True)
@@ -72,7 +71,7 @@ def _read(descriptor: int) -> bytes:
     while True:
         try:
             piece = os.read(descriptor, 1 << 16)
-        except BlockingIOError:  # a parent switched waiting off for its end and ours
+        except BlockingIOError:  # a parent made its end and ours non-blocking
             _ready(descriptor, None)
             continue
         if not piece:
@@ -88,7 +87,7 @@ def _ready(descriptor: int, seconds: float | None) -> bool:
 
 
 def _text(data: bytes) -> str:
-    """Text in the encoding of the terminal; where that is ASCII, UTF-8 is meant. Any byte is survived."""
+    """Decode input in the terminal's encoding, or UTF-8 if that is ASCII. No byte is an error."""
     encoding = sys.stdin.encoding.lower()
     text = data.decode("utf-8" if "ascii" in encoding or "646" in encoding else encoding, "replace")
     return text.replace("\r\n", "\n")

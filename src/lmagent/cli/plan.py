@@ -21,10 +21,6 @@ if TYPE_CHECKING:
     from lmagent.store.jsonl import JsonlStore
 
 
-NO_PLAN = 'lmagent --plan "TASK" makes one; lmagent --continue resumes an approved one'
-"""What to do where no plan waits."""
-
-
 @click.group(cls=CommandGroup, default="show")
 @workspace_option
 @click.pass_context
@@ -125,7 +121,6 @@ def _state(store: JsonlStore, session: str) -> SessionState:
 
 
 def _waiting(store: JsonlStore) -> str:
-    """Return the only session whose plan waits."""
     from lmagent.core.errors import ConfigError
 
     waiting = [name for name in store.sessions() if _state(store, name).work.proposal is not None]
@@ -170,7 +165,7 @@ def _with_host(
     from lmagent.app.wiring import HostOptions, open_host
 
     async def run() -> int:
-        # Else opening the session would approve the plan before what was decided here is heard.
+        # Otherwise opening the session would approve the plan before this decision arrives.
         settings = {**flags(**options), "approve_plans": False}
         given = HostOptions(workspace, settings, options.get("record"), options.get("replay"), attended)
         host = await open_host(given, say=lambda text: click.echo(text, err=True))

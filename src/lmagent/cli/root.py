@@ -22,7 +22,7 @@ EXAMPLES = (
     ("lmagent models recommend", "see which models this machine can run"),
     ("lmagent web", "use the agent in a browser"),
 )
-"""What most people need, with what it does."""
+"""The examples that most users need, each with an explanation."""
 
 MAIN_OPTIONS = (
     *("latest", "resume", "workspace", "model", "base_url", "permission"),
@@ -35,11 +35,9 @@ class LazyGroup(click.Group):
     """A group whose commands are imported when they are called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names, in the order of the table."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the command."""
         if cmd_name not in COMMANDS:
             return None
         module, _, name = COMMANDS[cmd_name][0].partition(":")
@@ -47,7 +45,7 @@ class LazyGroup(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run the command; an error that it did not foresee is one sentence, and its traceback is logged."""
+        """Run the command; an unexpected error is printed as one sentence, and its traceback is logged."""
         try:
             with ungrouped():
                 return super().invoke(ctx)
@@ -57,7 +55,6 @@ class LazyGroup(click.Group):
             raise _explained(defect, ctx.meta.get(WORKSPACE)) from defect
 
     def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write both ways to call the program."""
         formatter.write_usage("lmagent", "[OPTIONS] [TASK]")
         formatter.write_usage("lmagent", "COMMAND [OPTIONS] [ARGUMENTS]", "       ")
 
@@ -75,7 +72,6 @@ class LazyGroup(click.Group):
         self.format_commands(ctx, formatter)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the table, without importing the commands."""
         for group in GROUPS:
             with formatter.section(group):
                 formatter.write_dl([(f"{name:<10}", text) for name, (_, text, of) in COMMANDS.items() if of == group])
@@ -93,19 +89,17 @@ def root() -> None:
 
 
 def _explained(defect: Exception, workspace: Path | None) -> LmagentError:
-    """The sentence for an error that no caller foresaw."""
     from lmagent.app.logs import unexpected
     from lmagent.app.wiring import HostOptions, load_settings
 
     try:
         loaded = load_settings(HostOptions(workspace))
-    except LmagentError as failure:  # it is what the user can mend
+    except LmagentError as failure:  # the user can correct it
         return failure
     return unexpected(defect, loaded.workspace.path, loaded.settings)
 
 
 def call(arguments: Sequence[str]) -> int:
-    """Call the command with arguments that name it; returns the exit code."""
     if instruction := os.environ.get("_LMAGENT_COMPLETE"):
         from lmagent.cli.completing import answer  # only shells ask
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from lmagent.cli.options import PICK, flags, model_options, resume_option, workspace_option
 from lmagent.cli.piped import with_piped
-from lmagent.cli.working import plan_options, work_flags, work_of
+from lmagent.cli.working import plan_options, work_of
 from lmagent.core.errors import LmagentError, ungrouped
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ def run(
 ) -> int:
     """Do one task and exit; without a task, open the conversation.
 
-    Text piped in is added to the task. Exit codes: 0 done, 1 error, 2 limit reached, 3 blocked or waiting for a
-    person, 4 permission denied, 64 usage error, 130 interrupted.
+    Text piped in is added to the task. Exit codes: 0 done, 1 error, 2 limit reached, 3 blocked or waiting for the
+    user, 4 permission denied, 64 usage error, 130 interrupted.
     """
     if list_sessions:
         from lmagent.cli.sessions import print_sessions
@@ -89,7 +89,7 @@ def chat(workspace: Path | None, resume: str, latest: bool, plain: bool, **optio
 
 
 def _task(words: tuple[str, ...]) -> str:
-    """The task: one argument in quotes, or words without quotes, which only a person at a terminal leaves out."""
+    """Return the task: one argument in quotes, or several words, which are accepted only on a terminal."""
     if len(words) > 1 and not sys.stdin.isatty():
         raise click.UsageError('put the task in quotes: lmagent "' + " ".join(words) + '"')
     return " ".join(words)
@@ -113,9 +113,7 @@ def _one_shot(
     from lmagent.headless.oneshot import TaskRequest, run_task
 
     attended = not as_json and sys.stdin.isatty() and sys.stderr.isatty()
-    host_options = HostOptions(
-        workspace, {**flags(**options), **work_flags(options)}, options["record"], options["replay"], attended
-    )
+    host_options = HostOptions(workspace, flags(**options), options["record"], options["replay"], attended)
     if attended:
         host_options = _with_answering_server(host_options)
 
@@ -148,7 +146,7 @@ def _one_shot(
 
 @contextmanager
 def _defects_explained(host: Host) -> Generator[None]:
-    """Turn an error that no caller foresaw into a sentence with the way back to the session."""
+    """Turn an unexpected error into a sentence that says how to resume the session."""
     try:
         with ungrouped():
             yield
@@ -163,7 +161,6 @@ def _defects_explained(host: Host) -> Generator[None]:
 
 
 def _latest(host: Host) -> str:
-    """The session that was written to last."""
     from lmagent.core.errors import SessionNotFound
 
     if session := host.latest():
@@ -185,7 +182,7 @@ def _chat(
 
     async def do() -> int:
         host = await open_host(host_options, say=_say)
-        gc.freeze()  # what was loaded stays: no collection needs to look at it again
+        gc.freeze()  # loaded modules stay: no collection needs to look at them again
         gc.enable()
         try:
             name = "" if resume == PICK else resume or (_latest(host) if latest else "")
@@ -225,14 +222,12 @@ def _download(options: HostOptions, name: str) -> str:
 
 
 def _demo() -> None:
-    """Show the demo, and end the program."""
     from lmagent.cli.demo import demo
 
     click.get_current_context().exit(demo.main([], standalone_mode=False) or 0)
 
 
 def _stand_in(options: HostOptions) -> StandIn | None:
-    """The server that answers, if the configured one does not."""
     from lmagent.app.wiring import load_settings
     from lmagent.providers.transport import is_silent
 

@@ -1,4 +1,4 @@
-"""`lmagent sandbox probe|exec|image`: what the sandbox promises here, commands in it without an agent, its image."""
+"""`lmagent sandbox probe|exec|image`: the sandbox's guarantees here, commands in it without an agent, its image."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from lmagent.cli.groups import CommandGroup
 from lmagent.cli.options import allow_host_option, flags, sandbox_option, workspace_option
 
 NO_SANDBOX, TIMED_OUT = 125, 124
-"""Exit codes of `exec` besides the command's own, as `timeout` and `docker run` have them."""
+"""Exit codes of `exec` besides the command's own, the same as of `timeout` and `docker run`."""
 
 
 def _seconds(text: str) -> float:
-    """A number of seconds; click's own ranges let NaN through."""
+    """Read a number of seconds; click's own ranges let NaN through."""
     try:
         seconds = float(text)
     except ValueError:
@@ -28,7 +28,7 @@ def _seconds(text: str) -> float:
 
 @click.group(cls=CommandGroup)
 def sandbox() -> None:
-    """Show what the sandbox promises, or run a command in it."""
+    """Show the sandbox's guarantees, or run a command in it."""
 
 
 @sandbox.command()

@@ -1,4 +1,4 @@
-"""`lmagent scheduler`: do what is due in a workspace, until stopped."""
+"""`lmagent scheduler`: run the due work of a workspace, until stopped."""
 
 from __future__ import annotations
 
@@ -31,23 +31,21 @@ interval_option = click.option(
 @interval_option
 @model_options
 def scheduler(workspace: Path | None, interval: float | None, **options: Any) -> int:
-    """Do what is due in a workspace: sessions that wait, tasks of the inbox, cron jobs.
+    """Run the due work of a workspace: waiting sessions, tasks of the inbox, cron jobs.
 
-    Nobody is asked: what needs an approval is denied, unless --permission or a rule allows it. Any number of
-    schedulers may run beside each other. SIGTERM and Ctrl+C end it; the next one resumes what it was doing.
+    It asks no questions: a call that needs an approval is denied, unless --permission or a rule allows it. Any number
+    of
+    schedulers may run beside each other. SIGTERM and Ctrl+C end it; the next one resumes its work.
     """
     return run_scheduler(workspace, interval, options)
 
 
 def run_scheduler(workspace: Path | None, interval: float | None, options: dict[str, Any]) -> int:
-    """Run until stopped; returns the exit code."""
     import anyio
 
     from lmagent.app.wiring import HostOptions, open_host
 
-    given = flags(**options)
-    if interval is not None:
-        given["scheduler_poll_interval"] = interval
+    given = flags(**options, scheduler_interval=interval)
     host_options = HostOptions(workspace, given, options["record"], options["replay"])
 
     async def do() -> int:
@@ -74,7 +72,7 @@ async def _serve(host: Host) -> int:
     jobs = len(read_jobs(host.workspace).jobs)
     _say(f"scheduling {host.workspace}; {plural(jobs, 'cron job')}")
     if jobs:
-        with suppress(StoreError):  # of a history that cannot be read, the scheduler itself tells
+        with suppress(StoreError):  # the scheduler itself reports an unreadable history
             click.echo(printable(list_text(cron_list(host.workspace))))
     received: list[int] = []
     with ungrouped():
@@ -99,6 +97,6 @@ async def _until_told(work: Any, received: list[int]) -> None:
 
 
 def _say(text: str) -> None:
-    from lmagent.tools.sanitize import printable  # it quotes what tasks and files say
+    from lmagent.tools.sanitize import printable  # it quotes tasks and files
 
     click.echo(f"{time.strftime('%H:%M:%S')}  {printable(text)}")

@@ -16,14 +16,12 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
 def server_folder() -> Path:
-    """The model server's folder in the data folder."""
     from lmagent.app.wiring import HostOptions, load_settings
 
     return load_settings(HostOptions(None)).settings.agent_data_dir / "server"
 
 
 def size_text(size: float) -> str:
-    """Bytes, for people."""
     for unit in ("B", "KB", "MB", "GB"):
         if size < 1024:
             return f"{size:.0f} {unit}" if unit == "B" or size >= 100 else f"{size:.1f} {unit}"
@@ -32,9 +30,11 @@ def size_text(size: float) -> str:
 
 
 def echo_json(value: Any) -> None:
-    """Print as one line of JSON, with nothing in it that a terminal obeys or that looks like something else.
+    """Print one line of JSON, escaping every character that a terminal would obey or that imitates another one.
 
-    JSON escapes what is below U+0020 only. What else cannot be printed stands in its texts, and means the same escaped.
+    JSON itself escapes only characters below U+0020. Other unprintable characters occur only in its texts, and mean the
+    same
+    escaped.
     """
     from lmagent.providers import jsontext
 
@@ -102,7 +102,7 @@ def start(as_json: bool, foreground: bool, **given: Any) -> int:
     env = {
         **os.environ,
         "AGENT_DATA_DIR": str(folder.parent),
-    }  # it starts in no workspace, whose .env might say another
+    }  # it starts in no workspace, whose .env might choose another value
     if given["api_key"]:
         env[KEY_VARIABLE] = given["api_key"]
     state = start_detached(folder, arguments, env)
@@ -111,7 +111,6 @@ def start(as_json: bool, foreground: bool, **given: Any) -> int:
 
 
 def _run(folder: Path, *, as_json: bool, **given: Any) -> int:
-    """Be the server until a signal comes."""
     import gc
 
     import anyio
@@ -219,7 +218,7 @@ def status(as_json: bool) -> int:
 @server.command()
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def stats(as_json: bool) -> int:
-    """Show what the server did so far."""
+    """Show the server's counters since its start."""
     from lmagent.modelserver.control import Control
 
     told = Control(server_folder()).get("/api/stats")
@@ -236,7 +235,6 @@ def stats(as_json: bool) -> int:
 
 
 def print_running(models: list[dict[str, Any]]) -> None:
-    """A table of models that run, or tried to."""
     for model in models:
         row = f"{model['name']:<32} {model['state']:<11} {size_text(model['memory']):>8}  {model['active']} active"
         row += f"  {model['waiting']} waiting  {model['requests']} request{'s' * (model['requests'] != 1)}"
@@ -248,7 +246,7 @@ def print_running(models: list[dict[str, Any]]) -> None:
 @click.option("--json", "as_json", is_flag=True, help="One JSON text a line.")
 @click.argument("model", default="")
 def logs(model: str, follow: bool, as_json: bool) -> int:
-    """Show what happened at the server, or what a MODEL's engine said."""
+    """Show the server's log, or the output of a MODEL's engine."""
     from lmagent.modelserver.control import Control, quote
 
     control = Control(server_folder())

@@ -49,7 +49,7 @@ def install(workspace: Path | None, port: int | None, lan: bool, only_print: boo
 @service.command()
 @workspace_option
 def remove(workspace: Path | None) -> int:
-    """Stop the service of a workspace and take it away; exit code 1 if there is none."""
+    """Stop the service of a workspace and remove it; exit code 1 if it is not installed."""
     from lmagent.service.spec import name_for
 
     folder, _ = _places(workspace)
@@ -82,7 +82,6 @@ def status(workspace: Path | None, as_json: bool) -> int:
 
 
 def _places(workspace: Path | None) -> tuple[Path, Path]:
-    """The workspace, and the user's data folder."""
     from lmagent.app.wiring import HostOptions, load_settings
     from lmagent.config.workspace import open_workspace
 

@@ -34,7 +34,7 @@ def sessions(ctx: click.Context, workspace: Path | None) -> None:
 def print_sessions(
     workspace: Path | None, limit: int, search: str, *, as_json: bool, children: bool = False, shelf: Shelf = "open"
 ) -> int:
-    """Print the list of sessions; those of sub-agents below the ones that they work for."""
+    """Print the list of sessions; those of sub-agents below the sessions that they work for."""
     rows = open_records(workspace).rows(limit, search, children=children, shelf=shelf)
     if as_json:
         for row in rows:
@@ -104,7 +104,7 @@ def show(ctx: click.Context, session: str, whole: bool) -> None:
 @click.argument("session", shell_complete=completed_by("session_ids"))
 @click.pass_context
 def watch(ctx: click.Context, session: str) -> None:
-    """Show live what a session does, whichever process runs it: its sub-agents as a tree, tasks, budgets."""
+    """Show a session's work live, whichever process runs it: its sub-agents as a tree, tasks, budgets."""
     from lmagent.cli.watching import watch
 
     store = _records(ctx).store

@@ -1,8 +1,8 @@
 """The standard streams, made safe before anything is read or written.
 
-A stream that the caller closed becomes /dev/null, and its descriptor is taken, so that no file of ours ends up in its
-place. What cannot be encoded becomes a question mark. An output that cannot be written (a full disk, a reader that
-went away) falls silent instead of ending the work half way: the log has everything, and the exit code tells of it.
+A stream that the caller closed becomes /dev/null and keeps its descriptor, so that no file of ours takes its place.
+Characters that cannot be encoded become question marks. An output that cannot be written (a full disk, a reader that
+went away) falls silent instead of ending the work half way: the log has everything, and the exit code reports the loss.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import sys
 from typing import Any, TextIO, cast
 
-LOST = "lmagent: standard output could not be written: {reason} (what was done is kept: lmagent sessions list)\n"
+LOST = "lmagent: standard output could not be written: {reason} (the work is kept: lmagent sessions list)\n"
 
 CLOSED_PIPE = 141
 """Exit code when the reader of standard output went away, as of a program that SIGPIPE ended."""
@@ -26,7 +26,7 @@ class Outlet(io.FileIO):
         self.failure: OSError | None = None
 
     def write(self, data: Any, /) -> int | None:
-        """Write, or pretend to: a buffer that keeps what it cannot get rid of would fail again at every line."""
+        """Write, or pretend to: a buffer whose rest cannot be written would fail again at every line."""
         size = memoryview(data).nbytes
         if self.failure is not None:
             return size
@@ -38,7 +38,7 @@ class Outlet(io.FileIO):
 
 
 def prepare() -> Outlet | None:
-    """Make the standard streams safe; returns what remembers whether standard output could be written."""
+    """Make the standard streams safe; returns the outlet that remembers whether standard output could be written."""
     _take_descriptors()
     sys.stdin = cast("TextIO | None", sys.stdin) or _nothing("r")
     if reconfigure := getattr(sys.stdin, "reconfigure", None):
@@ -49,9 +49,9 @@ def prepare() -> Outlet | None:
 
 
 def settle(outlet: Outlet | None, code: int) -> int:
-    """Write out what is left and return the exit code: a lost answer is an error, whatever the work came to.
+    """Flush the rest and return the exit code: a lost answer is an error, whatever the outcome of the work.
 
-    A reader that went away (`| head`) wanted no more, and gets no words about it.
+    A reader that went away (`| head`) wanted no more, and causes no message.
     """
     sys.stdout.flush()
     sys.stderr.flush()
@@ -81,7 +81,8 @@ def _nothing(mode: str) -> TextIO:
 
 
 def _silenced(stream: TextIO | None, original: TextIO | None) -> tuple[TextIO, Outlet | None]:
-    """The stream on an outlet; one that is not the process's own, or no plain file (a console), stays as it is."""
+    """Return the stream on an outlet; a stream that is not the process's own, or no plain file (a console), is
+    unchanged."""
     if stream is None:
         return _nothing("w"), None
     binary = getattr(stream, "buffer", None)

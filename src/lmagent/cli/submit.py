@@ -36,7 +36,6 @@ def submit(task: str, workspace: Path | None, permission: str | None, allow: tup
 
 
 def submit_task(task: str, workspace: Path | None, rights: Rights) -> int:
-    """Put a task into the inbox and print where it is."""
     from lmagent.app.wiring import HostOptions, load_settings
     from lmagent.config.trust import is_trusted
     from lmagent.config.workspace import open_workspace

@@ -10,7 +10,7 @@ import click
 
 
 def show_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table; on a terminal a row that is wider ends with an ellipsis."""
+    """Print a table; on a terminal a wider row ends with an ellipsis."""
     widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
     room = get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
     for row in (headings, *rows):

@@ -12,7 +12,7 @@ from lmagent.tools.sanitize import visible
 
 
 async def watch(store: JsonlStore, session: str, out: TextIO | None = None) -> None:
-    """Show the session until nothing goes on in it; one that has ended is shown once."""
+    """Show the session until it is idle; one that has ended is shown once."""
     tree = Tree(store, session)
     shown = _Block(out or sys.stdout)
     shown.show(tree.lines())
@@ -22,14 +22,13 @@ async def watch(store: JsonlStore, session: str, out: TextIO | None = None) -> N
 
 
 class _Block:
-    """A block of lines that is drawn anew on a terminal; in a pipe, lines are printed as they change."""
+    """A block of lines that is redrawn on a terminal; in a pipe, lines are printed as they change."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
         self._last: list[str] = []
 
     def show(self, lines: list[str]) -> None:
-        """Show these lines in the place of the ones before."""
         lines = [visible(line) for line in lines]
         if lines == self._last:
             return

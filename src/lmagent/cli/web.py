@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 ANYWHERE = "0.0.0.0"
 
 NAME = r"[A-Za-z0-9._-]+|[0-9A-Fa-f.]*(?::[0-9A-Fa-f.]*){2,}"
-"""What `--name` takes: what stands in `Host` before a port, or an IPv6 address without its brackets."""
+"""Values of `--name`: the part of `Host` before a port, or an IPv6 address without its brackets."""
 
 SHORT = 4
-"""Characters of a PIN at least."""
+"""Shortest PIN."""
 
 SAFE = 6
-"""The same where a network can try it."""
+"""Shortest PIN that a network may try."""
 
 
 @click.command()
@@ -77,7 +77,6 @@ def _show_token(workspace: Path | None) -> int:
 
 
 def _serve(port: int | None, given: dict[str, Any]) -> int:
-    """Be the gateway until a signal comes."""
     import anyio
 
     from lmagent.app.signals import ending
@@ -89,10 +88,9 @@ def _serve(port: int | None, given: dict[str, Any]) -> int:
     from lmagent.modelserver.listening import Signals, listen
 
     own = {name: given.pop(name) for name in ("bind", "lan", "names", "cert", "key", "no_browser")}
-    told = {"web_port": port, "web_cert": _text(own["cert"]), "web_key": _text(own["key"])}
-    set_here = {name: value for name, value in told.items() if value is not None}
     workspace = given.pop("workspace")
-    options = HostOptions(workspace, {**flags(**given), **set_here}, given["record"], given["replay"], attended=True)
+    settings = flags(**given, port=port, cert=_text(own["cert"]), key=_text(own["key"]))
+    options = HostOptions(workspace, settings, given["record"], given["replay"], attended=True)
 
     async def main() -> None:
         host = await open_host(options, say=_say)
@@ -120,10 +118,10 @@ def _text(path: Path | None) -> str | None:
 
 
 class _Front:
-    """How the gateway is reached, and by whom.
+    """How clients reach the gateway, and which of them may.
 
     Args:
-        settings: what the program was told.
+        settings: of the program.
         own: options of this command.
     """
 
@@ -157,7 +155,7 @@ class _Front:
         key = Path(settings.web_key).expanduser() if settings.web_key else None
         self.tls = tls_of(Path(settings.web_cert).expanduser(), key) if settings.web_cert else None
         folder = settings.agent_data_dir / "web"
-        # Who starts a container reads its log; on this machine `lmagent web token` shows the token.
+        # The log of a container belongs to the user who starts it; on this machine `lmagent web token` shows the token.
         self._is_new = not local and not settings.web_token and not (folder / "token").exists()
         keys = keys_in(folder, settings.web_token)
         self.access = Access(keys, settings.web_pin or new_pin(), secure=self.tls is not None)
@@ -166,7 +164,7 @@ class _Front:
         self._browser = not own["no_browser"]
 
     def announce(self, listener: socket.socket, workspace: Path) -> None:
-        """Say where it is; on a desktop, open it."""
+        """Print the address; on a desktop, open it."""
         from lmagent import __version__
         from lmagent.gateway.http.lan import addresses, qr_text
 
@@ -195,7 +193,7 @@ class _Front:
 
 
 def _bind_of(host: str, bind: str | None, *, lan: bool) -> str:
-    """The address to listen on: one that others reach only where that was asked for."""
+    """Return the address to listen on: one that others can reach only if the options ask for it."""
     from lmagent.modelserver.guard import is_loopback
 
     if bind:
@@ -213,13 +211,13 @@ def _host(name: str) -> str:
 
 
 def _has_desktop() -> bool:
-    """Whether somebody sits in front of this machine's screen."""
+    """Whether a user is likely to look at this machine's screen."""
     if not (sys.stdout.isatty() and sys.stdin.isatty()) or os.environ.get("SSH_CONNECTION"):
         return False
     return sys.platform in ("darwin", "win32") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
 def _say(text: str) -> None:
-    from lmagent.tools.sanitize import printable  # it quotes what files and servers say
+    from lmagent.tools.sanitize import printable  # it quotes files and servers
 
     click.echo(printable(text), err=True)

@@ -1,4 +1,4 @@
-"""Options that say how a task is worked on: planned first, or long."""
+"""Options for how to work on a task: planned first, or long."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 
 def plan_options(function: Function) -> Function:
-    """--plan, --deep, --yes-plan and the budget."""
     for option in reversed(
         (
             click.option("--plan", is_flag=True, help="Only read, propose a plan, and begin when you approve it."),
@@ -27,16 +26,11 @@ def plan_options(function: Function) -> Function:
     return function
 
 
-def work_flags(options: dict[str, Any]) -> dict[str, Any]:
-    """Settings that were given as flags."""
-    return {"approve_plans": True} if options["yes_plan"] else {}
-
-
 def work_of(options: dict[str, Any], *, planning: bool) -> SetWork | None:
-    """How the session is to work; None where nothing says so.
+    """Return the session's mode of work; None if no option sets it.
 
     Args:
-        options: what the command line says.
+        options: of the command line.
         planning: whether deep work begins with a plan.
     """
     steps, tokens = options["budget_steps"], options["budget_tokens"]

@@ -1,19 +1,23 @@
-"""Files: reading small configuration files, and writing them whole or not at all."""
+"""Files: reads small configuration files whole, and changes them in one step without touching the rest of them."""
 
 from __future__ import annotations
 
+import io
 import os
+import re
 import stat
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any, NamedTuple, cast
 
 from lmagent.core.errors import ConfigError
 
 MAX_BYTES = 1_000_000
-"""A configuration file is small; a larger one is something else."""
+"""A configuration file is small; a larger file is something else."""
 
 
 def read_small(path: Path) -> bytes | None:
-    """The content of a regular file, or None where there is none (a folder or a pipe of that name counts as none).
+    """Return the content of a regular file; None if there is no file (a folder or a pipe of that name is not read).
 
     Raises:
         ConfigError: it cannot be read, or is too large to be a configuration file.
@@ -43,6 +47,15 @@ def read_small(path: Path) -> bytes | None:
     return content
 
 
+def read_agent_json(path: Path) -> bytes | None:
+    """Return the content of a `config.json` if it is agent_computer's; other programs have files of that name too."""
+    try:
+        content = read_small(path)
+    except ConfigError:
+        return None  # agent_computer's is small, and its user can read it
+    return content if content is not None and re.search(rb'"agent"\s*:\s*\{', content) else None
+
+
 def write_private(path: Path, text: str) -> None:
     """Replace a file in one step; only its owner can read it. A link is followed, so that it stays one.
 
@@ -68,3 +81,120 @@ def write_private(path: Path, text: str) -> None:
         raise ConfigError(
             f"{path} cannot be written: {error.strerror}", fix=f"check the folder: ls -ld {target.parent}"
         ) from error
+
+
+def line_of(text: str, key: str) -> int:
+    """Return the line, from 1, on which a key of TOML or a dotted key of JSON begins; 0 if it is not found."""
+    at = 0
+    for part in key.split("."):
+        name = re.escape(part)
+        found = re.compile(rf"\"{name}\"\s*[:=.\]]|^[ \t]*(?:\[+[ \t]*)?'?{name}'?[ \t]*[=.\]]", re.M).search(text, at)
+        if found is None:
+            return 0
+        at = found.end()
+    return text.count("\n", 0, at) + 1
+
+
+def save_settings(path: Path, values: Mapping[str, Any]) -> None:
+    """Set keys of a `config.toml`, which is made if need be, or take them out (None); all else in it stays.
+
+    Raises:
+        ConfigError: it is no TOML, or cannot be written.
+    """
+    import tomlkit  # slow to import, and only a change needs it
+
+    content = read_small(path) or b""
+    try:
+        document = tomlkit.parse(content.decode("utf-8-sig"))
+    except ValueError as error:
+        raise ConfigError(f"{path} cannot be updated: {error}", fix="correct it, then try again") from error
+    for name, value in values.items():
+        if value is not None:
+            document[name] = value
+        elif name in document:
+            del document[name]
+    write_private(path, tomlkit.dumps(document))
+
+
+def toml_of(value: Any) -> Any:
+    """Return a setting's value for TOML, which has no null: "none" is read as no value."""
+    if isinstance(value, tuple):
+        return list(cast("tuple[str, ...]", value))
+    return "none" if value is None else str(value) if isinstance(value, Path) else value
+
+
+def save_env(path: Path, values: Mapping[str, str]) -> None:
+    """Set variables in a `.env` file, which is made if need be; other lines stay. Only the owner can read it then.
+
+    Raises:
+        ConfigError: it cannot be written; it is as it was.
+    """
+    write_private(path, with_values(decode_env(read_small(path) or b""), values))
+
+
+class EnvLine(NamedTuple):
+    """An assignment, or what stands in its place: `value` is None if the line is not understood.
+
+    Attributes:
+        name: the variable; empty for a comment.
+        value: without quotes and escapes.
+        line: its line in the file, from 1.
+        text: as it is written, with the blank lines above it.
+    """
+
+    name: str
+    value: str | None
+    line: int
+    text: str
+
+
+def decode_env(content: bytes) -> str:
+    """Return the text: UTF-16 by its byte order mark (PowerShell writes it), else UTF-8 with odd bytes kept."""
+    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return content.decode("utf-16", "replace")
+    return content.decode("utf-8-sig", "surrogateescape")
+
+
+def parse_env(text: str) -> Iterator[EnvLine]:
+    """Yield the lines of a `.env` file; no text raises. Of several assignments of a name the last counts."""
+    from dotenv.parser import parse_stream  # few folders have such a file
+
+    line = 1
+    for found in parse_stream(io.StringIO(text, newline="")):
+        written = found.original.string
+        body = written.lstrip()
+        begins = line + _lines(written[: len(written) - len(body)])
+        name = re.match(r"(?:export\s+)?([A-Za-z_][\w.-]*)", body)
+        yield EnvLine(name[1] if name else "", None if found.error else found.value, begins, written)
+        line += _lines(written)
+
+
+def with_values(text: str, values: Mapping[str, str]) -> str:
+    """Return the text of a `.env` file with variables set; other lines stay."""
+    newline = "\r\n" if "\r\n" in text else "\n"
+    written = list(parse_env(text))
+    lines = [each.text for each in written]
+    at = {each.name: index for index, each in enumerate(written) if each.value is not None}
+    for name, value in values.items():
+        assigned = f"{name}={quoted(value)}{newline}"
+        if name in at:
+            old = lines[at[name]]
+            before = re.match(r"\s*(?:export\s+)?", old)
+            lines[at[name]] = f"{before[0] if before else ''}{assigned}"
+        else:
+            if lines and not lines[-1].endswith(("\n", "\r")):
+                lines.append(newline)
+            lines.append(assigned)
+    return "".join(lines)
+
+
+def quoted(value: str) -> str:
+    """Return a value as it is written after `NAME=`, so that it is read back unchanged."""
+    if re.fullmatch(r"[\w./:@%+,=-]*", value, re.ASCII):
+        return value
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def _lines(text: str) -> int:
+    return len(re.findall(r"\r\n|\r|\n", text))

@@ -3,34 +3,25 @@
     default < user config < user .env < config.json < workspace config < workspace .env < current .env < environment
             < flag
 
-A later layer wins; lists of permission rules add up instead, so that no layer can take a user's rule away. A layer
-that lies in a folder nobody vouched for is restricted by `Field.folder`; what it may not set is held back.
+A later layer wins; lists of permission rules add up instead, so that no layer can take a user's rule away. A file in a
+folder that the user does not trust is restricted by `Setting.folder`: what it may not set is held back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from msgspec import Struct
-from msgspec.structs import replace
 
-from lmagent.config.fields import BY_NAME, FIELDS, Field
-from lmagent.config.settings import DEFAULTS, PLACEHOLDER_KEYS, Settings
-from lmagent.config.values import host_of, is_loopback
+from lmagent.config.setting import URL, Setting
+from lmagent.config.settings import BY_NAME, DEFAULTS, PLACEHOLDER_KEYS, SETTINGS, Settings
+from lmagent.core.errors import ConfigError
 
-LayerName = Literal[
-    "default",
-    "user config",
-    "user .env",
-    "config.json",
-    "workspace config",
-    "workspace .env",
-    "current .env",
-    "environment",
-    "flag",
-]
+_OfUser = Literal["default", "user config", "user .env", "config.json", "environment", "flag"]
+LayerName = Literal[_OfUser, "workspace config", "workspace .env", "current .env"]
 
 
 class Origin(Struct, frozen=True):
@@ -49,7 +40,7 @@ class Origin(Struct, frozen=True):
     line: int = 0
 
     def __str__(self) -> str:
-        """The origin in words."""
+        """Return the origin as a phrase."""
         if self.source:
             place = f"{self.source}:{self.line}" if self.line else self.source
             return f"{self.name} in {place}"
@@ -67,21 +58,38 @@ class Entry(Struct, frozen=True):
 
 
 class Layer(Struct, frozen=True):
-    """What one place says.
+    """A place that sets values.
 
     Attributes:
         name: which layer it is.
-        entries: value by field name.
-        folder: the folder whose file it is; None for what is the user's own.
-        file: that file, relative to the folder.
-        content: what was read, so that trust can be checked on these very bytes.
+        base: the folder that relative paths count from.
+        home: the home folder.
+        path: the file, if it is one.
+        folder: the folder whose file it is; None for the user's own places.
+        entries: value by setting.
+        content: the bytes of the file, so that trust is checked on these very bytes.
     """
 
     name: LayerName
-    entries: Mapping[str, Entry]
+    base: Path = Path()
+    home: Path = Path()
+    path: Path | None = None
     folder: Path | None = None
-    file: str = ""
+    entries: Mapping[str, Entry] = {}
     content: bytes = b""
+
+    def entry(self, setting: Setting, raw: object, key: str, line: int = 0, *, text: bool = False) -> Entry:
+        """Return a value of this place.
+
+        Raises:
+            ConfigError: it is not allowed.
+        """
+        origin = Origin(self.name, str(self.path or ""), key, line)
+        try:
+            return Entry(setting.read(raw, self.base, self.home, text=text), origin)
+        except ValueError as error:
+            example = "" if setting.secret or setting.default in (None, "", ()) else f", for example {setting.default}"
+            raise ConfigError(f"{origin} {error}", fix=f"correct it{example}, or leave it out") from error
 
 
 class Held(Struct, frozen=True):
@@ -94,13 +102,13 @@ class Held(Struct, frozen=True):
 
 
 class Merged(Struct, frozen=True):
-    """All layers as one.
+    """The layers, folded.
 
     Attributes:
-        values: value by field name, for every field.
+        values: value by setting, for all settings.
         origins: where each comes from; for lists, the last layer that added something.
         item_origins: for lists of rules, the origin of each item, in order.
-        held: what does not count.
+        held: values that do not count.
     """
 
     values: Mapping[str, Any]
@@ -110,33 +118,18 @@ class Merged(Struct, frozen=True):
 
 
 def merge(layers: Sequence[Layer]) -> Merged:
-    """Fold layers, weakest first. Layers with a `folder` are restricted; see `trusted` for those that are not."""
-    held: list[Held] = []
-    while True:
-        merged = _fold(layers, held)
-        diverted = _diversion(merged, layers)
-        if diverted is None:
-            return merged
-        held.append(diverted)
-        layers = [_without(layer, diverted) for layer in layers]
-
-
-def trusted(layer: Layer) -> Layer:
-    """The layer, with nothing held back from it."""
-    return replace(layer, folder=None)
-
-
-def _fold(layers: Iterable[Layer], diverted: Sequence[Held]) -> Merged:
+    """Fold layers, weakest first. Layers with a `folder` are restricted."""
     values = dict(DEFAULTS)
     origins = dict.fromkeys(values, DEFAULT)
-    items: dict[str, tuple[Origin, ...]] = {field.name: () for field in FIELDS if field.kind == "rules"}
-    held = list(diverted)
+    items: dict[str, tuple[Origin, ...]] = {each.name: () for each in SETTINGS if each.kind == "rules"}
+    held: list[Held] = []
+    own = {name: entry for layer in layers if layer.folder is None for name, entry in layer.entries.items()}
     for layer in layers:
         for name, entry in layer.entries.items():
-            field = BY_NAME[name]
-            if layer.folder is not None and (reason := _objection(field, entry.value, values[name])):
+            setting = BY_NAME[name]
+            if layer.folder is not None and (reason := _objection(setting, entry.value, values[name], own)):
                 held.append(Held(name, entry, layer.folder, reason))
-            elif field.kind == "rules":
+            elif setting.kind == "rules":
                 added = [rule for rule in entry.value if rule not in values[name]]
                 values[name] = (*values[name], *added)
                 items[name] = (*items[name], *[entry.origin] * len(added))
@@ -147,50 +140,45 @@ def _fold(layers: Iterable[Layer], diverted: Sequence[Held]) -> Merged:
     return Merged(values, origins, items, tuple(held))
 
 
-def _objection(field: Field, value: Any, below: Any) -> str:
-    """Why an untrusted folder may not set this over what is below it; empty if it may."""
-    order = field.choices or (True, False)
-    if field.folder == "stricter" and order.index(value) < order.index(below):
+def _objection(setting: Setting, value: Any, below: Any, own: Mapping[str, Entry]) -> str:
+    """Return why an untrusted folder may not set this; empty if it may.
+
+    Args:
+        setting: the setting.
+        value: the folder's value.
+        below: the value of the layers below.
+        own: the values of the user's own layers, also of those above.
+    """
+    order = setting.choices or (True, False)
+    if setting.folder == "stricter" and order.index(value) < order.index(below):
         return f"a folder may not loosen {below!r}"
-    if field.folder == "smaller" and below is not None and (value is None or value > below):
+    if setting.folder == "smaller" and below is not None and (value is None or value > below):
         return f"a folder may not raise the limit of {below}"
-    if field.folder == "trusted":
+    if setting.folder == "trusted":
         return "only the user, or a folder the user trusts, may set this"
+    return _diversion(setting, value, own) if setting.folder == "endpoint" else ""
+
+
+def _diversion(setting: Setting, value: str, own: Mapping[str, Entry]) -> str:
+    """Return which text or key a folder's server or key would lead astray; empty if none."""
+    key = own.get("llm_api_key")
+    has_key = key is not None and key.value not in PLACEHOLDER_KEYS
+    if setting.kind == "url":
+        if not _is_loopback(value):
+            return f"it would send what you type to {_host_of(value)}"
+        return f"it would send your key ({key.origin}) to {_host_of(value)}" if key and has_key else ""
+    server = Settings(**{name: entry.value for name, entry in own.items()}).endpoint
+    if has_key or not _is_loopback(server):
+        return f"your server {_host_of(server)} would be asked in its name"
     return ""
 
 
-def _diversion(merged: Merged, layers: Iterable[Layer]) -> Held | None:
-    """A value of an untrusted folder that would send what is the user's to a place the user did not name."""
-    owners = {
-        entry.origin: (entry, layer.folder) for layer in layers if layer.folder for entry in layer.entries.values()
-    }
-    key = merged.values["llm_api_key"]
-    key_origin = merged.origins["llm_api_key"]
-    # By value too: a `.env` that is a link to a file of the user's own would pass the user's key off as the folder's.
-    own_keys = {entry.value for layer in layers if not layer.folder for entry in layer.entries.values()}
-    users_key = key not in PLACEHOLDER_KEYS and (key_origin not in owners or key in own_keys)
-    for name in ("llm_url", "llm_base_url"):
-        url = merged.values[name]
-        if merged.origins[name] not in owners:
-            continue
-        entry, folder = owners[merged.origins[name]]
-        if not is_loopback(url):
-            return Held(name, entry, folder, f"it would send what you type to {host_of(url)}")
-        if users_key:
-            return Held(name, entry, folder, f"it would send your key ({key_origin}) to {host_of(url)}")
-    endpoint = _endpoint(merged.values)
-    if key_origin in owners and not is_loopback(endpoint):
-        entry, folder = owners[key_origin]
-        return Held("llm_api_key", entry, folder, f"your server {host_of(endpoint)} would be asked in its name")
-    return None
+def _host_of(url: str) -> str:
+    found = URL.fullmatch(url)
+    return found["host"].lower() if found else url
 
 
-def _endpoint(values: Mapping[str, Any]) -> str:
-    names = ("llm_url", "llm_base_url", "openrouter_api_key")
-    return Settings(**{name: values[name] for name in names}).endpoint
-
-
-def _without(layer: Layer, held: Held) -> Layer:
-    if layer.entries.get(held.field) is not held.entry:
-        return layer
-    return replace(layer, entries={name: entry for name, entry in layer.entries.items() if name != held.field})
+def _is_loopback(url: str) -> bool:
+    """Whether a URL leads to this machine; a name that only looks like an address (`127.example.org`) does not."""
+    loopback = r"(?:.+\.)?localhost|127(?:\.\d{1,3}){3}|\[::1\]"
+    return re.fullmatch(loopback, _host_of(url).rstrip(".")) is not None

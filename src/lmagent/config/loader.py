@@ -14,13 +14,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from lmagent.config import paths
-from lmagent.config.files import read_small
-from lmagent.config.layers import Entry, Held, Layer, Merged, Origin, merge, trusted
+from lmagent.config.files import read_agent_json, read_small
+from lmagent.config.layers import Held, Layer, Origin, merge
 from lmagent.config.settings import Settings
 from lmagent.config.sources import (
     ConfigWarning,
     Notes,
-    Place,
     Unused,
     read_config_json,
     read_env_file,
@@ -28,7 +27,7 @@ from lmagent.config.sources import (
     read_flags,
     read_toml,
 )
-from lmagent.config.trust import is_trusted, vouches_for
+from lmagent.config.trust import is_trusted, trusts
 from lmagent.config.workspace import Choice, choose_workspace
 from lmagent.core.errors import ConfigError
 
@@ -41,10 +40,10 @@ class Loaded(Struct, frozen=True):
 
     Attributes:
         settings: the values.
-        origins: where each comes from, by field name.
+        origins: where each comes from, by setting.
         item_origins: for lists of rules, where each rule comes from, in order.
         workspace: the chosen workspace; `workspace.open_workspace` checks and makes it.
-        warnings: what was held back, and what was not understood.
+        warnings: values that were held back, and lines that were not understood.
         unused: variables that are known and not used.
         config_file: the user's `config.toml`, whether it exists or not.
         files: the files that were read, in the order of reading.
@@ -62,11 +61,10 @@ class Loaded(Struct, frozen=True):
     @property
     def env_file(self) -> Path:
         """The user's own `.env`: where keys and the answers of the first run are saved."""
-        return user_env_file(self.config_file)
+        return _env_file(self.config_file)
 
 
-def user_env_file(config_file: Path) -> Path:
-    """The user's own `.env`, beside the user's `config.toml`. Unlike a folder's, it may say anything."""
+def _env_file(config_file: Path) -> Path:
     return config_file.with_name(".env")
 
 
@@ -76,92 +74,58 @@ def load(env: Mapping[str, str], cwd: Path, flags: Mapping[str, Any] | None = No
     Args:
         env: the environment, usually `os.environ`.
         cwd: the current folder.
-        flags: values of command line flags by field name; None means that the flag was not given.
+        flags: values of command line flags by setting; None means that the flag was not given.
 
     Raises:
         ConfigError: a file cannot be read, a key is unknown, or a value is not allowed.
     """
-    cwd = Path(os.path.realpath(cwd))
-    home = paths.home_dir(env)
+    cwd, home = Path(os.path.realpath(cwd)), paths.home_dir(env)
     notes = Notes([], [], [])
     config_file = _user_config(env)
     own = config_file.parent
     users = [
-        read_toml(Place("user config", own, home, config_file), notes),
-        read_env_file(Place("user .env", own, home, user_env_file(config_file)), notes),
+        read_toml(Layer("user config", own, home, config_file), notes),
+        read_env_file(Layer("user .env", own, home, _env_file(config_file)), notes),
     ]
-    current = read_env_file(Place("current .env", cwd, home, cwd / ".env", cwd), notes)
-    environment = read_environment(Place("environment", cwd, home), env, notes)
-    flagged = read_flags(Place("flag", cwd, home), flags or {})
+    current = read_env_file(Layer("current .env", cwd, home, cwd / ".env", cwd), notes)
+    environment = read_environment(Layer("environment", cwd, home), env, notes)
+    flagged = read_flags(Layer("flag", cwd, home), flags or {})
 
-    if env.get("LMAGENT_CONFIG_JSON"):
-        users.append(_named_json(Path(os.path.abspath(cwd / env["LMAGENT_CONFIG_JSON"])), home, notes))
-
+    named_json = env.get("LMAGENT_CONFIG_JSON")
+    if named_json:
+        users.append(_named_json(Path(os.path.abspath(cwd / named_json)), home, notes))
     choice = _choose([*users, current, environment], flagged, cwd, home)
     for layer in (current, users[-1]):
         named = layer.entries.get("workspace")
         if layer.name in _CHOOSES and named and choice.named == str(named.origin) and choice.path != cwd:
             notes.warnings.append(ConfigWarning(f"the workspace is {choice.path}, as {choice.named} says"))
     folder = choice.path
-    if not env.get("LMAGENT_CONFIG_JSON"):
+    if not named_json:
         users.append(_found_json(folder, home, _data_dir([*users, environment], env), notes))
-    config = Place("workspace config", folder, home, folder / ".lmagent" / "config.toml", folder)
-    layers = [*users, read_toml(config, notes)]
-    if folder == cwd:
-        current = _as_workspace_env(current)
-    else:
-        layers.append(read_env_file(Place("workspace .env", folder, home, folder / ".env", folder), notes))
+    layers = [
+        *users,
+        read_toml(Layer("workspace config", folder, home, folder / ".lmagent" / "config.toml", folder), notes),
+    ]
+    if folder != cwd:
+        layers.append(read_env_file(Layer("workspace .env", folder, home, folder / ".env", folder), notes))
+    else:  # the current folder's `.env` is the workspace's
+        current = _renamed(current)
     return _loaded([*layers, current, environment, flagged], choice, notes, config_file, env)
-
-
-def _named_json(path: Path, home: Path, notes: Notes) -> Layer:
-    """The layer of the `config.json` that the user named."""
-    content = read_small(path)
-    if content is None:
-        raise ConfigError(f"there is no configuration file {path}", fix="name one: --config FILE, or leave it out")
-    if path.suffix == ".toml":
-        raise ConfigError(
-            f"{path} is no config.json of agent_computer", fix=f"a config.toml is named by: LMAGENT_CONFIG={path}"
-        )
-    return read_config_json(Place("config.json", path.parent, home, path), content, notes)
-
-
-def _found_json(folder: Path, home: Path, data: Path, notes: Notes) -> Layer:
-    """The layer of the workspace's `config.json`, if it is agent_computer's and the user trusts it as it is."""
-    place = Place("config.json", folder, home, folder / "config.json")
-    try:
-        content = read_small(folder / "config.json")
-    except ConfigError:
-        content = None  # another program's: agent_computer's is small, and its user can read it
-    if content is None:
-        return place.layer({})
-    from lmagent.config.seeds import is_agent_computers  # few folders have one
-
-    if not is_agent_computers(content.decode("utf-8-sig", "replace")):
-        return place.layer({})
-    if vouches_for(data, folder, "config.json", content):
-        layer = read_config_json(place, content, notes)
-        chosen = layer.entries.get("workspace")
-        if chosen is None:
-            return layer
-        why = "the workspace is chosen before its own files are read; name it with -w, or the file with --config"
-        notes.unused.append(Unused(chosen.origin.name, chosen.origin.source, why))
-        return replace(layer, entries={name: entry for name, entry in layer.entries.items() if name != "workspace"})
-    why = "has changed since you trusted the folder" if is_trusted(data, folder) else "is in a folder you do not trust"
-    notes.warnings.append(ConfigWarning(f"{place.path} is not read: it {why}", _trust_command(folder)))
-    return place.layer({})
 
 
 def _loaded(layers: Sequence[Layer], choice: Choice, notes: Notes, config_file: Path, env: Mapping[str, str]) -> Loaded:
     data = _data_dir(layers, env)
     merged = merge(layers)
-    if merged.held:
-        merged = merge([trusted(layer) if _is_vouched_for(layer, data) else layer for layer in layers])
+    if merged.held:  # only then is the list of trusted folders read
+        merged = merge([_unrestricted(layer, data) for layer in layers])
     notes.warnings += [_held_back(held, data) for held in merged.held]
+    origins = merged.origins
+    if choice.by not in ("flag", "setting"):
+        origins = {**origins, "workspace": Origin("default", name=choice.named)}
     values: dict[str, Any] = {**merged.values, "workspace": choice.path, "agent_data_dir": data}
     return Loaded(
         settings=Settings(**values),
-        origins=_with_choice(merged, choice),
+        origins=origins,
         item_origins=merged.item_origins,
         workspace=choice,
         warnings=tuple(notes.warnings),
@@ -169,6 +133,41 @@ def _loaded(layers: Sequence[Layer], choice: Choice, notes: Notes, config_file: 
         config_file=config_file,
         files=tuple(notes.files),
     )
+
+
+def _named_json(path: Path, home: Path, notes: Notes) -> Layer:
+    """Return the layer of the `config.json` that the user named."""
+    content = read_small(path)
+    if content is None:
+        raise ConfigError(f"there is no configuration file {path}", fix="name one: --config FILE, or leave it out")
+    if path.suffix == ".toml":
+        raise ConfigError(
+            f"{path} is no config.json of agent_computer", fix=f"a config.toml is named by: LMAGENT_CONFIG={path}"
+        )
+    return read_config_json(Layer("config.json", path.parent, home, path), content, notes)
+
+
+def _found_json(folder: Path, home: Path, data: Path, notes: Notes) -> Layer:
+    """Return the layer of the workspace's `config.json`, if it is agent_computer's and the user trusts its content."""
+    path = folder / "config.json"
+    place = Layer("config.json", folder, home, path)
+    content = read_agent_json(path)
+    if content is None:
+        return place
+    if not trusts(data, folder, path, content):
+        why = (
+            "has changed since you trusted the folder"
+            if is_trusted(data, folder)
+            else "is in a folder you do not trust"
+        )
+        notes.warnings.append(ConfigWarning(f"{path} is not read: it {why}", _trust_command(folder)))
+        return place
+    layer = read_config_json(place, content, notes)
+    entries = dict(layer.entries)
+    if chosen := entries.pop("workspace", None):
+        why = "the workspace is chosen before its own files are read; name it with -w, or the file with --config"
+        notes.unused.append(Unused(chosen.origin.name, chosen.origin.source, why))
+    return replace(layer, entries=entries)
 
 
 def _user_config(env: Mapping[str, str]) -> Path:
@@ -181,54 +180,46 @@ def _user_config(env: Mapping[str, str]) -> Path:
 
 
 def _choose(layers: Sequence[Layer], flagged: Layer, cwd: Path, home: Path) -> Choice:
-    named = [layer.entries["workspace"] for layer in layers if "workspace" in layer.entries]
     flag = flagged.entries.get("workspace")
-    setting = named[-1] if named else None
-    return choose_workspace(
-        flag.value if flag else None,
-        setting.value if setting else None,
-        cwd,
-        home,
-        str(setting.origin) if setting else "",
-    )
+    named = [layer.entries["workspace"] for layer in layers if "workspace" in layer.entries]
+    if flag or not named:
+        return choose_workspace(flag.value if flag else None, None, cwd, home)
+    return choose_workspace(None, named[-1].value, cwd, home, str(named[-1].origin))
 
 
-def _with_choice(merged: Merged, choice: Choice) -> Mapping[str, Origin]:
-    """`~/lm_workspace` and the current folder are nobody's wish: their origin is the default."""
-    chosen = choice.by in ("flag", "setting")
-    return merged.origins if chosen else {**merged.origins, "workspace": Origin("default", name=choice.named)}
-
-
-def _as_workspace_env(current: Layer) -> Layer:
-    """In the workspace itself, the current folder's `.env` and the workspace's are one file."""
+def _renamed(current: Layer) -> Layer:
     entries = {
-        name: Entry(entry.value, replace(entry.origin, layer="workspace .env"))
+        name: replace(entry, origin=replace(entry.origin, layer="workspace .env"))
         for name, entry in current.entries.items()
     }
     return replace(current, name="workspace .env", entries=entries)
 
 
 def _data_dir(layers: Sequence[Layer], env: Mapping[str, str]) -> Path:
+    """Return the data folder.
+
+    Raises:
+        ConfigError: it cannot be used; better now than after a command has begun its work.
+    """
     named = [layer.entries["agent_data_dir"] for layer in layers if "agent_data_dir" in layer.entries]
-    if not named:
-        return _usable(paths.data_dir(env), "", "move it away, or name another folder: AGENT_DATA_DIR=FOLDER")
-    fix = "name a folder that you can write to, or leave the setting out"
-    return _usable(Path(os.path.abspath(named[-1].value)), f" ({named[-1].origin})", fix)
-
-
-def _usable(data: Path, named: str, fix: str) -> Path:
-    """Return the data folder, or refuse it before a command has begun anything."""
+    data = Path(os.path.abspath(named[-1].value)) if named else paths.data_dir(env)
+    what = f"the data folder {data} ({named[-1].origin})" if named else f"the data folder {data}"
+    fix = "name a folder that you can write to: AGENT_DATA_DIR=FOLDER"
     there = next((place for place in (data, *data.parents) if place.exists()), data)
     if not there.is_dir():
-        raise ConfigError(f"the data folder {data}{named} cannot be used: {there} is a file, not a folder", fix=fix)
+        raise ConfigError(f"{what} cannot be used: {there} is a file, not a folder", fix=fix)
     is_made = there == data or bool(named)  # a home folder that nothing can be written to is no reason to refuse work
     if is_made and not os.access(there, os.R_OK | os.W_OK | os.X_OK):
-        raise ConfigError(f"the data folder {data}{named} cannot be used: {there} is not writable for you", fix=fix)
+        raise ConfigError(f"{what} cannot be used: {there} is not writable for you", fix=fix)
     return data
 
 
-def _is_vouched_for(layer: Layer, data: Path) -> bool:
-    return layer.folder is not None and vouches_for(data, layer.folder, layer.file, layer.content)
+def _unrestricted(layer: Layer, data: Path) -> Layer:
+    """Return the layer without its folder, so that nothing is held back from it, if the user trusts its content."""
+    trusted = (
+        layer.folder is not None and layer.path is not None and trusts(data, layer.folder, layer.path, layer.content)
+    )
+    return replace(layer, folder=None) if trusted else layer
 
 
 def _trust_command(folder: Path) -> str:
@@ -239,7 +230,4 @@ def _trust_command(folder: Path) -> str:
 
 def _held_back(held: Held, data: Path) -> ConfigWarning:
     changed = "; the file has changed since you trusted the folder" if is_trusted(data, held.folder) else ""
-    return ConfigWarning(
-        f"{held.entry.origin} is held back: {held.reason}{changed}",
-        _trust_command(held.folder),
-    )
+    return ConfigWarning(f"{held.entry.origin} is held back: {held.reason}{changed}", _trust_command(held.folder))

@@ -1,4 +1,4 @@
-"""Paths: where a user's own configuration and data lie, by platform and by the XDG base directory specification."""
+"""Paths: where the user's own configuration and data are, by platform and by the XDG base directory specification."""
 
 from __future__ import annotations
 
@@ -18,18 +18,25 @@ _NAMES = (
 
 
 def home_dir(env: Mapping[str, str]) -> Path:
-    """The home folder."""
+    """Return the home folder."""
     named = env.get("USERPROFILE" if sys.platform == "win32" else "HOME", "")
     return Path(named) if named and Path(named).is_absolute() else Path(os.path.expanduser("~"))
 
 
+def expand_path(text: str, base: Path, home: Path) -> Path:
+    """Return a path as it was written: `~` is the home folder, a relative path counts from `base`; links stay."""
+    if text == "~" or text.startswith(("~/", "~\\")):
+        return home / text[2:]
+    return base / text
+
+
 def config_dir(env: Mapping[str, str], platform: str = sys.platform) -> Path:
-    """The folder of the user's `config.toml` and `.env`."""
+    """Return the folder of the user's `config.toml` and `.env`."""
     return _base(env, platform, "XDG_CONFIG_HOME", ".config", "Library/Application Support", "APPDATA")
 
 
 def config_file(env: Mapping[str, str], platform: str = sys.platform) -> Path:
-    """The user's `config.toml`; `LMAGENT_CONFIG` names another."""
+    """Return the user's `config.toml`; `LMAGENT_CONFIG` names another file."""
     named = env.get("LMAGENT_CONFIG", "")
     if not named:
         return config_dir(env, platform) / "config.toml"
@@ -37,14 +44,8 @@ def config_file(env: Mapping[str, str], platform: str = sys.platform) -> Path:
 
 
 def data_dir(env: Mapping[str, str], platform: str = sys.platform) -> Path:
-    """The platform's folder for data that belongs to no workspace; the setting `agent_data_dir` goes before it."""
+    """Return the platform's folder for data of no workspace; the setting `agent_data_dir` goes before it."""
     return _base(env, platform, "XDG_DATA_HOME", ".local/share", "Library/Application Support", "LOCALAPPDATA")
-
-
-def cache_dir(env: Mapping[str, str], platform: str = sys.platform) -> Path:
-    """The folder of what can be fetched or computed again."""
-    folder = _base(env, platform, "XDG_CACHE_HOME", ".cache", "Library/Caches", "LOCALAPPDATA")
-    return folder / "cache" if platform == "win32" and not env.get("XDG_CACHE_HOME") else folder
 
 
 def _base(env: Mapping[str, str], platform: str, xdg: str, unix: str, mac: str, windows: str) -> Path:

@@ -1,4 +1,4 @@
-"""Show: settings as lines for a person, without secrets."""
+"""Show: settings as lines of text, without secrets."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from lmagent.config.fields import FIELDS, Field
 from lmagent.config.loader import Loaded
-from lmagent.config.settings import PLACEHOLDER_KEYS
+from lmagent.config.setting import Setting
+from lmagent.config.settings import PLACEHOLDER_KEYS, SETTINGS
 
 
 class Row(Struct, frozen=True):
@@ -20,21 +20,21 @@ class Row(Struct, frozen=True):
 
 
 def rows(loaded: Loaded) -> tuple[Row, ...]:
-    """All settings; a list of rules has one row a rule, each with its own origin."""
+    """Return all settings; a list of rules has one row a rule, each with its own origin."""
     found: list[Row] = []
-    for field in FIELDS:
-        value = getattr(loaded.settings, field.name)
-        if field.kind == "rules" and value:
-            origins = loaded.item_origins[field.name]
-            found += [Row(field.name, rule, str(origin)) for rule, origin in zip(value, origins, strict=True)]
+    for setting in SETTINGS:
+        value = getattr(loaded.settings, setting.name)
+        if setting.kind == "rules" and value:
+            origins = loaded.item_origins[setting.name]
+            found += [Row(setting.name, rule, str(origin)) for rule, origin in zip(value, origins, strict=True)]
         else:
-            found.append(Row(field.name, shown(field, value), str(loaded.origins[field.name])))
+            found.append(Row(setting.name, shown(setting, value), str(loaded.origins[setting.name])))
     return tuple(found)
 
 
-def shown(field: Field, value: Any) -> str:
-    """A value as text; of a secret only that it is set."""
-    if field.secret:
+def shown(setting: Setting, value: Any) -> str:
+    """Return a value as text; of a secret only that it is set."""
+    if setting.secret:
         return (value or "(none)") if value in PLACEHOLDER_KEYS else f"(set, {len(value)} characters)"
     if value is None:
         return "none"

@@ -1,4 +1,4 @@
-"""Sources: one layer out of a `config.toml`, a `.env`, the environment or the command line.
+"""Sources: one layer out of a `config.toml`, a `.env`, a `config.json`, the environment or the command line.
 
 What cannot be right is a ConfigError that names the place; what is merely odd is a note.
 """
@@ -7,19 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, cast
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from lmagent.config.fields import BY_NAME, FIELDS, Field
-from lmagent.config.files import read_small
-from lmagent.config.layers import Entry, Layer, LayerName, Origin
-from lmagent.config.names import FIELD_OF, VARIABLES, as_text, closest, why_not_used
-from lmagent.config.values import is_given, read_value
+from lmagent.config.files import EnvLine, decode_env, line_of, parse_env, read_small
+from lmagent.config.layers import Entry, Layer, Origin
+from lmagent.config.names import FIELD_OF, as_text, closest, why_not_used
+from lmagent.config.setting import Setting
+from lmagent.config.settings import BY_NAME, SETTINGS
 from lmagent.core.errors import ConfigError
-
-if TYPE_CHECKING:
-    from lmagent.config.dotenv import EnvFile
 
 
 class ConfigWarning(Struct, frozen=True):
@@ -30,7 +28,7 @@ class ConfigWarning(Struct, frozen=True):
 
 
 class Unused(Struct, frozen=True):
-    """A variable of an older system that is set and has no meaning here (yet), and why."""
+    """A variable or a key of an older system that is set and not used, and why."""
 
     name: str
     source: str
@@ -45,31 +43,8 @@ class Notes(Struct):
     files: list[Path]
 
 
-class Place(Struct, frozen=True):
-    """Where a layer is read from.
-
-    Attributes:
-        name: the layer.
-        base: the folder that relative paths count from.
-        home: the home folder.
-        path: the file, if it is one.
-        folder: the folder whose file it is, if it is not the user's own.
-    """
-
-    name: LayerName
-    base: Path
-    home: Path
-    path: Path | None = None
-    folder: Path | None = None
-
-    def layer(self, entries: Mapping[str, Entry], content: bytes = b"") -> Layer:
-        """The layer of this place."""
-        inside = self.path.relative_to(self.folder).as_posix() if self.path and self.folder else ""
-        return Layer(self.name, entries, self.folder, inside, content)
-
-
-def read_toml(place: Place, notes: Notes) -> Layer:
-    """The layer of a `config.toml`; without entries where there is none.
+def read_toml(place: Layer, notes: Notes) -> Layer:
+    """Return the layer of a `config.toml`; without entries if the file does not exist.
 
     Raises:
         ConfigError: it cannot be read, is no TOML, has an unknown key or a value that is not allowed.
@@ -77,27 +52,23 @@ def read_toml(place: Place, notes: Notes) -> Layer:
     path = place.path
     content = read_small(path) if path else None
     if path is None or content is None:
-        return place.layer({})
-    from lmagent.config.toml import line_of  # most people need no file
-
+        return place
     notes.files.append(path)
     text, table = _parse_toml(path, content)
     entries: dict[str, Entry] = {}
     for key, value in table.items():
-        line = line_of(text, key) or 0
-        field = BY_NAME.get(key)
-        if field is None:
+        setting, line = BY_NAME.get(key), line_of(text, key)
+        if setting is None:
             if not (why := why_not_used(key.upper())):
                 raise _unknown_key(path, line, key, value)
             notes.unused.append(Unused(key, str(path), why))
-        elif not _is_barred(place, field, notes):
-            origin = Origin(place.name, str(path), key, line)
-            entries[key] = Entry(_value(field, value, origin, place, text=False), origin)
-    return place.layer(entries, content)
+        elif not _is_barred(place, setting, notes):
+            entries[key] = place.entry(setting, value, key, line)
+    return replace(place, entries=entries, content=content)
 
 
-def read_env_file(place: Place, notes: Notes) -> Layer:
-    """The layer of a `.env` file; without entries where there is none. Variables of other programs are left alone.
+def read_env_file(place: Layer, notes: Notes) -> Layer:
+    """Return the layer of a `.env` file; without entries if it does not exist. Other programs' variables are ignored.
 
     Raises:
         ConfigError: it cannot be read, or one of our variables has a value that is not allowed.
@@ -105,25 +76,24 @@ def read_env_file(place: Place, notes: Notes) -> Layer:
     path = place.path
     content = read_small(path) if path else None
     if path is None or content is None:
-        return place.layer({})
-    from lmagent.config.dotenv import decode_env, parse_env  # few folders have one
-
+        return place
     notes.files.append(path)
-    parsed = parse_env(decode_env(content))
-    values = parsed.values
-    _note_oddities(parsed, path, notes)
-    notes.unused += [Unused(name, str(path), why) for name in values if (why := why_not_used(name))]
-    return place.layer(read_variables(place, values.get, parsed.lines, notes), content)
+    lines = list(parse_env(decode_env(content)))
+    found = {line.name: line for line in lines if line.value is not None}
+    notes.warnings += _oddities(path, lines)
+    notes.unused += [Unused(name, str(path), why) for name in found if (why := why_not_used(name))]
+    values = {name: cast("str", line.value) for name, line in found.items()}
+    entries = _variables(place, values.get, lambda name: found[name].line, notes)
+    return replace(place, entries=entries, content=content)
 
 
-def read_config_json(place: Place, content: bytes, notes: Notes) -> Layer:
-    """The layer of agent_computer's `config.json`; see `seeds` for its keys.
+def read_config_json(place: Layer, content: bytes, notes: Notes) -> Layer:
+    """Return the layer of agent_computer's `config.json`; see `compat` for its keys.
 
     Raises:
         ConfigError: it is no JSON, or a value is not allowed.
     """
-    from lmagent.config.lists import as_object, parse_json
-    from lmagent.config.seeds import line_of, read_agent_computer
+    from lmagent.config.compat import as_object, parse_json, read_agent_computer  # few folders have one
 
     path = place.path
     assert path is not None
@@ -136,82 +106,65 @@ def read_config_json(place: Place, content: bytes, notes: Notes) -> Layer:
     for key, why in read.wrong:
         raise ConfigError(f"{Origin(place.name, str(path), key, line_of(text, key))} {why}", fix="correct it")
     notes.unused += [Unused(key, str(path), why) for key, why in read.left]
-    for key, meant in read.unknown:
-        if meant:
-            where = Origin(place.name, str(path), key, line_of(text, key))
-            notes.warnings.append(ConfigWarning(f"{where} is no key that lmagent knows", f"did you mean {meant}?"))
-        else:
-            notes.unused.append(Unused(key, str(path), "it is no key that lmagent knows"))
-    entries: dict[str, Entry] = {}
-    for key, name, value in read.taken:
-        origin = Origin(place.name, str(path), key, line_of(text, key))
-        entries[name] = Entry(_value(BY_NAME[name], value, origin, place, text=False), origin)
-    return place.layer(entries, content)
+    for key, meant in read.misspelt:
+        where = Origin(place.name, str(path), key, line_of(text, key))
+        notes.warnings.append(ConfigWarning(f"{where} is no key that lmagent knows", f"did you mean {meant}?"))
+    entries = {name: place.entry(BY_NAME[name], value, key, line_of(text, key)) for key, name, value in read.taken}
+    return replace(place, entries=entries, content=content)
 
 
-def read_environment(place: Place, env: Mapping[str, str], notes: Notes) -> Layer:
-    """The layer of the environment.
+def read_environment(place: Layer, env: Mapping[str, str], notes: Notes) -> Layer:
+    """Return the layer of the environment.
 
     Raises:
         ConfigError: one of our variables has a value that is not allowed.
     """
     notes.unused += [Unused(name, "the environment", why) for name in env if (why := why_not_used(name))]
-    return place.layer(read_variables(place, env.get, {}, notes))
+    return replace(place, entries=_variables(place, env.get, lambda _: 0, notes))
 
 
-def read_flags(place: Place, flags: Mapping[str, Any]) -> Layer:
-    """The layer of the command line; a flag that is None was not given.
+def read_flags(place: Layer, flags: Mapping[str, Any]) -> Layer:
+    """Return the layer of the command line; a flag that is None was not given.
 
     Raises:
         ConfigError: a value is not allowed.
     """
     entries: dict[str, Entry] = {}
     for name, value in flags.items():
-        if value is None:
-            continue
-        field = BY_NAME[name]
-        origin = Origin(place.name, "", field.flag or f"--{name.replace('_', '-')}")
-        entries[name] = Entry(_value(field, value, origin, place, text=isinstance(value, str)), origin)
-    return place.layer(entries)
+        if value is not None:
+            flag = BY_NAME[name].flag or f"--{name.replace('_', '-')}"
+            entries[name] = place.entry(BY_NAME[name], value, flag, text=True)
+    return replace(place, entries=entries)
 
 
-def read_variables(
-    place: Place, get: Callable[[str], str | None], lines: Mapping[str, int], notes: Notes
+def _variables(
+    place: Layer, get: Callable[[str], str | None], line_in: Callable[[str], int], notes: Notes
 ) -> dict[str, Entry]:
-    """The entries that variables make: a setting's own name first, then its aliases."""
+    """Return the entries that variables make: a setting's own name wins over its aliases."""
     entries: dict[str, Entry] = {}
-    for field in FIELDS:
-        for variable in VARIABLES[field.name]:
+    for setting in SETTINGS:
+        for variable in setting.variables:
             text = get(variable)
-            if text is None or not is_given(field, text):
+            if text is None or not setting.is_given(text):
                 continue
-            if not _is_barred(place, field, notes):
-                origin = Origin(place.name, str(place.path or ""), variable, lines.get(variable, 0))
-                entries[field.name] = Entry(_value(field, as_text(variable, text), origin, place, text=True), origin)
+            if not _is_barred(place, setting, notes):
+                value = as_text(variable, text)
+                entries[setting.name] = place.entry(setting, value, variable, line_in(variable), text=True)
             break
     return entries
 
 
-def _value(field: Field, raw: object, origin: Origin, place: Place, *, text: bool) -> Any:
-    try:
-        return read_value(field, raw, text=text, base=place.base, home=place.home)
-    except ValueError as error:
-        default = field.default
-        example = f", for example {default}" if default not in (None, "", ()) and not field.secret else ""
-        raise ConfigError(f"{origin} {error}", fix=f"correct it{example}, or leave it out") from error
-
-
-def _is_barred(place: Place, field: Field, notes: Notes) -> bool:
-    """Whether the setting makes no sense in this place, trusted or not; then it is noted and left out."""
+def _is_barred(place: Layer, setting: Setting, notes: Notes) -> bool:
+    """Whether this place may not set the setting, trusted or not; then it is noted and left out."""
     if place.folder is None:
         return False
-    if field.folder == "elsewhere":
+    if setting.folder == "elsewhere":
         why = "it is only taken from your own configuration or the environment"
-    elif field.name == "workspace" and place.name in ("workspace config", "workspace .env"):
+    elif setting.name == "workspace" and place.name in ("workspace config", "workspace .env"):
         why = "the workspace is chosen before its own files are read"
     else:
         return False
-    notes.warnings.append(ConfigWarning(f"{field.name} in {place.path} is ignored: {why}"))
+    notes.warnings.append(ConfigWarning(f"{setting.name} in {place.path} is ignored: {why}"))
     return True
 
 
@@ -231,35 +184,27 @@ def _parse_toml(path: Path, content: bytes) -> tuple[str, dict[str, Any]]:
 
 
 def _unknown_key(path: Path, line: int, key: str, value: object) -> ConfigError:
-    where = f"{path}, line {line}" if line else str(path)
-    inner = next(iter(value), "") if isinstance(value, dict) else ""  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    if FIELD_OF.get(key.upper()):
-        meant = FIELD_OF[key.upper()]
-    else:
-        known = list(BY_NAME)
-        meant = closest(f"{key}_{inner}", known) if inner else ""
-        meant = meant or closest(key.lower(), known)
-    if inner:
-        return ConfigError(
-            f"{where}: there is no section [{key}]; settings stand alone, without sections",
-            fix=f"write {meant} = …" if meant else "see all settings: lmagent config",
-        )
-    return ConfigError(
-        f"{where}: there is no setting {key!r}",
-        fix=f"did you mean {meant}? All settings: lmagent config" if meant else "see all settings: lmagent config",
-    )
+    where = f"{path}, line {line}"
+    if isinstance(value, dict):
+        inner = str(next(iter(cast("dict[str, object]", value)), ""))
+        meant = closest(f"{key}_{inner}", BY_NAME)
+        fix = f"write {meant} = …" if meant else "see all settings: lmagent config"
+        return ConfigError(f"{where}: there is no section [{key}]; settings stand alone, without sections", fix=fix)
+    meant = FIELD_OF.get(key.upper()) or closest(key.lower(), BY_NAME)
+    fix = f"did you mean {meant}? All settings: lmagent config" if meant else "see all settings: lmagent config"
+    return ConfigError(f"{where}: there is no setting {key!r}", fix=fix)
 
 
-def _note_oddities(parsed: EnvFile, path: Path, notes: Notes) -> None:
-    """Lines that seem to be about a setting and were not understood; a `.env` may hold another program's lines too."""
-    for problem in parsed.problems:
-        if problem.name in FIELD_OF or why_not_used(problem.name):
-            notes.warnings.append(
-                ConfigWarning(f"{path}, line {problem.line}: {problem.reason}", "quote it: NAME='value'")
+def _oddities(path: Path, lines: list[EnvLine]) -> list[ConfigWarning]:
+    """Warn of lines that are meant for us and not understood; a `.env` may hold another program's lines too."""
+    found: list[ConfigWarning] = []
+    for line in lines:
+        is_ours = line.name in FIELD_OF or bool(why_not_used(line.name))
+        if line.value is None and is_ours:
+            text = f"{path}, line {line.line}: it is not NAME=value, or its quote is not closed"
+            found.append(ConfigWarning(text, "quote it: NAME='value'"))
+        elif not is_ours and line.name.startswith(("LLM_", "LMAGENT_")) and (meant := closest(line.name, FIELD_OF)):
+            found.append(
+                ConfigWarning(f"{path}, line {line.line}: {line.name} is no setting", f"did you mean {meant}?")
             )
-    for name in parsed.values:
-        if not name.startswith(("LLM_", "LMAGENT_")) or name in FIELD_OF or why_not_used(name):
-            continue
-        if meant := closest(name, list(FIELD_OF)):
-            line = parsed.lines[name]
-            notes.warnings.append(ConfigWarning(f"{path}, line {line}: {name} is no setting", f"did you mean {meant}?"))
+    return found

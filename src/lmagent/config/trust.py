@@ -1,7 +1,7 @@
-"""Trust: folders whose configuration files the user vouches for.
+"""Trust: the folders whose configuration files the user trusts.
 
-What is vouched for is what the files said at that moment, by their SHA-256: a repository that is pulled, or a model
-that was talked into writing to `.env`, does not inherit the trust. The list lies in the user's data folder.
+Trust is in the content at that moment, by its SHA-256: a repository that is pulled, or a model that was talked into
+writing to `.env`, does not inherit it. The list is in the user's data folder.
 """
 
 from __future__ import annotations
@@ -11,12 +11,9 @@ from pathlib import Path
 
 import msgspec
 
-from lmagent.config.files import read_small, write_private
+from lmagent.config.files import read_agent_json, read_small, write_private
 from lmagent.core.decoding import decode_json
 from lmagent.core.errors import ConfigError
-
-CONFIG_FILES = (".lmagent/config.toml", ".env", "config.json")
-"""The files of a folder that settings are read from."""
 
 
 class _Trusted(msgspec.Struct):
@@ -30,22 +27,16 @@ def is_trusted(data_dir: Path, folder: Path) -> bool:
     Raises:
         ConfigError: the list cannot be read.
     """
-    return _canonical(folder) in _load(data_dir).folders
+    return os.path.realpath(folder) in _load(data_dir).folders
 
 
-def vouches_for(data_dir: Path, folder: Path, file: str, content: bytes) -> bool:
-    """Whether the user trusts the folder, and this file of it still says what it said then.
-
-    Args:
-        data_dir: the user's data folder.
-        folder: the folder.
-        file: one of `CONFIG_FILES`.
-        content: what the file says now.
+def trusts(data_dir: Path, folder: Path, file: Path, content: bytes) -> bool:
+    """Whether the user trusts the folder, and its file has the same content as then.
 
     Raises:
         ConfigError: the list cannot be read.
     """
-    then = _load(data_dir).folders.get(_canonical(folder), {}).get(file)
+    then = _load(data_dir).folders.get(os.path.realpath(folder), {}).get(file.relative_to(folder).as_posix())
     return then is not None and then == _digest(content)
 
 
@@ -55,9 +46,11 @@ def trust(data_dir: Path, folder: Path) -> tuple[str, ...]:
     Raises:
         ConfigError: a file cannot be read, or the list cannot be written.
     """
-    found = {name: _digest(content) for name in CONFIG_FILES if (content := _content(folder / name)) is not None}
+    contents = {name: read_small(folder / name) for name in (".lmagent/config.toml", ".env")}
+    contents["config.json"] = read_agent_json(folder / "config.json")
+    found = {name: _digest(content) for name, content in contents.items() if content is not None}
     known = _load(data_dir)
-    known.folders[_canonical(folder)] = found
+    known.folders[os.path.realpath(folder)] = found
     _save(data_dir, known)
     return tuple(found)
 
@@ -69,37 +62,15 @@ def untrust(data_dir: Path, folder: Path) -> bool:
         ConfigError: the list cannot be read or written.
     """
     known = _load(data_dir)
-    if known.folders.pop(_canonical(folder), None) is None:
+    if known.folders.pop(os.path.realpath(folder), None) is None:
         return False
     _save(data_dir, known)
     return True
 
 
-def trusted_folders(data_dir: Path) -> tuple[str, ...]:
-    """All trusted folders, in the order of being trusted.
-
-    Raises:
-        ConfigError: the list cannot be read.
-    """
-    return tuple(_load(data_dir).folders)
-
-
 def trust_file(data_dir: Path) -> Path:
-    """Where the list is kept."""
+    """Return the file of the list."""
     return data_dir / "trust.json"
-
-
-def _content(path: Path) -> bytes | None:
-    """Return the content of a configuration file; None if it does not exist or is another program's `config.json`."""
-    if path.name != "config.json":
-        return read_small(path)
-    from lmagent.config.seeds import is_agent_computers
-
-    try:
-        content = read_small(path)
-    except ConfigError:
-        return None  # agent_computer's is small, and its user can read it
-    return content if content is not None and is_agent_computers(content.decode("utf-8-sig", "replace")) else None
 
 
 def _load(data_dir: Path) -> _Trusted:
@@ -120,11 +91,7 @@ def _save(data_dir: Path, known: _Trusted) -> None:
     write_private(trust_file(data_dir), msgspec.json.format(msgspec.json.encode(known), indent=2).decode() + "\n")
 
 
-def _canonical(folder: Path) -> str:
-    return os.path.realpath(folder)
-
-
 def _digest(content: bytes) -> str:
-    import hashlib  # loads OpenSSL; only needed where a folder wants more than it may
+    import hashlib  # loads OpenSSL, and only a folder that wants more than it may needs it
 
     return hashlib.sha256(content).hexdigest()

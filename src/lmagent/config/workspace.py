@@ -14,15 +14,14 @@ from typing import Literal
 
 from msgspec import Struct
 
-from lmagent.config.paths import config_dir, data_dir
-from lmagent.config.values import expand_path
+from lmagent.config.paths import config_dir, data_dir, expand_path
 from lmagent.core.errors import WorkspaceError
 
 FALLBACK = "lm_workspace"
 
 
 class Choice(Struct, frozen=True):
-    """A workspace that was chosen and not yet looked at.
+    """A workspace that was chosen and is not checked yet.
 
     Attributes:
         path: absolute, links resolved.
@@ -42,7 +41,7 @@ class Workspace(Struct, frozen=True):
 
     Attributes:
         path: absolute, links resolved.
-        created: it was made just now.
+        created: `open_workspace` made the folder.
         note: what the user should know, in one line; empty if nothing.
     """
 
@@ -54,7 +53,7 @@ class Workspace(Struct, frozen=True):
 def choose_workspace(
     flag: Path | str | None, setting: Path | str | None, cwd: Path, home: Path, named: str = "WORKSPACE"
 ) -> Choice:
-    """Decide; nothing is made or checked.
+    """Choose the workspace; nothing is made or checked.
 
     Args:
         flag: the value of `--workspace`.
@@ -102,13 +101,6 @@ def open_workspace(choice: Choice) -> Workspace:
     return Workspace(path, created, note)
 
 
-def resolve_workspace(
-    flag: Path | str | None, setting: Path | str | None, cwd: Path, home: Path, named: str = "WORKSPACE"
-) -> Workspace:
-    """Choose and open in one go; arguments and errors are those of the two."""
-    return open_workspace(choose_workspace(flag, setting, cwd, home, named))
-
-
 def _resolve(named: Path | str, cwd: Path, home: Path) -> Path:
     return Path(os.path.realpath(expand_path(str(named), cwd, home)))
 
@@ -126,25 +118,16 @@ def _make(path: Path) -> bool:
 
 
 def _check(path: Path, named: str) -> None:
-    another = "or choose another folder: lmagent -w FOLDER"
+    what, another = f"the workspace {path} ({named})", "choose another folder: lmagent -w FOLDER"
     try:
         found = path.stat()
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise WorkspaceError(
-            f"the workspace {path} ({named}) does not exist", fix=f"make it: mkdir -p {path}, {another}"
-        ) from error
+        raise WorkspaceError(f"{what} does not exist", fix=f"make it: mkdir -p {path}, or {another}") from error
     except OSError as error:
-        raise WorkspaceError(
-            f"the workspace {path} ({named}) cannot be reached: {error.strerror}", fix="name another with --workspace"
-        ) from error
+        raise WorkspaceError(f"{what} cannot be reached: {error.strerror}", fix=another) from error
     if not stat.S_ISDIR(found.st_mode):
-        raise WorkspaceError(
-            f"the workspace {path} ({named}) is a file, not a folder", fix="name a folder with --workspace"
-        )
-    effective = os.access in os.supports_effective_ids
-    if not os.access(path, os.R_OK | os.W_OK | os.X_OK, effective_ids=effective):
+        raise WorkspaceError(f"{what} is a file, not a folder", fix=another)
+    if not os.access(path, os.R_OK | os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):
         owned = hasattr(os, "geteuid") and found.st_uid == os.geteuid() != 0
-        raise WorkspaceError(
-            f"the workspace {path} ({named}) is not writable for you",
-            fix=f"make your folder writable, chmod u+rwx {path}, {another}" if owned else another.removeprefix("or "),
-        )
+        fix = f"make your folder writable, chmod u+rwx {path}, or {another}" if owned else another
+        raise WorkspaceError(f"{what} is not writable for you", fix=fix)

@@ -1,4 +1,4 @@
-"""Agent: data that tells the one loop how to behave. Another kind of agent is another value, never another loop."""
+"""Agent: data that configures the one loop. Another kind of agent is another value, never another loop."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from lmagent.core.model import Sampling, SessionOptions
 
 
-class Limits(Struct, frozen=True):
+class TurnLimits(Struct, frozen=True):
     """When a turn has to stop.
 
     Attributes:
@@ -40,7 +40,7 @@ class Limits(Struct, frozen=True):
 
 
 class Window(Struct, frozen=True):
-    """How the context is kept.
+    """How the context is managed.
 
     Attributes:
         tokens: the window that the server really serves.
@@ -68,24 +68,24 @@ class Window(Struct, frozen=True):
 
     @property
     def result_tokens(self) -> int:
-        """Tokens of one tool result: an eighth of the window, where nobody said otherwise."""
+        """Tokens of one tool result: an eighth of the window, unless `result_cap` is set."""
         return self.result_cap or self.tokens // 8
 
 
 class Agent(Struct, frozen=True):
-    """What runs in a session.
+    """The agent of a session.
 
     Attributes:
         name: shown in lists.
-        system: the system text; empty for the one that suits the window.
+        system: the system text; empty for the default of the window's size.
         model: the model's name; empty lets the server choose.
         temperature: sampling temperature; None leaves it to the server.
-        sampling: what else is said about sampling.
+        sampling: the other sampling parameters.
         max_tokens: cap on one reply; None leaves it to the server.
-        keep_thinking: send thoughts back to the model; None does what suits it.
+        keep_thinking: send thoughts back to the model; None decides by the model's name.
         limits: when a turn has to stop.
-        window: how the context is kept.
-        options: what new sessions begin with in place of the values above.
+        window: how the context is managed.
+        options: the initial options of new sessions, which override the values above.
     """
 
     name: str
@@ -95,12 +95,12 @@ class Agent(Struct, frozen=True):
     sampling: Sampling = Sampling()
     max_tokens: int | None = None
     keep_thinking: bool | None = None
-    limits: Limits = Limits()
+    limits: TurnLimits = TurnLimits()
     window: Window = Window()
     options: SessionOptions = SessionOptions()
 
     def with_options(self, options: SessionOptions) -> Agent:
-        """Return the agent as it works in a session with these options."""
+        """Return the agent with a session's options applied."""
         if options == SessionOptions():
             return self
         names = Sampling.__struct_fields__

@@ -6,5 +6,5 @@ _UNITS = ((86400, "d"), (3600, "h"), (60, "min"))
 
 
 def age(seconds: float) -> str:
-    """Seconds in the largest unit of which there is one: `3 d`, `5 h`, `12 min`, or `now` below a minute."""
+    """Format seconds in the largest unit that fits: `3 d`, `5 h`, `12 min`, or `now` below a minute."""
     return next((f"{seconds // size:.0f} {unit}" for size, unit in _UNITS if seconds >= size), "now")

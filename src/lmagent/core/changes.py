@@ -1,4 +1,4 @@
-"""Change: what a call did to a path of the workspace, in a form that can be taken back and done again."""
+"""Change: a call's effect on a path of the workspace, in a form that can be undone and redone."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ Kind = Literal["file", "folder", "link", "other"]
 
 
 class PathState(Struct, frozen=True, omit_defaults=True):
-    """What was at a path.
+    """The state of a path.
 
     Attributes:
         kind: `other` is a FIFO, socket or device; it is listed and not restored.
         mode: permission bits.
-        sha256: of a file's content; empty where it was not kept.
+        sha256: of a file's content; empty if the content was not kept.
         size: bytes of a file.
         mtime: modification time, nanoseconds.
         target: of a link.
-        uid: number of the user it belongs to; -1 where that was not recorded.
+        uid: number of the owner; -1 if not recorded.
         gid: number of the group.
     """
 
@@ -35,13 +35,13 @@ class PathState(Struct, frozen=True, omit_defaults=True):
 
 
 class Change(Struct, frozen=True, omit_defaults=True):
-    r"""A path that changed; None means that there was nothing.
+    r"""A path that changed; None means that the path did not exist.
 
     Attributes:
         path: relative to the workspace, "/" separated; bytes that are no UTF-8 as `\xff`, and a backslash doubled.
         before: before the call.
         after: after it.
-        lost: the earlier content, or what was in the folder, was not kept, so that it cannot be restored; why.
+        lost: why the earlier content, or that of the folder, was not kept and cannot be restored.
     """
 
     path: str
@@ -51,18 +51,18 @@ class Change(Struct, frozen=True, omit_defaults=True):
 
 
 class Refusal(Struct, frozen=True):
-    """A path that was left as it is, and why."""
+    """A path that was left unchanged, and why."""
 
     path: str
     reason: str
 
 
 class Restored(Struct, frozen=True):
-    """What a restore did.
+    """The result of a restore.
 
     Attributes:
-        paths: brought to the wished state.
-        refused: left alone, wholly or in what is named: somebody changed them since, or they were not kept.
+        paths: restored to the requested state.
+        refused: left alone, wholly or in part: changed since by another program, or not kept.
     """
 
     paths: tuple[str, ...] = ()
@@ -70,10 +70,12 @@ class Restored(Struct, frozen=True):
 
 
 class Snapshots(Protocol):
-    """Keeps what calls change in a workspace."""
+    """Keeps the changes that calls make in a workspace."""
 
     async def before(self, paths: Sequence[str] | None = None, call: str = "") -> Sequence[Refusal]:
-        """Keep the state of the workspace, or of these paths and what is under them, before a call.
+        """Keep the state of the workspace, or of these paths and the files under them, before a call.
+
+        Raises StoreError: nothing can be kept (a full disk): the call must not be made.
 
         Args:
             paths: None for the whole workspace.
@@ -82,25 +84,22 @@ class Snapshots(Protocol):
 
         Returns:
             Files whose content could not be kept (too large, not readable).
-
-        Raises:
-            StoreError: nothing can be kept (a full disk): the call must not be made.
         """
         ...
 
     async def after(self, paths: Sequence[str] | None = None, call: str = "") -> Sequence[Change]:
-        """What changed since the last `before` of this call, in path order; new contents are kept too."""
+        """Return the changes since the last `before` of this call, in path order; new contents are kept too."""
         ...
 
     async def interrupted(self, call: str) -> Sequence[Change]:
-        """What changed since the `before` of a call whose process has died; nothing where none is known.
+        """Return the changes since the `before` of a call whose process has died; empty if that state is unknown.
 
-        Everything that happened since is in it, whoever did it.
+        They include everything that happened since, by any program.
         """
         ...
 
     async def forget(self, call: str) -> None:
-        """What the call changed is recorded: its state is not needed any more."""
+        """Drop the kept state of a call whose changes are recorded."""
         ...
 
     async def restore(self, changes: Sequence[Change], to: Literal["before", "after"]) -> Restored:
@@ -108,10 +107,10 @@ class Snapshots(Protocol):
 
         Args:
             changes: in the order in which they happened; a path may come more than once.
-            to: `before` takes them back, `after` does them again.
+            to: `before` undoes them, `after` redoes them.
         """
         ...
 
     def content(self, sha256: str) -> bytes | None:
-        """A kept content, or None where it is gone."""
+        """Return a kept content, or None if it is gone."""
         ...

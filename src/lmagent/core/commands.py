@@ -1,4 +1,4 @@
-"""Command: a wish from a surface. Commands go in, events come out; nothing else crosses the line."""
+"""Command: a request from a surface. Commands go in, events come out; nothing else crosses the line."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from lmagent.core.work import Budget, Plan, Task, TaskState, Way, WorkMode
 from lmagent.core.workevents import PlanDecision
 
 
-class _Command(Struct, frozen=True, kw_only=True, tag_field="type"):
-    """`by` names the surface, for the log."""
+class _BaseCommand(Struct, frozen=True, kw_only=True, tag_field="type"):
+    """Base of all commands; `by` names the surface, for the log."""
 
     by: str = ""
 
 
-class Submit(_Command, frozen=True, tag="submit"):
+class Submit(_BaseCommand, frozen=True, tag="submit"):
     """Start a turn; while one runs, the input waits for its end.
 
     Attributes:
-        message: what the model is told.
-        job: id of the job that submits it; what a job has submitted once is not accepted again. Empty for a person.
-        way: how the session works from the beginning of that turn on; None leaves it. What runs till then is spared.
+        message: the message to the model.
+        job: id of the job that submits it; a repeated submission of the same job is ignored. Empty for the user.
+        way: the session's mode of work from the beginning of that turn on; None leaves it. Earlier turns are
+            unaffected.
     """
 
     message: Message
@@ -33,12 +34,12 @@ class Submit(_Command, frozen=True, tag="submit"):
     way: Way | None = None
 
 
-class Steer(_Command, frozen=True, tag="steer"):
+class Steer(_BaseCommand, frozen=True, tag="steer"):
     """Deliver to the running turn with the next tool result; when idle, the same as Submit.
 
     Attributes:
-        message: what the model is told.
-        to: id of the sub-agent's session that is meant; empty for this one.
+        message: the message to the model.
+        to: id of the sub-agent's session that should get it; empty for this one.
         job: as in Submit.
     """
 
@@ -47,23 +48,23 @@ class Steer(_Command, frozen=True, tag="steer"):
     job: str = ""
 
 
-class Withdraw(_Command, frozen=True, tag="withdraw"):
+class Withdraw(_BaseCommand, frozen=True, tag="withdraw"):
     """Take back an input that has not reached the model."""
 
     input: str
 
 
-class Continue(_Command, frozen=True, tag="continue"):
-    """Go on with a turn that a crash or an interrupt left unfinished."""
+class Continue(_BaseCommand, frozen=True, tag="continue"):
+    """Resume a turn that a crash or an interrupt left unfinished."""
 
 
-class Interrupt(_Command, frozen=True, tag="interrupt"):
+class Interrupt(_BaseCommand, frozen=True, tag="interrupt"):
     """Stop the running turn now; `to` as in Steer: only that sub-agent stops, and its result says so."""
 
     to: str = ""
 
 
-class Approve(_Command, frozen=True, tag="approve"):
+class Approve(_BaseCommand, frozen=True, tag="approve"):
     """Answer an approval; `scope` "session" adds the rule that the request named."""
 
     approval: str
@@ -72,39 +73,39 @@ class Approve(_Command, frozen=True, tag="approve"):
     feedback: str = ""
 
 
-class SetMode(_Command, frozen=True, tag="set_mode"):
+class SetMode(_BaseCommand, frozen=True, tag="set_mode"):
     """Change the permission mode."""
 
     mode: PermissionMode
 
 
-class SetModel(_Command, frozen=True, tag="set_model"):
+class SetModel(_BaseCommand, frozen=True, tag="set_model"):
     """Let another model answer from the next step on."""
 
     model: str
 
 
-class SetOptions(_Command, frozen=True, tag="set_options"):
-    """Give the session other options, from the next model call on; see `OptionsChanged`."""
+class SetOptions(_BaseCommand, frozen=True, tag="set_options"):
+    """Replace the session's options, from the next model call on; see `OptionsChanged`."""
 
     options: SessionOptions
 
 
-class SetWork(_Command, frozen=True, tag="set_work"):
-    """Work in another mode; see `WorkChanged`."""
+class SetWork(_BaseCommand, frozen=True, tag="set_work"):
+    """Switch the mode of work; see `WorkChanged`."""
 
     mode: WorkMode
     budget: Budget = Budget()
     then: WorkMode = "normal"
 
 
-class DecidePlan(_Command, frozen=True, tag="decide_plan"):
+class DecidePlan(_BaseCommand, frozen=True, tag="decide_plan"):
     """Decide on the proposed plan.
 
     Attributes:
         decision: `approved`, `revise` or `rejected`.
-        plan: the plan as a person has edited it; None to take it as it is.
-        feedback: words for the model.
+        plan: the user's edited plan; None to accept the proposal.
+        feedback: text for the model.
     """
 
     decision: PlanDecision
@@ -112,12 +113,12 @@ class DecidePlan(_Command, frozen=True, tag="decide_plan"):
     feedback: str = ""
 
 
-class ChangeTasks(_Command, frozen=True, tag="change_tasks"):
-    """Change the store of tasks for a person; the model is told of it.
+class ChangeTasks(_BaseCommand, frozen=True, tag="change_tasks"):
+    """Change the session's tasks for the user; the model gets a note about it.
 
     Attributes:
         items: tasks that are new or different, whole.
-        removed: ids of tasks to take away.
+        removed: ids of tasks to remove.
         state: the task state; an empty one clears it, None leaves it.
     """
 
@@ -126,14 +127,14 @@ class ChangeTasks(_Command, frozen=True, tag="change_tasks"):
     state: TaskState | None = None
 
 
-class Compact(_Command, frozen=True, tag="compact"):
-    """Compact the conversation now; `focus` says what the summary must keep."""
+class Compact(_BaseCommand, frozen=True, tag="compact"):
+    """Compact the conversation now; `focus` names facts that the summary must keep."""
 
     focus: str = ""
 
 
-class Undo(_Command, frozen=True, tag="undo"):
-    """Take back what calls changed in the workspace; while a turn runs, it is refused.
+class Undo(_BaseCommand, frozen=True, tag="undo"):
+    """Undo changes of calls in the workspace; refused while a turn runs.
 
     Attributes:
         count: how many changing calls, from the last one; 0 for all of the session.
@@ -144,26 +145,26 @@ class Undo(_Command, frozen=True, tag="undo"):
     turn: bool = False
 
 
-class Redo(_Command, frozen=True, tag="redo"):
-    """Do again what was taken back last; `count` as in Undo."""
+class Redo(_BaseCommand, frozen=True, tag="redo"):
+    """Redo the last undone changes; `count` as in Undo."""
 
     count: int = 1
 
 
-class Rename(_Command, frozen=True, tag="rename"):
+class Rename(_BaseCommand, frozen=True, tag="rename"):
     """Give the session a title."""
 
     title: str
 
 
-class Mark(_Command, frozen=True, tag="mark"):
+class Mark(_BaseCommand, frozen=True, tag="mark"):
     """Pin or archive the session, or no longer; None leaves it."""
 
     pinned: bool | None = None
     archived: bool | None = None
 
 
-class Close(_Command, frozen=True, tag="close"):
+class Close(_BaseCommand, frozen=True, tag="close"):
     """Stop what runs and release the session."""
 
 

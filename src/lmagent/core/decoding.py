@@ -1,7 +1,7 @@
 """Typed decoding of JSON, MessagePack and plain values that is safe in threads.
 
 msgspec (0.22.0) builds its description of a type at the first decoding, and lets other threads use it before it is
-complete: they read a null pointer, and the process ends. So a type is prepared under a lock before its first use.
+complete: they read a null pointer, and the process crashes. So a type is prepared under a lock before its first use.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def decoder(kind: type[T]) -> msgspec.json.Decoder[T]: ...
 @overload
 def decoder(kind: Any) -> msgspec.json.Decoder[Any]: ...
 def decoder(kind: Any) -> Any:
-    """A decoder from JSON to `kind`, to be used many times."""
+    """Return a reusable decoder from JSON to `kind`."""
     _prepare(kind)
     return msgspec.json.Decoder(kind)
 
@@ -41,7 +41,7 @@ def decode_json(data: bytes | str, kind: type[T]) -> T: ...
 @overload
 def decode_json(data: bytes | str, kind: Any) -> Any: ...
 def decode_json(data: bytes | str, kind: Any) -> Any:
-    """The JSON text as `kind`.
+    """Decode a JSON text to `kind`.
 
     Raises:
         msgspec.ValidationError: it is JSON, but not of that type.
@@ -52,7 +52,7 @@ def decode_json(data: bytes | str, kind: Any) -> Any:
 
 
 def decode_msgpack(data: bytes | memoryview, kind: type[T]) -> T:
-    """The MessagePack data as `kind`.
+    """Decode MessagePack data to `kind`.
 
     Raises:
         msgspec.ValidationError: it is MessagePack, but not of that type.
@@ -67,7 +67,7 @@ def convert(value: Any, kind: type[T], *, strict: bool = True) -> T: ...
 @overload
 def convert(value: Any, kind: Any, *, strict: bool = True) -> Any: ...
 def convert(value: Any, kind: Any, *, strict: bool = True) -> Any:
-    """Dictionaries, lists, strings and numbers as `kind`; not strict takes "1" for a number.
+    """Convert dictionaries, lists, strings and numbers to `kind`; unless strict, "1" is accepted as a number.
 
     Raises:
         msgspec.ValidationError: it is not of that type.

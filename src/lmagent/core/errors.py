@@ -27,7 +27,7 @@ from contextlib import contextmanager
 
 
 class LmagentError(Exception):
-    """Base of every error that is shown to a person.
+    """Base of every error that a user sees.
 
     Args:
         message: what happened, and why.
@@ -46,7 +46,7 @@ class LmagentError(Exception):
 
     @property
     def typed(self) -> str:
-        """What a terminal shows as the next thing to do."""
+        """Return the next thing to do, in its form for a terminal."""
         return self.terminal or self.fix
 
 
@@ -142,11 +142,11 @@ class ConnectionLost(ServerFailure):
 
 
 class Unavailable(ServerFailure):
-    """Somebody answers, and says that the model cannot be had now: 429, 502, 503, 504, 529."""
+    """The server answers, but cannot serve the model now: 429, 502, 503, 504, 529."""
 
 
 class ModelLoading(Unavailable):
-    """The server is up and loads the model: it answers as soon as that is done, and not before."""
+    """The server is up and still loads the model; it answers once the model is loaded."""
 
 
 class SandboxError(LmagentError):
@@ -157,9 +157,9 @@ class ToolError(LmagentError):
     """A tool refuses or fails; the text goes to the model.
 
     Args:
-        message: what happened, and what to do instead, in words for the model.
+        message: the failure and the alternative, in words for the model.
         data: facts about the failure for surfaces and for the log.
-        kept: a text of the call that the session keeps, so that it need not be sent again.
+        kept: a text of the call that the session keeps, so that the model need not send it again.
     """
 
     def __init__(self, message: str, *, data: dict[str, object] | None = None, kept: str | None = None) -> None:
@@ -174,9 +174,9 @@ class PolicyDenied(LmagentError):
 
 @contextmanager
 def ungrouped() -> Generator[None]:
-    """Let one error out of a task group instead of a group of them: ours before anybody else's, then the first.
+    """Raise one error of a task group instead of a group of them: ours before any other, then the first.
 
-    A task group wraps what fails inside it, and a caller that waits for a `StoreError` would miss it.
+    A task group wraps errors inside it, and a caller that waits for a `StoreError` would miss it.
     """
     try:
         yield

@@ -1,14 +1,15 @@
 """Event: an immutable fact about a session.
 
-Durable events have a `seq` (1, 2, 3 … without gaps, or on from the log before) and stand in the log; ephemeral
-ones have 0, while somebody watches. `tests/golden/` holds every version of the union that was ever written.
+Durable events have a `seq` (1, 2, 3 … without gaps, or continuing a log before) and are in the log; ephemeral ones have
+0 and only reach watchers. `tests/golden/` holds every version of the union that was ever written.
 
 Order within a session:
+
     session.created → input.received* → turn.started → message.added(user)
     → [ step.started → message.added(assistant) → step.finished
       → ( approval.requested → approval.resolved )? → tool.started → files.changed? → tool.finished … ]* → turn.finished
 
-Only `message.added`, `tool.finished`, `context.inherited` add to what the model sees; `compaction.done` takes away.
+Only `message.added`, `tool.finished` and `context.inherited` add to the model's prompt; `compaction.done` shortens it.
 """
 
 from __future__ import annotations
@@ -68,9 +69,10 @@ class SessionCreated(Envelope, frozen=True, tag="session.created"):
         mode: the permission mode.
         app_version: version of lmagent that wrote it.
         imported_from: file that the session was imported from.
-        parent: of which call of which session it is the sub-agent; None for a person's session.
-        options: what the session has of its own in place of the settings.
-        replaces: id that the conversation from before has now, its own if deleted; `seq` goes on behind its last one.
+        parent: the call and session whose sub-agent it is; None for a user's session.
+        options: the session's own options, which override the settings.
+        replaces: id of the session with the earlier conversation, its own if deleted; `seq` continues from its last
+            event.
     """
 
     session: str
@@ -90,7 +92,8 @@ class SessionCreated(Envelope, frozen=True, tag="session.created"):
 class SessionForked(Envelope, frozen=True, tag="session.forked"):
     """This log began as a copy of another one up to and including its event `at_seq`.
 
-    It is 0 where that one is gone and this has taken its place: what is before here happened in this one, then.
+    `at_seq` is 0 if the original log no longer exists and this one replaced it; the events above then belong to this
+    session.
     """
 
     session: str
@@ -109,7 +112,7 @@ class SessionMarked(Envelope, frozen=True, tag="session.marked"):
 
     Attributes:
         pinned: it is listed before all others.
-        archived: it is listed only where archived sessions are asked for.
+        archived: it is listed only among archived sessions.
     """
 
     pinned: bool | None = None
@@ -128,8 +131,8 @@ class ModelChanged(Envelope, frozen=True, tag="model.changed"):
 
     Attributes:
         model: its name; `PROVIDER:NAME` for one of another server than the usual one.
-        by: who changed it.
-        tokens: the conversation, about, which the other model reads once; 0 where nothing was said yet.
+        by: the surface.
+        tokens: estimated tokens of the conversation, which the other model reads once; 0 for an empty conversation.
     """
 
     model: str
@@ -138,11 +141,11 @@ class ModelChanged(Envelope, frozen=True, tag="model.changed"):
 
 
 class OptionsChanged(Envelope, frozen=True, tag="options.changed"):
-    """The session has other options from the next model call on: all of them, in place of those before.
+    """The session has other options from the next model call on: they replace all options before.
 
     Attributes:
-        options: what holds from here on.
-        by: who changed it.
+        options: the new options.
+        by: the surface.
     """
 
     options: SessionOptions
@@ -153,14 +156,14 @@ class OptionsChanged(Envelope, frozen=True, tag="options.changed"):
 
 
 class InputReceived(Envelope, frozen=True, tag="input.received"):
-    """An input was accepted. It is on disk before anything is done about it; `id` names it.
+    """An input was accepted. It is on disk before anything acts on it; `id` names it.
 
     Attributes:
-        message: what it says.
+        message: its content.
         delivery: when the model sees it.
         by: the surface, or the schedule that it came from.
-        job: id of the job that submitted it; a job submits once. Empty for a person.
-        way: how the session works from the beginning of the turn on that answers it; None leaves it.
+        job: id of the job that submitted it; a job submits once. Empty for the user.
+        way: the session's mode of work from the turn that answers it; None leaves it.
     """
 
     message: Message
@@ -196,11 +199,11 @@ class TurnFinished(Envelope, frozen=True, tag="turn.finished"):
         reason: the reason in words.
         answer: the final answer.
         steps: model calls made.
-        fix: what to do next, true on every surface; empty where there is nothing.
+        fix: what to do next, true on every surface; empty for nothing.
         terminal: the same for a terminal, as a command, option or variable to type; shown there in place of `fix`.
-        until: Unix seconds at which a waiting session goes on; 0 for none.
+        until: Unix seconds at which a waiting session continues; 0 for none.
         proof: the verdict on the turn's changes; empty if it changed nothing. Earlier versions wrote `unverified` too.
-        proof_reason: what the verdict rests on.
+        proof_reason: the reason for `proof`, in words.
     """
 
     outcome: Outcome
@@ -216,7 +219,8 @@ class TurnFinished(Envelope, frozen=True, tag="turn.finished"):
 
     @property
     def ending(self) -> str:
-        """How the turn ended, for lists: its outcome, or `denied` if a call was denied for want of a user to ask."""
+        """Return how the turn ended, for lists: its outcome, or `denied` if a call was denied for want of a user to
+        ask."""
         return "denied" if self.cause == "permission" and self.outcome != "interrupted" else self.outcome
 
 
@@ -225,7 +229,7 @@ class MessageAdded(Envelope, frozen=True, tag="message.added"):
 
     Attributes:
         message: the message.
-        origin: who wrote it.
+        origin: its author.
         input: id of the `input.received` that it delivers.
         truncated: ids of calls that the token limit cut off; they are never run.
         apart: a user message after tool results is a message of its own; logs of earlier versions joined it with the
@@ -272,17 +276,17 @@ class StepFinished(Envelope, frozen=True, tag="step.finished"):
 
 
 class CompactionDone(Envelope, frozen=True, tag="compaction.done"):
-    """The conversation was cut: the only event that may change what was sent before.
+    """The conversation was compacted: the only event that may change text that was sent before.
 
     Attributes:
-        messages: the whole new conversation, as it is sent from here on.
+        messages: the whole new conversation, the prompt from here on.
         trigger: why: `window`, `overflow`, `command`.
-        summary: the model's summary; empty when it failed and only the ledger is there.
+        summary: the model's summary; empty if it failed and only the ledger remains.
         before_tokens: prompt tokens before.
         after_tokens: prompt tokens after.
-        through_seq: last event that the cut covers.
-        usage: what the model's summary took, which is one more model call; None where it was not asked for one.
-        head: how many parts of the first message are those that it began with: what was sent first stays first.
+        through_seq: last event that the compaction covers.
+        usage: tokens of the model's summary, which is one more model call; None without a summary.
+        head: how many parts of the first message were there from its beginning: text that was sent first stays first.
     """
 
     messages: tuple[Message, ...]
@@ -300,8 +304,8 @@ class CallsConstrained(Envelope, frozen=True, tag="calls.constrained"):
 
     Attributes:
         model: the model that failed.
-        reason: how; or why it is left alone again.
-        lifted: it is left alone again.
+        reason: how it failed, or why the constraint was lifted.
+        lifted: the constraint was lifted.
     """
 
     model: str
@@ -310,11 +314,11 @@ class CallsConstrained(Envelope, frozen=True, tag="calls.constrained"):
 
 
 class Notice(Envelope, frozen=True, tag="notice"):
-    """Something a person should know: a damaged log line, a recovered crash, a withheld repeat.
+    """Information for the user: a damaged log line, a recovered crash, a withheld repeat.
 
     Attributes:
         level: how bad it is.
-        code: what it is about, for programs.
+        code: its subject, for programs.
         text: what happened, and why.
         fix: what to do next, true on every surface.
         terminal: the same for a terminal, as a command, option or variable to type; shown there in place of `fix`.
@@ -333,14 +337,14 @@ def advice_line(event: TurnFinished | Notice) -> str:
 
 
 def stop_line(event: TurnFinished) -> str:
-    """Return what is shown of a turn that was stopped: the user knows why, so only another reason is given."""
+    """Return the notice of a stopped turn: the user knows that they stopped it, so only another reason is included."""
     return "Stopped" if event.reason in ("", BY_USER) else f"Stopped: {event.reason}"
 
 
 def ending_line(event: TurnFinished) -> str:
-    """Return how a turn ended, as a terminal says it; empty where it is simply done."""
+    """Return the terminal's line about how a turn ended; empty if it is simply done."""
     if event.cause == "permission" and event.outcome == "done":
-        return "denied: a call needed an approval, and nobody was there to give it" + advice_line(event)
+        return "denied: a call needed an approval, and no user was there to give it" + advice_line(event)
     if event.outcome == "done":
         return ""
     if event.outcome == "interrupted":
@@ -351,7 +355,7 @@ def ending_line(event: TurnFinished) -> str:
     if not event.reason or event.reason in event.answer:
         words = event.outcome
     if event.cause == "permission":
-        words += "; a call was denied because nobody was there to approve it"
+        words += "; a call was denied because no user was there to approve it"
     return words + advice_line(event)
 
 
@@ -408,12 +412,12 @@ _decoder: msgspec.json.Decoder[DurableEvent] | None = None
 
 
 def encode(event: Event) -> bytes:
-    """The event as one line of JSON, without the line end."""
+    """Encode the event as one line of JSON, without the line end."""
     return _encoder.encode(event)
 
 
 def decode(line: bytes) -> DurableEvent:
-    """The durable event of one log line.
+    """Decode the durable event of one log line.
 
     Raises:
         msgspec.ValidationError: it is JSON, but no event this version knows.

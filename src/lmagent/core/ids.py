@@ -7,22 +7,22 @@ import re
 from datetime import UTC, datetime
 
 SESSION_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
-"""What a session id may look like; our own are `YYYYmmdd_HHMMSS_<6 hex>` in UTC, clients and imports bring theirs."""
+"""The form of a session id; our own are `YYYYmmdd_HHMMSS_<6 hex>` in UTC, clients and imports bring theirs."""
 
 SESSION_RULE = "up to 64 letters, digits, dots, hyphens and underscores; not '.', '..' or 'activity'"
-"""What is wanted, in words."""
+"""The same in words."""
 
 _TAKEN = frozenset({".", "..", "activity"})
-"""What means a folder already, and the gateway's socket of what happens in all sessions."""
+"""Names with another meaning: folders, and the gateway's socket for the activity of all sessions."""
 
 
 def new_session_id(now: float) -> str:
-    """A new session id for the moment `now` (Unix seconds)."""
+    """Return a new session id for the moment `now` (Unix seconds)."""
     return datetime.fromtimestamp(now, UTC).strftime("%Y%m%d_%H%M%S_") + os.urandom(3).hex()
 
 
 def new_id() -> str:
-    """A random id of 12 hexadecimal digits: unique within a session, short in a log line."""
+    """Return a random id of 12 hexadecimal digits: unique within a session, short in a log line."""
     return os.urandom(6).hex()
 
 

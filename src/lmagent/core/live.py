@@ -1,4 +1,4 @@
-"""Live events: the envelope of every event, and those that are not stored: they exist only while somebody watches."""
+"""Live events: the envelope of every event, and the events that are not stored and only reach watchers."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from msgspec import Struct
 VERSION = 1
 
 AWAY, BACK = "server_away", "server_back"
-"""Codes of the notices that a turn waits for a model server that cannot be reached, and that it goes on."""
+"""Codes of the notices that a turn waits for an unreachable model server, and that it continues."""
 
 
 class Envelope(Struct, frozen=True, kw_only=True, tag_field="type"):
-    """The envelope.
+    """The fields of every event.
 
     Attributes:
         v: version of the event schema.
@@ -54,9 +54,9 @@ class PrefillProgress(Envelope, frozen=True, tag="progress"):
     """The server reads the prompt.
 
     Attributes:
-        fraction: how much of it has been read, 0 to 1, where known.
-        seconds_left: how long the rest will take, where that can be told.
-        waits: it does not yet: it is at work for another session.
+        fraction: how much of it has been read, 0 to 1, if known.
+        seconds_left: how long the rest will take, if known.
+        waits: it has not begun, because it works for another session.
     """
 
     fraction: float | None = None
@@ -73,10 +73,10 @@ class RetryScheduled(Envelope, frozen=True, tag="retrying"):
 
 
 class SubagentEvent(Envelope, frozen=True, tag="subagent.event"):
-    """An event of a sub-agent's session, shown to whoever watches the session that began it.
+    """An event of a sub-agent's session, shown to the watchers of the session that started it.
 
     Attributes:
-        call_id: the call that began it.
+        call_id: the call that started it.
         child: id of its session.
         event: the event, durable or live; one of these again for a child of the child.
     """
@@ -87,7 +87,7 @@ class SubagentEvent(Envelope, frozen=True, tag="subagent.event"):
 
 
 def innermost(event: Any) -> tuple[str, Any]:
-    """An event and the session of the sub-agent whose it is; no session for one of the watched session itself."""
+    """Return an event and the session of the sub-agent that it belongs to; empty for the watched session itself."""
     child = ""
     while isinstance(event, SubagentEvent):
         child, event = event.child, event.event

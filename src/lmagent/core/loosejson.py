@@ -1,9 +1,9 @@
-"""Values: JSON as models write it.
+"""Values: JSON in the forms that models write.
 
-The strict parser (the standard library's, in C) is asked first; what it refuses is read again by one that puts up with
+The strict parser (the standard library's, in C) goes first; a text that it refuses is read again by one that tolerates
 single and typographic quotes, Python's words, trailing and missing commas, bare keys, line breaks, quotes and unknown
-escapes inside strings, and, where the call's wrapper is closed, missing brackets at the end. It never closes a string
-and never invents a value: what is not plainly complete is `Cut` (the text ends inside it) or `Broken`.
+escapes inside strings, and, if the call's wrapper is closed, missing brackets at the end. It never closes a string
+and never invents a value: a value that is not plainly complete is `Cut` (the text ends inside it) or `Broken`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Cut(Exception):
 
 
 class Broken(Exception):
-    """The value is damaged; `at` is the place, of a string its beginning; `inside`: where that string ends is open."""
+    """The value is damaged at `at`, in a string at its beginning; `inside`: the end of that string is uncertain."""
 
     def __init__(self, why: str, at: int, *, inside: bool = False) -> None:
         super().__init__(why)
@@ -59,9 +59,9 @@ class Broken(Exception):
 
 
 def strict(text: str, at: int) -> tuple[Any, int] | int:
-    """The value at `at` and its end, by the rules of JSON (control characters in strings let through).
+    """Return the value at `at` and its end, by the rules of JSON (control characters in strings are allowed).
 
-    Where there is none: how far the parser got, as a measure of its work.
+    Without a value, return how far the parser got, as a measure of its work.
     """
     size = _WINDOW
     while True:
@@ -82,12 +82,12 @@ def strict(text: str, at: int) -> tuple[Any, int] | int:
 
 
 def loose(text: str, at: int, stops: tuple[str, ...] = ()) -> tuple[Any, int]:
-    """The value at `at` and its end, by the tolerant rules; see `completed`."""
+    """Return the value at `at` and its end, by the tolerant rules; see `completed`."""
     return completed(text, at, stops)[:2]
 
 
 def completed(text: str, at: int, stops: tuple[str, ...] = ()) -> tuple[Any, int, bool]:
-    """The value at `at`, its end, and whether it ends in a string that markup may have cut short.
+    """Return the value at `at`, its end, and whether it ends in a string that markup may have cut short.
 
     Args:
         text: the whole text.
@@ -109,7 +109,7 @@ def completed(text: str, at: int, stops: tuple[str, ...] = ()) -> tuple[Any, int
 
 
 def read_whole(text: str) -> tuple[bool, Any]:
-    """(True, the value) if the text is one JSON value and nothing else, tolerantly read; (False, None) if not."""
+    """Return (True, the value) if the text is one JSON value and nothing else, tolerantly read; else (False, None)."""
     found = strict(text, 0)
     if isinstance(found, int):
         try:
@@ -120,7 +120,7 @@ def read_whole(text: str) -> tuple[bool, Any]:
 
 
 def fault_in(raw: str) -> str:
-    """Where the strict rules of JSON are broken first, for the model."""
+    """Describe where the strict rules of JSON are broken first, for the model."""
     try:
         json.loads(raw)
     except json.JSONDecodeError as error:
@@ -152,12 +152,12 @@ class Loose:
         self.stopped = False
 
     def space(self, at: int) -> int:
-        """The first place from `at` that is not blank."""
+        """Return the first place from `at` that is not blank."""
         found = _SPACE.match(self._text, at)
         return found.end() if found else at
 
     def value(self, at: int, depth: int = 0, role: str = "") -> tuple[Any, int]:
-        """The value at `at` and its end."""
+        """Return the value at `at` and its end."""
         if at >= self._end:
             raise Cut(at)
         if depth > _DEPTH:
@@ -174,7 +174,7 @@ class Loose:
         return self._bare(at)
 
     def string(self, at: int, role: str = "") -> tuple[str, int]:
-        """The string at `at` and its end. `role` is what it stands in: "key", "member", "item" or nothing."""
+        """Return the string at `at` and its end. `role` is its place: "key", "member", "item" or nothing."""
         text, mark = self._text, self._text[at]
         if text.startswith(mark * 3, at) and mark in "\"'":
             return self._triple(at, mark * 3)
@@ -198,17 +198,16 @@ class Loose:
         raise Cut(start)
 
     def _raw(self, at: int) -> tuple[str, int]:
-        """A string of Python without escapes, from its mark on."""
+        """Read a string of Python without escapes, from its mark on."""
         found = _RAW.match(self._text, at)
         if found is None:
             raise Cut(at)
         return found["long"] or found["short"] or "", found.end()
 
     def _inner(self, at: int, start: int, role: str, inner: int) -> int:
-        """1 for a quotation mark that can only be text, 0 for an apostrophe: they must come in pairs.
+        """Return 1 for a quotation mark that can only be text, 0 for an apostrophe: they must come in pairs.
 
-        Raises:
-            Broken: it may as well be the end of the string.
+        Raises Broken if it may as well be the end of the string.
         """
         text = self._text
         behind = self.space(at + 1)
@@ -229,7 +228,7 @@ class Loose:
         return self._text[at + 3 : end], end + 3
 
     def _ends(self, at: int, role: str) -> bool:
-        """Whether a quotation mark before `at` ends its string: what follows must be what may follow a string."""
+        """Whether a quotation mark before `at` ends its string, judged by the text after it."""
         at = self.space(at)
         if at >= self._end:
             return True
@@ -250,7 +249,7 @@ class Loose:
         return bool(self._stops) and self._text.startswith(self._stops, at)
 
     def _escape(self, at: int) -> tuple[str, int]:
-        """What an escape stands for; an unknown one stands for itself (a Windows path, a pattern)."""
+        """Return the character of an escape; an unknown escape is kept (a Windows path, a pattern)."""
         mark = self._text[at : at + 1]
         if not mark:
             raise Cut(at)
@@ -288,7 +287,7 @@ class Loose:
                 raise Broken("a comma or a closing brace is missing", at)
 
     def _wrapped(self, at: int, depth: int) -> tuple[Any, int] | None:
-        """Arguments as JSON in a string in which nothing was escaped."""
+        """Read arguments that are JSON in a string in which nothing was escaped."""
         if not _UNESCAPED.match(self._text, at):
             return None
         try:
@@ -344,7 +343,7 @@ class Loose:
 
 
 def _joined(pieces: list[str]) -> str:
-    """The pieces as one string; two escapes that are halves of one character become that character."""
+    """Join the pieces into one string; two escapes that are halves of one character become that character."""
     whole = "".join(pieces)
     try:
         whole.encode()

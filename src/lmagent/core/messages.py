@@ -1,4 +1,4 @@
-"""Message: what a model sees, in no provider's dialect.
+"""Message: the model's conversation, in no provider's dialect.
 
 The system text is not a message: it is fixed for the life of a session (`events.SessionCreated`).
 """
@@ -13,17 +13,17 @@ Role = Literal["user", "assistant", "tool"]
 ToolStatus = Literal["ok", "error", "denied", "interrupted"]
 
 NO_WORDS = "(no reply)"
-"""Stands for a reply without a word: an empty assistant message is an error in many chat templates."""
+"""Replaces an empty reply: an empty assistant message is an error in many chat templates."""
 
 CUT_OFF = "[cut off: this reply did not end]"
 """Follows the beginning of a reply that was cut off because it did not end."""
 
 STOPPED = "\n[interrupted here]"
-"""Follows the beginning of a reply whose turn was stopped. The model reads it; people see a notice instead."""
+"""Follows the beginning of a reply whose turn was stopped. The model reads it; users see a notice instead."""
 
 
 class Text(Struct, frozen=True, tag_field="type", tag="text"):
-    """Text that a person or the model wrote."""
+    """Text of the user or the model."""
 
     text: str
 
@@ -50,7 +50,7 @@ class ToolCall(Struct, frozen=True, tag_field="type", tag="tool_call"):
     """A call that the model asked for.
 
     Attributes:
-        id: unique within the session; ours where the server gave none or one used before.
+        id: unique within the session; ours if the server gave none or one used before.
         name: as the model wrote it.
         arguments: the JSON text exactly as the model wrote it; it may be damaged.
     """
@@ -61,7 +61,7 @@ class ToolCall(Struct, frozen=True, tag_field="type", tag="tool_call"):
 
 
 class ToolResult(Struct, frozen=True, tag_field="type", tag="tool_result"):
-    """What came of a call; `content` is capped once, when it is recorded."""
+    """The result of a call; `content` is capped once, when it is recorded."""
 
     call_id: str
     status: ToolStatus

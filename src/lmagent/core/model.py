@@ -1,4 +1,4 @@
-"""What goes to a model and what comes back: the vocabulary of the Provider port."""
+"""The request to a model and its reply: the vocabulary of the Provider port."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def keeps_thoughts(model: str) -> bool:
 
 
 class ToolSpec(Struct, frozen=True):
-    """A tool as the model is told about it; `parameters` is a JSON schema of type object."""
+    """A tool in a request to the model; `parameters` is a JSON schema of type object."""
 
     name: str
     description: str
@@ -44,22 +44,22 @@ class Sampling(Struct, frozen=True):
     seed: int | None = None
 
     def given(self) -> dict[str, Any]:
-        """Return what is set."""
+        """Return the parameters that are set."""
         return {name: value for name in self.__struct_fields__ if (value := getattr(self, name)) is not None}
 
 
 LONGEST_INSTRUCTIONS = 8000
-"""Characters of a session's own instructions: every prompt holds them."""
+"""Characters of a session's own instructions, which every prompt contains."""
 
 
 class SessionOptions(Struct, frozen=True, omit_defaults=True):
-    """What a session has of its own, in place of the settings; None leaves a value to them.
+    """A session's own options, which override the settings; None leaves a value to them.
 
     Attributes:
         temperature: see `ModelRequest`.
         max_tokens: see `ModelRequest`.
         top_p: see `Sampling`, as the others below.
-        instructions: text for the model that holds in this session alone.
+        instructions: text for the model that applies to this session alone.
     """
 
     temperature: Annotated[float, Meta(ge=0, le=5)] | None = None
@@ -78,21 +78,20 @@ class ModelRequest(Struct, frozen=True):
         model: the model's name; empty lets the server choose.
         system: the fixed system text.
         tools: the fixed tool block.
-        messages: the conversation; an append-only sequence, so that an adapter may cache what it serialised.
+        messages: the conversation; an append-only sequence, so that an adapter may cache its serialised form.
         temperature: sampling temperature; None leaves it to the server.
         max_tokens: cap on the reply in tokens; None leaves it to the server.
         tool_choice: "auto", or "none" for a call that must answer in text (a summary): the tools are
             still sent, since a tool block that changes re-reads the whole prompt.
-        response_schema: a JSON schema that the answer must follow, where the server can enforce it.
+        response_schema: a JSON schema that the answer must follow, if the server can enforce it.
         keep_thinking: send the model's earlier thoughts back to it.
-        constrain: have the server make the model write a valid call or an answer, where it can.
-        others: tools with a name, aliases and a spec, which are known too where a call stands in the text; never sent.
-        nonce: marks the user's text in a result, where the server takes no user message after results; only the
+        constrain: have the server make the model write a valid call or an answer, if it can.
+        others: tools with a name, aliases and a spec, also recognised in calls within text; never sent.
+        nonce: marks the user's text in a result, if the server takes no user message after results; only the
             session knows it. Empty for a request that belongs to no session.
-        longest: characters of text, thought and calls after which the reply counts as endless; 0 for the most that is
-            ever read.
+        longest: characters of text, thought and calls after which the reply counts as endless; 0 for the highest limit.
         joins: the server is known to take no user message after results.
-        sampling: what else is said about sampling.
+        sampling: the other sampling parameters.
     """
 
     model: str
@@ -144,9 +143,9 @@ class Progress(Struct, frozen=True):
     """A sign of life before the first token.
 
     Attributes:
-        fraction: how much of the prompt has been read, 0 to 1, where known.
-        seconds_left: how long the rest will take, where that can be told.
-        waits: the request is not sent yet: the server is at work for another session.
+        fraction: how much of the prompt has been read, 0 to 1, if known.
+        seconds_left: how long the rest will take, if known.
+        waits: the request is not sent yet, because the server works for another session.
     """
 
     fraction: float | None = None
@@ -171,7 +170,7 @@ class Reply(Struct, frozen=True):
         usage: token counts.
         model: the model's name as the server gave it.
         truncated_calls: ids of calls that the reply cut off: they must not run.
-        text_format: the format in which its calls stood in the text; empty where the server understood them itself.
+        text_format: the format of calls found in the text; empty if the server recognised them itself.
         first_token_s: seconds from sending the request to the first token.
         total_s: seconds from sending the request to the end of the stream.
         joined: the server refused a user message after results, and answered once its text was joined with the result.

@@ -1,4 +1,7 @@
-"""Pace: how fast the model reads and writes in this session, and what makes a call slow. A part of the view's fold."""
+"""Pace: the model's speed of reading and writing in this session, and the reason for a slow call.
+
+A part of the view's fold.
+"""
 
 from __future__ import annotations
 
@@ -8,26 +11,26 @@ from msgspec.structs import replace
 from lmagent.core.events import StepFinished
 
 ENOUGH = 200
-"""Tokens read in a call from which its speed tells something: below, the server's own overhead counts more."""
+"""Tokens read in a call above which its speed is meaningful: below, the server's own overhead counts more."""
 
 NEWS = 0.5
 """Weight of the newest call in the speed of reading."""
 
 LOST = 2000
-"""Tokens read again from which a person is told."""
+"""Tokens read again above which the user gets a notice."""
 
 
 class Pace(Struct, frozen=True):
-    """What is known of the speed.
+    """The measured speed.
 
     Attributes:
         read_per_s: prompt tokens a second; 0 before it is known.
         write_per_s: reply tokens a second of the last call; 0 before it is known.
         prompt: tokens of the last prompt, which the server may still have in its cache.
-        fresh: tokens that the running call adds to it, as we count them.
+        fresh: tokens that the running call adds to it, by our count.
         reread: tokens of the last call's prompt that had been read before and were read again.
         reread_total: the same for all calls.
-        reports_cache: the server says how much it took from its cache.
+        reports_cache: the server reports how much it took from its cache.
     """
 
     read_per_s: float = 0.0
@@ -40,7 +43,7 @@ class Pace(Struct, frozen=True):
 
     @property
     def reading_s(self) -> float:
-        """Seconds that the running call's prompt should take to be read; 0 where that is not known."""
+        """Estimate the seconds in which the running call's prompt is read; 0 if unknown."""
         return self.fresh / self.read_per_s if self.read_per_s else 0.0
 
     def started(self, prompt_tokens: int) -> Pace:
@@ -68,11 +71,11 @@ class Pace(Struct, frozen=True):
         )
 
     def compacted(self) -> Pace:
-        """The conversation was cut: what the server has in its cache is of no use any more, and that is no loss."""
+        """Note that the conversation was compacted: the server's cache is useless now, and that counts as no loss."""
         return replace(self, prompt=0)
 
     def why_slow(self) -> str:
-        """What made the last call slow, if it is something that a person can do something about."""
+        """Return why the last call was slow, if the user can do something about it."""
         if self.reread >= LOST:
             return f"{self.reread:,} tokens were read again: the server had lost its cache"
         return ""

@@ -9,6 +9,6 @@ def plural(count: int, noun: str, many: str = "") -> str:
     Args:
         count: how many.
         noun: the word for one.
-        many: the word for several, where it is not the noun with an s.
+        many: the word for several, if it is not the noun with an s.
     """
     return f"{count:,} {noun if count == 1 else many or noun + 's'}"

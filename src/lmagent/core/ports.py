@@ -1,10 +1,10 @@
-"""Ports: what the engine needs from the world. Each has one conformance suite and one fake in `lmagent.testing`."""
+"""Ports: the engine's interfaces to the world. Each has one conformance suite and one fake in `lmagent.testing`."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -16,11 +16,9 @@ from lmagent.core.sandbox import Sandbox
 __all__ = [
     "Clock",
     "Damage",
+    "DispatchJob",
     "Dispatcher",
     "EventStore",
-    "Job",
-    "MemoryHit",
-    "MemoryIndex",
     "ModelTraits",
     "Postponed",
     "Provider",
@@ -52,8 +50,7 @@ class Provider(Protocol):
     def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Stream one reply; the last event is the `Reply`.
 
-        Raises:
-            ProviderError: typed, and only after the adapter's own retries.
+        Raises ProviderError: typed, and only after the adapter's own retries.
         """
         ...
 
@@ -63,18 +60,18 @@ class Provider(Protocol):
 
 
 class ModelTraits(Protocol):
-    """What was learned of models and holds beyond a session."""
+    """Facts learned about models that outlive a session."""
 
     def is_constrained(self, model: str) -> bool:
-        """Whether it failed to call by itself."""
+        """Whether the model failed to call by itself."""
         ...
 
     def constrain(self, model: str) -> None:
-        """It failed to call by itself."""
+        """Note that the model failed to call by itself."""
         ...
 
     def free(self, model: str) -> None:
-        """It has called rightly for long enough to be left alone again."""
+        """Note that the model has called rightly for long enough to lift the constraint."""
         ...
 
     def joins(self, model: str) -> bool:
@@ -82,29 +79,29 @@ class ModelTraits(Protocol):
         ...
 
     def join(self, model: str) -> None:
-        """Its chat template refused a user message after results."""
+        """Note that its chat template refused a user message after results."""
         ...
 
 
 class NoTraits:
-    """Nothing is known of any model, and nothing is kept."""
+    """Traits that know nothing and keep nothing."""
 
     def is_constrained(self, model: str) -> bool:
         """No."""
         return False
 
     def constrain(self, model: str) -> None:
-        """Forget it."""
+        """Do nothing."""
 
     def free(self, model: str) -> None:
-        """Forget it."""
+        """Do nothing."""
 
     def joins(self, model: str) -> bool:
         """No."""
         return False
 
     def join(self, model: str) -> None:
-        """Forget it."""
+        """Do nothing."""
 
 
 class Damage(Struct, frozen=True):
@@ -112,7 +109,7 @@ class Damage(Struct, frozen=True):
 
     Attributes:
         line: its number, from 1.
-        reason: what is wrong with it.
+        reason: why.
         torn: True for a half-written last line, which was cut off; False for a line in the middle, which was skipped.
         size: its length in bytes.
     """
@@ -128,14 +125,14 @@ class SessionLog(Protocol):
 
     Attributes:
         session: the session's id.
-        damage: what was wrong with the log when it was opened.
+        damage: the faults found when the log was opened.
     """
 
     session: str
     damage: Sequence[Damage]
 
     def events(self) -> Iterable[DurableEvent]:
-        """The events that were in the log when it was opened, in order."""
+        """Return the events that were in the log when it was opened, in order."""
         ...
 
     async def append(self, event: DurableEvent, *, sync: bool = False) -> DurableEvent:
@@ -143,8 +140,7 @@ class SessionLog(Protocol):
 
         The bytes have reached the kernel when this returns (a SIGKILL does not lose them); with `sync`, the disk.
 
-        Raises:
-            StoreError: it could not be written whole; the log is as it was before.
+        Raises StoreError: it could not be written whole; the log is unchanged.
         """
         ...
 
@@ -153,18 +149,16 @@ class SessionLog(Protocol):
         ...
 
     async def adopt_blob(self, path: Path) -> str:
-        """Take over a file as a blob, without reading it into memory, and return its SHA-256; `path` is gone then.
+        """Move a file into the blobs, without reading it into memory, and return its SHA-256.
 
-        Raises:
-            StoreError: it could not be taken over.
+        Raises StoreError if it could not be moved.
         """
         ...
 
     def get_blob(self, sha256: str) -> bytes:
-        """The content of a blob, by its hash or a unique prefix of at least 8 digits.
+        """Return the content of a blob, by its hash or a unique prefix of at least 8 digits.
 
-        Raises:
-            StoreError: there is no such blob, or its content no longer matches its hash.
+        Raises StoreError if the blob does not exist, or its content no longer matches its hash.
         """
         ...
 
@@ -177,15 +171,14 @@ class EventStore(Protocol):
     """All sessions of a workspace."""
 
     def create(self, session: str) -> SessionLog:
-        """A new, empty log. Nothing is on disk before the first append.
+        """Return a new, empty log. Nothing is on disk before the first append.
 
-        Raises:
-            StoreError: there is a session of that id.
+        Raises StoreError if a session of that id exists.
         """
         ...
 
     def open(self, session: str) -> SessionLog:
-        """An existing log, for writing.
+        """Open an existing log for writing.
 
         Raises:
             SessionNotFound: no such session.
@@ -194,19 +187,18 @@ class EventStore(Protocol):
         ...
 
     def read(self, session: str, after: int = 0) -> Iterable[DurableEvent]:
-        """Events with `seq` > `after`, without opening the session for writing.
+        """Read events with `seq` > `after`, without opening the session for writing.
 
-        Raises:
-            SessionNotFound: no such session.
+        Raises SessionNotFound if it does not exist.
         """
         ...
 
     def follow(self, session: str, after: int = 0) -> AsyncIterator[DurableEvent]:
-        """History, then events as any process appends them, without a gap."""
+        """Yield history, then events as any process appends them, without gaps."""
         ...
 
     def sessions(self) -> Sequence[str]:
-        """Ids of all sessions, oldest first."""
+        """Return the ids of all sessions, oldest first."""
         ...
 
     def delete(self, session: str) -> None:
@@ -220,14 +212,14 @@ class EventStore(Protocol):
 
 
 WAKING = "wait:"
-"""Begins the id of a job that wakes a session: what that does then is for whom it was for before."""
+"""Prefix of the id of a job that wakes a session: it works for the same user or job as before."""
 
 UNATTENDED = ("inbox:", "cron:")
-"""Begin the ids of jobs that are for nobody who could answer what their turns ask."""
+"""Prefixes of the ids of jobs whose turns have no user to answer questions."""
 
 
-class Job(Struct, frozen=True):
-    """A piece of work. What it is about, its id says; the truth of it is in the logs and in the files of the schedule.
+class DispatchJob(Struct, frozen=True):
+    """A piece of work. Its id names its subject; the logs and the files of the schedule are the truth.
 
     Attributes:
         id: unique; submitting the same id twice is one job. `wait:EVENT`, `inbox:FILE` or `cron:JOB:UNIXTIME`.
@@ -241,11 +233,7 @@ class Job(Struct, frozen=True):
 
 
 class Postponed(Exception):
-    """A handler cannot do a job now. It is delivered again, and its lane waits for it.
-
-    Args:
-        seconds: after how long.
-    """
+    """A handler cannot do a job now. It is delivered again after so many seconds, and its lane waits for it."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"postponed by {seconds:g} s")
@@ -255,51 +243,24 @@ class Postponed(Exception):
 class Dispatcher(Protocol):
     """Delivers jobs, one at a time a lane, lanes in parallel; at least once, so that a handler must know a repeat."""
 
-    async def submit(self, job: Job) -> None:
-        """Accept a job; when this returns it will run, whatever becomes of this process.
+    async def submit(self, job: DispatchJob) -> None:
+        """Accept a job; when this returns it will run, even if this process dies.
 
-        Raises:
-            StoreError: it was not accepted.
+        Raises StoreError if it was not accepted.
         """
         ...
 
     async def cancel(self, job: str) -> bool:
-        """Forget a job that has not begun; False if it has, or there is none.
+        """Forget a job that has not begun; False if it has, or does not exist.
 
-        Raises:
-            StoreError: it could not be forgotten.
+        Raises StoreError if it could not be forgotten.
         """
         ...
 
-    async def serve(self, handler: Callable[[Job], Awaitable[None]]) -> None:
-        """Run jobs until cancelled. A job that is cut off by that is delivered again to whoever serves next.
+    async def serve(self, handler: Callable[[DispatchJob], Awaitable[None]]) -> None:
+        """Run jobs until cancelled. A job that is cut off by that is delivered again to the next process that serves.
 
-        Args:
-            handler: does a job. Where it raises an LmagentError the job is delivered again a few times, and given up
-                then; where it raises `Postponed`, as often as it takes. Any other error ends `serve`.
+        `handler`: does a job. If it raises an LmagentError the job is delivered again a few times, and then given up;
+        if it raises `Postponed`, as often as it takes. Any other error ends `serve`.
         """
-        ...
-
-
-class MemoryHit(Struct, frozen=True):
-    """A found memory; `score` is higher for a better match."""
-
-    id: str
-    text: str
-    score: float
-
-
-class MemoryIndex(Protocol):
-    """Search over remembered texts."""
-
-    def put(self, id: str, text: str, kind: Literal["fact", "lesson", "session"]) -> None:
-        """Add or replace a text."""
-        ...
-
-    def search(self, query: str, limit: int = 5) -> Sequence[MemoryHit]:
-        """The best matches, best first."""
-        ...
-
-    def forget(self, id: str) -> bool:
-        """Remove a text; False if there was none."""
         ...

@@ -1,6 +1,6 @@
-"""Repair: arguments as a model wrote them, put right where the text and the tool's schema leave no doubt.
+"""Repair: a model's arguments, corrected where the text and the tool's schema leave no doubt.
 
-`read_arguments` reads their text, native calls and those in text alike. `fit` puts their types right: a value that fits
+`read_arguments` reads their text, native calls and those in text alike. `fit` corrects their types: a value that fits
 its schema is never touched; one that does not is tried in the forms that models confuse with each other (a number or a
 boolean for a string and the other way round, one item for a list and the other way round, JSON inside a string, another
 case of an enum's word), and a form is kept only if it then fits. Nothing is filled in and nothing is thrown away.
@@ -19,11 +19,11 @@ Schema = Mapping[str, Any]
 
 _DEPTH = 12
 _END = "\0end of the arguments\0"
-"""What stands behind arguments that are known to be whole; it closes brackets that were left open."""
+"""Added to arguments that are known to be whole; it closes brackets that were left open."""
 _FENCE = re.compile(r"```(?:json)?\s*(.*?)\s*```", re.DOTALL)
 _LEFT_OVER = re.compile(r"[\s\]});,]*")
 _OPEN_END = re.compile(r"[\d.,:+-]\s*\Z")
-"""Ends behind which more may have been meant: a number, a comma."""
+"""Endings after which more may have been meant: a number, a comma."""
 _WORDS: dict[str, Any] = {"true": True, "false": False, "null": None, "none": None}
 _TYPES: dict[str, tuple[type, ...]] = {
     "string": (str,),
@@ -37,20 +37,20 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 
 def fit(arguments: dict[str, Any], schema: Schema) -> dict[str, Any]:
-    """The arguments of a call, each repaired if it does not fit the tool's schema and a repaired form does."""
+    """Repair each argument that does not fit the tool's schema, if a repaired form does."""
     return {key: _fit(value, sub) for key, value, sub in _members(arguments, schema)}
 
 
 def read_arguments(text: str, schema: Schema | None = None, *, whole: bool = False) -> dict[str, Any] | None:
-    """The arguments that a text holds; None where it is not plainly complete, or where that is no object.
+    """Read the arguments in a text; None if it is not plainly complete, or no object.
 
     A value that is no object is kept only if the object that it was meant as fits the schema: one inside a string or a
     list, or none at all.
 
     Args:
         text: as it came.
-        schema: the tool's; None where the tool is not known.
-        whole: nothing was cut off behind the text, so that brackets missing at its end were only forgotten.
+        schema: the tool's; None for an unknown tool.
+        whole: nothing was cut off after the text, so that brackets missing at its end were only forgotten.
     """
     found, value = _read(text, whole=whole)
     if not found:
@@ -65,7 +65,7 @@ def read_arguments(text: str, schema: Schema | None = None, *, whole: bool = Fal
 
 
 def _read(text: str, *, whole: bool) -> tuple[bool, Any]:
-    """(True, the value) if the text is one JSON value with nothing but brackets too many behind it."""
+    """Return (True, the value) if the text is one JSON value with nothing but extra brackets after it."""
     text = text.strip()
     if fenced := _FENCE.fullmatch(text):
         text = fenced[1]
@@ -79,7 +79,7 @@ def _read(text: str, *, whole: bool) -> tuple[bool, Any]:
 
 
 def _closed(text: str) -> tuple[bool, Any]:
-    """The value of a text at whose end brackets are missing, and nothing else."""
+    """Read a text that lacks only brackets at its end."""
     if _OPEN_END.search(text) or _END in text:
         return False, None
     try:
@@ -90,7 +90,7 @@ def _closed(text: str) -> tuple[bool, Any]:
 
 
 def _is_json(value: Any) -> bool:
-    """Whether JSON can say it: not a number that is none."""
+    """Whether JSON can represent it: no infinity, no NaN."""
     try:
         json.dumps(value, allow_nan=False)
     except (ValueError, RecursionError):
@@ -99,7 +99,7 @@ def _is_json(value: Any) -> bool:
 
 
 def _meant(value: Any) -> dict[str, Any] | None:
-    """The object that another value was meant as."""
+    """Return the object that another value was meant as."""
     if value in (None, "", []):
         return {}
     if isinstance(value, str):
@@ -110,9 +110,9 @@ def _meant(value: Any) -> dict[str, Any] | None:
 
 
 def fit_text(text: str, schema: Schema) -> Any:
-    """A value that came as bare text (XML), in the type that its schema asks for.
+    """Convert bare text (XML) to the type that its schema asks for.
 
-    Text for a string stays as it is, and so does what the schema does not know or what fits no type of it.
+    Text for a string stays unchanged, and so does a text for an unknown or unfitting type.
     """
     kinds = types_of(schema)
     if not kinds:
@@ -142,7 +142,7 @@ def fits(value: Any, schema: Any, depth: int = _DEPTH) -> bool:
 
 
 def types_of(schema: Any, depth: int = 4) -> frozenset[str]:
-    """The type names that a schema allows; empty where it does not say."""
+    """Return the type names that a schema allows; empty if it does not say."""
     if not isinstance(schema, Mapping) or depth == 0:
         return frozenset()
     known = cast("Schema", schema)
@@ -190,7 +190,7 @@ def _fit(value: Any, schema: Any, depth: int = _DEPTH) -> Any:
 
 
 def _forms(value: Any, schema: Schema, depth: int) -> Iterator[Any]:
-    """What the value may have been meant as, the likeliest first."""
+    """Yield the values that it may have been meant as, the likeliest first."""
     kinds = types_of(schema)
     if isinstance(value, str):
         yield from _from_text(value, schema, kinds, depth)

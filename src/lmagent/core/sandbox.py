@@ -1,9 +1,9 @@
-"""Sandbox: where commands run, and what it really promises. One instance serves one workspace.
+"""Sandbox: where commands run, and its actual guarantees. One instance serves one workspace.
 
     running = await sandbox.start(Exec(("make", "test"), timeout=120), show)
     exit = await running.wait()
 
-`wait` does the reading: whoever starts a command waits for it. Cancelling `wait` kills the command with everything
+`wait` does the reading, so every started command must be awaited. Cancelling `wait` kills the command with everything
 that it started, and so does the end of this process, however it ends.
 """
 
@@ -17,7 +17,7 @@ from msgspec import Struct, field
 
 Stream = Literal["stdout", "stderr", "channel"]
 OnOutput = Callable[[Stream, bytes], None]
-"""Takes raw pieces as they come; "channel" is what the command wrote to its private channel."""
+"""Receives raw pieces as they come; "channel" is the command's private channel."""
 
 CHANNEL = "LMAGENT_CHANNEL"
 """Variable that names the file descriptor of the private channel inside."""
@@ -26,7 +26,7 @@ EndReason = Literal["exit", "timeout", "killed", "memory"]
 
 
 class Limits(Struct, frozen=True):
-    """What one command, with everything it starts, may use. How much of it is enforced, the probe says.
+    """Limits of one command, with everything it starts. The probe says which of them are enforced.
 
     Attributes:
         memory_mb: main memory, MiB.
@@ -55,8 +55,7 @@ class Exec(Struct, frozen=True):
         decide: asked about a host that is not among them; None refuses it.
         channel: give it a private channel, a socket whose number is in `LMAGENT_CHANNEL`.
         merge: its errors go to its output, in order.
-        session: whose /tmp and home it shares with the session's other commands, where the sandbox can; empty for new
-            ones of its own.
+        session: its commands share /tmp and home, if the sandbox can do that; empty for new ones.
     """
 
     argv: tuple[str, ...]
@@ -74,10 +73,10 @@ class Exit(Struct, frozen=True):
     """How a command ended.
 
     Attributes:
-        code: its exit status, as a shell has it: 128 + the signal that ended it, 127 for a program that is not there.
+        code: its exit status, in a shell's form: 128 + the signal that ended it, 127 for a missing program.
         reason: whether it ended by itself, at its timeout, by `kill`, or for want of memory.
         seconds: how long it ran.
-        notes: what the sandbox did about it afterwards, in words: a quarantined git hook.
+        notes: actions of the sandbox afterwards, in words: a quarantined git hook.
     """
 
     code: int
@@ -87,12 +86,12 @@ class Exit(Struct, frozen=True):
 
 
 class Promise(Struct, frozen=True):
-    """One thing that a sandbox claims, and whether an attack on it from inside failed.
+    """One guarantee of a sandbox, and whether an attack on it from inside failed.
 
     Attributes:
         name: `files`, `network`, `processes`, `kernel`, `environment`, `memory`, `pids` …
         kept: True when the attack failed (or the limit is in force).
-        detail: how it is kept, or what is open.
+        detail: how it is kept, or which part is open.
     """
 
     name: str
@@ -101,12 +100,12 @@ class Promise(Struct, frozen=True):
 
 
 class Report(Struct, frozen=True):
-    """What a probe found.
+    """The result of a probe.
 
     Attributes:
         backend: `bubblewrap`, `docker`, `landlock` or `off`.
-        version: of the program behind it.
-        works: whether commands can be run with what must hold: files, network and processes.
+        version: of its program.
+        works: whether commands run with the required guarantees: files, network and processes.
         promises: all of them.
         reason: why it does not work.
         fix: what to type to make it work.
@@ -121,7 +120,7 @@ class Report(Struct, frozen=True):
 
     @property
     def degraded(self) -> bool:
-        """It works, and not everything is kept."""
+        """Whether it works, but does not keep every promise."""
         return self.works and not all(promise.kept for promise in self.promises)
 
 
@@ -133,19 +132,15 @@ class Running(Protocol):
         ...
 
     async def send(self, data: bytes) -> None:
-        """Write to the private channel.
-
-        Raises:
-            SandboxError: the command has ended or has closed it.
-        """
+        """Write to the private channel. Raises SandboxError if the command has ended or has closed it."""
         ...
 
     def mark(self) -> None:
-        """Before it is told to do more: what was done meanwhile was not its doing."""
+        """Exclude changes made so far from the next `inspect`; called before the command gets more work."""
         ...
 
     def inspect(self) -> tuple[str, ...]:
-        """What the sandbox did about what it has done since `mark`, in words; see `Exit.notes`."""
+        """Check the command's changes since `mark`; returns the actions of the sandbox, see `Exit.notes`."""
         ...
 
     def kill(self) -> None:
@@ -154,7 +149,7 @@ class Running(Protocol):
 
 
 GetSandbox: TypeAlias = "Callable[[], Awaitable[Sandbox]]"
-"""Gives the sandbox of a workspace; raises SandboxError where there is none."""
+"""Returns the sandbox of a workspace; raises SandboxError if none is available."""
 
 
 class Sandbox(Protocol):
@@ -171,17 +166,13 @@ class Sandbox(Protocol):
     environment: Mapping[str, str]
 
     async def probe(self) -> Report:
-        """Attack itself from inside and say what held. Never raises for a sandbox that does not work."""
+        """Attack itself from inside and report which guarantees held. Never raises for a sandbox that does not work."""
         ...
 
     async def start(self, command: Exec, output: OnOutput) -> Running:
-        """Start a command.
-
-        Raises:
-            SandboxError: nothing was run.
-        """
+        """Start a command. Raises SandboxError if nothing was run."""
         ...
 
     async def aclose(self) -> None:
-        """Release what it holds (a container, a proxy)."""
+        """Release its resources (a container, a proxy)."""
         ...

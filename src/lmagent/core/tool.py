@@ -1,9 +1,10 @@
-"""Tool: a thing the model can ask for, and its contract with the engine.
+"""Tool: a tool of the model, and its contract with the engine.
 
-arguments  a msgspec Struct (the engine decodes, validates and words the errors), or a JSON schema for tools from
-outside effect     what it can do to the world; the gate decides by it, and reads of one reply run in parallel
-run        gets decoded arguments and a context; returns a ToolOutput or raises ToolError; anything else that it
-           raises is a bug, is caught at the tool boundary and reported to the model as such
+arguments  a msgspec Struct (the engine decodes, validates and words the errors), or a JSON schema for tools
+           from outside
+effect     its possible effect on the world; the gate decides by it, and reads of one reply run in parallel
+run        gets decoded arguments and a context; returns a ToolOutput or raises ToolError; any other exception
+           is a bug, is caught at the tool boundary and reported to the model as such
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ AskHost = Callable[[str, int], Awaitable[bool]]
 
 
 async def refuse_host(_host: str, _port: int) -> bool:
-    """Nobody is there to ask."""
+    """Refuse every host: no user can be asked."""
     return False
 
 
@@ -32,7 +33,7 @@ Effect = Literal["read", "write", "exec", "net"]
 
 
 class FileMark(Struct, frozen=True):
-    """What the session knows of a file: its content's SHA-256 when the model was last shown it or wrote it."""
+    """The session's knowledge of a file: its content's SHA-256 when the model last saw or wrote it."""
 
     sha256: str
     changed: bool
@@ -54,7 +55,7 @@ def _nothing_kept(_path: str) -> KeptText | None:
 
 
 class ToolContext(Struct, frozen=True):
-    """What a running call may know and do. A tool that needs more closes over it when it is registered.
+    """The facts and abilities of a running call. A tool that needs more closes over it when it is registered.
 
     Attributes:
         session: the session's id.
@@ -62,9 +63,9 @@ class ToolContext(Struct, frozen=True):
         workspace: absolute path of the workspace.
         seen: files the model was shown or has written in this session, by path relative to the workspace ("/"
             separated).
-        emit: shows a piece of output to whoever watches.
+        emit: shows a piece of output to watchers.
         hidden: whether permission rules keep a path (relative to the workspace) from this call. A tool that goes
-            further than the paths which its `targets` name asks for each, leaves out those, and says how many.
+            further than the paths in its `targets` asks for each, leaves out hidden ones, and says how many.
         ask_host: asks whether a command may reach a host that the configuration does not list.
         kept: the text that a refused `write` to a path left, if there is one.
     """
@@ -80,18 +81,18 @@ class ToolContext(Struct, frozen=True):
 
 
 class ToolOutput(Struct, frozen=True):
-    """What a call returns.
+    """The result of a call.
 
     Attributes:
-        content: what the model is told. The engine caps it once, by the room that there is, and keeps the whole as an
+        content: the text for the model. The engine caps it once, by the free room, and keeps the whole as an
             artifact.
         data: facts for surfaces and the ledger. Known keys: `path` and `sha256` (a file read or written; `changed`
             true for a write), `shown` (files that a command showed, with their SHA-256), `diff` (unified diff),
             `lines`, `truncated`.
-        full: the whole output, where `content` is already a page or an excerpt of it.
-        file: a file of ours that holds the whole output, where that is too long for memory; the engine takes it over.
-        fit: the same output within so many bytes, for a tool that shows a page: what the page says of itself (its
-            lines, where to go on) is then true. Without it the engine cuts the middle out.
+        full: the whole output, if `content` is already a page or an excerpt of it.
+        file: a file of ours that holds the whole output, if that is too long for memory; the engine takes it over.
+        fit: the same output within so many bytes, for a tool that shows a page: the page's own remarks (its lines,
+            where to continue) are then true. Without it the engine cuts the middle out.
     """
 
     content: str
@@ -116,13 +117,15 @@ class Tool(Struct, frozen=True):
         replay_safe: running it twice does no harm, so a crash may simply repeat it. Reads are, always.
         deferred: not in the tool block; listed in the catalogue and called through `use_tool`.
         aliases: other names accepted at dispatch and never advertised.
-        renames: argument names of the aliases' owners, to ours (`file_path` → `path`); to "" where it only says why.
-        implied: arguments of the aliases' owners that it has not, with the values by which they ask for what it does
-            anyway. Any other argument is refused by its name.
-        adapt: puts what else the aliases' owners say in terms of its own arguments; gets all that were given, by its
-            names where it has them.
-        summary: the call in one line for a person; the default is `name(first argument)`.
-        preview: what would change (a diff), for the approval; may touch the disk, must not change it. It raises the
+        renames: argument names of the aliases' owners, to ours (`file_path` → `path`); to "" if it only explains the
+            call.
+        implied: arguments of the aliases' owners that this tool lacks, with the values that ask for its usual
+            behaviour.
+            Any other argument is refused by its name.
+        adapt: translates the other arguments of the aliases' owners; gets all given arguments, under our names if
+            known.
+        summary: the call in one line for the user; the default is `name(first argument)`.
+        preview: the coming change (a diff), for the approval; may touch the disk, must not change it. It raises the
             ToolError with which the call would end: then the user is not asked.
         targets: workspace paths that the call touches, for permission rules, as the model named them.
         command: the shell line that the call runs, for permission rules.
@@ -146,22 +149,22 @@ class Tool(Struct, frozen=True):
 
     @property
     def spec(self) -> ToolSpec:
-        """The tool as the model is told about it."""
+        """Return the tool in the form of a request."""
         return ToolSpec(self.name, self.description, argument_schema(self.arguments))
 
 
 def plain(name: str) -> str:
-    """A name as ours are spelled: `filePath`, `file-path` and `functions.filePath` are `file_path`."""
+    """Normalise a name to our spelling: `filePath`, `file-path` and `functions.filePath` become `file_path`."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.strip().rpartition(".")[2]).replace("-", "_").lower()
 
 
 def argument_schema(arguments: type[msgspec.Struct] | dict[str, Any]) -> dict[str, Any]:
-    """The JSON schema of a tool's arguments, flat and short: no titles, no references, no defaults."""
+    """Return the JSON schema of a tool's arguments, flat and short: no titles, no references, no defaults."""
     return arguments if isinstance(arguments, dict) else _struct_schema(arguments)
 
 
 def signature(arguments: type[msgspec.Struct] | dict[str, Any]) -> str:
-    """The names of a tool's arguments: `paths[]` is a list, `depth?` may be left out. It costs no schema (0.2 ms)."""
+    """List the names of a tool's arguments: `paths[]` is a list, `depth?` is optional. It costs no schema (0.2 ms)."""
     return ", ".join(
         f"{name}{'[]' * _is_list(arguments, name)}{'' if needed else '?'}" for name, needed in argument_names(arguments)
     )
@@ -175,7 +178,7 @@ def _is_list(arguments: type[msgspec.Struct] | dict[str, Any], name: str) -> boo
 
 
 def argument_names(arguments: type[msgspec.Struct] | dict[str, Any]) -> list[tuple[str, bool]]:
-    """The names of a tool's arguments, and whether each is required."""
+    """Return the names of a tool's arguments, and whether each is required."""
     if isinstance(arguments, dict):
         return [(name, name in arguments.get("required", ())) for name in arguments.get("properties", {})]
     names, defaults = arguments.__struct_encode_fields__, arguments.__struct_defaults__
@@ -183,7 +186,7 @@ def argument_names(arguments: type[msgspec.Struct] | dict[str, Any]) -> list[tup
     return list(zip(names, needed, strict=True))
 
 
-@lru_cache(maxsize=256)  # the catalogue is put together anew before every step, to see whether it has changed
+@lru_cache(maxsize=256)  # the catalogue is built again before every step, to see whether it has changed
 def _struct_schema(arguments: type[msgspec.Struct]) -> dict[str, Any]:
     (schema,), components = msgspec.json.schema_components([arguments], ref_template="{name}")
     resolved: Any = _inline(schema, components)

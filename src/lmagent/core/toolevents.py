@@ -1,4 +1,4 @@
-"""Events of calls: what a person is asked, what acts, what came of it, what it changed in the workspace."""
+"""Events of calls: the question to the user, the action, its result, its changes to the workspace."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from lmagent.core.messages import ToolStatus
 
 
 def grant_in_a_line(grant: str) -> str:
-    """The rules of a grant as a person reads them."""
+    """Return the rules of a grant on one line, for the user."""
     return ", ".join(grant.split("\n"))
 
 
 class ApprovalRequested(Envelope, frozen=True, tag="approval.requested"):
-    """A call waits for a person; `id` names the approval.
+    """A call waits for the user; `id` names the approval.
 
     Attributes:
         call_id: the call.
         tool: its tool.
         summary: the call in one line.
-        preview: what would change (a diff, the whole command).
+        preview: the coming change (a diff, the whole command).
         reason: why the gate asks.
         grant: the rules that "always" would add, exactly, one a line.
     """
@@ -44,9 +44,9 @@ class ApprovalResolved(Envelope, frozen=True, tag="approval.resolved"):
         call_id: the call.
         approved: whether it may run.
         scope: "once", or "session" when `grant` was added to the session's rules.
-        by: who answered: a surface, or "unattended" when nobody could.
+        by: the surface that answered, or "unattended" if no user could be asked.
         grant: the rules added, one a line.
-        feedback: words for the model.
+        feedback: text for the model.
     """
 
     approval: str
@@ -79,7 +79,7 @@ class ToolFinished(Envelope, frozen=True, tag="tool.finished"):
         call_id: the call.
         tool: the name it was dispatched to.
         status: how it ended.
-        content: what the model is told, capped.
+        content: the text for the model, capped.
         artifact: blob of the whole output, when `content` is capped.
         size: bytes of the whole output.
         data: facts for surfaces and for the ledger (`path`, `sha256`, `diff` …).
@@ -97,17 +97,17 @@ class ToolFinished(Envelope, frozen=True, tag="tool.finished"):
 
 
 class FilesChanged(Envelope, frozen=True, tag="files.changed"):
-    """What a call, or the user, changed in the workspace, so that it can be taken back.
+    """The changes of a call, or of the user, in the workspace, recorded so that they can be undone.
 
     Attributes:
         call_id: the call; of the user's own change, a name that no call has.
         tool: its tool.
         count: number of paths.
-        changes: the changes, in path order; empty where they are in `blob`.
-        blob: SHA-256 of a blob with all changes as JSON, where they are many.
+        changes: the changes, in path order; empty if they are in `blob`.
+        blob: SHA-256 of a blob with all changes as JSON, if they are many.
         unkept: paths whose earlier content could not be kept.
-        seconds: for how long anybody's changes in the whole workspace counted as the call's.
-        interrupted: the call's process died; what anybody changed until this was recorded is in it.
+        seconds: for how long all changes in the workspace, by any program, counted as the call's.
+        interrupted: the call's process died; changes by any program until this was recorded are included.
         by: the surface through which the user made the change; empty for a call.
     """
 
@@ -123,13 +123,13 @@ class FilesChanged(Envelope, frozen=True, tag="files.changed"):
 
 
 class FilesRestored(Envelope, frozen=True, tag="files.restored"):
-    """Changes were taken back, or done again.
+    """Changes were undone, or redone.
 
     Attributes:
         events: ids of the `files.changed` events, in the order of the log.
-        to: `before` when they were taken back, `after` when they were done again.
-        paths: brought to that state.
-        refused: left as they are, and why.
+        to: `before` when they were undone, `after` when they were redone.
+        paths: restored to that state.
+        refused: left unchanged, and why.
         by: the surface.
     """
 

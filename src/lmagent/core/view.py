@@ -1,6 +1,6 @@
-"""View: the fold from events to what a person sees. One for the terminal, replay, reconnect; the web UI has its twin.
+"""View: the fold from events to a surface's display, for the terminal, replay and reconnect; the web UI has its twin.
 
-`reduce` takes durable and live events alike. Live text stands in `draft` until the durable message replaces it, so a
+`reduce` takes durable and live events alike. Live text is in `draft` until the durable message replaces it, so a
 watcher who joins late, reconnects or replays a log ends with the same view.
 """
 
@@ -41,7 +41,7 @@ class TextBlock(Struct, frozen=True, tag_field="kind", tag="text"):
 
 
 class ThinkingBlock(Struct, frozen=True, tag_field="kind", tag="thinking"):
-    """What the model thought."""
+    """A thought of the model."""
 
     text: str
 
@@ -59,7 +59,7 @@ class ToolBlock(Struct, frozen=True, tag_field="kind", tag="tool"):
 
 
 class NoticeBlock(Struct, frozen=True, tag_field="kind", tag="notice"):
-    """Something to know: a notice, a compaction, the end of a turn that is not simply done."""
+    """A notice, a compaction, or the end of a turn that is not simply done."""
 
     level: Literal["info", "warning", "error"]
     text: str
@@ -75,7 +75,7 @@ Block = UserBlock | TextBlock | ThinkingBlock | ToolBlock | NoticeBlock | Branch
 
 
 class Pending(Struct, frozen=True):
-    """An approval that waits for a person."""
+    """An approval that waits for the user."""
 
     id: str
     call_id: str
@@ -97,10 +97,10 @@ class Totals(Struct, frozen=True):
 
 
 class View(Struct, frozen=True):
-    """What a person sees of a session.
+    """A session, as a surface shows it.
 
     Attributes:
-        blocks: the conversation in the order of the model's: a message of the user is in it once the model gets it.
+        blocks: the conversation in the model's order: a message of the user is in it once the model gets it.
         waiting: messages of the user that have not reached the model, oldest first.
         until: when the session continues by itself, in Unix seconds; 0 for never.
     """
@@ -129,7 +129,7 @@ class View(Struct, frozen=True):
 
 
 def reduce(view: View, event: ev.Event) -> View:
-    """The view after the event."""
+    """Return the view after the event."""
     match event:
         case ev.TextDelta(text=text):
             return _with(view, draft=view.draft + text, state="running", progress=None)
@@ -167,7 +167,7 @@ def _add(view: View, *blocks: Block, **changes: object) -> View:
 
 
 def is_filler(event: ev.MessageAdded) -> bool:
-    """Whether a reply only stands where the model gave none, so that the conversation can be sent: nobody said it."""
+    """Whether a reply only fills the place of a missing one, so that the conversation can be sent."""
     return event.message.role == "assistant" and event.origin == "recovery" and not event.turn
 
 
@@ -230,14 +230,14 @@ def _tool(view: View, event: ev.ToolStarted | ev.ToolFinished) -> View:
 
 
 def _approval(view: View, event: ev.Event) -> View:
-    """Of sub-agents too: their approvals are answered where the session that they work for is watched."""
+    """Note an approval, also of a sub-agent: those are answered in the session that it works for."""
     if not isinstance(event, ev.ApprovalRequested | ev.ApprovalResolved):
         return view
     if isinstance(event, ev.ApprovalResolved):
         left = tuple(item for item in view.approvals if item.id != event.approval)
         return _with(view, approvals=left, state="waiting" if left else "running")
     if any(item.id == event.id for item in view.approvals):
-        return view  # asked again, for somebody who was not there the first time
+        return view  # asked again, for a user who was absent the first time
     pending = Pending(event.id, event.call_id, event.tool, event.summary, event.preview, event.reason, event.grant)
     return _with(view, approvals=(*view.approvals, pending), state="waiting")
 
@@ -307,7 +307,7 @@ def _session(view: View, event: ev.Event) -> View:
             return _with(view, session=event.session, model=event.model, mode=event.mode, options=event.options)
         case ev.SessionForked():
             forked = _add(view, BranchBlock(event.parent), session=event.session)
-            return _with(forked, waiting=())  # the other one answers them
+            return _with(forked, waiting=())  # the original session answers them
         case ev.SessionRenamed():
             return _with(view, title=title_of(event.title, None))
         case ev.ModeChanged():
@@ -342,12 +342,12 @@ def _session(view: View, event: ev.Event) -> View:
 
 
 def proof_line(event: ev.TurnFinished) -> str:
-    """Whether the turn's changes are verified, and by what; empty where it changed nothing."""
+    """Say whether the turn's changes are verified, and by which check; empty if it changed nothing."""
     return f"{event.proof}: {event.proof_reason}" if event.proof else ""
 
 
 def command_end(event: ev.ToolFinished) -> str:
-    """How a command ended, where that was not well: the call is no failure, and still a person wants to know."""
+    """Say how a command ended, if it failed: the call itself is no failure, but the user wants to know."""
     reason, code = event.data.get("reason", "exit"), event.data.get("exit_code", 0)
     if reason != "exit":
         return {"timeout": "timed out", "memory": "out of memory"}.get(str(reason), str(reason))

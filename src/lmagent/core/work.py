@@ -1,4 +1,4 @@
-"""Work: what a session has set itself to do, as data. One store of tasks; todos, plan steps and task trees are views.
+"""Work: a session's tasks and plans, as data. One store of tasks; todos, plan steps and task trees are views.
 
 Names and fields follow the tools that earlier agents had (todo_*, plan_*, task_state_*, manage_tasks, delegate).
 """
@@ -19,7 +19,7 @@ Proof = Literal["", "verified", "partly verified", "failed", "unchecked", "unver
 
 
 class Way(Struct, frozen=True, omit_defaults=True):
-    """How a session is to work from a turn on.
+    """A session's mode of work from a turn on.
 
     Attributes:
         mode: see `WorkChanged`.
@@ -36,14 +36,14 @@ class Task(Struct, frozen=True, omit_defaults=True):
     Attributes:
         id: unique in the session.
         kind: `todo` of the model's own list, `step` of an approved plan, `task` of a tree.
-        title: what is to be done.
+        title: in a few words.
         status: how far it is.
-        notes: what the model or a person added.
+        notes: additions of the model or the user.
         verification: how to see that it is done.
         depends_on: ids that must be completed first.
         parent: the task that it is a part of; empty for none.
-        risk: what may go wrong.
-        result: what came of it.
+        risk: what may fail.
+        result: its result.
     """
 
     id: str
@@ -59,21 +59,21 @@ class Task(Struct, frozen=True, omit_defaults=True):
 
     @property
     def is_open(self) -> bool:
-        """It is not over."""
+        """Whether it is not over."""
         return self.status in ("pending", "in_progress", "blocked")
 
 
 class TaskState(Struct, frozen=True, omit_defaults=True):
-    """Where a batch stands, in the model's own words.
+    """The progress of a batch, in the model's own words.
 
     Attributes:
-        objective: what the whole is for.
-        completion_gate: what must hold before the end (`processed == total`).
+        objective: the purpose of the whole.
+        completion_gate: the condition for the end (`processed == total`).
         total_count: items in all; None when not known.
         processed_count: items done.
         remaining_queue: items to do, in order.
         rename_map: old names to new ones.
-        last_error: what failed last; empty for nothing.
+        last_error: the last failure; empty for none.
         recovery_instruction: what to do about it.
         next_action: the next thing to do.
     """
@@ -94,9 +94,9 @@ class PlanStep(Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         id: unique in the plan.
-        description: what is done.
+        description: the work.
         verification: how to see that it is done.
-        risk: what may go wrong.
+        risk: what may fail.
         dependencies: ids of steps that come first.
     """
 
@@ -108,12 +108,12 @@ class PlanStep(Struct, frozen=True, omit_defaults=True):
 
 
 class Plan(Struct, frozen=True, omit_defaults=True):
-    """What the model proposes to do.
+    """The model's proposal.
 
     Attributes:
         title: in a few words.
-        goal: what will hold at the end.
-        risk_areas: what may go wrong.
+        goal: the state at the end.
+        risk_areas: what may fail.
         steps: in order.
     """
 
@@ -136,13 +136,13 @@ class Budget(Struct, frozen=True, omit_defaults=True):
 
 
 class Parent(Struct, frozen=True):
-    """Of which call a session is the sub-agent.
+    """The call whose sub-agent a session is.
 
     Attributes:
         session: id of the session that asked.
         call_id: its call.
-        task: which of the call's tasks, where it has several.
-        depth: 1 for a child of a person's session.
+        task: the one of the call's tasks, if it has several.
+        depth: 1 for a child of a user's session.
     """
 
     session: str
@@ -152,7 +152,7 @@ class Parent(Struct, frozen=True):
 
 
 class Deliverable(Struct, frozen=True, omit_defaults=True):
-    """What a sub-agent has to bring.
+    """The expected result of a sub-agent.
 
     Attributes:
         type: `file` or `files` on disk, `data` in the result, `report` as its summary.
@@ -172,20 +172,20 @@ class Deliverable(Struct, frozen=True, omit_defaults=True):
 
 
 class Brief(Struct, frozen=True, omit_defaults=True):
-    """What a sub-agent is told; `.lmagent/agents/<agent_id>/brief.json`.
+    """A sub-agent's order; `.lmagent/agents/<agent_id>/brief.json`.
 
     Attributes:
         agent_id: id of its session.
         parent_id: id of the session that asked.
-        depth: 1 for a child of a person's session.
-        max_depth: the depth at which nobody may delegate further.
-        objective: what is to be done.
-        deliverable: what it has to bring.
+        depth: 1 for a child of a user's session.
+        max_depth: the depth at which no session may delegate further.
+        objective: the task.
+        deliverable: the expected result.
         data: facts from the parent's conversation that it needs.
-        constraints: what must hold.
-        parent_objective: what the whole is for.
+        constraints: rules for the work.
+        parent_objective: the purpose of the whole.
         scope_path: its scratch folder, relative to the workspace.
-        parent_scope: the scratch folder of who asked.
+        parent_scope: the parent's scratch folder.
         session_id: the session at the root.
         created_at: Unix seconds.
     """
@@ -206,15 +206,15 @@ class Brief(Struct, frozen=True, omit_defaults=True):
 
 
 class ChildResult(Struct, frozen=True, omit_defaults=True):
-    """What a sub-agent reports; `.lmagent/agents/<agent_id>/result.json`.
+    """A sub-agent's report; `.lmagent/agents/<agent_id>/result.json`.
 
     Attributes:
         agent_id: id of its session.
         status: how it ended.
         summary: in words.
         artifacts: paths of files that it made or changed, relative to the workspace.
-        data: what it found out, where data was asked for.
-        error: what went wrong; empty for nothing.
+        data: its findings, if data was asked for.
+        error: the failure; empty for none.
         iterations: model calls.
         created_at: Unix seconds.
     """

@@ -19,9 +19,9 @@ class TasksChanged(Envelope, frozen=True, tag="tasks.changed"):
 
     Attributes:
         items: tasks that are new or different, whole; in the order in which new ones are added.
-        removed: ids of tasks that are gone.
-        state: the task state, where it changed; an empty one clears it.
-        by: `model`, or the surface through which a person did it.
+        removed: ids of removed tasks.
+        state: the task state, if it changed; an empty one clears it.
+        by: `model`, or the surface through which the user did it.
         call: the model's call that did it; a call that a crash has repeated changes nothing a second time.
     """
 
@@ -33,7 +33,7 @@ class TasksChanged(Envelope, frozen=True, tag="tasks.changed"):
 
 
 class PlanProposed(Envelope, frozen=True, tag="plan.proposed"):
-    """The model proposes a plan; `id` names it. It waits for a person, across restarts."""
+    """The model proposes a plan; `id` names it. It waits for the user, across restarts."""
 
     plan: Plan
 
@@ -44,8 +44,8 @@ class PlanDecided(Envelope, frozen=True, tag="plan.decided"):
     Attributes:
         proposal: id of the `plan.proposed`.
         decision: `approved`, `revise` (the model tries again with the feedback) or `rejected`.
-        plan: the plan as it was approved, edits of a person included.
-        feedback: words for the model.
+        plan: the approved plan, with the user's edits.
+        feedback: text for the model.
         by: the surface.
     """
 
@@ -61,7 +61,7 @@ class WorkChanged(Envelope, frozen=True, tag="work.changed"):
 
     Attributes:
         mode: `plan` reads only; `deep` has a budget that is a hard total; `bounded` has few steps a turn.
-        budget: from here on; a total that was set with plan mode goes on when the plan is approved.
+        budget: from here on; a total that was set with plan mode continues when the plan is approved.
         then: the mode that follows when a plan is approved.
         by: the surface.
     """
@@ -76,8 +76,8 @@ class ContextInherited(Envelope, frozen=True, tag="context.inherited"):
     """A sub-agent begins with its parent's conversation, so that a server that has read it need not read it again.
 
     Attributes:
-        messages: the conversation as the parent sends it, up to the call, results for its calls included.
-        notes: what the parent's conversation tells at its tail, by name.
+        messages: the parent's conversation in its sent form, up to the call, with results for its calls.
+        notes: the notes at the tail of the parent's conversation, by name.
         nonce: the parent's; see `ModelRequest.nonce`. Empty in logs of earlier versions.
     """
 
@@ -87,13 +87,13 @@ class ContextInherited(Envelope, frozen=True, tag="context.inherited"):
 
 
 class SubagentStarted(Envelope, frozen=True, tag="subagent.started"):
-    """A call has begun a session of its own.
+    """A call has started a sub-agent's session.
 
     Attributes:
         call_id: the call.
         child: id of the session.
-        task: which of the call's tasks; empty where it has one.
-        brief: what it was told.
+        task: the one of the call's tasks; empty if it has one.
+        brief: its order.
     """
 
     call_id: str
@@ -106,12 +106,12 @@ class SubagentFinished(Envelope, frozen=True, tag="subagent.finished"):
     """A sub-agent's session ended.
 
     Attributes:
-        call_id: the call that began it.
+        call_id: the call that started it.
         child: id of the session.
-        result: what it reported, checked against the disk.
-        usage: its tokens, and those of its own children; they count for the budget of who asked.
+        result: its report, checked against the disk.
+        usage: its tokens, and those of its own children; they count for the parent's budget.
         steps: model calls, likewise.
-        task: which of the call's tasks.
+        task: the one of the call's tasks.
     """
 
     call_id: str

@@ -1,4 +1,4 @@
-"""The demo model: a tiny GGUF file that does a handful of file chores offline. `MODEL_CARD.md` says what it cannot do.
+"""The demo model: a tiny GGUF file that does a handful of file chores offline; `MODEL_CARD.md` lists its limits.
 
 It is trained from nothing by `tools/train_demo_model.py`, and any llama.cpp server runs it.
 """
@@ -15,10 +15,10 @@ _FOLDER = Path(__file__).parent
 
 
 def model_path() -> Path:
-    """The model file, after its SHA-256 was compared with the one in `demo.gguf.sha256`.
+    """Return the model file, after comparing its SHA-256 with the one in `demo.gguf.sha256`.
 
     Raises:
-        LmagentError: the file is missing or is not the one that was packed.
+        LmagentError: the file is missing or differs from the packed one.
     """
     path = _FOLDER / NAME
     try:

@@ -1,4 +1,4 @@
-"""The embedded dispatcher: a loop over the table of jobs, in as many processes as like to."""
+"""The embedded dispatcher: a loop over the table of jobs, in any number of processes."""
 
 from __future__ import annotations
 
@@ -9,34 +9,35 @@ from functools import partial
 import anyio
 
 from lmagent.core.errors import LmagentError, StoreError
-from lmagent.core.ports import Clock, Job, Postponed
+from lmagent.core.ports import Clock, DispatchJob, Postponed
 from lmagent.dispatch.table import Claim, JobTable
 
 LANES = 8
-"""Lanes that one process serves at once."""
 
 LEASE = 30.0
-"""Seconds after which a job is taken from a process that does not answer; it renews them in a third of that. One that
-is gone is noticed at the next look."""
+"""Seconds after which a job is taken from a process that does not answer; a living one renews its lease every third of
+that.
+
+A dead process is noticed at the next look.
+"""
 
 LOOK = 0.25
-"""Seconds between two looks for what other processes have submitted, and at the wall clock."""
+"""Seconds between two looks at other processes' jobs and at the wall clock."""
 
 ATTEMPTS = 5
-"""Failed attempts after which a job is given up until somebody serves anew."""
+"""Failed attempts after which a job is given up until a process starts serving again."""
 
-Handler = Callable[[Job], Awaitable[None]]
+Handler = Callable[[DispatchJob], Awaitable[None]]
 
 
 class EmbeddedDispatcher:
     """Delivers the jobs of a workspace; see `lmagent.core.ports.Dispatcher`.
 
     Args:
-        table: the jobs.
-        clock: time. Leases and due times go by its wall clock, which is read anew at every look.
+        clock: time. Leases and due times go by its wall clock, read anew at every look.
         lanes: lanes that are served at once.
         backoff: seconds before the second attempt; doubled for each further one.
-        given_up: told of a job that failed for the last time, and why.
+        given_up: is called with a job that failed for the last time, and the reason.
     """
 
     def __init__(
@@ -46,7 +47,7 @@ class EmbeddedDispatcher:
         *,
         lanes: int = LANES,
         backoff: float = 2.0,
-        given_up: Callable[[Job, LmagentError], None] = lambda _job, _error: None,
+        given_up: Callable[[DispatchJob, LmagentError], None] = lambda _job, _error: None,
     ) -> None:
         self.table = table
         self._clock = clock
@@ -55,17 +56,14 @@ class EmbeddedDispatcher:
         self._given_up = given_up
         self._news = anyio.Event()
 
-    async def submit(self, job: Job) -> None:
-        """See the port."""
+    async def submit(self, job: DispatchJob) -> None:
         if self.table.add(job):
             self._news.set()
 
     async def cancel(self, job: str) -> bool:
-        """See the port."""
         return self.table.remove(job)
 
     async def serve(self, handler: Handler) -> None:
-        """See the port."""
         self.table.revive(self._clock.now())
         try:
             async with anyio.create_task_group() as tasks:
@@ -80,7 +78,7 @@ class EmbeddedDispatcher:
                 self._settle(partial(self.table.give_back, claim))
 
     def _claim(self) -> list[Claim]:
-        with suppress(StoreError):  # a database that is locked for long is looked at again
+        with suppress(StoreError):  # a database that is locked for long gets another look later
             return self.table.claim(self._clock.now(), self._lanes - len(self.table.held), LEASE)
         return []
 
@@ -92,7 +90,7 @@ class EmbeddedDispatcher:
             self._settle(partial(self.table.give_back, claim, later))
         except LmagentError as error:
             self._fail(claim, error)
-        except BaseException:  # cut off, or a fault in the program: somebody is to do it again, at once
+        except BaseException:  # cut off, or a fault in the program: another process must do it again, at once
             self._settle(partial(self.table.give_back, claim))
             raise
         else:
@@ -107,7 +105,7 @@ class EmbeddedDispatcher:
             self._given_up(claim.job, error)
 
     def _settle(self, note: Callable[[], None]) -> None:
-        """Note how a job ended. Where that fails it is claimed until its lease ends, and is then known as a repeat."""
+        """Record how a job ended. If that fails, it stays claimed until its lease ends, and counts as a repeat then."""
         with suppress(StoreError):
             note()
 

@@ -1,6 +1,7 @@
-"""The table of jobs: who may do which job now. One transaction a decision; every process of a workspace has it open.
+"""The table of jobs: which process may do which job now. Every decision is one transaction; all processes share the
+table.
 
-The table is an index: what is lost with it is submitted again by whoever reads the logs and the files.
+The table is an index: after a loss, the readers of the logs and the files submit its jobs again.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from typing import TypeVar
 from msgspec import Struct
 
 from lmagent.core.errors import StoreError
-from lmagent.core.ports import Job
+from lmagent.core.ports import DispatchJob
 
 T = TypeVar("T")
 
 KEPT = 7 * 86400
-"""Seconds that a job which is done stays in the table, so that a late repeat of its submission is known as one."""
+"""Seconds that a finished job stays in the table, so that a late repeat of its submission is recognised."""
 
 _CLAIMABLE = """
 SELECT id, lane, run_at, attempts FROM job AS mine
@@ -36,12 +37,11 @@ class Claim(Struct, frozen=True):
     """A job that this process is to do now.
 
     Attributes:
-        job: the job.
-        token: names this claim; one that was taken over has another.
+        token: names this claim; another process that takes it over gets a new one.
         attempts: how often it has failed before.
     """
 
-    job: Job
+    job: DispatchJob
     token: str
     attempts: int
 
@@ -51,10 +51,10 @@ class JobTable:
 
     Args:
         connect: opens the database, with its schema.
-        path: where it is, so that it is noticed when somebody takes it away.
+        path: where it is, to notice when the file is removed.
         owner: names this process.
         is_alive: whether the process of that name still runs.
-        only: see the attribute.
+        only: id of the one job that this process is to do; empty for all.
     """
 
     def __init__(
@@ -71,30 +71,27 @@ class JobTable:
         self._owner = owner
         self._is_alive = is_alive
         self.only = only
-        """Id of the one job that this process is to do; empty for all."""
         self._db = connect()
         self._file = self._identity()
         self._leased_until = 0.0
         self.held: dict[str, Claim] = {}
-        """What this process is at, by id."""
+        """The claims of this process, by id."""
 
     def close(self) -> None:
-        """Close the database."""
         self._db.close()
 
     # --- in and out ---------------------------------------------------------------------------------------------------
 
-    def add(self, job: Job) -> bool:
-        """Put a job in; False if its id is known."""
+    def add(self, job: DispatchJob) -> bool:
+        """Add a job; False if its id is known."""
         query = "INSERT OR IGNORE INTO job (id, lane, run_at) VALUES (?, ?, ?)"
         return self._run(lambda: self._change(query, (job.id, job.lane, job.run_at))) > 0
 
     def remove(self, job: str) -> bool:
-        """Take a job out that nobody has begun."""
         return self._run(lambda: self._change("DELETE FROM job WHERE id = ? AND state = 'queued'", (job,))) > 0
 
     def revive(self, now: float) -> None:
-        """Give what was given up another chance, and forget what was done long ago."""
+        """Give jobs that were given up another chance, and forget jobs that ended long ago."""
 
         def work() -> None:
             self._change("UPDATE job SET state = 'queued', attempts = 0, not_before = 0 WHERE state = 'failed'", ())
@@ -115,13 +112,13 @@ class JobTable:
 
         def work() -> list[Claim]:
             if not self._lost(now) and not (most and self._claimable(now, 1)):
-                return []  # most looks find nothing, and need not wait for anybody's transaction
+                return []  # most looks find nothing, and need not wait for other processes' transactions
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 for token in self._lost(now):
                     self._change("UPDATE job SET state = 'queued', claim = '' WHERE claim = ?", (token,))
                 claims = [
-                    Claim(Job(str(id), str(lane), float(run_at)), os.urandom(8).hex(), int(attempts))
+                    Claim(DispatchJob(str(id), str(lane), float(run_at)), os.urandom(8).hex(), int(attempts))
                     for id, lane, run_at, attempts in self._claimable(now, most)
                 ]
                 for claim in claims:
@@ -138,26 +135,25 @@ class JobTable:
         return claims
 
     def renew(self, now: float, lease: float) -> None:
-        """Say that this process is still at what it holds."""
         self._leased_until = now + lease
         tokens = [(self._leased_until, claim.token) for claim in self.held.values()]
         if tokens:
             self._run(lambda: self._db.executemany("UPDATE job SET lease_until = ? WHERE claim = ?", tokens))
 
     def done(self, claim: Claim, now: float) -> None:
-        """The job is done, whoever holds it by now."""
+        """Record that the job is done, even if another process has claimed it since."""
         self.held.pop(claim.job.id, None)
         query = "UPDATE job SET state = 'done', claim = '', ended = ? WHERE id = ?"
         self._run(lambda: self._change(query, (now, claim.job.id)))
 
     def give_back(self, claim: Claim, not_before: float = 0.0) -> None:
-        """Somebody is to do it later; no sooner than `not_before`, Unix seconds."""
+        """Release the job for a later attempt, no sooner than `not_before`, Unix seconds."""
         self.held.pop(claim.job.id, None)
         query = "UPDATE job SET state = 'queued', claim = '', not_before = ? WHERE claim = ?"
         self._run(lambda: self._change(query, (not_before, claim.token)))
 
     def failed(self, claim: Claim, error: str, *, retry_at: float | None) -> None:
-        """An attempt failed; it is tried again at `retry_at` (Unix seconds), or given up."""
+        """Record a failed attempt; it is tried again at `retry_at` (Unix seconds), or given up."""
         self.held.pop(claim.job.id, None)
         query = (
             "UPDATE job SET state = ?, claim = '', attempts = attempts + 1, not_before = ?, error = ? WHERE claim = ?"
@@ -166,13 +162,12 @@ class JobTable:
         self._run(lambda: self._change(query, (state, retry_at or 0.0, error, claim.token)))
 
     def next_due(self, now: float) -> float | None:
-        """When the next job may be claimed, as far as that depends on time alone; None for never."""
+        """Return when the next job may be claimed, as far as that depends on time alone; None for never."""
         query = "SELECT MIN(MAX(run_at, not_before)) FROM job WHERE state = 'queued' AND MAX(run_at, not_before) > ?"
         (due,) = self._run(lambda: self._db.execute(query, (now,)).fetchone())
         return due
 
     def counts(self) -> Mapping[str, int]:
-        """How many jobs there are in each state."""
         return self._run(lambda: dict(self._db.execute("SELECT state, COUNT(*) FROM job GROUP BY state").fetchall()))
 
     # --- the database -------------------------------------------------------------------------------------------------
@@ -183,7 +178,7 @@ class JobTable:
         return [row for row in rows if row[1] not in mine][:most]
 
     def _lost(self, now: float) -> list[str]:
-        """Claims whose owner is gone, or has not been heard of for the time of a lease."""
+        """Return the claims whose owner is gone, or has not renewed them within the lease."""
         rows = self._db.execute("SELECT claim, owner, lease_until FROM job WHERE state = 'claimed'").fetchall()
         dead = {owner for owner in {row[1] for row in rows} - {self._owner} if not self._is_alive(owner)}
         mine = {claim.token for claim in self.held.values()}
@@ -202,10 +197,9 @@ class JobTable:
         return self._db.execute(query, values).rowcount
 
     def _run(self, work: Callable[[], T]) -> T:
-        """Do something with the database. One that was taken away or is damaged is opened anew.
+        """Work on the database. A removed or damaged one is opened anew.
 
-        Raises:
-            StoreError: it cannot be read or written.
+        Raises StoreError if it cannot be read or written.
         """
         try:
             if self._file is not None and self._identity() != self._file:

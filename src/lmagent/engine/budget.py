@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from lmagent.core.agent import Limits
+from lmagent.core.agent import TurnLimits
 from lmagent.core.plurals import plural
 from lmagent.core.work import Budget
 from lmagent.engine.review import End
@@ -15,12 +15,12 @@ DEEP_STEPS = 200
 """Model calls of a turn of deep work without a budget, where the settings do not set a lower bound."""
 
 
-def limits(session: Session) -> Limits:
+def limits(session: Session) -> TurnLimits:
     """The limits of a turn as the session works now. Deep work has the steps of its budget, in one turn or in many."""
     own, work = session.agent.limits, session.state.work
     bound = {"bounded": own.bounded, "deep": DEEP_STEPS}.get(work.mode)
     if work.mode == "deep" and work.budget.steps is not None:
-        unset = own.steps == Limits().steps
+        unset = own.steps == TurnLimits().steps
         bound = work.budget.steps if unset else min(own.steps, work.budget.steps)
         return replace(own, steps=bound)
     return own if bound is None or bound >= own.steps else replace(own, steps=bound)

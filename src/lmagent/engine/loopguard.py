@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 from msgspec import Struct, field
 
-from lmagent.core.agent import Limits
+from lmagent.core.agent import TurnLimits
 from lmagent.core.events import FilesChanged
 from lmagent.core.messages import ToolCall
 
@@ -112,7 +112,7 @@ class LoopGuard(Struct):
         fresh: this step brought something new.
     """
 
-    limits: Limits
+    limits: TurnLimits
     seen: Counter[str] = field(default_factory=Counter[str])
     attempts: Counter[str] = field(default_factory=Counter[str])
     results: dict[str, str] = field(default_factory=dict[str, str])

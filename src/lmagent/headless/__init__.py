@@ -1,1 +1,1 @@
-"""Floor 4: the surface without a person at the keys: one task in, text or events out, an exit code."""
+"""Floor 4: the surface for a single run: one task in, text or events out, an exit code."""

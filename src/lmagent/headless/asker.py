@@ -1,8 +1,10 @@
-"""Asker: puts approvals before the person at the terminal, one at a time.
+"""Asker: shows approvals to the user at the terminal, one at a time.
 
-An answer must belong to the question that stands there. So the next question is shown only when the one before is
-resolved, what was typed before it stood there is thrown away, and a question that somebody else has answered, or that
-the end of the turn has made void, is taken back or never shown.
+An answer must belong to the question on the screen. So the next question appears only when the one before is resolved,
+and
+anything typed before it appeared is thrown away. A question that another surface has answered, or that the end of the
+turn
+has made void, is taken back or never shown.
 """
 
 from __future__ import annotations
@@ -22,24 +24,23 @@ from lmagent.engine.session import Session
 from lmagent.headless.printer import Questions
 from lmagent.terminal.question import approval
 from lmagent.terminal.render import Renderer
-from lmagent.terminal.style import Style
+from lmagent.terminal.style import TextStyle
 from lmagent.tools.sanitize import visible
 
 _ANSWERS = ("", "n", "no", "y", "yes", "a", "always")
 
 
 class Asker:
-    """Listens for approvals and asks for them, in the order in which they are heard of.
+    """Listens for approvals and asks for them, in the order of their arrival.
 
     It must listen before the printer does: it takes a void question back before its end is printed.
 
     Args:
-        session: the session.
         questions: shows the questions.
-        style: how what they are about looks.
+        style: formats the details of a question.
     """
 
-    def __init__(self, session: Session, questions: Questions, style: Style) -> None:
+    def __init__(self, session: Session, questions: Questions, style: TextStyle) -> None:
         self._session = session
         self._questions = questions
         self._style = style
@@ -51,7 +52,6 @@ class Asker:
         self._scope = anyio.CancelScope()
 
     def __call__(self, event: ev.Event) -> None:
-        """Take note of an event, of the session or of a sub-agent."""
         asked, (child, event) = self._asked, ev.innermost(event)
         match event:
             case ev.ApprovalRequested() if event.id not in self._heard:  # a resumed session asks a second time
@@ -68,13 +68,12 @@ class Asker:
                 pass
 
     async def run(self) -> None:
-        """Ask until cancelled."""
         while True:
             await self._news.wait()
             self._news = anyio.Event()
             while self._waiting:
                 child, request = self._waiting.popleft()
-                if holder(self._session, request.id) is not None:  # nobody else has answered it
+                if holder(self._session, request.id) is not None:  # no other surface has answered it
                     await self._ask(child, request)
 
     async def _ask(self, child: str, request: ev.ApprovalRequested) -> None:
@@ -100,7 +99,7 @@ class Asker:
 
 
 def _answer(request: ev.ApprovalRequested, line: str) -> Approve:
-    """What the line means; anything but a clear yes is a no, and words go to the model."""
+    """Read an answer; anything but a clear yes is a no, and text goes to the model."""
     word = line.strip().lower()
     always = word in ("a", "always") and bool(request.grant)
     return Approve(
@@ -113,17 +112,17 @@ def _answer(request: ev.ApprovalRequested, line: str) -> Approve:
 
 
 def forget_typed() -> None:
-    """Throw away what was typed before the question stood there: it cannot be meant for it."""
+    """Throw away input typed before the question appeared: it cannot be meant for it."""
     if sys.platform == "win32":
         return
     import termios
 
-    with suppress(OSError, termios.error):  # the terminal may have gone: reading says so
+    with suppress(OSError, termios.error):  # if the terminal is gone, reading says so
         termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
 
 async def read_line() -> str:
-    """A line from the terminal; empty at its end (Ctrl+D, or it has gone)."""
+    """Return a line from the terminal; empty at its end (Ctrl+D, or the terminal is gone)."""
     if sys.platform == "win32":
         return await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
     # Not in a thread: the end of the program would wait for it, and so for the Enter key.

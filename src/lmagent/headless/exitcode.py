@@ -1,4 +1,4 @@
-"""Exit codes: what a script learns from a run."""
+"""Exit codes: the result of a run, for scripts."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ _BY_OUTCOME = {
 
 
 def exit_code(finished: TurnFinished | None) -> int:
-    """0 done, 1 error, 2 limit, 3 blocked or waiting for a person, 4 permission denied, 130 interrupted.
+    """0 done, 1 error, 2 limit, 3 blocked or waiting for the user, 4 permission denied, 130 interrupted.
 
-    A turn in which a call was denied because nobody could be asked, and was not made good later, is 4 whatever the
+    A turn in which a call was denied because no user could be asked, and which did not make up for it, is 4 whatever
+    the
     model says about it.
     """
     if finished is None:

@@ -1,4 +1,4 @@
-"""Life: a line on standard error that says what a single task is at, while nothing else comes."""
+"""Life: a line on standard error with the current activity of a single task, between other output."""
 
 from __future__ import annotations
 
@@ -17,13 +17,8 @@ from lmagent.terminal.tally import TurnTally
 from lmagent.tools.sanitize import one_line
 
 
-class Life:
-    """The line, and what stands above it.
-
-    Args:
-        err: the terminal.
-        clock: tells how long something takes.
-    """
+class ActivityLine:
+    """The line, and the text above it."""
 
     def __init__(self, err: TextIO, clock: Clock) -> None:
         self.above: Callable[[], Sequence[str]] = tuple
@@ -35,7 +30,6 @@ class Life:
         self._paused = False
 
     def see(self, event: ev.Event) -> None:
-        """Take what an event says of the work."""
         before = self._view.state, bool(self._view.draft), self._running()
         self._view = reduce(self._view, event)
         self._tally.add(event)
@@ -43,11 +37,9 @@ class Life:
             self._since = self._clock.monotonic()
 
     def figures(self, finished: ev.TurnFinished) -> str:
-        """What the turn took."""
         return self._tally.line(finished)
 
     def erase(self) -> None:
-        """Make room for what is printed."""
         self._rows.erase()
 
     def pause(self, paused: bool) -> None:
@@ -56,7 +48,6 @@ class Life:
         self.erase()
 
     async def run(self) -> None:
-        """Show what goes on until cancelled."""
         try:
             while True:
                 self._draw()
@@ -80,7 +71,6 @@ class Life:
 
 
 def columns(stream: TextIO) -> int:
-    """The width of the terminal that a stream writes to."""
     try:
         return os.get_terminal_size(stream.fileno()).columns or 80
     except (OSError, ValueError):

@@ -27,22 +27,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lmagent.headless.asker import Asker
-    from lmagent.headless.life import Life
+    from lmagent.headless.life import ActivityLine
     from lmagent.headless.screen import ScreenPrinter
 
 
 class TaskRequest(Struct, frozen=True):
-    """What to do.
+    """A task and its options.
 
     Attributes:
-        task: the task; empty to go on with an unfinished turn.
+        task: the task; empty to continue an unfinished turn.
         typed: the part of the task that the user typed, which may name files to attach.
-        resume: id or prefix of a session to go on with; empty for a new one.
+        resume: id or prefix of a session to continue; empty for a new one.
         json: print events as JSON lines.
         schema: file of a JSON schema that the answer must follow.
         color: use colours.
-        work: how the session is to work from here on; None leaves it.
-        decision: what is decided about the plan that waits.
+        work: the session's mode of work from here on; None leaves it.
+        decision: the decision on the plan that waits.
     """
 
     task: str
@@ -56,7 +56,6 @@ class TaskRequest(Struct, frozen=True):
 
 
 async def run_task(host: Host, request: TaskRequest) -> int:
-    """Do the task and return the exit code."""
     answer_check = None
     task = request.task
     if request.schema is not None:
@@ -65,11 +64,11 @@ async def run_task(host: Host, request: TaskRequest) -> int:
         answer_check = AnswerCheck.load(request.schema)
         task = f"{task}\n\n{answer_check.instruction}"
     session = await host.open_session(request.resume) if request.resume else await host.new_session()
-    gc.freeze()  # what was loaded stays, the HTTP client too by now: no collection needs to look at it again
+    gc.freeze()  # loaded modules stay, by now with the HTTP client: no collection needs to visit them again
     gc.enable()
     life = None if request.json else _life(host)
     printer = JsonPrinter() if request.json else _text_printer(host, request, session, life)
-    for event in session.opening:  # recorded before anybody could listen
+    for event in session.opening:  # recorded before any listener
         printer(event)
     questions = None if isinstance(printer, JsonPrinter) or not host.attended else printer.questions
     asker = _asker(session, questions, request) if questions is not None else None
@@ -106,7 +105,6 @@ async def run_task(host: Host, request: TaskRequest) -> int:
 
 
 def _asker(session: Session, questions: Questions, request: TaskRequest) -> Asker:
-    """Puts approvals before the person who is there."""
     from lmagent.headless.asker import Asker
     from lmagent.headless.screen import style_of
 
@@ -115,16 +113,17 @@ def _asker(session: Session, questions: Questions, request: TaskRequest) -> Aske
     return asker
 
 
-def _life(host: Host) -> Life | None:
-    """Says what goes on, where somebody sees it."""
+def _life(host: Host) -> ActivityLine | None:
     if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         return None
-    from lmagent.headless.life import Life
+    from lmagent.headless.life import ActivityLine
 
-    return Life(sys.stderr, host.clock)
+    return ActivityLine(sys.stderr, host.clock)
 
 
-def _text_printer(host: Host, request: TaskRequest, session: Session, life: Life | None) -> TextPrinter | ScreenPrinter:
+def _text_printer(
+    host: Host, request: TaskRequest, session: Session, life: ActivityLine | None
+) -> TextPrinter | ScreenPrinter:
     answer = request.schema is None
     if sys.stdout.isatty():
         from lmagent.headless.screen import ScreenPrinter
@@ -143,7 +142,7 @@ def _text_printer(host: Host, request: TaskRequest, session: Session, life: Life
 
 
 def _nothing_ran(session: Session, printer: Callable[[ev.Event], None]) -> int:
-    """The plan was rejected, or waits still; what can be done about that is said again."""
+    """Say again how to continue: the plan was rejected, or still waits."""
     from lmagent.planning.proposing import waits  # few runs have a plan
 
     if session.state.work.proposal is not None:
@@ -153,18 +152,17 @@ def _nothing_ran(session: Session, printer: Callable[[ev.Event], None]) -> int:
 
 
 def _misfit(session: Session, finished: ev.TurnFinished) -> ev.Notice:
-    """The last word on an answer that does not follow the schema; for the log the turn itself was done."""
+    """Return the final notice for an answer that does not follow the schema; in the log the turn itself was done."""
     return ev.Notice(
         level="error",
         code="schema",
         text=finished.reason,
-        fix=f"read what it answered: lmagent sessions show {session.state.session}",
+        fix=f"read its answer: lmagent sessions show {session.state.session}",
         turn=finished.turn,
     )
 
 
 async def _message(task: str, typed: str, host: Host, session: Session) -> Message:
-    """The task with the files that the user named with `@`."""
     if "@" not in typed:
         return user(task)
     from lmagent.app.attaching import with_attachments  # few tasks name files

@@ -1,4 +1,4 @@
-"""Plan desk: who decides on a plan in a run that does one task: a person at the terminal, or nobody."""
+"""Plan desk: decides on plans in a run of one task, by asking the user at the terminal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lmagent.tools.sanitize import visible
 
 
 async def settle_plans(session: Session, finished: TurnFinished | None, desk: PlanDesk) -> TurnFinished | None:
-    """Have every plan decided on that comes up, and go on with what follows; returns how the last turn ended."""
+    """Have every plan decided on, and run the turns that follow; returns how the last turn ended."""
     refused = ""
     while (proposal := session.state.work.proposal) is not None:
         command = await desk.decide(proposal, refused)
@@ -33,13 +33,6 @@ async def settle_plans(session: Session, finished: TurnFinished | None, desk: Pl
 
 
 class PlanDesk:
-    """Puts a plan before the person at the terminal.
-
-    Args:
-        session: the session.
-        questions: shows the question.
-    """
-
     def __init__(self, session: Session, questions: Questions) -> None:
         self._session = session
         self._questions = questions
@@ -47,9 +40,7 @@ class PlanDesk:
     async def decide(self, proposal: PlanProposed, refused: str = "") -> DecidePlan | None:
         """Ask until there is an answer; the end of the input leaves the plan waiting.
 
-        Args:
-            proposal: the plan.
-            refused: why what was decided last was not accepted; empty the first time.
+        `refused`: why the last decision was not accepted; empty the first time.
         """
         from lmagent.app.planedit import decision  # few runs have a plan
         from lmagent.planning.plans import plan_text

@@ -15,10 +15,10 @@ from lmagent.tools.sanitize import printable, visible
 
 if TYPE_CHECKING:
     from lmagent.app.nested import NestedLines
-    from lmagent.headless.life import Life
+    from lmagent.headless.life import ActivityLine
 
 FLUSH_EVERY = 0.04
-"""Seconds between flushes of streamed text: 25 times a second looks live, and costs a fraction of a flush a token."""
+"""Seconds between flushes of streamed text: 25 times a second looks live, and saves most flushes."""
 
 
 _UNSAFE = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]"
@@ -33,29 +33,27 @@ _OF_AGENTS = (ev.SubagentStarted, ev.SubagentEvent, ev.SubagentFinished)
 
 
 class JsonPrinter:
-    """Every event verbatim, one JSON object a line, flushed."""
+    """Prints every event verbatim, one JSON object a line, flushed."""
 
     def __init__(self, out: TextIO | None = None) -> None:
         self._out = (out or sys.stdout).buffer
 
     def __call__(self, event: ev.Event) -> None:
-        """Print the event."""
         self._out.write(ev.encode(event) + b"\n")
         self._out.flush()
 
-    def close(self) -> None:
-        """Nothing is held back."""
+    def close(self) -> None: ...
 
 
 class Questions:
-    """What the user is asked, on a terminal where other things are printed meanwhile.
+    """Questions to the user, on a terminal that also shows other output.
 
     Args:
         err: the terminal.
-        life: says what goes on, except while something is asked; None for nothing.
+        life: the activity line, paused during a question; None without one.
     """
 
-    def __init__(self, err: TextIO, life: Life | None) -> None:
+    def __init__(self, err: TextIO, life: ActivityLine | None) -> None:
         self._err = err
         self._life = life
         self._question = ""
@@ -64,8 +62,8 @@ class Questions:
         """Show a question. It stays the last thing on the screen until `answered`.
 
         Args:
-            details: what it is about; shown once.
-            question: what is shown again below anything that is printed.
+            details: shown once, above the question.
+            question: repeated below any later output.
         """
         if self._life is not None:
             self._life.pause(True)
@@ -74,7 +72,7 @@ class Questions:
         self._err.flush()
 
     def answered(self, *, entered: bool) -> None:
-        """The question is settled; `entered` when the Enter key has ended its line."""
+        """Settle the question; `entered` when the Enter key has ended its line."""
         self._question = ""
         if not entered:
             self._err.write("\n")
@@ -83,7 +81,7 @@ class Questions:
             self._life.pause(False)
 
     def print(self, text: str) -> None:
-        """Print finished lines above the question, if there is one."""
+        """Print finished lines above the question, if one is open."""
         if self._life is not None:
             self._life.erase()
         self._err.write(f"\n{text}{self._question}" if self._question else text)
@@ -91,15 +89,15 @@ class Questions:
 
 
 class TextPrinter:
-    """The answer to a pipe or a file, as it comes; what is done to stderr.
+    """Prints the answer to a pipe or a file as it comes, and the actions to stderr.
 
     Args:
-        out: where the model's text goes.
-        err: where calls, notices and the end of the turn go.
+        out: for the model's text.
+        err: for calls, notices and the end of the turn.
         color: whether to use colours on `err`.
         answer: whether the model's text is shown.
-        plans: whether plans are shown as they are proposed; not where the question about them shows them.
-        life: says on `err` what goes on; None where that is no terminal.
+        plans: whether plans are shown when proposed; False if the question about a plan shows it.
+        life: the activity line on `err`; None if that is not a terminal.
     """
 
     def __init__(
@@ -110,7 +108,7 @@ class TextPrinter:
         color: bool,
         answer: bool = True,
         plans: bool = True,
-        life: Life | None = None,
+        life: ActivityLine | None = None,
     ) -> None:
         self._out = out or sys.stdout
         self._life = life
@@ -128,7 +126,7 @@ class TextPrinter:
 
     @cached_property
     def _unsafe(self) -> re.Pattern[str]:
-        return re.compile(_UNSAFE)  # with the first words: the first request need not wait for it
+        return re.compile(_UNSAFE)  # compiled with the first text, so that the first request need not wait for it
 
     @cached_property
     def _nested(self) -> NestedLines:
@@ -137,7 +135,6 @@ class TextPrinter:
         return NestedLines()
 
     def __call__(self, event: ev.Event) -> None:
-        """Print the event."""
         self._print(event)
         if self._life is not None:
             self._life.see(event)
@@ -170,12 +167,10 @@ class TextPrinter:
                 self._beside(event)
 
     def close(self) -> None:
-        """End the last line."""
         self._end_line()
         self._out.flush()
 
     def _beside(self, event: ev.Event) -> None:
-        """Plans, and what sub-agents do."""
         if isinstance(event, ev.WorkChanged):
             self.words.planning = event.mode == "plan"
         elif isinstance(event, ev.PlanProposed) and self._plans:
@@ -199,7 +194,7 @@ class TextPrinter:
         self._end_line()
 
     def _broke_off(self) -> None:
-        """The reply that is on its way will begin anew; what is the same does not come twice."""
+        """The current reply will begin anew; the part that is the same must not appear twice."""
         self._again = _Again(self._again.before or "".join(self._shown).lstrip("\n"))
         self._shown.clear()
         self._streamed = False
@@ -226,7 +221,7 @@ class TextPrinter:
         self._out.flush()
 
     def _tool(self, event: ev.ToolFinished) -> None:
-        from lmagent.core.view import command_end  # the view is for surfaces that show more
+        from lmagent.core.view import command_end  # few runs need the view
 
         summary = self._summaries.pop(event.call_id, "") or str(event.data.get("summary") or event.tool)
         took = f" ({event.duration:.1f} s)" if event.duration >= 0.1 else ""
@@ -254,25 +249,21 @@ class TextPrinter:
 
 
 class _Again:
-    """A reply that comes a second time.
-
-    Args:
-        before: what was shown of the first.
-    """
+    """A reply that comes a second time. `before`: the shown text of the first."""
 
     def __init__(self, before: str) -> None:
         self.before = before
         self._now = ""
 
     def take(self, text: str) -> str:
-        """What is to be shown for another piece: nothing as long as it repeats what was shown."""
+        """Return the text to show for another piece: none while it repeats the shown text."""
         self._now += text
         if self.before.startswith(self._now):
             return ""
         return self._different()
 
     def finish(self, text: str) -> str:
-        """What is to be shown at the end, given the whole text."""
+        """Return the text to show at the end, given the whole text."""
         self._now = self._now or text
         return self._different() if self._now.strip() else ""
 

@@ -23,17 +23,11 @@ _FENCE = re.compile(r"```(?:json)?\s*\n(?P<body>.*?)\n\s*```", re.DOTALL)
 
 
 class AnswerCheck(Struct, frozen=True):
-    """A schema, ready to judge answers."""
-
     schema: dict[str, Any]
 
     @classmethod
     def load(cls, path: Path) -> AnswerCheck:
-        """The check for a schema file.
-
-        Raises:
-            ConfigError: the file cannot be read, or is no JSON schema.
-        """
+        """Load the check from a schema file. Raises ConfigError if the file cannot be read, or is no JSON schema."""
         fix = "give a file with a JSON schema of draft 2020-12"
         try:
             schema = json.loads(path.read_text(encoding="utf-8"))
@@ -47,11 +41,10 @@ class AnswerCheck(Struct, frozen=True):
 
     @property
     def instruction(self) -> str:
-        """What the model is told."""
         return f"Your final answer must be only JSON that follows this JSON schema:\n{json.dumps(self.schema)}"
 
     def faults(self, answer: str) -> list[str]:
-        """What is wrong with an answer; empty when it fits."""
+        """List the faults of an answer; empty if it follows the schema."""
         try:
             value = json.loads(_json_of(answer))
         except ValueError as bad:
@@ -60,7 +53,6 @@ class AnswerCheck(Struct, frozen=True):
         return [f"{error.json_path}: {error.message}" for error in found][:10]
 
     def answer(self, finished: TurnFinished) -> str:
-        """The answer's JSON, on one line."""
         return json.dumps(json.loads(_json_of(finished.answer)), ensure_ascii=False)
 
     async def settle(self, session: Session, finished: TurnFinished) -> TurnFinished | None:
@@ -69,8 +61,8 @@ class AnswerCheck(Struct, frozen=True):
         if not faults:
             return finished
         listed = "\n".join(f"- {fault}" for fault in faults)
-        wish = f"Your answer does not follow the schema:\n{listed}\nAnswer again, with nothing but the JSON."
-        await session.send(Submit(message=user(wish), by="output-schema"))
+        request = f"Your answer does not follow the schema:\n{listed}\nAnswer again, with nothing but the JSON."
+        await session.send(Submit(message=user(request), by="output-schema"))
         second = await run_until_idle(session)
         if second is None or second.outcome != "done":
             return second
@@ -82,6 +74,6 @@ class AnswerCheck(Struct, frozen=True):
 
 
 def _json_of(answer: str) -> str:
-    """The JSON in an answer: the only fenced block, or the text itself."""
+    """Return the JSON in an answer: the only fenced block, or the text itself."""
     blocks = _FENCE.findall(answer)
     return blocks[-1] if blocks else answer.strip()

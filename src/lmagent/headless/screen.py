@@ -1,4 +1,7 @@
-"""Screen: a single task on a terminal, as the conversation shows it: Markdown, colours, diffs, output of commands."""
+"""Screen: a single task on a terminal, shown as a conversation would be:
+
+Markdown, colours, diffs, output of commands.
+"""
 
 from __future__ import annotations
 
@@ -8,33 +11,33 @@ from collections.abc import Callable
 from typing import TextIO
 
 from lmagent.core import events as ev
-from lmagent.headless.life import Life, columns
+from lmagent.headless.life import ActivityLine, columns
 from lmagent.headless.printer import Questions
 from lmagent.terminal.render import Renderer
-from lmagent.terminal.style import PlainStyle, RichStyle, Style, wrapped
+from lmagent.terminal.style import PlainStyle, RichStyle, TextStyle, wrapped
 
 TAIL_LINES = 8
 """Rows of the growing paragraph that are shown."""
 
 
-def style_of(stream: TextIO, *, color: bool) -> Style:
-    """How text looks on a stream: plain where it is no terminal, or one that moves no cursor."""
+def style_of(stream: TextIO, *, color: bool) -> TextStyle:
+    """Choose the style of a stream: plain unless it is a terminal whose cursor can move."""
     if not stream.isatty() or os.environ.get("TERM") == "dumb":
         return PlainStyle()
     return RichStyle(lambda: columns(stream), color=color)
 
 
 class ScreenPrinter:
-    """The answer to a terminal; what is done to stderr, which may be another place.
+    """Prints the answer to a terminal, and the actions to stderr, which may be another place.
 
     Args:
         color: whether colours may be used.
         answer: whether the model's text is shown.
-        plans: says whether a plan is shown as it is proposed; not where the question about it shows it.
-        life: says what goes on; None where stderr is no terminal.
+        plans: whether a plan is shown when proposed; False if the question about it shows it.
+        life: the activity line; None if stderr is not a terminal.
     """
 
-    def __init__(self, *, color: bool, answer: bool, plans: Callable[[], bool], life: Life | None) -> None:
+    def __init__(self, *, color: bool, answer: bool, plans: Callable[[], bool], life: ActivityLine | None) -> None:
         self._out, self._err = sys.stdout, sys.stderr
         self._show_answer = answer
         self._plans = plans
@@ -48,17 +51,15 @@ class ScreenPrinter:
             life.above = self._growing
 
     def __call__(self, event: ev.Event) -> None:
-        """Print the event."""
         inner = ev.innermost(event)[1]
-        if isinstance(inner, ev.ApprovalRequested):  # the question shows what it is about
+        if isinstance(inner, ev.ApprovalRequested):  # the question shows its details
             self._renderer.previewed |= {inner.call_id} if inner.preview else set()
         elif not isinstance(event, ev.PlanProposed) or self._plans():
             self._renderer(event)
         if self._life is not None:
             self._life.see(event)
 
-    def close(self) -> None:
-        """Nothing is held back."""
+    def close(self) -> None: ...
 
     def _growing(self) -> list[str]:
         rows = self._renderer.live_lines()

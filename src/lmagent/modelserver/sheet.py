@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from lmagent.config.toml import line_of
+from lmagent.config.files import line_of
 from lmagent.core.decoding import convert
 from lmagent.modelserver.spec import ModelServerError, ModelSettings
 

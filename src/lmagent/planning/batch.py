@@ -1,4 +1,4 @@
-"""Batch: the task state, where a long run over many items stands."""
+"""Batch: the task state, the progress of a long run over many items."""
 
 from __future__ import annotations
 
@@ -20,12 +20,10 @@ from lmagent.planning.tools import NoArgs, StateUpdate
 
 MOST_QUEUED = 500
 LONGEST = 12_000
-"""Items of the queue, and characters of the whole state: it stands in the prompt after every compaction."""
+"""Items of the queue, and characters of the whole state: the prompt repeats it after every compaction."""
 
 
 async def update(store: Store, arguments: StateUpdate, ctx: ToolContext) -> ToolOutput:
-    """task_state_update."""
-
     def build(work: WorkState) -> TasksChanged:
         given = {name: value for name, value in asdict(arguments).items() if value is not UNSET}
         if not given:
@@ -36,14 +34,12 @@ async def update(store: Store, arguments: StateUpdate, ctx: ToolContext) -> Tool
 
 
 async def show(store: Store, _: NoArgs, ctx: ToolContext) -> ToolOutput:
-    """task_state_get."""
     state = store.work(ctx).state
     lines = worktext.state_lines(state)
     return ToolOutput("\n".join([*lines, standing(state)]) if lines else "There is no task state.", _facts(state))
 
 
 async def reconcile(store: Store, _: NoArgs, ctx: ToolContext) -> ToolOutput:
-    """task_reconcile."""
     found: list[str] = []
 
     def build(work: WorkState) -> TasksChanged:
@@ -67,7 +63,7 @@ async def reconcile(store: Store, _: NoArgs, ctx: ToolContext) -> ToolOutput:
 
 
 def _queue(state: TaskState, ctx: ToolContext, found: list[str]) -> tuple[str, ...]:
-    """The queue without repeats, under the names that files have now."""
+    """Return the queue without duplicates, with the present names of renamed files."""
     queue: dict[str, None] = {}
     for item in state.remaining_queue:
         name = state.rename_map.get(item, item)
@@ -76,13 +72,13 @@ def _queue(state: TaskState, ctx: ToolContext, found: list[str]) -> tuple[str, .
         else:
             name = item
         if name in queue:
-            found.append(f"{name} stood in the queue twice; once was left")
+            found.append(f"{name} was in the queue twice; one entry is left")
         queue[name] = None
     return tuple(queue)
 
 
 def _missing(state: TaskState, ctx: ToolContext) -> list[str]:
-    """Names that look like paths and are none, and renames that were not done."""
+    """Return names that look like paths of files that do not exist, and renames that were not done."""
     gone = [item for item in state.remaining_queue if _is_path(item) and not _exists(ctx, item)]
     lines = [f"in the queue, and there is no such file: {_listed(gone)}"] if gone else []
     undone = [old for old, new in state.rename_map.items() if _exists(ctx, old) and not _exists(ctx, new)]
@@ -99,21 +95,17 @@ def _is_path(item: str) -> bool:
 
 
 def _exists(ctx: ToolContext, name: str) -> bool:
-    """Whether there is such a file in the workspace that this call may know of."""
+    """Whether a file of this name exists in the workspace and this call may know of it."""
     root = ctx.workspace.resolve()
     try:
         path = (root / name).resolve()
         return path.is_relative_to(root) and not ctx.hidden(str(path.relative_to(root))) and path.exists()
-    except (OSError, ValueError):  # no name that a file could have
+    except (OSError, ValueError):  # no file could have this name
         return False
 
 
 def _changed(work: WorkState, state: TaskState) -> TasksChanged:
-    """The change to a state.
-
-    Raises:
-        ToolError: it makes no sense, or is too long to be kept.
-    """
+    """Build the change to a state. Raises ToolError if the state contradicts itself, or is too long to keep."""
     if state.processed_count < 0 or (state.total_count is not None and state.total_count < 0):
         raise ToolError("A count is below 0. Nothing was changed.")
     if state.total_count is not None and state.processed_count > state.total_count:

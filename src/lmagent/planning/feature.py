@@ -1,4 +1,4 @@
-"""Feature: what planning brings to a program. Cheap to put together; the rest is imported when it is needed."""
+"""Feature: what planning brings to a program. Cheap to build; everything else is imported when it is needed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Events = Callable[[str], Iterable[DurableEvent]]
 
 
 class Choices(Struct, frozen=True):
-    """What a person has set.
+    """The user's settings for planning.
 
     Attributes:
         todos: the model keeps a list of its own (`ENABLE_TODO_TRACKING`).
@@ -46,12 +46,12 @@ class Choices(Struct, frozen=True):
 
 
 class Planning(Review):
-    """Tools, notes, a review, a fence and orders.
+    """The tools, notes, review, fence and orders of planning.
 
     Args:
-        session: gives a session that is open here.
-        events: gives what is on record of one.
-        choices: what a person has set.
+        session: returns a session that is open here.
+        events: reads the recorded events of a session.
+        choices: the user's settings.
     """
 
     def __init__(self, session: Callable[[str], Session], events: Events, choices: Choices) -> None:
@@ -62,19 +62,16 @@ class Planning(Review):
 
     @property
     def tools(self) -> Iterable[Tool]:
-        """The tools, all called through use_tool."""
         return planning_tools(lambda: self._store, todos=self._choices.todos)
 
     @cached_property
     def _store(self) -> Store:
-        """What the tools work on; made with the first call."""
         from lmagent.planning.store import Store
 
         return Store(self._session)
 
     @property
     def notes(self) -> tuple[Callable[[str], str], ...]:
-        """What is told at the tail, by session."""
         told = (notes.tasks_note, notes.work_note, notes.plan_note, notes.budget_note, self._tools_note)
         return tuple(map(self._note, told))
 
@@ -86,13 +83,10 @@ class Planning(Review):
 
     @property
     def fence(self) -> Fence:
-        """What may not be used in plan mode."""
         return proposing.fence
 
     @property
     def orders(self) -> Mapping[type, Order]:
-        """Who carries out the commands."""
-
         def late(name: str) -> Order:
             async def carry_out(session: Session, command: Any) -> DurableEvent | None:
                 from lmagent.planning.orders import Orders
@@ -110,11 +104,11 @@ class Planning(Review):
     # --- the review -----------------------------------------------------------------------------------------------
 
     async def after_calls(self, session: Session) -> End | None:
-        """Nobody looks around for ever."""
+        """End a turn of plan mode that only keeps looking around."""
         return proposing.after_calls(session)
 
     async def at_end(self, session: Session, ending: Ending, answer: str) -> End | Again | None:
-        """A plan has to be proposed, or what is open to be done."""
+        """Ask for a missing plan, or for work on the open tasks."""
         work = session.state.work
         if work.decided is not None and work.decided.turn == session.state.turn and work.decided.decision == "approved":
             return proposing.APPROVED  # a crash came between the decision and the end of its turn
@@ -130,7 +124,7 @@ class Planning(Review):
     # --- sessions that are opened ------------------------------------------------------------------------------
 
     async def opened(self, session: Session) -> None:
-        """Bring to its end what a crash has left of a decision, or of a report."""
+        """Complete a decision or a report that a crash interrupted."""
         work = session.state.work
         if work.decided is not None:
             from lmagent.planning.orders import settle
@@ -140,10 +134,10 @@ class Planning(Review):
             await self._approve(session)
         self._watch(session)
         if work.mode == "deep" and session.state.last_outcome and not session.state.turn_open:
-            self._report(session)  # what stands there may be of the turn before
+            self._report(session)  # the existing report may be of the turn before
 
     async def _approve(self, session: Session) -> bool:
-        """Approve the plan that waits, where no user has to decide on it; says whether it is done."""
+        """Approve the waiting plan if no user has to decide on it; returns whether it did."""
         if session.state.work.proposal is None or not (self._choices.approve or proposing.begins_unread(session.state)):
             return False
         from lmagent.planning.orders import Orders
@@ -153,7 +147,6 @@ class Planning(Review):
         return True
 
     def _watch(self, session: Session) -> None:
-        """Have a report written at the end of every turn of deep work."""
         work = session.state.work
         if "deep" not in (work.mode, work.then) or session in self._reporting:
             return

@@ -15,7 +15,7 @@ from lmagent.engine.state import SessionState
 from lmagent.planning import gate
 
 TIMES = 2
-"""How often a model is sent on with the same things open."""
+"""How often a model is sent back to work while the same things are open."""
 
 SHOWN = 20
 
@@ -23,12 +23,11 @@ TODOS = "[These todos are still open:]"
 
 
 def at_end(session: Session, ending: Ending, answer: str, *, enforce: bool) -> End | Again | None:
-    """Send the model on while something is open that it or a person has set as a condition.
+    """Send the model back to work while a condition that it or the user has set is open.
 
     Args:
-        session: the session.
-        ending: what the last word means; only the claim to be done is judged.
-        answer: the last word.
+        ending: the meaning of the last message; only a claim to be done is judged.
+        answer: the last message.
         enforce: whether steps of an approved plan are such a condition.
     """
     if ending.kind != "done":
@@ -70,7 +69,7 @@ def _rows(tasks: Sequence[Task]) -> str:
 
 
 def _told(state: SessionState) -> bool:
-    """Whether the model was reminded of its todos since a person said something last."""
+    """Whether the model was reminded of its todos since the user's last message."""
     since = max(state.user_at[-1], 0) if state.user_at else 0
     return any(
         TODOS in (part.text if isinstance(part, Text) else part.content)

@@ -1,8 +1,8 @@
 """Gate: whether a task state's own condition for the end holds.
 
 Understood are `processed == total` (any blanks, `=`, `>=`, the fields' full names, a number instead of a name),
-`remaining == 0`, `remaining_queue is empty`, `empty queue`, and several of them joined by `and`. What else stands there
-is kept and shown, and cannot be checked.
+`remaining == 0`, `remaining_queue is empty`, `empty queue`, and several of them joined by `and`. Any other text is kept
+and shown, and cannot be checked.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _REMAINING = frozenset({"remaining", "remaining_queue", "remaining_count", "queu
 
 
 def unmet(state: TaskState) -> str:
-    """Why the gate is not met; empty when it is, when there is none, and when it cannot be checked."""
+    """Return why the gate is not met; empty if it is met, absent, or cannot be checked."""
     for condition in _conditions(state.completion_gate):
         verdict = _judge(condition, state)
         if verdict:
@@ -43,13 +43,11 @@ def unmet(state: TaskState) -> str:
 
 
 def is_checkable(gate: str) -> bool:
-    """Whether all of a gate is understood."""
     conditions = _conditions(gate)
     return bool(conditions) and all(map(_readable, conditions))
 
 
 def standing(state: TaskState) -> str:
-    """Where the batch stands, in a sentence."""
     total = "?" if state.total_count is None else state.total_count
     counted = f"{state.processed_count} of {total} processed, {len(state.remaining_queue)} in the queue."
     if not state.completion_gate.strip():
@@ -86,7 +84,7 @@ def _judge(condition: str, state: TaskState) -> str:
     left, sign, right = compared
     sides = [_value(name, state) for name in (left, right)]
     if sides[0] is None or sides[1] is None:
-        return "total_count is not set, so that nobody can tell whether all is processed"
+        return "total_count is not set, so completion cannot be checked"
     holds = _SIGNS.get(sign, lambda one, other: one == other)(sides[0], sides[1])
     if holds:
         return ""

@@ -1,4 +1,4 @@
-"""Notes: what the model is told at the tail about its tasks, its mode of work and its budget, when it has changed."""
+"""Notes: the tail's notes to the model about its tasks, its mode of work and its budget, when they have changed."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ ROUNDS = 10
 """Rounds of calls in which a model may look around before it plans."""
 
 WARN_AT = 0.8
-"""Share of a budget from which the model is told."""
+"""Share of a budget after which the model gets a warning."""
 
 LONGEST = 8000
-"""Bytes of tasks from which they are said shorter."""
+"""Bytes of tasks after which the note shortens them."""
 
 PLAN = (
     "<work>\nPlan mode: change nothing; only tools that read are allowed. Look around in at most "
@@ -42,7 +42,7 @@ Ordinary work again: what the permissions allow is allowed.
 
 
 def work_note(state: SessionState) -> str:
-    """How the session works now; empty as long as that was never anything special."""
+    """Describe the session's mode of work; empty as long as it was never anything but ordinary."""
     work = state.work
     if work.mode == "plan":
         return PLAN
@@ -57,7 +57,7 @@ def work_note(state: SessionState) -> str:
 
 
 def plan_note(state: SessionState) -> str:
-    """What to answer while a plan waits that an earlier turn has proposed."""
+    """Say how to answer while a plan of an earlier turn waits."""
     proposal = state.work.proposal
     asked = proposal is not None and proposal.turn != state.turn and state.turn_open
     return WAITS if asked and state.work.mode == "plan" else ""
@@ -71,7 +71,6 @@ def _budget(state: SessionState) -> str:
 
 
 def budget_note(state: SessionState) -> str:
-    """Once most of a budget is used."""
     total, used, warned = state.work.budget, budget.used(state), "budget" in state.notes
     shares = [
         spent / limit
@@ -79,7 +78,7 @@ def budget_note(state: SessionState) -> str:
         if limit is not None
     ]
     if max(shares, default=0.0) < WARN_AT:
-        # What was said of an earlier budget does not hold for ever; a sub-agent inherits what its parent was told.
+        # A warning about an earlier budget must not stay for ever; a sub-agent inherits its parent's notes.
         outdated = warned and state.work.parent is None
         return f"<budget>\n{_budget(state) or 'There is no budget any more.'}\n</budget>" if outdated else ""
     return (
@@ -94,12 +93,11 @@ BATCH = ("task_state_update", "task_state_get", "task_reconcile", "manage_tasks"
 
 
 def tools_note(state: SessionState, tools: Iterable[Tool], *, small: bool) -> str:
-    """The tools for a plan, for deep work and for a batch, from the moment when they are of use.
+    """List the tools for a plan, for deep work and for a batch, from the moment when they are of use.
 
     Args:
-        state: the session.
         tools: all tools of planning.
-        small: the window has no room for those of a batch.
+        small: the window has no room for the tools of a batch.
     """
     work, told = state.work, state.notes.get("work_tools", "")
     kinds = {task.kind for task in work.tasks.values()}
@@ -114,13 +112,13 @@ def tools_note(state: SessionState, tools: Iterable[Tool], *, small: bool) -> st
 
 
 def tasks_note(state: SessionState) -> str:
-    """What others than the model changed in its tasks since it was told last."""
+    """List the changes to the model's tasks, by anyone but the model, since the last such note."""
     told = _told(state.notes.get("tasks", ""))
-    told = told if told <= state.seq else 0  # what a sub-agent inherits counts its parent's events
+    told = told if told <= state.seq else 0  # an inherited note counts its parent's events
     news = [event for event in state.work.others if event.seq > told]
     if not news:
         return ""
-    from lmagent.engine.worktext import SHORT, SHORTEST, rows, state_lines  # few people change the model's tasks
+    from lmagent.engine.worktext import SHORT, SHORTEST, rows, state_lines  # users rarely change the model's tasks
 
     touched = dict.fromkeys(task.id for event in news for task in event.items)
     tasks = [state.work.tasks[id] for id in touched if id in state.work.tasks]
@@ -135,6 +133,5 @@ def tasks_note(state: SessionState) -> str:
 
 
 def _told(note: str) -> int:
-    """Up to which event an earlier note tells."""
     number = note.partition("; event ")[2].partition(")")[0]
     return int(number) if number.isdecimal() else 0

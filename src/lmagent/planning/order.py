@@ -1,4 +1,4 @@
-"""Order: what depends on what, and in which order it can be done."""
+"""Order: dependencies between tasks, and an order in which they can be done."""
 
 from __future__ import annotations
 
@@ -6,11 +6,7 @@ from collections.abc import Mapping, Sequence
 
 
 def faults(needs: Mapping[str, Sequence[str]]) -> list[str]:
-    """What is wrong with dependencies, in words; empty when they can be followed.
-
-    Args:
-        needs: for each id, the ids that come first.
-    """
+    """List the faults of dependencies (for each id, the ids that come first); empty if they can be followed."""
     found = [
         f"{id} depends on {need}, which does not exist"
         for id, wants in needs.items()
@@ -24,7 +20,10 @@ def faults(needs: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def ordered(needs: Mapping[str, Sequence[str]]) -> list[str]:
-    """The ids so that each comes behind what it needs, else in the order given. What stands in a circle is left out."""
+    """Sort the ids so that each comes after those it needs, otherwise in the given order.
+
+    Ids in a circle are left out.
+    """
     done: dict[str, None] = {}
     left = dict(needs)
     while left:
@@ -38,7 +37,7 @@ def ordered(needs: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def cycle(needs: Mapping[str, Sequence[str]]) -> list[str]:
-    """A circle, its first id again at its end; empty when there is none."""
+    """Return a circle, its first id again at its end; empty if no circle exists."""
     stuck = set(needs).difference(ordered(needs))
     if not stuck:
         return []

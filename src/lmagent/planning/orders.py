@@ -1,4 +1,4 @@
-"""Orders: what a person decides about tasks, plans and the way of working."""
+"""Orders: the user's decisions about tasks, plans and the mode of work."""
 
 from __future__ import annotations
 
@@ -19,21 +19,13 @@ BEGIN = (
 
 
 class Orders:
-    """Carries out the commands.
-
-    Args:
-        deep: the budget of deep work where the command names none.
-    """
+    """Carries out the commands; `deep` is the budget of deep work when the command names none."""
 
     def __init__(self, deep: Budget) -> None:
         self._deep = deep
 
     async def set_work(self, session: Session, command: SetWork) -> DurableEvent:
-        """Work in another mode from here on; a plan that waits is dropped.
-
-        Raises:
-            ConfigError: it is no way of working.
-        """
+        """Switch the mode of work; a waiting plan is dropped. Raises ConfigError if the mode does not exist."""
         if command.mode == "plan" and command.then == "plan":
             raise ConfigError("a plan cannot be followed by planning", fix="/plan TASK, or /deep TASK")
         if any(limit is not None and limit <= 0 for limit in (command.budget.steps, command.budget.tokens)):
@@ -48,10 +40,9 @@ class Orders:
         return await session.record(event, sync=True)
 
     async def decide(self, session: Session, command: DecidePlan) -> DurableEvent:
-        """Decide on the plan that waits, and begin what follows from it.
+        """Decide on the waiting plan, and start the work that follows from it.
 
-        Raises:
-            ConfigError: there is none, or what a person made of it cannot be followed.
+        Raises ConfigError if no plan waits, or the user's edited plan cannot be followed.
         """
         proposal = session.state.work.proposal
         if proposal is None:
@@ -77,10 +68,9 @@ class Orders:
         return decided
 
     async def change_tasks(self, session: Session, command: ChangeTasks) -> DurableEvent:
-        """Change tasks for a person; whole or not at all.
+        """Change tasks for the user, all or none.
 
-        Raises:
-            ConfigError: afterwards something would be missing, or run in a circle.
+        Raises ConfigError if afterwards a dependency would be missing, or run in a circle.
         """
         tasks = dict(session.state.work.tasks)
         unknown = [id for id in command.removed if id not in tasks]
@@ -98,7 +88,7 @@ class Orders:
 
 
 async def settle(session: Session) -> None:
-    """Record what follows from the last decision, as far as it is not on record: a crash may have come between."""
+    """Record the consequences of the last decision that are not on record yet: a crash may have come between."""
     work = session.state.work
     decided = work.decided
     if decided is None:
@@ -130,7 +120,7 @@ async def _take_over(session: Session, plan: Plan, by: str) -> None:
 
 
 def _checked(plan: Plan, session: Session) -> Plan:
-    """The plan of a person, held to what a model's is held to."""
+    """Check a user's plan by the rules for a model's plan."""
     found = usable(session, plan_json(plan))
     if isinstance(found, Unusable):
         raise ConfigError(f"the plan cannot be followed: {found.words}", fix="edit it again; nothing was decided")

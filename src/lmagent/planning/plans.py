@@ -1,4 +1,4 @@
-"""Plans: from what a model writes, or a person edits, to a plan that can be followed; and back to words."""
+"""Plans: from text of a model or a user to a plan that can be followed, and back to text."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ SCHEMA: dict[str, Any] = {
     "required": ["title", "goal", "risk_areas", "steps"],
     "additionalProperties": False,
 }
-"""What a plan is, for servers that can make a model write it."""
+"""JSON schema of a plan, for servers that can enforce one."""
 
 _ITEM = re.compile(r"^(?:\*\*)?\d{1,2}[.)]\s+(?P<text>\S.*)$")
 """A line of a numbered list, not indented."""
@@ -60,11 +60,11 @@ _FENCE = re.compile(r"```[a-zA-Z]*\s*\n(.*?)```", re.DOTALL)
 
 
 class Unusable(Struct, frozen=True):
-    """A text that should be a plan and is none.
+    """The reason why a text is not a usable plan.
 
     Attributes:
-        faults: what is wrong with it.
-        json: whether it has a JSON object at all.
+        faults: of the text, a clause each.
+        json: whether it contains a JSON object at all.
     """
 
     faults: tuple[str, ...]
@@ -72,15 +72,14 @@ class Unusable(Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        """All faults in a sentence."""
         return "; ".join(self.faults)
 
 
 def read_plan(text: str, taken: Collection[str] = ()) -> Plan | Unusable:
-    """The plan in a text: bare JSON or in a fence, with or without words (`PLAN_APPROVED`) around it.
+    """Read the plan in a text: bare JSON or in a fence, with or without text (`PLAN_APPROVED`) around it.
 
     Args:
-        text: what the model answered, or what a person has edited.
+        text: the model's answer, or the user's edited text.
         taken: ids of other tasks of the session, which no step may have.
     """
     objects = list(_objects(text))
@@ -117,7 +116,7 @@ def listed_plan(text: str, goal: str, taken: Collection[str] = ()) -> Plan | Unu
 
 
 def _objects(text: str) -> Iterator[dict[str, Any]]:
-    """JSON objects in the text, outermost first found."""
+    """Yield the JSON objects in the text; an outer object comes before the objects inside it."""
     fenced: list[str] = _FENCE.findall(text)
     decoder = json.JSONDecoder()
     for piece in (*fenced, text) if fenced else (text,):
@@ -192,18 +191,17 @@ def _step(value: Any, position: int, found: list[str]) -> PlanStep:
 
 
 def _text(value: Any) -> str:
-    """A text, or a number that stands for one."""
+    """Return a text, or a number as text."""
     return " ".join(str(value).split()) if isinstance(value, str | int | float) and not isinstance(value, bool) else ""
 
 
 def _texts(value: Any) -> tuple[str, ...]:
-    """Texts from a list, or from one text; models write both."""
+    """Return the texts of a list, or a single text as a list; models write both."""
     listed = cast("list[Any]", value) if isinstance(value, list) else [value]
     return tuple(text for text in map(_text, listed) if text)
 
 
 def steps_of(plan: Plan) -> tuple[Task, ...]:
-    """The steps of an approved plan as tasks."""
     return tuple(
         Task(
             step.id,
@@ -218,7 +216,7 @@ def steps_of(plan: Plan) -> tuple[Task, ...]:
 
 
 def plan_text(plan: Plan) -> str:
-    """The plan for a person, as plain text: all of it is to be seen before it is approved."""
+    """Format the whole plan for the user, as plain text: approval must not hide any of it."""
     lines = [f"Plan: {plan.title}"]
     if plan.goal != plan.title:
         lines.append(f"Goal: {plan.goal}")
@@ -236,7 +234,6 @@ def plan_text(plan: Plan) -> str:
 
 
 def plan_json(plan: Plan) -> str:
-    """The plan as JSON that a person can edit."""
     value = {
         "title": plan.title,
         "goal": plan.goal,

@@ -1,4 +1,7 @@
-"""Proposing: plan mode's say in a turn. It reads only; its last word is a plan, which then waits for a person."""
+"""Proposing: a turn in plan mode.
+
+It only reads; its last message is a plan, which then waits for the user's decision.
+"""
 
 from __future__ import annotations
 
@@ -17,17 +20,16 @@ if TYPE_CHECKING:
     from lmagent.planning.plans import Unusable
 
 TRIES = 2
-"""How often a model is told what is wrong with its plan."""
+"""How often a model gets the faults of its plan to correct them."""
 
 GRACE = 3
-"""Rounds in which a model may learn that there is nothing more to look at."""
+"""Rounds in which a model may learn that it has looked around enough."""
 
 APPROVED = End("done", "plan", "the plan is approved; the work begins")
-"""How a turn ends in which the decision fell."""
+"""How a turn ends in which the decision was made."""
 
 
 def fence(state: SessionState, tool: Tool) -> str:
-    """Why a tool may not be used in plan mode."""
     if state.work.mode != "plan":
         return ""
     if tool.effect != "read":
@@ -40,7 +42,7 @@ def fence(state: SessionState, tool: Tool) -> str:
 
 
 def after_calls(session: Session) -> End | None:
-    """End a turn that looks around for ever."""
+    """End a turn that never stops looking around."""
     state = session.state
     if state.work.mode == "plan" and state.step >= ROUNDS + GRACE:
         wanted = "plan" if state.work.proposal is None else "answer"
@@ -50,7 +52,7 @@ def after_calls(session: Session) -> End | None:
 
 
 async def at_end(session: Session, ending: Ending, answer: str) -> End | Again | None:
-    """Take the plan out of the answer; while one waits, an answer without another is an answer."""
+    """Take the plan out of the answer; while a plan waits, an answer without a new one is an ordinary answer."""
     from lmagent.core.work import Plan
     from lmagent.planning.plans import SCHEMA
 
@@ -84,12 +86,12 @@ async def at_end(session: Session, ending: Ending, answer: str) -> End | Again |
 
 
 def usable(session: Session, text: str, *, listed: bool = False) -> Plan | Unusable:
-    """The plan in a text, if it can be followed in this session: beside its other tasks, and in its window.
+    """Read the plan in a text, if this session can follow it, next to its other tasks and within its window.
 
     Args:
-        session: whose plan it is to be.
-        text: what the model answered, or what a person has edited.
-        listed: take a numbered list for a plan.
+        session: the session of the plan.
+        text: the model's answer, or the user's edited text.
+        listed: accept a numbered list as a plan.
     """
     from lmagent.core.work import Plan
     from lmagent.engine.work import WorkState
@@ -108,9 +110,10 @@ def usable(session: Session, text: str, *, listed: bool = False) -> Plan | Unusa
 
 
 def begins_unread(state: SessionState) -> bool:
-    """Say whether the plan that this turn made is carried out without a decision: deep work in permission mode auto.
+    """Whether the plan of this turn is carried out without a decision: deep work in permission mode auto.
 
-    A plan that waited before the user chose that mode keeps waiting: else opening its session to reject it begins it.
+    A plan that waited before the user chose that mode keeps waiting; otherwise opening its session to reject it would
+    start it.
     """
     proposal = state.work.proposal
     is_new = proposal is not None and state.turn_open and proposal.turn == state.turn
@@ -118,7 +121,7 @@ def begins_unread(state: SessionState) -> bool:
 
 
 def waits(session: Session, answer: str) -> End:
-    """How a turn ends whose plan waits, and what to do about it."""
+    """End a turn whose plan waits, and say what to do about it."""
     id = session.state.session
     return End(
         "question",

@@ -1,4 +1,4 @@
-"""Report: what deep work did, in a file that a person reads in the morning. The log has all of it; this is the sum."""
+"""Report: a summary of deep work, in a file for the user to read in the morning. The log has everything."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ FOLDER = (".lmagent", "reports")
 
 MOST_COMMANDS, MOST_FILES = 200, 500
 LONGEST = 300
-"""Characters of a command and of the line that says what came of it."""
+"""Characters of a command and of its result line."""
 
 
 class Gathered(Struct):
-    """What the log says about the work.
+    """The log's facts about the work.
 
     Attributes:
-        began: Unix seconds at which it was set.
+        began: Unix seconds at which deep work was set.
         seq: the event that set it.
-        ended: of the last event.
-        commands: what was run, and what came of it.
-        compactions: cuts of the conversation.
-        last: how the last turn ended.
+        ended: time of the last event.
+        commands: the commands that ran, with their results.
+        compactions: how often the conversation was compacted.
+        last: the end of the last turn.
     """
 
     began: float = 0.0
@@ -46,16 +46,7 @@ class Gathered(Struct):
 
 
 def write(workspace: Path, state: SessionState, events: Iterable[ev.DurableEvent]) -> Path:
-    """Write the report, whole or not at all; returns its path.
-
-    Args:
-        workspace: the workspace.
-        state: the session.
-        events: its log.
-
-    Raises:
-        StoreError: it could not be written.
-    """
+    """Write the report, whole or not at all; returns its path. Raises StoreError if it could not be written."""
     path = workspace.joinpath(*FOLDER, f"{state.session}.md")
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -72,10 +63,9 @@ def write(workspace: Path, state: SessionState, events: Iterable[ev.DurableEvent
 
 
 def _folder(workspace: Path) -> None:
-    """Make the folder; a link that a checkout brought could lead anywhere.
+    """Make the folder; a link from a checkout could lead anywhere.
 
-    Raises:
-        StoreError: it is no folder of the workspace.
+    Raises StoreError if it is not a folder of the workspace.
     """
     folder = workspace
     for name in FOLDER:
@@ -86,7 +76,6 @@ def _folder(workspace: Path) -> None:
 
 
 def gather(events: Iterable[ev.DurableEvent]) -> Gathered:
-    """Read the log of the work: from where it was set."""
     found, called = Gathered(), dict[str, str]()
     for event in events:
         found.ended = event.ts or found.ended
@@ -114,7 +103,6 @@ def _outcome(event: ev.ToolFinished) -> str:
 
 
 def text(state: SessionState, found: Gathered) -> str:
-    """The report as Markdown."""
     work, last = state.work, found.last
     used, total = budget.used(state), work.budget
     title = work.plan.title if work.plan is not None else state.title
@@ -122,7 +110,7 @@ def text(state: SessionState, found: Gathered) -> str:
     if last is not None:
         words = f"{last.outcome}: {last.reason}" if last.reason else last.outcome
         parts += [f"**{_line(words)}**", ""]
-    took = timedelta(seconds=max(0, round(found.ended - found.began)))  # clocks are set back
+    took = timedelta(seconds=max(0, round(found.ended - found.began)))  # clocks can be set back
     parts += [
         f"- time: {_when(found.began)} to {_when(found.ended)}, {took}",
         f"- model calls: {_of(used.steps, total.steps)}, sub-agents included",
@@ -134,7 +122,7 @@ def text(state: SessionState, found: Gathered) -> str:
     ]
     if work.plan is not None:
         parts += ["## Goal", "", work.plan.goal, ""]
-    parts += ["## What was said at the end", "", (last.answer if last else "") or "(nothing)", ""]
+    parts += ["## The last message", "", (last.answer if last else "") or "(nothing)", ""]
     parts += ["## Tasks", "", *_tasks(tuple(work.tasks.values())), ""]
     parts += ["## Files changed", "", *_files(state, found.seq), ""]
     parts += ["## Commands", "", *_commands(found), ""]
@@ -150,7 +138,7 @@ def _tasks(tasks: Sequence[Task]) -> list[str]:
 
 
 def _files(state: SessionState, since: int) -> list[str]:
-    """What was changed and not taken back; of a call that changed very many, how many."""
+    """List the changed paths that were not restored; only a count for a call that changed very many."""
     changed = Counter[str]()
     for event in state.changes:
         if event.seq >= since:

@@ -17,8 +17,6 @@ from lmagent.planning.tools import StepDone
 
 
 async def complete(store: Store, arguments: StepDone, ctx: ToolContext) -> ToolOutput:
-    """plan_complete_step."""
-
     def build(work: WorkState) -> TasksChanged:
         step = find(work, arguments.step_id, "step")
         notes = worded(arguments.verification_notes, "verification_notes")
@@ -34,13 +32,12 @@ async def complete(store: Store, arguments: StepDone, ctx: ToolContext) -> ToolO
 
 
 def waits_for(work: WorkState, task: Task) -> list[str]:
-    """Ids of what comes first and is not completed; a task that is gone holds up nothing."""
+    """Return the dependencies that are not completed; a task that was removed blocks nothing."""
     first = (work.tasks[id] for id in task.depends_on if id in work.tasks)
     return [other.id for other in first if other.status not in ("completed", "skipped")]
 
 
 def next_of(work: WorkState, tasks: Iterable[Task]) -> str:
-    """What can be done now, in a line."""
     opened = [task for task in tasks if task.is_open]
     if not opened:
         return "All are done."

@@ -19,51 +19,38 @@ ROWS = 30
 """Changed tasks that a result shows; the model has named the others itself."""
 
 WINDOW_SHARE = 0.4
-"""The part of the window up to its trigger that open tasks and the task state may take at their shortest."""
+"""The part of the window, up to its trigger, that open tasks and the task state may take in their shortest form."""
 
 Build = Callable[[WorkState], TasksChanged]
-"""Works out a change.
-
-Raises:
-    ToolError: it is refused; nothing is changed.
-"""
+"""Builds a change; raises ToolError to refuse it, and then nothing changes."""
 
 
 class Store:
-    """The tasks of the sessions that are open here.
-
-    Args:
-        session: gives a session by its id.
-    """
+    """The tasks of the sessions that are open here; `session` finds one by id."""
 
     def __init__(self, session: Callable[[str], Session]) -> None:
         self._session = session
         self._locks: defaultdict[str, anyio.Lock] = defaultdict(anyio.Lock)
 
     def session(self, ctx: ToolContext) -> Session:
-        """The session of a call.
-
-        Raises:
-            ToolError: there is none, as where a person calls a single tool.
-        """
+        """Return the session of a call. Raises ToolError if no session is open, as when a user calls a single tool."""
         return self._session(ctx.session)
 
     def work(self, ctx: ToolContext) -> WorkState:
-        """What the session of a call has set itself to do."""
         return self.session(ctx).state.work
 
     async def change(self, ctx: ToolContext, build: Build) -> ToolOutput:
         """Record one change, whole or not at all; calls of one reply change one after the other.
 
         Raises:
-            ToolError: it is refused.
+            ToolError: the change is refused.
             StoreError: it could not be written.
         """
         session = self.session(ctx)
         async with self._locks[ctx.session]:
             work = session.state.work
             done = work.calls.get(ctx.call)
-            if done is None:  # else a crash came between the change and its result, and the call is repeated
+            if done is None:  # else a crash came between the change and its result, and this is the same call again
                 done = replace(build(work), by="model", call=ctx.call)
                 _fits(session, done)
                 if done.items or done.removed or done.state is not None:
@@ -72,11 +59,7 @@ class Store:
 
 
 def _fits(session: Session, change: TasksChanged) -> None:
-    """Refuse what the window cannot always hold beside the conversation.
-
-    Raises:
-        ToolError: it would be too much.
-    """
+    """Refuse a change after which open work no longer fits the window next to the conversation."""
     work = session.state.work
     tasks = {**work.tasks, **{task.id: task for task in change.items}}
     after = WorkState(tasks=tasks, state=change.state or work.state, plan=work.plan)
@@ -85,7 +68,7 @@ def _fits(session: Session, change: TasksChanged) -> None:
 
 
 def too_much(session: Session, work: WorkState) -> str:
-    """Why the window cannot always hold so much open work beside the conversation; empty where it can."""
+    """Return why the window has no room for so much open work next to the conversation; empty if it has."""
     size, limit = session.state.tokens(worktext.least(work)), int(session.window.trigger * WINDOW_SHARE)
     if size <= limit:
         return ""
@@ -93,7 +76,6 @@ def too_much(session: Session, work: WorkState) -> str:
 
 
 def told(change: TasksChanged) -> str:
-    """A change in words."""
     lines = [worktext.row(task, worktext.SHORT) for task in change.items[:ROWS]]
     if len(change.items) > ROWS:
         lines.append(f"and {len(change.items) - ROWS} more, up to {change.items[-1].id}")

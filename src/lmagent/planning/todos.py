@@ -15,15 +15,13 @@ from lmagent.planning.store import Store
 from lmagent.planning.tools import NoArgs, TodoAdd, TodoComplete, TodoUpdate
 
 MOST_OPEN = 300
-"""Open tasks of a session: every one of them stands in the prompt after a compaction."""
+"""Open tasks of a session: the prompt repeats each of them after a compaction."""
 
 LONGEST = 2000
 """Characters of a title or a note."""
 
 
 async def add(store: Store, arguments: TodoAdd, ctx: ToolContext) -> ToolOutput:
-    """todo_add."""
-
     def build(work: WorkState) -> TasksChanged:
         room(work, 1)
         title = worded(arguments.description, "description")
@@ -34,8 +32,6 @@ async def add(store: Store, arguments: TodoAdd, ctx: ToolContext) -> ToolOutput:
 
 
 async def complete(store: Store, arguments: TodoComplete, ctx: ToolContext) -> ToolOutput:
-    """todo_complete."""
-
     def build(work: WorkState) -> TasksChanged:
         return changed(find(work, arguments.todo_id, "todo"), status="completed")
 
@@ -43,8 +39,6 @@ async def complete(store: Store, arguments: TodoComplete, ctx: ToolContext) -> T
 
 
 async def update(store: Store, arguments: TodoUpdate, ctx: ToolContext) -> ToolOutput:
-    """todo_update."""
-
     def build(work: WorkState) -> TasksChanged:
         if not arguments.status and not arguments.notes:
             raise ToolError("Give a status or notes. Nothing was changed.")
@@ -56,7 +50,6 @@ async def update(store: Store, arguments: TodoUpdate, ctx: ToolContext) -> ToolO
 
 
 async def show(store: Store, _: NoArgs, ctx: ToolContext) -> ToolOutput:
-    """todo_list."""
     todos = [task for task in store.work(ctx).tasks.values() if task.kind == "todo"]
     if not todos:
         return ToolOutput("There are no todos.")
@@ -64,11 +57,7 @@ async def show(store: Store, _: NoArgs, ctx: ToolContext) -> ToolOutput:
 
 
 def find(work: WorkState, named: str | int, kind: TaskKind) -> Task:
-    """The task of a kind that a model names; a bare number is taken for `todo3`.
-
-    Raises:
-        ToolError: there is none.
-    """
+    """Find the task that a model names; a bare number means `todo3`. Raises ToolError if no task has this id."""
     id = str(named).strip()
     task = work.tasks.get(id) or (work.tasks.get(f"{PREFIX[kind]}{id}") if id.isdigit() else None)
     if task is not None and task.kind == kind:
@@ -83,7 +72,7 @@ WORDS: dict[TaskKind, str] = {"todo": "todo", "task": "task", "step": "step of a
 
 
 def fresh(work: WorkState, kind: TaskKind) -> str:
-    """An id that was never used in this store, as far as it still knows."""
+    """Return an id that this store has never used, as far as it still knows."""
     used = [int(id[len(PREFIX[kind]) :]) for id in work.tasks if id[len(PREFIX[kind]) :].isdecimal()]
     number = max(used, default=0) + 1
     while f"{PREFIX[kind]}{number}" in work.tasks:
@@ -92,11 +81,7 @@ def fresh(work: WorkState, kind: TaskKind) -> str:
 
 
 def room(work: WorkState, more: int) -> None:
-    """Refuse more open tasks than can always be kept in the prompt.
-
-    Raises:
-        ToolError: there would be too many.
-    """
+    """Refuse more open tasks than the prompt can always hold."""
     opened = sum(task.is_open for task in work.tasks.values())
     if opened + more > MOST_OPEN:
         raise ToolError(
@@ -106,11 +91,7 @@ def room(work: WorkState, more: int) -> None:
 
 
 def worded(text: str, what: str, *, empty: bool = False) -> str:
-    """A text of the model, if it is one.
-
-    Raises:
-        ToolError: it is empty, or too long.
-    """
+    """Return the model's text; raises ToolError if it is empty or too long."""
     if not text.strip() and not empty:
         raise ToolError(f"{what} is empty. Nothing was changed.")
     if len(text) > LONGEST:
@@ -119,6 +100,6 @@ def worded(text: str, what: str, *, empty: bool = False) -> str:
 
 
 def changed(task: Task, *, status: TaskStatus, notes: str | None = None) -> TasksChanged:
-    """The change that gives a task a status; none where it is so already."""
+    """Build the change that gives a task a status; empty if it has it already."""
     after = replace(task, status=status, notes=task.notes if notes is None else notes)
     return TasksChanged(items=(after,) if after != task else ())

@@ -1,4 +1,4 @@
-"""The tools: what the model is told of them. What they do stands in the module that each names, imported when used."""
+"""The tools: descriptions and arguments for the model. The code of each is in the module that it names."""
 
 from __future__ import annotations
 
@@ -17,39 +17,31 @@ TodoStatus = Literal["", "pending", "in_progress", "completed", "blocked"]
 
 
 class NoArgs(Struct, frozen=True):
-    """No arguments."""
+    pass
 
 
 class TodoAdd(Struct, frozen=True):
-    """Arguments of todo_add."""
-
     description: str
     notes: str = ""
 
 
 class TodoComplete(Struct, frozen=True):
-    """Arguments of todo_complete."""
-
     todo_id: str | int
 
 
 class TodoUpdate(Struct, frozen=True):
-    """Arguments of todo_update."""
-
     todo_id: str | int
     status: TodoStatus = ""
     notes: str = ""
 
 
 class StepDone(Struct, frozen=True):
-    """Arguments of plan_complete_step."""
-
     step_id: str | int
     verification_notes: str
 
 
 class StateUpdate(Struct, frozen=True):
-    """Arguments of task_state_update. What is not given stays as it is."""
+    """Arguments of task_state_update. A field that is left out keeps its value."""
 
     objective: str | UnsetType = UNSET
     completion_gate: str | UnsetType = UNSET
@@ -67,8 +59,6 @@ TreeStatus = Literal["", "pending", "in_progress", "completed", "blocked", "fail
 
 
 class NewTask(Struct, frozen=True, forbid_unknown_fields=True):
-    """A task to create."""
-
     title: str
     task_id: str = ""
     depends_on: tuple[str, ...] = ()
@@ -77,8 +67,6 @@ class NewTask(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ManageTasks(Struct, frozen=True):
-    """Arguments of manage_tasks."""
-
     action: TreeAction
     task_id: str = ""
     title: str = ""
@@ -94,10 +82,10 @@ Does = Callable[["Store", Any, ToolContext], Awaitable[ToolOutput]]
 
 
 def planning_tools(store: Callable[[], Store], *, todos: bool) -> Iterator[Tool]:
-    """All tools of planning.
+    """Yield all tools of planning.
 
     Args:
-        store: gives what they work on, which is made with the first call.
+        store: returns the store that they share, which the first call creates.
         todos: whether the model keeps a list of its own.
     """
     if todos:
@@ -132,7 +120,7 @@ def planning_tools(store: Callable[[], Store], *, todos: bool) -> Iterator[Tool]
 
 
 def _tool(store: Callable[[], Store], name: str, description: str, arguments: type[Struct], place: str) -> Tool:
-    # They change nothing but the session's own record: to the gate that is reading.
+    # They change only the session's own record, so the gate takes them for reading tools.
     return Tool(name, description, arguments, "read", _late(store, place), deferred=True)
 
 

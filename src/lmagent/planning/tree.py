@@ -1,4 +1,4 @@
-"""Tree: tasks with parts and dependencies, that can only be done in an order in which they make sense."""
+"""Tree: tasks with parts and dependencies, which can only be done in an order that makes sense."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ NOTHING = "Nothing was changed."
 
 
 async def manage(store: Store, arguments: ManageTasks, ctx: ToolContext) -> ToolOutput:
-    """manage_tasks."""
     if arguments.action == "list":
         return ToolOutput(_listed(store.work(ctx)))
     if arguments.action == "validate":
@@ -99,11 +98,7 @@ def _complete(work: WorkState, arguments: ManageTasks) -> TasksChanged:
 
 
 def _to(work: WorkState, before: Task, after: Task, status: TaskStatus) -> TasksChanged:
-    """Give a task a status, if its turn has come.
-
-    Raises:
-        ToolError: something comes first.
-    """
+    """Give a task a status. Raises ToolError if another task comes first."""
     moves = status != before.status
     if moves and status in ("in_progress", "completed") and (waits := waits_for(work, after)):
         raise ToolError(f"{after.id} comes after {', '.join(waits)}, not done yet. {NOTHING}")
@@ -145,11 +140,7 @@ def _disconnect(work: WorkState, arguments: ManageTasks) -> TasksChanged:
 
 
 def _check(tasks: Mapping[str, Task]) -> None:
-    """Refuse what can never be done.
-
-    Raises:
-        ToolError: something is missing, or runs in a circle.
-    """
+    """Refuse tasks that can never be done: something is missing, or runs in a circle."""
     if found := _faults(tasks):
         more = f" (and {len(found) - SHOWN_FAULTS} more)" if len(found) > SHOWN_FAULTS else ""
         raise ToolError(f"{'; '.join(found[:SHOWN_FAULTS])}{more}. {NOTHING}")

@@ -1,1 +1,1 @@
-"""Floor 4: the terminal surface for a person: inline, append-only, one event stream in, commands out."""
+"""Floor 4: the interactive terminal: inline, append-only, one event stream in, commands out."""

@@ -20,14 +20,14 @@ from lmagent.core.commands import Close
 from lmagent.core.errors import StoreError, ungrouped
 from lmagent.repl import banner
 from lmagent.repl import plain as plain_loop
-from lmagent.repl.conversation import Conversation
+from lmagent.repl.conversation import ReplConversation
 from lmagent.sandbox.scratch import forget_scratch
 from lmagent.terminal.render import Renderer
 from lmagent.terminal.style import PlainStyle, RichStyle
 from lmagent.terminal.theme import resolved
 
 AT_ONCE = 1.0
-"""Seconds that the plain loop waits for the lines about server and sandbox; what is not known by then is left out."""
+"""Seconds that the plain loop waits for the lines about server and sandbox; later answers are left out."""
 
 
 class Opening(Struct, frozen=True):
@@ -43,15 +43,15 @@ class Opening(Struct, frozen=True):
 
 
 async def run_repl(host: Host, opening: Opening, *, plain: bool = False) -> int:
-    """Talk until the person leaves, or the terminal does; returns the exit code.
+    """Talk until the user leaves, or the terminal closes; returns the exit code.
 
     Args:
         host: the sessions; attended.
         opening: how it begins.
-        plain: plain lines, nothing redrawn. So it is without a terminal, too.
+        plain: plain lines, nothing redrawn; always so without a terminal.
     """
     signals = list[int]()
-    conversation: Conversation | None = None
+    conversation: ReplConversation | None = None
     plain = plain or host.settings.plain or os.environ.get("TERM") == "dumb"
     plain = plain or not (sys.stdin.isatty() and sys.stdout.isatty())
     with ungrouped():
@@ -62,12 +62,12 @@ async def run_repl(host: Host, opening: Opening, *, plain: bool = False) -> int:
                     tasks.start_soon(_watch_signals, talk, signals)
                 if plain:
                     renderer = Renderer(PlainStyle(), plain_loop.write, terminal=sys.stdout.isatty())
-                    surface = plain_loop.Lines(_bell(host))
-                    conversation = Conversation(host, renderer, tasks, surface)
+                    surface = plain_loop.PlainSurface(_bell(host))
+                    conversation = ReplConversation(host, renderer, tasks, surface)
                     if sys.platform != "win32":
                         await tasks.start(_stop_on_interrupt, conversation, surface, talk, signals)
                     await _open(conversation, opening)
-                    with anyio.move_on_after(AT_ONCE):  # a line that came later would be in the middle of a typed one
+                    with anyio.move_on_after(AT_ONCE):  # a later line would appear in the middle of one being typed
                         await banner.finish(host, renderer.say)
                     tasks.start_soon(_schedule, host, conversation, scheduling)
                     await plain_loop.run(conversation)
@@ -76,7 +76,7 @@ async def run_repl(host: Host, opening: Opening, *, plain: bool = False) -> int:
 
                     screen = Screen(_history(host), _bell(host), _theme(host))
                     renderer = Renderer(RichStyle(screen.width), screen.write, more="Ctrl+O shows them")
-                    conversation = Conversation(host, renderer, tasks, screen)
+                    conversation = ReplConversation(host, renderer, tasks, screen)
                     await _open(conversation, opening)
                     tasks.start_soon(banner.finish, host, renderer.say)
                     tasks.start_soon(_schedule, host, conversation, scheduling)
@@ -92,8 +92,8 @@ async def run_repl(host: Host, opening: Opening, *, plain: bool = False) -> int:
     return 128 + signals[0] if signals else 0
 
 
-async def _leave(host: Host, conversation: Conversation, session: str) -> None:
-    """Say the way back to the session; one that was begun here and in which nothing was said is not kept."""
+async def _leave(host: Host, conversation: ReplConversation, session: str) -> None:
+    """Print how to resume the session; a session that was created here and stayed empty is deleted."""
     if conversation.has_questions:
         conversation.renderer.say(f"Resume with: lmagent --resume {session}", "quiet")
     elif conversation.begun_here:
@@ -103,14 +103,13 @@ async def _leave(host: Host, conversation: Conversation, session: str) -> None:
             forget_scratch(host.settings.agent_data_dir, host.workspace, session)
 
 
-async def _schedule(host: Host, conversation: Conversation, scope: anyio.CancelScope) -> None:
-    """Do what is due in the workspace meanwhile."""
+async def _schedule(host: Host, conversation: ReplConversation, scope: anyio.CancelScope) -> None:
     with scope:
         await scheduling_in_chat(host, lambda text: conversation.renderer.say(text, "quiet"))
 
 
 async def _watch_signals(talk: anyio.CancelScope, signals: list[int]) -> None:
-    """End the conversation when the program is told to go, or the terminal is closed."""
+    """End the conversation on a signal to stop, or when the terminal closes."""
     with anyio.open_signal_receiver(*ending()) as received:
         async for number in received:
             signals.append(number)
@@ -118,14 +117,14 @@ async def _watch_signals(talk: anyio.CancelScope, signals: list[int]) -> None:
 
 
 async def _stop_on_interrupt(
-    conversation: Conversation,
-    surface: plain_loop.Lines,
+    conversation: ReplConversation,
+    surface: plain_loop.PlainSurface,
     talk: anyio.CancelScope,
     signals: list[int],
     *,
     task_status: TaskStatus[None],
 ) -> None:
-    """Ctrl+C in the plain loop: stop what runs; twice, end the conversation."""
+    """Handle Ctrl+C in the plain loop: stop the running turn; twice, end the conversation."""
     with anyio.open_signal_receiver(signal.SIGINT) as received:
         task_status.started()
         async for number in received:
@@ -134,18 +133,18 @@ async def _stop_on_interrupt(
                 talk.cancel()
 
 
-async def _open(conversation: Conversation, opening: Opening) -> None:
+async def _open(conversation: ReplConversation, opening: Opening) -> None:
     host, say = conversation.host, conversation.renderer.say
     banner.begin(host, say)
     if opening.resume:
-        session = await host.open_session(opening.resume)  # a name that fits none ends the program here
+        session = await host.open_session(opening.resume)  # an unknown name ends the program here
         await conversation.line(f"/resume {session.state.session}")
     elif opening.pick:
         await conversation.line("/resume")
 
 
 def _bell(host: Host) -> Callable[[], None]:
-    """Rings the terminal's bell, where there is a terminal and the person wants it."""
+    """Return a function that rings the bell, if there is a terminal and the settings allow it."""
 
     def ring() -> None:
         sys.stdout.write("\a")
@@ -155,12 +154,12 @@ def _bell(host: Host) -> Callable[[], None]:
 
 
 def _theme(host: Host) -> str:
-    """The theme of the settings; NO_COLOR takes the colours away and nothing else."""
+    """Return the theme of the settings; NO_COLOR removes the colours and nothing else."""
     return "none" if host.settings.no_color else resolved(host.settings.theme, os.environ)
 
 
 def _history(host: Host) -> Path | None:
-    """Where what was typed is kept; None where that cannot be."""
+    """Return the file of the input history; None if it cannot be written."""
     folder = host.settings.agent_data_dir
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,7 @@
-"""Banner: the first lines of the conversation. What has to be asked for is shown when it is known; nothing waits."""
+"""Banner: the first lines of the conversation.
+
+Facts that must be asked for are printed as they arrive; nothing waits.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,6 @@ Say = Callable[[str, str], None]
 
 
 def begin(host: Host, say: Say) -> None:
-    """Print what is known at once."""
     say(fitted(f"lmagent {__version__} · {{}}", _short(str(host.workspace)), _width()), "user")
     say("Type a task. /help lists the commands, Ctrl+C twice leaves.", "quiet")
 
@@ -37,7 +39,6 @@ async def finish(host: Host, say: Say) -> None:
 
 
 async def _server(host: Host) -> tuple[str, str]:
-    """The line about the server, and how it is shown."""
     if host.replay is not None:
         return "the model's side is played from a cassette", "quiet"
     wanted = host.agent.model

@@ -19,21 +19,16 @@ PROGRAMS = (
     ("", ("pbcopy",)),
     ("WSL_DISTRO_NAME", ("clip.exe",)),
 )
-"""Programs that take the text on their input, and the variable without which they cannot work."""
+"""Programs that read the text from their input, and the variable that each needs."""
 
 PATIENCE = 5.0
 """Seconds that such a program has."""
 
 
 async def copy(text: str, clip: Callable[[str], bool]) -> str:
-    """Put a text on the clipboard, by a program or by the terminal; returns the sentence to say.
+    """Put a text on the clipboard, by a program or by the terminal; returns the sentence to print.
 
-    Args:
-        text: the text.
-        clip: asks the terminal; False if it cannot be asked.
-
-    Raises:
-        LmagentError: there is no way to do it.
+    `clip`: asks the terminal; False if it cannot be asked. Raises LmagentError if no way works.
     """
     program = await _copy_by_program(text)
     if not program and not clip(text):
@@ -57,5 +52,5 @@ async def _copy_by_program(text: str) -> str:
 
 
 def osc52(text: str) -> str:
-    """The sequence that asks a terminal to put a text on the clipboard."""
+    """Return the sequence that asks a terminal to put a text on the clipboard."""
     return f"\x1b]52;c;{base64.b64encode(text.encode()).decode()}\x07"

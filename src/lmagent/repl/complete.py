@@ -1,4 +1,4 @@
-"""Completion of slash commands, of what they pick from, and of @paths."""
+"""Completion of slash commands, of their choices, and of @paths."""
 
 from __future__ import annotations
 
@@ -17,16 +17,15 @@ MAX_PATHS = 5000
 """Files looked at for a completion; a larger workspace is completed in part."""
 
 FRESH = 10.0
-"""Seconds for which what a command offers is not asked for again."""
+"""Seconds for which the choices of a command are kept."""
 
 SKIPPED = frozenset({".git", ".lmagent", "node_modules", "__pycache__", ".venv"})
 
 
 class ReplCompleter(Completer):
-    """Completes `/name` at the start of a line, what a command picks from after it, and `@path` anywhere.
+    """Completes `/name` at the start of a line, the choices of a command after it, and `@path` anywhere.
 
-    Args:
-        context: where a command would be given now.
+    `context`: returns the context of a command entered now.
     """
 
     def __init__(self, context: Callable[[], SlashContext]) -> None:
@@ -34,13 +33,12 @@ class ReplCompleter(Completer):
         self._offered: dict[str, tuple[float, Sequence[Choice]]] = {}
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
-        """Return nothing: what a command picks from takes a while."""
+        """Return nothing: listing the choices of a command takes a while."""
         return ()
 
     async def get_completions_async(
         self, document: Document, complete_event: CompleteEvent
     ) -> AsyncGenerator[Completion, None]:
-        """What fits before the cursor."""
         text = document.text_before_cursor
         if text.startswith("/") and "\n" not in text:
             found = self._arguments(text) if " " in text else self._commands(text[1:])
@@ -80,7 +78,7 @@ class ReplCompleter(Completer):
             try:
                 choices = (await command.run(context, "")).choices
             except LmagentError:
-                choices = ()  # the command itself says what is wrong
+                choices = ()  # the command itself reports the fault
             self._offered[name] = (now, choices)
         return choices
 
@@ -95,7 +93,7 @@ def _last_word(text: str) -> str:
 
 
 def matching_paths(workspace: Path, part: str, limit: int = 50) -> list[str]:
-    """Files of the workspace whose path contains `part`, those that begin with it first."""
+    """Return files of the workspace whose path contains `part`, those that begin with it first."""
     wanted = part.lower()
     hits = [path for path in _paths(workspace) if wanted in path.lower()]
     hits.sort(key=lambda path: (not path.lower().startswith(wanted), path))

@@ -1,4 +1,4 @@
-"""Conversation: what a line means and what follows from it. Knows no terminal; both loops (screen, plain) use it."""
+"""Conversation: the meaning of a line and its consequences. Knows no terminal; both loops (screen, plain) use it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lmagent.core.view import Pending, UserBlock, View, reduce
 from lmagent.engine.lane import run_until_idle
 from lmagent.engine.session import Session
 from lmagent.repl.clipboard import copy
-from lmagent.repl.exchange import Exchange
+from lmagent.repl.exchange import LastExchange
 from lmagent.repl.failures import failures_shown
 from lmagent.repl.owncommands import OwnCommands
 from lmagent.repl.ownshell import run_in_terminal
@@ -36,14 +36,14 @@ QUIT_WITHIN = 2.0
 """Seconds within which a second Ctrl+C leaves."""
 
 
-class Conversation:
-    """One person, one session at a time.
+class ReplConversation:
+    """One user, one session at a time.
 
     Args:
         host: the sessions.
-        renderer: shows what is finished.
-        tasks: where the agent works while the person types.
-        surface: where it is shown.
+        renderer: prints finished text.
+        tasks: the group in which the agent works while the user types.
+        surface: the terminal.
     """
 
     def __init__(self, host: Host, renderer: Renderer, tasks: anyio.abc.TaskGroup, surface: Surface) -> None:
@@ -69,7 +69,6 @@ class Conversation:
         self._news = anyio.Event()
 
     async def until(self, done: Callable[[], bool]) -> None:
-        """Wait until `done`, looking again after everything that happens."""
         while not done():
             self._news = anyio.Event()
             await self._news.wait()
@@ -77,11 +76,11 @@ class Conversation:
     # --- the session ------------------------------------------------------------------------------------------
 
     def attach(self, session: Session, *, show: bool = False) -> None:
-        """Go on with a session; its view is folded from its log, and its last exchange is printed if wanted."""
+        """Continue a session; its view is folded from its log, and its last exchange is printed if wanted."""
         self._detach()
         self.session = session
         view = View()
-        exchange = Exchange()
+        exchange = LastExchange()
         for event in self.host.store.read(session.state.session):
             exchange.add(event, view.work)
             view = reduce(view, event)
@@ -91,13 +90,12 @@ class Conversation:
         self.renderer.words.planning = view.work == "plan"
         if view.plan is not None:
             self.renderer.plan(view.plan)
-        for event in session.opening if show else ():  # recorded before anybody could listen
+        for event in session.opening if show else ():  # recorded before any listener
             self.renderer(event)
         self._stop_listening = session.listen(self._listen)
         self._sleep(session)
 
     def _detach(self) -> None:
-        """Hear no more of the session, if there is one."""
         self._stop_listening()
         self._stop_listening = lambda: None
         self.session = None
@@ -122,19 +120,19 @@ class Conversation:
         return self.session
 
     def defers(self, text: str) -> bool:
-        """Whether a line is a message that takes effect later, so that it is shown then."""
+        """Whether a line is a message that takes effect later, and is shown then."""
         stripped = text.strip()
         asked = self.unconfined or self.question is not None or self.plan is not None
         command = stripped.startswith("!") or is_command(text) or stripped in ("", "quit", "exit")
         return self._working and not asked and not command
 
     async def line(self, text: str, *, queue: bool = False, hidden: bool = False) -> bool:
-        """Act on a line; False when the person wants to leave.
+        """Act on a line; False when the user wants to leave.
 
         Args:
             text: the line, or several.
             queue: while the agent works, keep it for the next turn instead of steering.
-            hidden: the screen took it away when it was sent.
+            hidden: the screen removed the line when it was sent.
         """
         stripped = text.strip()
         if not stripped:
@@ -185,7 +183,6 @@ class Conversation:
             self._tasks.start_soon(self._beside, partial(self._own.run, session, command))
 
     async def _run_unconfined(self, answer: str) -> None:
-        """Run the command that was asked about in the user's own shell, if the answer is yes."""
         command, self.unconfined = self.unconfined, ""
         if answer.lower() not in ("y", "yes"):
             self.renderer.say("not run", "quiet")
@@ -197,13 +194,13 @@ class Conversation:
             self.renderer.say(f"[exit code {code}]", "warning")
 
     async def _beside(self, act: Callable[[], Awaitable[None]]) -> None:
-        """Do something while the user types on."""
+        """Act while the user can continue to type."""
         with self._failures_shown():
             await act()
         self._news.set()
 
     def prewarm(self) -> None:
-        """Let the server read the fixed part of the prompt while the task is being typed."""
+        """Let the server read the fixed part of the prompt while the user types the task."""
         self._tasks.start_soon(self._prewarm)
 
     async def _prewarm(self) -> None:
@@ -211,7 +208,7 @@ class Conversation:
             await self.host.prewarm()
 
     async def _say(self, text: str, *, queue: bool, deferred: bool = False) -> None:
-        self._warming.cancel()  # what was read by then stays read, and the real request need not wait
+        self._warming.cancel()  # the server keeps the part that it has read, and the real request need not wait
         session = await self._need_session()
         whole = "\n\n".join((*self._own.take_told(), text))
         message = await with_attachments(whole, text, self.host, session, self.renderer.say)
@@ -228,11 +225,10 @@ class Conversation:
 
     @property
     def context(self) -> SlashContext:
-        """Where a slash command would be given now."""
         return SlashContext(self.host, self.session, self.view)
 
     async def _ask_beside(self, command: SlashCommand, argument: str) -> None:
-        """Carry out a command that only has to be shown, when its answer is there."""
+        """Run a command that only prints, and print its answer when it is there."""
         line = f"/{command.name} {one_line(argument, 60)}".rstrip()
         self.renderer.running[line] = line
         self._changed()
@@ -244,7 +240,7 @@ class Conversation:
         self.renderer.say(f"{line}\n{result.text}")
 
     async def _carry_out(self, result: SlashResult) -> bool:
-        """Do what a command wants of its surface; False when the user wants to leave."""
+        """Do the part of a command that its surface does; False when the user wants to leave."""
         if result.choices:
             self._choices = result.choices
             line = await self._surface.choose(result.choices)
@@ -270,11 +266,10 @@ class Conversation:
 
     @property
     def question(self) -> Pending | None:
-        """The approval that waits for the person."""
         return self.view.approvals[0] if self.view.approvals else None
 
     async def answer(self, word: str) -> None:
-        """Answer the question: y, n, a (always), or words, which deny and tell the model why."""
+        """Answer the question: y, n, a (always), or other text, which denies and tells the model why."""
         if (pending := self.question) is None or (session := self.session) is None:
             return
         lowered = word.lower()
@@ -283,18 +278,18 @@ class Conversation:
         silent = approved or lowered in ("n", "no", "a", "always")
         scope, feedback = "session" if always else "once", "" if silent else word
         await session.send(Approve(approval=pending.id, approved=approved, scope=scope, feedback=feedback, by=BY))
-        if approved:  # the line of a call that was denied says so itself
+        if approved:  # the line of a denied call says so itself
             self.renderer.say("allowed for this session" if always else "allowed", "quiet")
 
     # --- plans ----------------------------------------------------------------------------------------------------
 
     @property
     def plan(self) -> ev.PlanProposed | None:
-        """The plan that waits for the person; none while the agent works."""
+        """Return the plan that waits for the user; None while the agent works."""
         return None if self._working else self.view.plan
 
     async def decide(self, words: str) -> None:
-        """Decide on the plan: y, n, e (the editor), or words for the model."""
+        """Decide on the plan: y, n, e (the editor), or text for the model."""
         from lmagent.app.planedit import decision
 
         session = self.session
@@ -313,16 +308,15 @@ class Conversation:
 
     @property
     def working(self) -> bool:
-        """Whether the agent is at work."""
         return self._working
 
     @property
     def busy(self) -> bool:
-        """Whether there is something that Esc or Ctrl+C stops: the agent at work, or a command of the person's."""
+        """Whether Esc or Ctrl+C would stop anything: the agent at work, or the user's command."""
         return self._working or self._own.running
 
     def work(self) -> None:
-        """Let the agent do what was submitted, if it is not at it already."""
+        """Let the agent work on the submitted messages, unless it works already."""
         if not self._working and self.session is not None:
             self._working = True
             self._tasks.start_soon(self._run, self.session)
@@ -336,10 +330,10 @@ class Conversation:
             self._changed()
             self._news.set()
         if ended and session.state.waiting("submit", "queue", "steer"):
-            self.work()  # it arrived in the very moment in which the lane went idle
+            self.work()  # it arrived at the moment when the lane became idle
 
     async def _lane(self, session: Session) -> bool:
-        """Do what waits in a session; False where that failed, and would fail again at once."""
+        """Do the session's waiting work; False if that failed, and would fail again at once."""
         with self._failures_shown():
             await run_until_idle(session)
             self._sleep(session)
@@ -347,7 +341,6 @@ class Conversation:
         return False
 
     def _sleep(self, session: Session) -> None:
-        """See to it that a session that waits is woken at its time."""
         if session.state.wait is not None:
             self._tasks.start_soon(self._wake, session)
 
@@ -370,7 +363,7 @@ class Conversation:
         return ""
 
     async def pressed_ctrl_c(self, *, empty: bool) -> bool:
-        """Stop what runs; True when the key was pressed a moment ago too and the prompt is empty, which leaves."""
+        """Stop the running work; True on a second press in a short time with an empty prompt, which leaves."""
         now = self.host.clock.monotonic()
         again, self._pressed = now - self._pressed < QUIT_WITHIN, now
         if again and empty:
@@ -384,7 +377,6 @@ class Conversation:
 
     @property
     def has_questions(self) -> bool:
-        """Whether the user has said anything in this session."""
         return any(isinstance(block, UserBlock) for block in (*self.view.blocks, *self.view.waiting))
 
     async def take_back(self) -> str:

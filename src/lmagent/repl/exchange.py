@@ -1,4 +1,4 @@
-"""Exchange: what a user is shown of a session that is resumed, the last question and what came of it."""
+"""Exchange: the part of a resumed session that the user sees again: the last question and its answer."""
 
 from __future__ import annotations
 
@@ -11,15 +11,13 @@ MOST = 40
 """Messages, calls and results of the exchange that are printed, besides the question."""
 
 
-class Exchange:
-    """The last exchange of a session whose events are added one by one."""
-
+class LastExchange:
     def __init__(self) -> None:
         self._over = True
         self._events: list[tuple[ev.DurableEvent, str]] = []
 
     def add(self, event: ev.DurableEvent, work: str) -> None:
-        """Take the next event, and how the session worked then."""
+        """Add the next event, with the session's mode of work at that time."""
         if _question(event):
             self._events = [] if self._over else self._events
             self._over = False
@@ -31,7 +29,6 @@ class Exchange:
             self._events.append((event, work))
 
     def show(self, renderer: Renderer) -> None:
-        """Print it."""
         first, rest = self._events[:1], self._events[1:]
         for event, work in (*first, *rest[-MOST:]):
             if len(rest) > MOST and event is rest[-MOST][0]:
@@ -45,7 +42,7 @@ class Exchange:
 
 
 def _question(event: ev.DurableEvent) -> str:
-    """What the user said by it; empty if nothing."""
+    """Return the user's message in it; empty for other events."""
     if isinstance(event, ev.InputReceived):
         return event.message.text
     if isinstance(event, ev.MessageAdded) and event.origin in ("input", "steer") and event.input is None:

@@ -1,4 +1,4 @@
-"""Failures: what fails is shown, and the conversation continues."""
+"""Failures: errors are printed, and the conversation continues."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from lmagent.terminal.render import Renderer
 
 @contextmanager
 def failures_shown(host: Host, renderer: Renderer, session: Callable[[], str]) -> Generator[None]:
-    """Show whatever fails meanwhile.
+    """Print every error of the block.
 
     Args:
-        host: logs what nobody foresaw.
-        renderer: shows it.
-        session: gives the id of the session; empty for none.
+        host: logs unexpected ones.
+        renderer: prints them.
+        session: returns the id of the session; empty for none.
     """
     try:
         yield

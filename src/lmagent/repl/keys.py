@@ -7,41 +7,37 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition, has_completions
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
-from lmagent.repl.conversation import Conversation
+from lmagent.repl.conversation import ReplConversation
 
 
-class Wishes:
-    """What the keys want of the loop."""
-
-    def __init__(self, conversation: Conversation) -> None:
+class KeyRequests:
+    def __init__(self, conversation: ReplConversation) -> None:
         self.conversation = conversation
         self.queue = False
         self.hidden = False
         self._draft = ""
 
     def take_draft(self) -> str:
-        """Text that the next prompt begins with."""
         draft, self._draft = self._draft, ""
         return draft
 
 
-def bindings(wishes: Wishes) -> KeyBindings:
-    """The key bindings."""
+def bindings(requests: KeyRequests) -> KeyBindings:
     keys = KeyBindings()
-    _editing(keys, wishes)
-    _steering(keys, wishes.conversation)
+    _editing(keys, requests)
+    _steering(keys, requests.conversation)
     return keys
 
 
-def _editing(keys: KeyBindings, wishes: Wishes) -> None:
-    conversation = wishes.conversation
+def _editing(keys: KeyBindings, requests: KeyRequests) -> None:
+    conversation = requests.conversation
 
     def hand_over(event: KeyPressEvent) -> None:
         """End the prompt; a message that takes effect later leaves the screen until then."""
-        wishes.hidden = event.app.erase_when_done = conversation.defers(event.current_buffer.text)
+        requests.hidden = event.app.erase_when_done = conversation.defers(event.current_buffer.text)
         event.current_buffer.validate_and_handle()
 
-    @keys.add("c-j")  # what Enter is when it was typed before the prompt was there
+    @keys.add("c-j")  # Enter becomes this if it was typed before the prompt appeared
     @keys.add("enter")
     def send(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
@@ -56,7 +52,7 @@ def _editing(keys: KeyBindings, wishes: Wishes) -> None:
     @keys.add("escape", "enter")
     def queue(event: KeyPressEvent) -> None:
         if conversation.working:
-            wishes.queue = True
+            requests.queue = True
             hand_over(event)
         else:
             event.current_buffer.insert_text("\n")
@@ -79,7 +75,7 @@ def _editing(keys: KeyBindings, wishes: Wishes) -> None:
 
 
 def _taken_from_menu(buffer: Buffer) -> bool:
-    """Take what is chosen in the menu; True if it waits for more words, which its blank at the end shows."""
+    """Take the menu's selection; True if it ends in a blank, because more arguments follow."""
     chosen = buffer.complete_state.current_completion if buffer.complete_state else None
     if chosen is None:
         buffer.cancel_completion()
@@ -87,7 +83,7 @@ def _taken_from_menu(buffer: Buffer) -> bool:
     return chosen is not None and chosen.text.endswith(" ")
 
 
-def _steering(keys: KeyBindings, conversation: Conversation) -> None:
+def _steering(keys: KeyBindings, conversation: ReplConversation) -> None:
     working = Condition(lambda: conversation.working)
     busy = Condition(lambda: conversation.busy)
 
@@ -107,6 +103,5 @@ def _steering(keys: KeyBindings, conversation: Conversation) -> None:
 
 
 def _give_back(buffer: Buffer, text: str) -> None:
-    """Put a message that was not sent in front of what is being typed."""
     if text:
         buffer.document = Document(f"{text}\n{buffer.text}" if buffer.text else text)

@@ -1,4 +1,4 @@
-"""Own commands: what the user runs with `!`, beside the agent."""
+"""Own commands: the user's commands with `!`, run beside the agent."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from lmagent.terminal.render import Renderer
 from lmagent.tools.sanitize import one_line
 
 MOST_OUTPUT = 8000
-"""Characters of a command's output that the model is shown."""
+"""Characters of a command's output that the model sees."""
 
 
 OUTSIDE = "Run it in your own shell, outside of the sandbox?"
-"""The question that is asked before the first such command."""
+"""The question before the first such command."""
 
 
 class OwnCommands:
@@ -26,7 +26,7 @@ class OwnCommands:
 
     Args:
         host: runs them.
-        renderer: shows them.
+        renderer: prints them.
         changed: called when there is something new to show.
     """
 
@@ -46,19 +46,17 @@ class OwnCommands:
         return self._waiting > 0
 
     def take_told(self) -> list[str]:
-        """The commands and their outputs that the model has not been shown yet."""
+        """Return the commands and outputs that the model has not seen yet."""
         told, self._told = self._told, []
         return told
 
     def stop(self) -> None:
-        """Stop the command that runs."""
         self._scope.cancel()
 
     async def run(self, session: Session, command: str) -> None:
-        """Run a command after the one before it; the model is shown its output with the next input.
+        """Run a command after the one before it; the model sees its output with the next input.
 
-        Raises:
-            LmagentError: it could not be run.
+        Raises LmagentError if it could not be run.
         """
         self._waiting += 1
         line = f"!{one_line(command, 60)}"
@@ -94,7 +92,6 @@ class OwnCommands:
         return await self._host.run_for_person(session.state.session, command, show)
 
     def _explain(self) -> None:
-        """Say once where commands run."""
         settings = self._host.settings
         if self._explained or settings.sandbox == "off" or settings.own_shell:
             return

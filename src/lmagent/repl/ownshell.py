@@ -19,13 +19,13 @@ INTERACTIVE = frozenset(
 """Programs that are of no use without a terminal."""
 
 PROMPTS = frozenset("bash bpython fish ghci lua node python python3 sh sqlite3 zsh".split())  # noqa: SIM905
-"""Programs that talk to the user if they are given nothing else to do."""
+"""Programs that talk to the user unless they get something else to do."""
 
 _WORD = re.compile(r"\s*(?:\w+=\S*\s+)*([\w.+-]+)(.*)", re.DOTALL)
 
 
 def terminal_program(command: str) -> str:
-    """The program of a command that cannot do without a terminal; empty for none that is known."""
+    """Return the program of a command that cannot work without a terminal; empty if none is known."""
     found = _WORD.fullmatch(command)
     if found is None:
         return ""
@@ -34,12 +34,11 @@ def terminal_program(command: str) -> str:
 
 
 def shell() -> str:
-    """The user's shell."""
     return os.environ.get("SHELL") or "/bin/sh"
 
 
 async def run_streaming(command: str, folder: Path, show: Callable[[str], None]) -> str:
-    """Run a command without a terminal; returns its output, of which `show` gets the pieces.
+    """Run a command without a terminal, passing its output to `show` piece by piece; returns the output.
 
     Cancelled, it ends the command with everything that the command started in its process group.
     """
@@ -69,7 +68,7 @@ async def run_streaming(command: str, folder: Path, show: Callable[[str], None])
 async def run_in_terminal(command: str, folder: Path) -> int:
     """Run a command that has the terminal to itself; returns its exit status.
 
-    Ctrl+C reaches it as a signal, and the surface that lends the terminal takes no notice.
+    Ctrl+C reaches it as a signal, which the surface that lends the terminal ignores.
     """
     process = subprocess.Popen((shell(), "-c", command), cwd=folder)  # noqa: ASYNC220 - it starts at once
     return await anyio.to_thread.run_sync(process.wait, abandon_on_cancel=True)

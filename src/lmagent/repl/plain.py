@@ -11,28 +11,21 @@ import anyio
 
 from lmagent.app.slash import Choice
 from lmagent.core.events import grant_in_a_line
-from lmagent.repl.conversation import Conversation
+from lmagent.repl.conversation import ReplConversation
 from lmagent.repl.owncommands import OUTSIDE
 
 PIECE = 65536
 
 
-class Lines:
-    """A surface of lines in and lines out.
-
-    Args:
-        bell: rings the terminal's bell, where there is one to ring.
-    """
-
+class PlainSurface:
     def __init__(self, bell: Callable[[], None]) -> None:
         self.ring = bell
         self.lent = False
 
-    def changed(self) -> None:
-        """Nothing is drawn anew."""
+    def changed(self) -> None: ...
 
     async def choose(self, choices: Sequence[Choice]) -> str:
-        """List them by number; the user types one."""
+        """List the choices by number; the user types one."""
         for number, choice in enumerate(choices, 1):
             write(f"{number:>3}  {choice.label}{'  (current)' if choice.current else ''}\n")
         write("Type a number to pick one.\n")
@@ -40,33 +33,30 @@ class Lines:
 
     @contextmanager
     def lend(self) -> Generator[None]:
-        """Leave the terminal to another program, which writes among our lines."""
+        """Leave the terminal to another program, whose output appears between our lines."""
         self.lent = True
         try:
             yield
         finally:
             self.lent = False
 
-    def use_theme(self, theme: str) -> None:
-        """There are no colours."""
+    def use_theme(self, theme: str) -> None: ...
 
     def clip(self, text: str) -> bool:
-        """Nothing but text is written, so no."""
         return False
 
 
 def write(text: str) -> None:
-    """Print finished text."""
     sys.stdout.write(text)
     sys.stdout.flush()
 
 
-async def run(conversation: Conversation) -> None:
-    """Read and act until the end of the input or until the person leaves.
+async def run(conversation: ReplConversation) -> None:
+    """Read and act until the end of the input or until the user leaves.
 
-    A line is read while the agent works, too: it steers, and answers what is asked.
+    Lines are also read while the agent works: they steer, and answer its questions.
     """
-    read = _Reader(sys.stdin.fileno())
+    read = _LineReader(sys.stdin.fileno())
     while True:
         write(_prompt(conversation))
         line = await read.line()
@@ -75,19 +65,19 @@ async def run(conversation: Conversation) -> None:
             return
         if not await conversation.line(line):
             return
-        # The prompt must not stand in the middle of the output.
+        # The prompt must not appear in the middle of the output.
         await conversation.until(lambda: not conversation.busy or conversation.question is not None)
 
 
-class _Reader:
-    """Lines of a file, without a thread that would keep the program from ending while it waits for one."""
+class _LineReader:
+    """Reads lines without a thread, which would keep the program from ending while it waits for one."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._read = bytearray()
 
     async def line(self) -> str:
-        """The next line with its end; an empty text at the end of the file."""
+        """Return the next line with its end; an empty text at the end of the file."""
         while b"\n" not in self._read and (piece := await self._piece()):
             self._read += piece
         line, end, rest = self._read.partition(b"\n")
@@ -97,7 +87,7 @@ class _Reader:
     async def _piece(self) -> bytes:
         if sys.platform == "win32":
             return await anyio.to_thread.run_sync(os.read, self._descriptor, PIECE, abandon_on_cancel=True)
-        with suppress(PermissionError):  # a regular file, which never keeps anybody waiting
+        with suppress(PermissionError):  # a regular file never blocks
             await anyio.wait_readable(self._descriptor)
         try:
             return os.read(self._descriptor, PIECE)
@@ -105,7 +95,7 @@ class _Reader:
             return b""
 
 
-def _prompt(conversation: Conversation) -> str:
+def _prompt(conversation: ReplConversation) -> str:
     if conversation.unconfined:
         return f"{OUTSIDE} [y = yes, n = no] "
     if pending := conversation.question:

@@ -26,8 +26,8 @@ from prompt_toolkit.styles import Style
 from lmagent.app.slash import Choice
 from lmagent.repl.clipboard import osc52
 from lmagent.repl.complete import ReplCompleter, opens_menu
-from lmagent.repl.conversation import Conversation
-from lmagent.repl.keys import Wishes, bindings
+from lmagent.repl.conversation import ReplConversation
+from lmagent.repl.keys import KeyRequests, bindings
 from lmagent.repl.owncommands import OUTSIDE
 from lmagent.terminal.question import PLAN, approval
 from lmagent.terminal.status import FRAME, status_line
@@ -46,7 +46,7 @@ STYLE = Style.from_dict(
         "scrollbar.button": "noinherit reverse",
     }
 )
-"""Menu and status line in the terminal's own colours, which can be read on each background."""
+"""Menu and status line in the terminal's own colours, which are readable on every background."""
 
 TAIL_LINES = 8
 """Lines of the growing block that are shown above the prompt."""
@@ -56,10 +56,8 @@ REDRAW = 0.05
 
 
 class Screen:
-    """The live region of a conversation."""
-
     def __init__(self, history: Path | None, bell: Callable[[], None], theme: str) -> None:
-        self.conversation: Conversation | None = None
+        self.conversation: ReplConversation | None = None
         self._theme = theme
         self.ring = bell
         self._history = history
@@ -82,7 +80,6 @@ class Screen:
             self._writing = asyncio.get_running_loop().create_task(self._write_above())
 
     async def _write_above(self) -> None:
-        """Print what has come by then, between two drawings of the live region."""
         try:
             while self._unwritten:
                 self._write_between()
@@ -91,7 +88,7 @@ class Screen:
             self._writing = None
 
     def _write_between(self) -> None:
-        """Take the live region away, print, and draw it again; what is typed at this moment is not echoed."""
+        """Remove the live region, print, and draw it again; keys typed at this moment are not echoed."""
         app = self._session.app if self._session is not None else None
         if app is None or not app.is_running:
             self._write_all()
@@ -108,7 +105,6 @@ class Screen:
 
     @contextmanager
     def lend(self) -> Generator[None]:
-        """Leave the terminal to another program."""
         self._write_all()
         self._held = held = list[str]()
         try:
@@ -118,7 +114,7 @@ class Screen:
             self.write("".join(held))
 
     async def choose(self, choices: Sequence[Choice]) -> str:
-        """A list with arrows and numbers; Esc picks none."""
+        """Show a list with arrows and numbers; Esc picks none."""
         keys = KeyBindings()
 
         @keys.add("escape")
@@ -143,7 +139,6 @@ class Screen:
         return True
 
     def use_theme(self, theme: str) -> None:
-        """Show what comes from now on in the colours of a theme."""
         self._theme = resolved(theme, os.environ)
         if self._session is not None:
             self._session.color_depth = self._depth()
@@ -152,18 +147,15 @@ class Screen:
         return ColorDepth.DEPTH_1_BIT if self._theme == "none" else None
 
     def changed(self) -> None:
-        """Draw the live region anew, soon."""
         if self._session is not None and self._session.app.is_running:
             self._session.app.invalidate()
 
     def width(self) -> int:
-        """Columns of the terminal."""
         return self._session.output.get_size().columns if self._session is not None else get_terminal_size().columns
 
-    async def run(self, conversation: Conversation) -> None:
-        """Read and act until the person leaves."""
+    async def run(self, conversation: ReplConversation) -> None:
         self.conversation = conversation
-        wishes = Wishes(conversation)
+        requests = KeyRequests(conversation)
         self._session = PromptSession(
             message=self._message,
             multiline=True,
@@ -172,7 +164,7 @@ class Screen:
             style=STYLE,
             color_depth=self._depth(),
             history=FileHistory(str(self._history)) if self._history else InMemoryHistory(),
-            key_bindings=bindings(wishes),
+            key_bindings=bindings(requests),
             bottom_toolbar=self._below,
             refresh_interval=1.0,
             prompt_continuation="  ",
@@ -184,34 +176,33 @@ class Screen:
         with patch_stdout(raw=True):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._spin, conversation)
-                await self._loop(conversation, wishes)
+                await self._loop(conversation, requests)
                 tasks.cancel_scope.cancel()
 
-    async def _spin(self, conversation: Conversation) -> None:
-        """Show that something goes on."""
+    async def _spin(self, conversation: ReplConversation) -> None:
         while True:
             await anyio.sleep(FRAME)
             if conversation.busy:
                 self.changed()
 
-    async def _loop(self, conversation: Conversation, wishes: Wishes) -> None:
+    async def _loop(self, conversation: ReplConversation, requests: KeyRequests) -> None:
         assert self._session is not None
         while True:
-            wishes.queue = wishes.hidden = False
+            requests.queue = requests.hidden = False
             try:
-                text = await self._session.prompt_async(default=wishes.take_draft())
+                text = await self._session.prompt_async(default=requests.take_draft())
             except EOFError:
                 return
-            if not await self._act(conversation, text, wishes):
+            if not await self._act(conversation, text, requests):
                 return
 
-    async def _act(self, conversation: Conversation, text: str, wishes: Wishes) -> bool:
-        """Act on a line; Ctrl+C gives it up. There is no prompt meanwhile to take the key, so it is a signal."""
+    async def _act(self, conversation: ReplConversation, text: str, requests: KeyRequests) -> bool:
+        """Act on a line; Ctrl+C cancels it. It arrives as a signal, because no prompt is there to take the key."""
         going = True
         async with anyio.create_task_group() as tasks:
             if sys.platform != "win32":
                 await tasks.start(self._give_up_on_interrupt, tasks.cancel_scope)
-            going = await conversation.line(text, queue=wishes.queue, hidden=wishes.hidden)
+            going = await conversation.line(text, queue=requests.queue, hidden=requests.hidden)
             tasks.cancel_scope.cancel()
         return going
 
@@ -232,14 +223,14 @@ class Screen:
         live = "".join(f"{line}\n" for line in lines)
         if conversation.unconfined:
             return [("", live), ("bold", f"{OUTSIDE} y yes · n no: ")]
-        if (pending := conversation.question) and not self._unwritten:  # what it is about is printed first
+        if (pending := conversation.question) and not self._unwritten:  # its details are printed first
             return [("", live), ("bold", approval(pending.tool, pending.grant))]
         if conversation.plan is not None:
             return [("", live), ("bold", PLAN)]
         return [("", live), ("bold ansicyan", "> ")]
 
     def _menu_opens(self) -> bool:
-        """Whether what is typed opens the menu: nothing does while an answer is typed."""
+        """Whether typing opens the menu; not while the input is an answer."""
         assert self._session is not None
         assert self.conversation is not None
         return self.conversation.question is None and opens_menu(
@@ -264,6 +255,6 @@ class Screen:
 
 
 def _last_rows(text: str, width: int) -> list[str]:
-    """The last rows that the text takes up on a terminal of this width."""
+    """Return the last rows that the text takes up on a terminal of this width."""
     rows = [row for line in text[-4000:].splitlines() for row in wrapped(line, width)]
     return rows[-TAIL_LINES:]

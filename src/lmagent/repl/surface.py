@@ -1,4 +1,4 @@
-"""Surface: what a conversation asks of the terminal that it is shown in."""
+"""Surface: the terminal, as a conversation uses it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,10 @@ from lmagent.terminal.render import Renderer
 class Surface(Protocol):
     """A terminal, or lines in and lines out."""
 
-    def changed(self) -> None:
-        """Draw what changes anew, soon."""
-        ...
+    def changed(self) -> None: ...
 
     def ring(self) -> None:
-        """Call the user, who looks elsewhere."""
+        """Alert a user who is looking elsewhere."""
         ...
 
     async def choose(self, choices: Sequence[Choice]) -> str:
@@ -26,12 +24,10 @@ class Surface(Protocol):
         ...
 
     def lend(self) -> AbstractContextManager[None]:
-        """Leave the terminal to another program; what is shown meanwhile is shown afterwards."""
+        """Leave the terminal to another program; text written meanwhile appears afterwards."""
         ...
 
-    def use_theme(self, theme: str) -> None:
-        """Take other colours from now on."""
-        ...
+    def use_theme(self, theme: str) -> None: ...
 
     def clip(self, text: str) -> bool:
         """Ask the terminal to put a text on the clipboard; False if it is no terminal."""
@@ -39,7 +35,6 @@ class Surface(Protocol):
 
 
 def print_text(result: SlashResult, renderer: Renderer) -> None:
-    """Print the text of a command: a diff as one, headings as headings."""
     if result.diff:
         renderer.diff(result.text)
         return

@@ -1,4 +1,4 @@
-"""Undelivered: messages that were sent while the agent works, shown once, where they take effect."""
+"""Undelivered: messages sent while the agent works, shown once, where they take effect."""
 
 from __future__ import annotations
 
@@ -11,11 +11,7 @@ from lmagent.tools.sanitize import one_line
 
 
 class Undelivered:
-    """The messages that the screen took away when they were sent.
-
-    Args:
-        renderer: shows them.
-    """
+    """The messages that the screen removed when they were sent."""
 
     def __init__(self, renderer: Renderer) -> None:
         self._renderer = renderer
@@ -23,7 +19,6 @@ class Undelivered:
         self._waiting: dict[str, tuple[str, str]] = {}
 
     def lines(self) -> list[str]:
-        """The messages that wait, for above the prompt."""
         return [
             f"{'queued' if delivery == 'queue' else 'steering'}: {one_line(text)}"
             for delivery, text in self._waiting.values()
@@ -31,7 +26,7 @@ class Undelivered:
 
     @contextmanager
     def sending(self, text: str) -> Generator[None]:
-        """The input that is received meanwhile has this text; an empty one is on the screen already."""
+        """Expect the input that is received meanwhile to have this text; an empty one is on the screen already."""
         self._sending = text
         try:
             yield
@@ -39,11 +34,9 @@ class Undelivered:
             self._sending = ""
 
     def show(self, text: str) -> None:
-        """Show a message as the prompt shows it."""
         self._renderer.say("> " + text.rstrip().replace("\n", "\n  "), "user")
 
     def __call__(self, event: ev.Event) -> None:
-        """Show the message that an event delivers."""
         match event:
             case ev.InputReceived() if self._sending:
                 self._waiting[event.id] = (event.delivery, self._sending)

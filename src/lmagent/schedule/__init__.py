@@ -1,1 +1,1 @@
-"""The schedule of a workspace: when jobs are due, what became of them, and the inbox. Files are the truth."""
+"""The schedule of a workspace: when jobs are due, how they ended, and the inbox. Files are the truth."""

@@ -1,77 +1,67 @@
-"""Due: what is to be done about a job now. Pure decisions; `decide` writes nothing."""
+"""Due: the decision about a job at a moment. Pure; `decide` writes nothing."""
 
 from __future__ import annotations
 
 from msgspec import Struct
 
 from lmagent.schedule.jobs import CronJob
-from lmagent.schedule.ledger import WRONG_CLOCK, Entry, JobHistory
+from lmagent.schedule.ledger import WRONG_CLOCK, JobHistory, LedgerEntry
 
 GRACE = 60.0
-"""Seconds by which a time may be passed and still not count as missed."""
+"""Seconds by which a time may be late and still not count as missed."""
 
 MOST = 100
 """Times that `catch_up: all` makes up for; older ones are missed."""
 
 COUNTED = 1000
-"""Missed times that are counted; beyond that there are "at least" so many."""
+"""Missed times that are counted; the rest is reported as "at least" this many."""
 
 
-class Decision(Struct, frozen=True):
-    """What to write into the ledger.
+class DueDecision(Struct, frozen=True):
+    """Entries for the ledger, in order, and the times (Unix seconds) to run now."""
 
-    Attributes:
-        entries: the facts, in order.
-        runs: the times to run now, Unix seconds.
-    """
-
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[LedgerEntry, ...] = ()
     runs: tuple[int, ...] = ()
 
 
-def decide(job: CronJob, history: JobHistory, now: float) -> Decision:
-    """What is to be done about a job: nothing, or times to run and times that are missed for good.
+def decide(job: CronJob, history: JobHistory, now: float) -> DueDecision:
+    """Decide about a job: nothing, or times to run and times that are missed for good.
 
-    A job never overlaps itself: what falls due while a turn of it has not ended is decided on when it has.
-
-    Args:
-        job: the job.
-        history: what is known of it.
-        now: Unix seconds.
+    A job never overlaps itself: times that fall due while its turn runs are decided on when the turn has ended.
     """
     begin = _beginning(job, history, now)
     if begin is not None:
-        return Decision((begin,))
+        return DueDecision((begin,))
     if not job.enabled or job.schedule.kind == "startup" or history.busy:
-        return Decision()
+        return DueDecision()
     times = [at for at in job.schedule.latest(history.horizon, now, MOST + 1) if at not in history.runs]
     if not times:
-        return Decision()
+        return DueDecision()
     runs = _wanted(job, times, now)
-    entries = [Entry(now, job.id, "claimed", at) for at in runs]
+    entries = [LedgerEntry(now, job.id, "claimed", at) for at in runs]
     first_run = runs[0] if runs else None
     before = job.schedule.between(history.horizon, now if first_run is None else first_run - 1, COUNTED)
     if before:
         last = times[-1] if first_run is None else max((at for at in times if at < first_run), default=before[-1])
-        entries.insert(0, Entry(now, job.id, "missed", before[0], until=last, count=len(before)))
-    return Decision(tuple(entries), tuple(runs))
+        entries.insert(0, LedgerEntry(now, job.id, "missed", before[0], until=last, count=len(before)))
+    return DueDecision(tuple(entries), tuple(runs))
 
 
 def next_due(job: CronJob, history: JobHistory, now: float) -> int | None:
-    """When the job is due next; None for never, or not by the clock."""
+    """Return the time at which the job is due next; None for never, or not by the clock."""
     if not job.enabled or job.schedule.kind == "startup":
         return None
     return job.schedule.next(max(history.horizon, now) if history.on else now)
 
 
-def _beginning(job: CronJob, history: JobHistory, now: float) -> Entry | None:
-    """The entry from which on the job's times count anew, where it is new, changed, switched on or off."""
+def _beginning(job: CronJob, history: JobHistory, now: float) -> LedgerEntry | None:
+    """Return the entry that makes the job's times count from now, if it is new, changed, or switched on or off."""
     if not job.enabled:
-        return Entry(now, job.id, "off") if history.on else None
+        return LedgerEntry(now, job.id, "off") if history.on else None
     schedule = f"{job.schedule.text} ({job.schedule.zone})"
     fresh = not history.on or history.schedule != schedule
     wrong_clock = history.horizon > now + WRONG_CLOCK + (job.schedule.seconds or 0)
-    return Entry(now, job.id, "on", schedule=schedule) if fresh or wrong_clock else None
+    return LedgerEntry(now, job.id, "on", schedule=schedule) if fresh or wrong_clock else None
 
 
 def _wanted(job: CronJob, times: list[int], now: float) -> list[int]:

@@ -1,4 +1,4 @@
-"""Entries: the facts of the ledger, and what is known of a job by them."""
+"""Entries: the facts of the ledger, and the state of a job that follows from them."""
 
 from __future__ import annotations
 
@@ -7,26 +7,24 @@ from typing import Literal
 from msgspec import Struct, field
 
 HISTORY = 500
-"""Times of a job that are remembered; older ones are known by the horizon."""
+"""Times of a job that are remembered; older ones are covered by the horizon."""
 
 What = Literal["on", "off", "claimed", "ran", "missed", "delivering", "delivered"]
 
 
-class Entry(Struct, frozen=True, omit_defaults=True):
+class LedgerEntry(Struct, frozen=True, omit_defaults=True):
     """One fact.
 
     Attributes:
         ts: Unix seconds at which it was written.
-        job: id of the job.
         what: `on`: its times count from here, by this schedule. `off`: they do not. `claimed`: it is going to run.
-            `ran`: it ended. `missed`: times that nobody will run. `delivering`, `delivered`: its result.
-        at: the time it was due, Unix seconds; the first one, where several were missed.
-        until: the last one, where several were missed.
+            `ran`: it ended. `missed`: times that will never run. `delivering`, `delivered`: its result.
+        at: the time it was due, Unix seconds; the first one, if several were missed.
+        until: the last one, if several were missed.
         count: how many were missed.
-        schedule: of `on`.
         session: in which it ran.
         outcome: how the turn ended, or the delivery.
-        by: who wanted it, where it was not the schedule.
+        by: the surface that asked for it, if it was not the schedule.
     """
 
     ts: float
@@ -41,9 +39,7 @@ class Entry(Struct, frozen=True, omit_defaults=True):
     by: str = ""
 
 
-class Run(Struct):
-    """One time of a job and what became of it."""
-
+class CronRun(Struct):
     at: int
     stage: What
     session: str = ""
@@ -55,50 +51,48 @@ class Run(Struct):
 
 
 class JobHistory(Struct):
-    """What is known about a job: a fold of its entries.
+    """The state of a job: a fold of its entries.
 
     Attributes:
         on: its times count.
         schedule: by which they do.
         horizon: up to here, Unix seconds, every time has been decided on.
-        runs: by the time they were due, the last ones.
+        runs: the last ones, by the time they were due.
     """
 
     on: bool = False
     schedule: str = ""
     horizon: float = 0.0
-    runs: dict[int, Run] = field(default_factory=dict[int, Run])
+    runs: dict[int, CronRun] = field(default_factory=dict[int, CronRun])
 
-    def unfinished(self, *, delivers: bool) -> list[Run]:
-        """What was decided and has not ended; where a result is delivered, that counts as well."""
+    def unfinished(self, *, delivers: bool) -> list[CronRun]:
+        """Return the runs that have not ended; if results are delivered, also those without a delivery."""
         stages = ("claimed", "ran", "delivering") if delivers else ("claimed",)
         return [run for run in self.runs.values() if run.stage in stages]
 
     @property
     def busy(self) -> bool:
-        """A turn of it has not ended."""
         return any(run.stage == "claimed" for run in self.runs.values())
 
-    def apply(self, entry: Entry) -> None:
-        """Fold one entry in."""
+    def apply(self, entry: LedgerEntry) -> None:
         match entry.what:
             case "on":
                 self.on, self.schedule, self.horizon = True, entry.schedule, entry.ts
             case "off":
                 self.on = False
             case "claimed":
-                self.runs[entry.at] = Run(entry.at, "claimed", entry.session, by=entry.by)
+                self.runs[entry.at] = CronRun(entry.at, "claimed", entry.session, by=entry.by)
                 if not entry.by:
                     self.horizon = max(self.horizon, entry.at)
             case "missed":
-                self.runs[entry.at] = Run(entry.at, "missed", count=entry.count, until=entry.until)
+                self.runs[entry.at] = CronRun(entry.at, "missed", count=entry.count, until=entry.until)
                 self.horizon = max(self.horizon, entry.until)
             case _:
                 self._settle(entry)
         while len(self.runs) > HISTORY:
             del self.runs[next(iter(self.runs))]
 
-    def _settle(self, entry: Entry) -> None:
+    def _settle(self, entry: LedgerEntry) -> None:
         run = self.runs.get(entry.at)
         if run is None:
             return

@@ -1,10 +1,10 @@
-"""The inbox: tasks as files, for whoever wants to give the agent work without a program of ours.
+"""The inbox: tasks as files, for programs that give the agent work without using ours.
 
-<workspace>/.lmagent/inbox/NAME.task             put there by `lmagent submit`, or by anybody: the task as plain text
-                           claimed/ID~NAME.task  taken by a scheduler: the rename says who has it, ID is the session
-                           failed/               what cannot be a task; nothing is thrown away
+<workspace>/.lmagent/inbox/NAME.task   written by `lmagent submit` or any other program: the task as plain text
+    claimed/ID~NAME.task  taken by a scheduler, by renaming it; ID is the session
+    failed/               files that cannot be tasks; nothing is thrown away
 
-A file that is claimed stays until its turn has ended. The session's log tells whether the task was taken in already.
+A claimed file stays until its turn has ended. The session's log tells whether the task was submitted already.
 """
 
 from __future__ import annotations
@@ -27,20 +27,19 @@ SUFFIX = ".task"
 CLAIMED, FAILED = "claimed", "failed"
 
 LARGEST = 1_000_000
-"""Bytes of a task; what is larger is something else."""
+"""Bytes of a task; a larger file is not a task."""
 
 SETTLED = 1.0
-"""Seconds for which a file of unknown origin must have been left alone before it is taken for whole."""
+"""Seconds for which a file of unknown origin must be unchanged before it counts as whole."""
 
 STRAY = 60.0
-"""Seconds after which a file that is no task is put aside; until then somebody may be about to rename it."""
+"""Seconds after which a file that is no task is put aside; before that, a program may be about to rename it."""
 
 AT_A_LOOK, HELD = 100, 1000
-"""Tasks that are claimed at one look, which is over soon so; and tasks that are claimed and not done, beyond which no
-more are: the others may be anybody's."""
+"""Tasks claimed at one look, to keep it short; and claimed unfinished tasks at most, which leaves the rest to others.
+"""
 
 LONGEST_NAME = 120
-"""Characters of a file's name that its claimed name keeps."""
 
 
 _OURS = re.compile(r"\d{8}_\d{6}_[0-9a-f]{16}\.task")
@@ -48,38 +47,27 @@ _OURS = re.compile(r"\d{8}_\d{6}_[0-9a-f]{16}\.task")
 
 
 class Claimed(Struct, frozen=True):
-    """A task that was taken.
-
-    Attributes:
-        path: its file.
-        session: id of the session that is to do it.
-    """
+    """A task that was taken: its file, and the id of the session for it."""
 
     path: Path
     session: str
 
     @property
     def job(self) -> str:
-        """Id of the job."""
         return f"inbox:{self.path.name}"
 
 
 class Inbox:
-    """The inbox of a workspace.
-
-    Args:
-        home: its `.lmagent`.
-    """
+    """The inbox of a workspace; `home` is its `.lmagent`."""
 
     def __init__(self, home: Path) -> None:
         self.folder = home / "inbox"
         self._home = home
 
     def submit(self, task: str, now: float, rights: Rights = NO_RIGHTS) -> Path:
-        """Put a task in, whole and on the disk when this returns. Two at one moment are two files.
+        """Put a task in; it is whole and on disk when this returns. Two tasks at one moment are two files.
 
-        Raises:
-            StoreError: there is no task, or it could not be written; nothing is left behind.
+        Raises StoreError: the task is empty, or could not be written; no file is left over.
         """
         if not task.strip():
             raise StoreError("there is no task to submit", terminal='lmagent submit "what to do"')
@@ -104,17 +92,13 @@ class Inbox:
         return target
 
     def claim(self, now: float) -> tuple[list[Claimed], list[str]]:
-        """Take what is there. Of two processes, one gets a file.
+        """Claim waiting tasks. Only one of several processes gets a file.
 
-        Args:
-            now: Unix seconds.
+        Raises StoreError if the inbox cannot be read or changed.
 
         Returns:
-            All tasks that are claimed and not done, those of earlier processes included, and a few more at each call;
-            and what a person should know.
-
-        Raises:
-            StoreError: the inbox cannot be read or changed.
+            All claimed and unfinished tasks, including those of earlier processes, with a few more at each call; and
+            notices for the user.
         """
         problems: list[str] = []
         try:
@@ -136,10 +120,9 @@ class Inbox:
             raise store_error(error, "the inbox could not be read", self.folder) from error
 
     def read(self, claimed: Claimed) -> str | None:
-        """The text of a claimed task, with the rights that it states; None where it is gone: it was done.
+        """Return the text of a claimed task, with its rights; None if the file is gone because the task is done.
 
-        Raises:
-            StoreError: it cannot be a task; it was put aside, and the message says why.
+        Raises StoreError: it cannot be a task; it was put aside, and the message says why.
         """
         try:
             fd = os.open(claimed.path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | OPEN_FLAGS)
@@ -168,18 +151,14 @@ class Inbox:
         return text
 
     def done(self, claimed: Claimed) -> None:
-        """Its turn has ended, and the log has it.
-
-        Raises:
-            StoreError: the file cannot be removed.
-        """
+        """Remove the file: its turn has ended, and the log has it. Raises StoreError if the file cannot be removed."""
         try:
             claimed.path.unlink(missing_ok=True)
         except OSError as error:
             raise store_error(error, "a task that is done could not be taken out of the inbox", claimed.path) from error
 
     def of_job(self, job: str) -> Claimed | None:
-        """The claimed task that a job is about; None where the id is none of ours."""
+        """Return the claimed task of a job; None if the id belongs to no task of this inbox."""
         name = job.removeprefix("inbox:")
         session = name.partition("~")[0]
         if name == job or "/" in name or not is_session_id(session):
@@ -208,7 +187,7 @@ class Inbox:
         return sorted(found, key=lambda entry: entry.name)
 
     def _move(self, path: Path, folder: str, name: str) -> Path | None:
-        """Move a file into a folder of the inbox; None where another process was faster."""
+        """Move a file into a folder of the inbox; None if another process was faster."""
         target = self.folder / folder / name
         make_private(target.parent)
         try:
@@ -220,7 +199,7 @@ class Inbox:
         return target
 
     def _put_aside(self, path: Path, why: str) -> list[str]:
-        """Move what is no task where it is in nobody's way; returns what to tell a person."""
+        """Move a file that is no task to `failed`; returns notices for the user."""
         target = self._move(path, FAILED, f"{os.urandom(3).hex()}~{_plain(path.name)}")
         return [f"{path.name!r} is no task: {why}; it is kept as {target}"] if target is not None else []
 
@@ -228,23 +207,19 @@ class Inbox:
         return StoreError("; ".join(self._put_aside(path, why)) or f"{path.name} is gone")
 
     def _require_real(self) -> None:
-        """A link would lead tasks elsewhere.
-
-        Raises:
-            StoreError: there is one.
-        """
+        """Raise StoreError for a link, which would lead tasks elsewhere."""
         for folder in (self._home, self.folder, self.folder / CLAIMED, self.folder / FAILED):
             if folder.is_symlink():
                 raise StoreError(f"{folder} is a symbolic link; the inbox is not used", fix=f"move it away: {folder}")
 
 
 def _plain(name: str) -> str:
-    """A file's name without its ending, as it may stand in a path and in a log."""
+    """Return a file's name without its ending, safe for a path and a log."""
     return re.sub(r"[^A-Za-z0-9._-]", "_", name.removesuffix(SUFFIX))[:LONGEST_NAME]
 
 
 def _misfit(entry: os.DirEntry[str], now: float) -> str | None:
-    """Why a file is not taken now: words where it never will be, empty where it may be later; None where it is."""
+    """Return why a file is not taken: a reason if it never will be, empty if it may be later, None if it is taken."""
     try:
         found = entry.stat(follow_symlinks=False)
     except OSError:

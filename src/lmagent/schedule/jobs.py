@@ -1,9 +1,9 @@
-"""Jobs: `cron.json` of a workspace, as earlier agents wrote it: a list of objects.
+"""Jobs: `cron.json` of a workspace, in the format of earlier agents: a list of objects.
 
-    [{"id": "nightly", "name": "Nightly report", "schedule": "daily 02:30", "timezone": "Europe/Berlin",
-      "prompt": "Write the report.", "session_id": "", "enabled": true, "catch_up": "once"}]
+ [{"id": "nightly", "name": "Nightly report", "schedule": "daily 02:30", "timezone": "Europe/Berlin",
+   "prompt": "Write the report.", "session_id": "", "enabled": true, "catch_up": "once"}]
 
-A bad job is reported with its line and stops no other one. Whoever changes the file keeps what else stands in it.
+A bad job is reported with its line and does not stop others. Every change keeps the rest of the file.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from lmagent.schedule.rights import Rights, read_rights
 from lmagent.schedule.times import Schedule, local_zone, parse_schedule
 
 FILES = ("cron.json", ".lmagent/cron.json")
-"""Where jobs stand, relative to the workspace: the place that earlier agents used, and our own."""
+"""Files with jobs, relative to the workspace: the place that earlier agents used, and our own."""
 
 CatchUp = Literal["once", "skip", "all"]
-"""What becomes of times that passed while no scheduler ran: the last one is made up for, none, or each."""
+"""For times that passed while no scheduler ran: run the last one, none, or each."""
 
 _PLAIN = re.compile("[^\\0\ud800-\udfff]*")
 _TEXTS = ("id", "name", "schedule", "prompt", "session_id", "timezone", "catch_up", "command", "webhook")
 _OTHERS = ("enabled", "permission", "allow")
 _IGNORED = frozenset({"description", "created_at", "last_run", "next_run", "run_count", "last_status"})
-"""Keys that others write; nothing here depends on them."""
+"""Keys that other programs write and nothing here uses."""
 
 
 class CronJob(Struct, frozen=True):
@@ -43,16 +43,15 @@ class CronJob(Struct, frozen=True):
     Attributes:
         id: unique in the workspace.
         schedule: when it is due.
-        prompt: what the agent is told.
-        name: for people.
-        session_id: the session that it goes on in; empty for a new one each time.
+        prompt: the message to the agent.
+        name: for lists.
+        session_id: the session that it continues; empty for a new one each time.
         enabled: whether it runs.
         catch_up: see `CatchUp`.
         command: run in the sandbox with the result, once the turn has ended.
         webhook: URL that the result is posted to.
-        rights: what it may do without a question.
-        file: where it stands.
-        line: where in there, from 1.
+        rights: its permissions.
+        file: the file that defines it.
     """
 
     id: str
@@ -70,11 +69,11 @@ class CronJob(Struct, frozen=True):
 
 
 class JobFault(ConfigError):
-    """A job is not right.
+    """A job is wrong.
 
     Args:
-        error: the field and the reason, as `_job` says them.
-        done: what was not done.
+        error: the field and the reason, from `_job`.
+        done: the action that was not done.
         terminal: what to type.
         fix: what to do on every surface.
     """
@@ -87,19 +86,14 @@ class JobFault(ConfigError):
 
 
 class JobList(Struct, frozen=True):
-    """What the files say.
-
-    Attributes:
-        jobs: those that are right, by id.
-        problems: what is wrong with the others, for people.
-    """
+    """The jobs in the files, by id, and messages about the faulty ones."""
 
     jobs: Mapping[str, CronJob]
     problems: tuple[str, ...] = ()
 
 
 def read_jobs(workspace: Path) -> JobList:
-    """The jobs of a workspace. Never raises: what is wrong is a problem in the list."""
+    """Read the jobs of a workspace. Never raises: faults become problems in the list."""
     jobs: dict[str, CronJob] = {}
     problems: list[str] = []
     for file in FILES:
@@ -121,15 +115,14 @@ def read_jobs(workspace: Path) -> JobList:
 
 
 def stamps(workspace: Path) -> tuple[tuple[int, int] | None, ...]:
-    """What changes when the files do: their times of change (ns) and sizes."""
+    """Return values that change with the files: their times of change (ns) and sizes."""
     return tuple(_stamp(workspace / file) for file in FILES)
 
 
 def add_job(workspace: Path, fields: Mapping[str, object]) -> CronJob:
-    """Put a job into the file.
+    """Add a job to the file.
 
-    Raises:
-        ConfigError: it is not right, its id is taken, or the file cannot be read or written; nothing was changed.
+    Raises ConfigError: it is wrong, its id is taken, or the file cannot be read or written; nothing was changed.
     """
     file = FILES[0] if (workspace / FILES[0]).exists() else FILES[1]
     try:
@@ -148,10 +141,9 @@ def add_job(workspace: Path, fields: Mapping[str, object]) -> CronJob:
 
 
 def change_job(workspace: Path, id: str, fields: Mapping[str, object]) -> CronJob:
-    """Change fields of a job in its file; an empty text takes a field out, and all else in its entry stays.
+    """Change fields of a job in its file; an empty text removes a field, and the rest of its entry stays.
 
-    Raises:
-        ConfigError: the job does not exist or would not be right, or the file cannot be read or written.
+    Raises ConfigError if the job does not exist or would be wrong, or the file cannot be read or written.
     """
     job = find_job(workspace, id)
 
@@ -170,35 +162,23 @@ def change_job(workspace: Path, id: str, fields: Mapping[str, object]) -> CronJo
 
 
 def remove_job(workspace: Path, id: str) -> None:
-    """Take a job out of its file.
-
-    Raises:
-        ConfigError: there is none, or the file cannot be written.
-    """
+    """Remove a job from its file. Raises ConfigError if it does not exist, or the file cannot be written."""
     job = find_job(workspace, id)
     _rewrite(workspace, job.file, lambda rows: rows.remove(_row_of(rows, id)))
 
 
 def set_enabled(workspace: Path, id: str, enabled: bool) -> CronJob:
-    """Switch a job on or off in its file.
-
-    Raises:
-        ConfigError: there is none, or the file cannot be written.
-    """
+    """Switch a job on or off in its file. Raises ConfigError if it does not exist, or the file cannot be written."""
     job = find_job(workspace, id)
     _rewrite(workspace, job.file, lambda rows: _row_of(rows, id).update(enabled=enabled))
     return find_job(workspace, id)
 
 
 def find_job(workspace: Path, id: str) -> CronJob:
-    """The job of an id.
-
-    Raises:
-        ConfigError: there is none; the message says what is wrong with the files, where something is.
-    """
+    """Return a job. Raises ConfigError: it does not exist; the message includes problems of the files."""
     found = read_jobs(workspace)
     if id not in found.jobs:
-        known = ", ".join(found.jobs) or "there are none"
+        known = ", ".join(found.jobs) or "no jobs exist"
         wrong = "".join(f"\n{problem}" for problem in found.problems)
         raise ConfigError(f"there is no job {id!r} ({known}){wrong}", terminal="lmagent cron list")
     return found.jobs[id]
@@ -218,10 +198,9 @@ def _text(path: Path) -> str | None:
 
 
 def _rows(text: str | None, file: str) -> list[tuple[Any, int]]:
-    """The entries of the list, each with its line; none where there is no file.
+    """Return the entries of the list, each with its line; empty if the file does not exist.
 
-    Raises:
-        ConfigError: it is no JSON, or no list. An empty file is none: somebody may be about to write it.
+    Raises ConfigError: it is not a list in JSON. An empty file has no entries: a program may be about to write it.
     """
     if text is None:
         return []
@@ -240,7 +219,7 @@ def _rows(text: str | None, file: str) -> list[tuple[Any, int]]:
 
 
 def _lines(text: str, count: int) -> list[int]:
-    """On which line each entry of the list begins."""
+    """Return the line on which each entry of the list begins."""
     decoder, position, found = json.JSONDecoder(), text.index("[") + 1, list[int]()
     for _ in range(count):
         while text[position] in " \t\r\n,":
@@ -251,11 +230,7 @@ def _lines(text: str, count: int) -> list[int]:
 
 
 def _job(row: Any, file: str, line: int) -> CronJob:
-    """A job from its entry.
-
-    Raises:
-        ValueError: what is wrong with it: the field, and what it may be.
-    """
+    """Read a job from its entry. Raises ValueError with the wrong field and its allowed values."""
     if not isinstance(row, dict):
         raise ValueError("a job is an object: { … }")
     fields = cast("dict[str, Any]", row)
@@ -267,7 +242,7 @@ def _job(row: Any, file: str, line: int) -> CronJob:
         if value is not None and not isinstance(value, str):
             raise ValueError(f"{key}: must be a text")
         if value and not _PLAIN.fullmatch(value):
-            raise ValueError(f"{key}: holds a character that is none (NUL, or half of a pair)")
+            raise ValueError(f"{key}: contains an invalid character (NUL, or half of a surrogate pair)")
         texts[key] = (value or "").strip()
     enabled = fields.get("enabled", True)
     if not isinstance(enabled, bool):
@@ -294,7 +269,7 @@ def _check(texts: Mapping[str, str]) -> None:
     if texts["session_id"] and not is_session_id(texts["session_id"]):
         raise ValueError(f"session_id: {texts['session_id']!r} cannot be the id of a session")
     if texts["catch_up"] and texts["catch_up"] not in get_args(CatchUp):
-        raise ValueError(f"catch_up: {texts['catch_up']!r} is none of {', '.join(get_args(CatchUp))}")
+        raise ValueError(f"catch_up: {texts['catch_up']!r} is not one of {', '.join(get_args(CatchUp))}")
     if texts["webhook"] and not re.match(r"https?://[^/\s]+", texts["webhook"]):
         raise ValueError(f"webhook: {texts['webhook']!r} is no http:// or https:// address")
 
@@ -316,7 +291,7 @@ def _stamp(path: Path) -> tuple[int, int] | None:
 
 
 def _rewrite(workspace: Path, file: str, change: Callable[[list[Any]], object]) -> None:
-    """Change the list in a file, while no other command does; nothing is written where it cannot be read.
+    """Change the list in a file under its lock; an unreadable file is not written.
 
     Raises:
         ConfigError: the file cannot be read or written.
@@ -330,17 +305,13 @@ def _rewrite(workspace: Path, file: str, change: Callable[[list[Any]], object]) 
         rows = [row for row, _ in _rows(text, file)] if text and text.strip() else []
         change(rows)
         whole = json.dumps(rows, indent=2, ensure_ascii=False)
-        if not _PLAIN.fullmatch(whole):  # another job's field is wrong, and stays as it is
+        if not _PLAIN.fullmatch(whole):  # another job's field is wrong, and stays unchanged
             whole = json.dumps(rows, indent=2)
         write_private(path, whole + "\n")
 
 
 def _row_of(rows: list[Any], id: str) -> dict[str, Any]:
-    """The entry of a job.
-
-    Raises:
-        ConfigError: somebody took it away meanwhile.
-    """
+    """Return the entry of a job; raises ConfigError if another process removed it."""
     found = (cast("dict[str, Any]", row) for row in rows if isinstance(row, dict))
     row = next((row for row in found if str(row.get("id")).strip() == id), None)
     if row is None:

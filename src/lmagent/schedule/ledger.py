@@ -1,8 +1,10 @@
-"""The ledger: what became of each time at which a job was due. All schedulers of a workspace share it.
+"""The ledger: the result of each time at which a job was due. All schedulers of a workspace share it.
 
-A time is decided on under the lock of the file and written down before anything is done about it; so it runs at most
-once, whatever becomes of the table of jobs, and what was decided and did not end is found again. The file only grows
-until it is large; then a shorter one that says the same takes its place, under the same lock.
+A time is decided on under the lock of the file and recorded before anything acts on it. So it runs at most once, even
+if
+the table of jobs is lost, and unfinished decisions are found again. The file only grows until it is large; then a
+shorter
+one with the same meaning replaces it, under the same lock.
 """
 
 from __future__ import annotations
@@ -17,25 +19,25 @@ import msgspec
 
 from lmagent.core.decoding import decode_json
 from lmagent.core.errors import StoreError
-from lmagent.schedule.entries import Entry as Entry
+from lmagent.schedule.entries import CronRun as CronRun
 from lmagent.schedule.entries import JobHistory as JobHistory
-from lmagent.schedule.entries import Run as Run
+from lmagent.schedule.entries import LedgerEntry as LedgerEntry
 from lmagent.schedule.entries import What as What
 from lmagent.schedule.locks import locked
 from lmagent.store.failures import store_error
 from lmagent.store.files import FILE_MODE, OPEN_FLAGS, make_private, sync_file, sync_folder, write_whole
 
 WRONG_CLOCK = 600.0
-"""Seconds by which a horizon may lie in the future before a clock that was wrong is what explains it."""
+"""Seconds a horizon may lie in the future; beyond that the clock must have been wrong."""
 
 LATEST = 253402300799
-"""The last second of the year 9999; what lies behind is no time that anybody wrote here."""
+"""The last second of the year 9999; no ledger has later times."""
 
 LARGE = 2 << 20
-"""Bytes of the file from which it is made shorter, where that at least halves it."""
+"""Bytes of the file after which it is shortened, if that at least halves it."""
 
 HEAD = 64
-"""Bytes of the beginning by which a file is told from another in its place."""
+"""Bytes of the beginning that identify a file."""
 
 
 class Ledger:
@@ -61,18 +63,15 @@ class Ledger:
         self._file: tuple[int, int] | None = None
 
     def history(self, job: str) -> JobHistory:
-        """What is known about a job."""
         return self._jobs.setdefault(job, JobHistory())
 
     def jobs(self) -> list[str]:
-        """Ids of all jobs that it knows."""
         return list(self._jobs)
 
     def read(self) -> None:
-        """Fold in what was appended since the last time, by whomever.
+        """Fold in the entries that any process has appended since the last read.
 
-        Raises:
-            StoreError: it cannot be read.
+        Raises StoreError if it cannot be read.
         """
         try:
             fd = os.open(self.path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | OPEN_FLAGS)
@@ -99,10 +98,9 @@ class Ledger:
 
     @contextmanager
     def locked(self) -> Generator[None]:
-        """Decide while nobody else does: what was written meanwhile is known inside.
+        """Hold the lock, with all entries of other processes read.
 
-        Raises:
-            StoreError: the lock cannot be had, or the ledger cannot be read.
+        Raises StoreError if the lock cannot be had, or the ledger cannot be read.
         """
         with locked(self._lock, "the history of the jobs"):
             self._held = True
@@ -112,11 +110,10 @@ class Ledger:
             finally:
                 self._held = False
 
-    def append(self, *entries: Entry) -> None:
-        """Write facts down, on disk when this returns. Those that decide something: inside `locked`.
+    def append(self, *entries: LedgerEntry) -> None:
+        """Append facts, on disk when this returns. Decisions need `locked`.
 
-        Raises:
-            StoreError: they could not be written.
+        Raises StoreError if they could not be written.
         """
         if self._held:
             self._write(entries)
@@ -124,7 +121,7 @@ class Ledger:
             with self.locked():  # else the file could be replaced between opening it and writing to it
                 self._write(entries)
 
-    def _write(self, entries: Sequence[Entry]) -> None:
+    def _write(self, entries: Sequence[LedgerEntry]) -> None:
         lines = b"".join(msgspec.json.encode(entry) + b"\n" for entry in entries)
         try:
             made = make_private(self.path.parent)
@@ -146,7 +143,7 @@ class Ledger:
             self._shorten()
 
     def _shorten(self) -> None:
-        """Put a file in its place that says the same in less; where that fails, it stays as it is."""
+        """Replace the file by a shorter one with the same meaning; if that fails, it stays unchanged."""
         from lmagent.schedule.shorter import facts_of, replace  # hardly ever needed
 
         facts = facts_of(self._jobs)
@@ -158,12 +155,8 @@ class Ledger:
             self.read()
 
     def note(self, job: str, what: What, at: int, *, session: str = "", outcome: str = "") -> None:
-        """Write down what became of a time that was claimed.
-
-        Raises:
-            StoreError: it could not be written.
-        """
-        self.append(Entry(self._now(), job, what, at, session=session, outcome=outcome))
+        """Append the result of a claimed time. Raises StoreError if it could not be written."""
+        self.append(LedgerEntry(self._now(), job, what, at, session=session, outcome=outcome))
 
     def _begin_anew(self, file: tuple[int, int] | None) -> None:
         self._jobs.clear()
@@ -174,7 +167,7 @@ class Ledger:
         if not line.strip():
             return
         try:
-            entry = decode_json(line, Entry)
+            entry = decode_json(line, LedgerEntry)
         except ValueError:
             entry = None
         if entry is None or not all(0 <= moment <= LATEST for moment in (entry.ts, entry.at, entry.until)):

@@ -13,19 +13,14 @@ from lmagent.store.files import make_private
 from lmagent.store.lock import hold
 
 PATIENCE, PAUSE = 10.0, 0.01
-"""Seconds that a lock is waited for, and between two tries."""
+"""Seconds to wait for a lock, and between two tries."""
 
 
 @contextmanager
 def locked(path: Path, what: str) -> Generator[None]:
-    """Hold a lock.
+    """Hold a lock file, whose folder is made; `what` names the locked thing in messages.
 
-    Args:
-        path: the lock file; its folder is made.
-        what: what it guards, for messages.
-
-    Raises:
-        StoreError: it cannot be had.
+    Raises StoreError if it cannot be had.
     """
     try:
         make_private(path.parent)

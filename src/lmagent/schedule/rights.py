@@ -1,12 +1,12 @@
-"""Rights: what the turn of a job may do without a question, as the job itself says it.
+"""Rights: the calls that the turn of a job may make without a question, stated by the job itself.
 
-A task of the inbox says it in lines between two lines of three dashes, before the task:
+A task of the inbox states them in lines between two lines of three dashes, before the task:
 
-    ---
-    permission: normal
-    allow: shell(git log *)
-    ---
-    Summarise what changed today.
+ ---
+ permission: normal
+ allow: shell(git log *)
+ ---
+ Summarise what changed today.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Rights(Struct, frozen=True):
     """The rights of a job.
 
     Attributes:
-        permission: its permission mode; empty for that of the settings.
-        allow: rules for what needs no question in it.
+        permission: its permission mode; empty for the mode in the settings.
+        allow: rules for calls that need no question.
     """
 
     permission: PermissionMode | str = ""
@@ -38,13 +38,9 @@ NO_RIGHTS = Rights()
 
 
 def read_rights(permission: object, allow: object) -> Rights:
-    """Return the rights that a job states.
-
-    Raises:
-        ValueError: they are not right; with the field and the reason.
-    """
+    """Check the rights that a job states. Raises ValueError with the field and the reason."""
     if permission not in (None, "", *get_args(PermissionMode)):
-        raise ValueError(f"permission: {permission!r} is none of {', '.join(get_args(PermissionMode))}")
+        raise ValueError(f"permission: {permission!r} is not one of {', '.join(get_args(PermissionMode))}")
     rules = cast("list[Any]", [] if allow is None else allow)
     if not isinstance(allow, list | tuple | None) or not all(isinstance(rule, str) for rule in rules):
         raise ValueError('allow: must be a list of rules, such as ["shell(git log *)"]')
@@ -59,17 +55,15 @@ def read_rights(permission: object, allow: object) -> Rights:
 
 
 def written(task: str, rights: Rights) -> str:
-    """Return the text of a task with its rights before it."""
     lines = [f"permission: {rights.permission}"] if rights.permission else []
     lines += [f"allow: {rule}" for rule in rights.allow]
     return "\n".join((FENCE, *lines, FENCE, task)) if lines else task
 
 
 def taken_apart(text: str) -> tuple[str, Rights]:
-    """Return a task without its rights, and these; lines that are no rights are part of the task.
+    """Split a task from its rights; lines that are not rights are part of the task.
 
-    Raises:
-        ValueError: it states rights that cannot be understood.
+    Raises ValueError if the rights cannot be understood.
     """
     lines = text.splitlines()
     if len(lines) < 3 or lines[0].strip() != FENCE or FENCE not in (line.strip() for line in lines[1:]):

@@ -1,4 +1,4 @@
-"""Shorter: the facts that a ledger can begin with instead of all that were ever written."""
+"""Shorter: a short list of facts that replaces all facts of a ledger so far."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 
 import msgspec
 
-from lmagent.schedule.entries import Entry, JobHistory, Run
+from lmagent.schedule.entries import CronRun, JobHistory, LedgerEntry
 from lmagent.store.files import replace_whole
 
 
-def facts_of(jobs: Mapping[str, JobHistory]) -> list[Entry] | None:
-    """Entries from which the same is known again; None where that cannot be said, and nothing may be left out."""
+def facts_of(jobs: Mapping[str, JobHistory]) -> list[LedgerEntry] | None:
+    """Return entries with the same meaning; None if that is uncertain, and nothing may be left out."""
     facts = [entry for job, history in jobs.items() for entry in _facts(job, history)]
     again = dict[str, JobHistory]()
     for entry in facts:
@@ -22,41 +22,41 @@ def facts_of(jobs: Mapping[str, JobHistory]) -> list[Entry] | None:
     return facts if again == known else None
 
 
-def _facts(job: str, history: JobHistory) -> Iterator[Entry]:
+def _facts(job: str, history: JobHistory) -> Iterator[LedgerEntry]:
     if history == JobHistory():
         return
     ts = history.horizon
     for run in history.runs.values():
         yield from _run(job, run, ts)
-    yield Entry(ts, job, "on", schedule=history.schedule)  # behind the runs: it says up to where all is decided
+    # after the runs: it says up to where everything is decided
+    yield LedgerEntry(ts, job, "on", schedule=history.schedule)
     if not history.on:
-        yield Entry(ts, job, "off")
+        yield LedgerEntry(ts, job, "off")
 
 
-def _run(job: str, run: Run, ts: float) -> Iterator[Entry]:
+def _run(job: str, run: CronRun, ts: float) -> Iterator[LedgerEntry]:
     if run.stage == "missed":
-        yield Entry(ts, job, "missed", run.at, run.until, run.count)
+        yield LedgerEntry(ts, job, "missed", run.at, run.until, run.count)
         return
-    yield Entry(ts, job, "claimed", run.at, session=run.session, by=run.by)
+    yield LedgerEntry(ts, job, "claimed", run.at, session=run.session, by=run.by)
     if run.stage == "claimed":
         return
-    yield Entry(ts, job, "ran", run.at, session=run.session, outcome=run.outcome)
+    yield LedgerEntry(ts, job, "ran", run.at, session=run.session, outcome=run.outcome)
     if run.stage != "ran":
-        yield Entry(ts, job, run.stage, run.at, outcome=run.delivery)
+        yield LedgerEntry(ts, job, run.stage, run.at, outcome=run.delivery)
 
 
-def replace(path: Path, facts: list[Entry], unread: list[bytes]) -> None:
-    """Put a ledger of these facts in the place of the one that is there; at every moment one of them is there, whole.
+def replace(path: Path, facts: list[LedgerEntry], unread: list[bytes]) -> None:
+    """Replace a ledger by one with these facts; at every moment one of the two is there, whole.
+
+    After an OSError the ledger is unchanged.
 
     Args:
         path: the ledger; its lock is held.
-        facts: what it says.
-        unread: lines that nobody here can read, kept as they are.
-
-    Raises:
-        OSError: the ledger is as it was.
+        facts: its new content.
+        unread: lines that this version cannot read, kept unchanged.
     """
     lines = [msgspec.json.encode(entry) + b"\n" for entry in facts] + unread
-    # Its beginning is one that no ledger had before: a number of a file may be given a second time.
+    # The new beginning is one that no ledger had before: a system may reuse a file's number.
     lines[0] = b'{"of":"' + os.urandom(12).hex().encode() + b'",' + lines[0][1:]
     replace_whole(path, path.with_suffix(".new"), b"".join(lines))

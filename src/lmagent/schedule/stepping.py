@@ -13,7 +13,6 @@ class HourSteps(CronSim):
     """
 
     def advance_hour(self) -> bool:
-        """See `CronSim.advance_hour`."""
         if self.dt.hour in self.hours:
             return False
         self.dt = self.dt.replace(minute=0, second=0)

@@ -1,9 +1,9 @@
-"""Times: what the text of a schedule means, and when it falls due.
+"""Times: the meaning of a schedule's text, and when it is due.
 
-    every 30s   every 5m   every 2h   every 1d     counted from 1970-01-01T00:00Z, so that every process agrees
-    daily 09:00   hourly :15                       in the job's time zone
-    0 3 * * MON-FRI                                five fields: minute hour day month weekday, in the job's time zone
-    startup                                        once when a scheduler starts and no other one runs
+every 30s   every 5m   every 2h   every 1d     counted from 1970-01-01T00:00Z, so that every process agrees
+daily 09:00   hourly :15                       in the job's time zone
+0 3 * * MON-FRI                                five fields: minute hour day month weekday, in the job's time zone
+startup                                        once when a scheduler starts and no other one runs
 
 Where the clocks jump, Debian's cron is followed (cron(8)): a job at a fixed time that does not exist runs at the next
 time that does, and one whose time comes twice runs once. Anything else is an error: nothing is guessed.
@@ -29,11 +29,11 @@ _HOURLY = re.compile(r"hourly\s+:([0-5]\d)", re.IGNORECASE)
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 _RUN_UP = timedelta(hours=4)
-"""An iteration begins this much earlier, before any jump of the clocks that might concern it: so what falls due does
-not depend on where one begins to look."""
+"""An iteration starts this much earlier, before any jump of the clocks that could matter: so due times do not depend on
+the start."""
 
 _WINDOWS = (3600, 86400, 32 * 86400, 400 * 86400)
-"""Seconds in which the latest due time is looked for; the first that holds one holds few."""
+"""Seconds in which the latest due time is looked for; the first window that contains one contains few."""
 
 
 class Schedule(Struct, frozen=True):
@@ -54,7 +54,7 @@ class Schedule(Struct, frozen=True):
     line: str = ""
 
     def times(self, after: float) -> Iterator[int]:
-        """When it is due, from `after` (Unix seconds) on, exclusive; in order."""
+        """Yield the due times after `after` (Unix seconds, exclusive), in order."""
         match self.kind:
             case "every":
                 first = int(after // self.seconds + 1) * self.seconds
@@ -65,11 +65,11 @@ class Schedule(Struct, frozen=True):
                 return
 
     def next(self, after: float) -> int | None:
-        """When it is due next after `after`; None for never."""
+        """Return the first due time after `after`; None for never."""
         return next(self.times(after), None)
 
     def between(self, after: float, until: float, most: int) -> list[int]:
-        """When it is due in (after, until], the first `most` times."""
+        """Return the first `most` due times in (after, until]."""
         found: list[int] = []
         for time in islice(self.times(after), most):
             if time > until:
@@ -78,7 +78,7 @@ class Schedule(Struct, frozen=True):
         return found
 
     def latest(self, after: float, until: float, most: int) -> list[int]:
-        """The last times, `most` at most, at which it is due in (after, until]; in order."""
+        """Return the last `most` due times in (after, until], in order."""
         if self.kind == "every":
             after = max(after, until - most * self.seconds)
             return self.between(after, until, most + 1)[-most:]
@@ -104,14 +104,9 @@ class Schedule(Struct, frozen=True):
 
 
 def parse_schedule(text: str, zone: str = "UTC") -> Schedule:
-    """What a text means.
+    """Read the text of a schedule, whose times are meant in the time zone of an IANA name.
 
-    Args:
-        text: the schedule.
-        zone: IANA name of the time zone in which its times are meant.
-
-    Raises:
-        ValueError: it is none of the known forms, or never due, or the zone is not known; with the reason.
+    Raises ValueError: its form or time zone is unknown, or it is never due; with the reason.
     """
     zone_of(zone)
     plain = text.strip()
@@ -135,7 +130,6 @@ def parse_schedule(text: str, zone: str = "UTC") -> Schedule:
 
 
 def local_zone() -> str:
-    """Return the IANA name of this machine's time zone, UTC if the system does not say it."""
     import os
     from contextlib import suppress
     from pathlib import Path
@@ -150,11 +144,7 @@ def local_zone() -> str:
 
 
 def zone_of(name: str) -> tzinfo:
-    """The time zone of an IANA name.
-
-    Raises:
-        ValueError: it is not known here.
-    """
+    """Return the time zone of an IANA name. Raises ValueError if it is not known here."""
     if name == "UTC":
         return UTC
     from zoneinfo import ZoneInfo
@@ -166,11 +156,7 @@ def zone_of(name: str) -> tzinfo:
 
 
 def _checked(line: str, text: str) -> str:
-    """A cron line that cronsim understands.
-
-    Raises:
-        ValueError: it is none.
-    """
+    """Return a cron line that cronsim understands. Raises ValueError if it is invalid."""
     if len(line.split()) != 5:
         raise ValueError(f"{text!r} is not a valid schedule; known are: {FORMS}")
     from cronsim import CronSim, CronSimError

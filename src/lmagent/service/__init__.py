@@ -1,1 +1,1 @@
-"""Service: lmagent as something the system starts with the user's login and keeps running."""
+"""Service: lmagent as a program that the system starts with the user's login and keeps running."""

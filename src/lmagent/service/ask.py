@@ -1,4 +1,4 @@
-"""Ask: one call of a system's own program; that it is missing or does not answer is an exit code like any other."""
+"""Ask: one call of a system's own program; a missing or silent program is an exit code like any other."""
 
 from __future__ import annotations
 
@@ -13,12 +13,6 @@ MISSING, SILENT = 127, 124
 
 
 def ask(*command: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """Run the program to its end.
-
-    Args:
-        command: program and arguments.
-        env: its environment; None for ours.
-    """
     try:
         return subprocess.run(
             command,
@@ -37,5 +31,4 @@ def ask(*command: str, env: Mapping[str, str] | None = None) -> subprocess.Compl
 
 
 def said_by(done: subprocess.CompletedProcess[str]) -> str:
-    """Its last words, for an error."""
     return (done.stderr or done.stdout).strip() or f"exit code {done.returncode}"

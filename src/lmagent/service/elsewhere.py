@@ -16,7 +16,7 @@ from xml.sax.saxutils import escape
 
 from lmagent.config.paths import home_dir
 from lmagent.service.ask import ask, said_by
-from lmagent.service.spec import ServiceError, Spec, Status
+from lmagent.service.spec import ServiceError, ServiceSpec, ServiceStatus
 
 
 class Launchd:
@@ -24,15 +24,15 @@ class Launchd:
 
     Args:
         env: the environment; HOME.
-        user: the user's number, whose session launchd is told of.
+        user: the user's number, whose session launchd serves.
     """
 
     def __init__(self, env: Mapping[str, str], user: int) -> None:
         self.folder = home_dir(env) / "Library" / "LaunchAgents"
         self._domain = f"gui/{user}"
 
-    def describe(self, spec: Spec) -> str:
-        """The property list. It is started again when it fails, not when it was stopped."""
+    def describe(self, spec: ServiceSpec) -> str:
+        """Return the property list. launchd restarts the program when it fails, not when it was stopped."""
         fields = {
             "Label": spec.name,
             "ProgramArguments": list(spec.command),
@@ -46,19 +46,17 @@ class Launchd:
         }
         return plistlib.dumps(fields).decode()
 
-    def install(self, spec: Spec) -> Sequence[str]:
-        """See `Manager`."""
+    def install(self, spec: ServiceSpec) -> Sequence[str]:
         file = self._file(spec.name)
         _write(file, self.describe(spec), spec.log.parent)
-        ask("launchctl", "bootout", f"{self._domain}/{spec.name}")  # an older one, if there is one
+        ask("launchctl", "bootout", f"{self._domain}/{spec.name}")  # remove an older one, if it exists
         done = ask("launchctl", "bootstrap", self._domain, str(file))
         if done.returncode != 0:
             file.unlink(missing_ok=True)
             raise _refused("launchctl bootstrap", done)
-        return (f"installed and started: {file}", f"what it prints, the PIN too: {spec.log}")
+        return (f"installed and started: {file}", f"output, with the PIN: {spec.log}")
 
     def remove(self, name: str) -> bool:
-        """See `Manager`."""
         file = self._file(name)
         if not file.exists():
             return False
@@ -66,31 +64,25 @@ class Launchd:
         file.unlink(missing_ok=True)
         return True
 
-    def status(self, name: str) -> Status:
-        """See `Manager`."""
+    def status(self, name: str) -> ServiceStatus:
         file = self._file(name)
         asked = ask("launchctl", "print", f"{self._domain}/{name}")
         running = asked.returncode == 0 and "state = running" in asked.stdout
         log = plistlib.loads(file.read_bytes()).get("StandardOutPath", "") if file.exists() else ""
         words = "running" if running else "loaded" if asked.returncode == 0 else "not loaded"
-        return Status(name, file.exists(), running, asked.returncode == 0, words, str(file), str(log))
+        return ServiceStatus(name, file.exists(), running, asked.returncode == 0, words, str(file), str(log))
 
     def _file(self, name: str) -> Path:
         return self.folder / f"{name}.plist"
 
 
 class ScheduledTask:
-    """Windows: a task that runs from the user's login on.
-
-    Args:
-        env: the environment: SYSTEMROOT.
-    """
+    """Windows: a task that runs from the user's login on. `env`: the environment: SYSTEMROOT."""
 
     def __init__(self, env: Mapping[str, str]) -> None:
         self._program = str(Path(env.get("SYSTEMROOT", r"C:\Windows")) / "System32" / "schtasks.exe")
 
-    def describe(self, spec: Spec) -> str:
-        """The task."""
+    def describe(self, spec: ServiceSpec) -> str:
         user = escape(getpass.getuser())
         program, *arguments = spec.command
         return (
@@ -112,8 +104,7 @@ class ScheduledTask:
             "</Task>\n"
         )
 
-    def install(self, spec: Spec) -> Sequence[str]:
-        """See `Manager`."""
+    def install(self, spec: ServiceSpec) -> Sequence[str]:
         handle, name = tempfile.mkstemp(suffix=".xml")
         os.close(handle)
         file = Path(name)
@@ -131,7 +122,6 @@ class ScheduledTask:
         return (f"installed and started: the task {spec.name}", "set AGENT_PIN: a task's output is shown nowhere")
 
     def remove(self, name: str) -> bool:
-        """See `Manager`."""
         if ask(self._program, "/Query", "/TN", name).returncode != 0:
             return False
         ask(self._program, "/End", "/TN", name)
@@ -140,12 +130,13 @@ class ScheduledTask:
             raise _refused("schtasks /Delete", done)
         return True
 
-    def status(self, name: str) -> Status:
-        """See `Manager`."""
+    def status(self, name: str) -> ServiceStatus:
         asked = ask(self._program, "/Query", "/TN", name, "/FO", "CSV", "/NH")
         there = asked.returncode == 0
         words = asked.stdout.strip().rpartition(",")[2].strip('"') if there else "not installed"
-        return Status(name, there, words == "Running", there and words != "Disabled", words, f"task {name}", "none")
+        return ServiceStatus(
+            name, there, words == "Running", there and words != "Disabled", words, f"task {name}", "none"
+        )
 
 
 def _write(file: Path, text: str, logs: Path) -> None:

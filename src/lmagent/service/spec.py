@@ -1,4 +1,4 @@
-"""Spec: what is to be kept running, and what a system's own manager can say of it."""
+"""Spec: the program to keep running, and the manager's report about it."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from lmagent.core.errors import LmagentError
 
 
 class ServiceError(LmagentError):
-    """The service cannot be installed, removed or asked about."""
+    pass
 
 
-class Spec(Struct, frozen=True):
+class ServiceSpec(Struct, frozen=True):
     """A program to keep running for a user.
 
     Attributes:
         name: of the service; one a workspace.
         workspace: the folder that it serves.
         command: the program and its arguments.
-        variables: of its environment, beyond what the manager gives.
-        log: where its output goes, on systems whose manager keeps none.
+        variables: of its environment, beyond the manager's own.
+        log: file for its output, on systems whose manager keeps none.
     """
 
     name: str
@@ -36,17 +36,17 @@ class Spec(Struct, frozen=True):
     log: Path = Path()
 
 
-class Status(Struct, frozen=True):
-    """What the system's manager says.
+class ServiceStatus(Struct, frozen=True):
+    """The manager's report.
 
     Attributes:
         name: of the service.
-        installed: its description is there.
+        installed: its description exists.
         running: it runs now.
         enabled: it is started with the user's login.
         words: the manager's own.
         file: its description.
-        log: how to read what it printed.
+        log: how to read its output.
     """
 
     name: str
@@ -61,40 +61,34 @@ class Status(Struct, frozen=True):
 class Manager(Protocol):
     """A system's own way of keeping programs running."""
 
-    def describe(self, spec: Spec) -> str:
-        """The description that `install` writes."""
-        ...
+    def describe(self, spec: ServiceSpec) -> str: ...
 
-    def install(self, spec: Spec) -> Sequence[str]:
-        """Write the description and start the service; returns what a person should know.
+    def install(self, spec: ServiceSpec) -> Sequence[str]:
+        """Write the description and start the service; returns notes for the user.
 
-        Raises:
-            ServiceError: the manager is not there, or refuses. The description is taken away again.
+        Raises ServiceError if the manager is missing, or refuses. The description is removed again.
         """
         ...
 
     def remove(self, name: str) -> bool:
-        """Stop it and take its description away; False where there was none.
+        """Stop it and remove its description; False if it was not installed.
 
-        Raises:
-            ServiceError: the manager refuses.
+        Raises ServiceError if the manager refuses.
         """
         ...
 
-    def status(self, name: str) -> Status:
-        """What is known of it."""
-        ...
+    def status(self, name: str) -> ServiceStatus: ...
 
 
 def name_for(workspace: Path) -> str:
-    """The name of the service of a workspace: readable, and another one for each folder."""
+    """Return the name of a workspace's service: readable, and unique to the folder."""
     words = re.sub(r"[^a-z0-9]+", "-", workspace.name.lower()).strip("-")[:24]
     mark = hashlib.sha256(str(workspace).encode("utf-8", "surrogateescape")).hexdigest()[:8]
     return "-".join(part for part in ("lmagent", words, mark) if part)
 
 
-def spec_for(workspace: Path, arguments: Sequence[str], data: Path, variables: Mapping[str, str]) -> Spec:
-    """`lmagent web` for a workspace.
+def spec_for(workspace: Path, arguments: Sequence[str], data: Path, variables: Mapping[str, str]) -> ServiceSpec:
+    """Describe `lmagent web` for a workspace.
 
     Args:
         workspace: the folder, absolute.
@@ -106,4 +100,4 @@ def spec_for(workspace: Path, arguments: Sequence[str], data: Path, variables: M
     command = (sys.executable, "-m", "lmagent", "web", *arguments, "--no-browser", "-w", str(workspace))
     if bad := next((part for part in command if re.search(r"[\x00-\x1f\x7f]", part)), None):
         raise ServiceError(f"{bad!r} holds a control character, which no service description can", fix="rename it")
-    return Spec(name, workspace, command, variables, data / "logs" / f"{name}.log")
+    return ServiceSpec(name, workspace, command, variables, data / "logs" / f"{name}.log")

@@ -9,17 +9,16 @@ from pathlib import Path
 
 from lmagent.config.paths import home_dir
 from lmagent.service.ask import ask, said_by
-from lmagent.service.spec import ServiceError, Spec, Status
+from lmagent.service.spec import ServiceError, ServiceSpec, ServiceStatus
 
 STOP = 20
-"""Seconds that the gateway has to end; a running turn stays unfinished on record and is gone on with afterwards."""
+"""Seconds that the gateway has to end; a running turn stays unfinished on record and resumes afterwards."""
 
 
 class Systemd:
     """The user's systemd.
 
-    Args:
-        env: the environment: HOME, XDG_CONFIG_HOME, and what systemctl needs to find the manager.
+    `env`: the environment: HOME, XDG_CONFIG_HOME, and the variables by which systemctl finds the manager.
     """
 
     def __init__(self, env: Mapping[str, str]) -> None:
@@ -28,8 +27,8 @@ class Systemd:
         home = Path(base) if base and Path(base).is_absolute() else home_dir(env) / ".config"
         self.folder = home / "systemd" / "user"
 
-    def describe(self, spec: Spec) -> str:
-        """The unit. It is started again when it fails, not when it was stopped."""
+    def describe(self, spec: ServiceSpec) -> str:
+        """Return the unit. systemd restarts the program when it fails, not when it was stopped."""
         variables = "".join(f"Environment={_quoted(f'{name}={value}')}\n" for name, value in spec.variables.items())
         folder = str(spec.workspace).replace("%", "%%")
         return (
@@ -50,8 +49,7 @@ class Systemd:
             "WantedBy=default.target\n"
         )
 
-    def install(self, spec: Spec) -> Sequence[str]:
-        """See `Manager`."""
+    def install(self, spec: ServiceSpec) -> Sequence[str]:
         self._need()
         file = self._file(spec.name)
         before = file.read_text() if file.exists() else None
@@ -74,12 +72,11 @@ class Systemd:
             raise
         return (
             f"installed and started: {file}",
-            f"what it prints, the PIN too: journalctl --user -u {spec.name}",
+            f"output, with the PIN: journalctl --user -u {spec.name}",
             "it runs while you are logged in; for longer: loginctl enable-linger",
         )
 
     def remove(self, name: str) -> bool:
-        """See `Manager`."""
         file = self._file(name)
         if not file.exists():
             return False
@@ -89,13 +86,12 @@ class Systemd:
         self._call("daemon-reload")
         return True
 
-    def status(self, name: str) -> Status:
-        """See `Manager`."""
+    def status(self, name: str) -> ServiceStatus:
         file = self._file(name)
         state = self._run("is-active", name)
         enabled = self._run("is-enabled", name)
         words = (state.stdout or state.stderr).strip() or "unknown"
-        return Status(
+        return ServiceStatus(
             name,
             installed=file.exists(),
             running=state.returncode == 0,
@@ -109,7 +105,7 @@ class Systemd:
         return self.folder / f"{name}.service"
 
     def _need(self) -> None:
-        """Whether there is a manager to talk to."""
+        """Raise ServiceError if no manager runs."""
         asked = self._run("show-environment")
         if asked.returncode != 0:
             why = asked.stderr.strip().splitlines()
@@ -129,7 +125,7 @@ class Systemd:
 
 
 def _argument(text: str) -> str:
-    """A word behind the program, which alone is not searched for variables."""
+    """Quote an argument; systemd expands variables in all words but the program's."""
     return _quoted(text.replace("$", "$$"))
 
 
@@ -139,7 +135,7 @@ def _quoted(text: str) -> str:
 
 
 def variables_of(env: Mapping[str, str]) -> dict[str, str]:
-    """What a service needs of the environment of who installs it: where programs and settings are."""
+    """Return the variables of the installing user that a service needs: where programs and settings are."""
     wanted = (
         *("PATH", "LMAGENT_CONFIG", "LMAGENT_CONFIG_JSON", "AGENT_DATA_DIR"),
         *("XDG_CONFIG_HOME", "XDG_DATA_HOME", "VIRTUAL_ENV", "LANG"),

@@ -1,1 +1,1 @@
-"""The embedded store: one append-only file a session, blobs beside it, and an index that can be rebuilt."""
+"""The embedded store: one append-only file per session, blobs beside it, and an index that can be rebuilt."""

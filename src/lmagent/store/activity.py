@@ -1,4 +1,4 @@
-"""Activity: what happens in the sessions, a line each, as the index keeps it."""
+"""Activity: a line for each thing that happens in the sessions, kept in the index."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ from lmagent.core.events import (
 )
 
 KEPT = 1000
-"""Lines that are kept of a session, which is also how many can be asked for."""
+"""Lines kept per session, and the largest number that can be asked for."""
 
 LONGEST = 200
-"""Characters of a line."""
 
 _COLUMNS = "session, seq, ts, type, tool, summary, status, duration_ms"
 
@@ -35,7 +34,7 @@ class Activity(Struct, frozen=True):
         ts: when, Unix seconds.
         type: message, tool_call, tool_result, approval_request, approval_resolved or done.
         tool: name of the tool; empty for none.
-        summary: what, in one line.
+        summary: the action, in one line.
         status: of a result (ok, error, denied, interrupted), of an approval (approved, denied), or how a turn ended.
         duration_ms: of a call, in milliseconds.
         title: the session's.
@@ -53,7 +52,7 @@ class Activity(Struct, frozen=True):
 
 
 def activity_of(session: str, event: DurableEvent) -> Activity | None:
-    """The line for an event; None for one that is none."""
+    """Return the line for an event; None for an event without one."""
 
     def line(type: str, tool: str = "", summary: str = "", status: str = "", seconds: float = 0.0) -> Activity:
         words = " ".join(summary.split())[:LONGEST]
@@ -77,7 +76,7 @@ def activity_of(session: str, event: DurableEvent) -> Activity | None:
 
 
 def store_activity(database: sqlite3.Connection, session: str, rows: Sequence[Activity], *, fresh: bool) -> None:
-    """Add lines, in a transaction that is open; `fresh` for all there are of the session. The oldest make room."""
+    """Add lines, in an open transaction; `fresh` replaces all lines of the session. The oldest make room."""
     if fresh:
         database.execute("DELETE FROM activity WHERE session = ?", (session,))
     elif not rows:
@@ -89,7 +88,6 @@ def store_activity(database: sqlite3.Connection, session: str, rows: Sequence[Ac
 
 
 def activity(database: sqlite3.Connection, limit: int, session: str = "") -> list[Activity]:
-    """The newest lines, of one session or of all, the newest first."""
     where = "WHERE activity.session = ?" if session else ""
     columns = ", ".join(f"activity.{name.strip()}" for name in _COLUMNS.split(","))
     query = (

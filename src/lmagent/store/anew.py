@@ -1,7 +1,8 @@
-"""Anew: a new log in the place of another one, which stays on record under another id.
+"""Anew: a new log replaces a session's old one, which stays on record under another id.
 
-The events of the new log are numbered on behind the old one's last. So whoever has seen the old one up to any event,
-and asks for what came after that, is given all of the new one and nothing else, with the event first that says so.
+The new log's events are numbered from the old one's last. So a reader that has seen the old log up to any event, and
+asks
+for later ones, gets the whole new log and nothing else, beginning with the event that says so.
 """
 
 from __future__ import annotations
@@ -22,25 +23,18 @@ from lmagent.store.log import BLOBS, EVENTS, LOCK, JsonlLog, stamp
 
 
 def begin_anew(folder: Path, aside: Path, opening: SessionCreated, clock: Clock) -> JsonlLog:
-    """Put a session's log aside and a new one in its place, which happens all at once.
+    """Put a session's log aside and a new one in its place, atomically.
 
-    Who is killed in between leaves the session as it was, and perhaps a copy of it. The lock is held throughout, and
-    by the new log then, so that nobody else can have the session in between.
+    A process killed in between leaves the session unchanged, and perhaps a copy of it. The lock is held throughout and
+    passes to the new log, so no other process can open the session in between.
+
+    Raises SessionNotFound, SessionBusy or StoreError.
 
     Args:
         folder: of the session.
-        aside: of the session that is to have the old log; there is none yet.
+        aside: of the session for the old log; it must not exist.
         opening: the first event of the new log, which names `aside`.
         clock: gives events their time.
-
-    Returns:
-        The new log, open.
-
-    Raises:
-        SessionNotFound: no such session.
-        SessionBusy: a process writes it.
-        StoreError: it could not be done; the session is as it was, unless all that failed is what comes last: to sync
-            its folder, or to open the new log. Then it has begun anew.
     """
     try:
         lock = hold(folder / LOCK, folder.name)
@@ -53,7 +47,7 @@ def begin_anew(folder: Path, aside: Path, opening: SessionCreated, clock: Clock)
                 if os.stat(folder / EVENTS).st_ino == old:  # else the copy is all that there is
                     take_away(aside)
                 raise
-            shutil.rmtree(folder / BLOBS, ignore_errors=True)  # the copy has those that it needs
+            shutil.rmtree(folder / BLOBS, ignore_errors=True)  # the copy has the blobs that it needs
             return JsonlLog.open(folder, clock, lock)
         except BaseException:
             lock.release()

@@ -1,4 +1,4 @@
-"""Blobs: big content beside the log, named by its SHA-256, so that a damaged one is known as such."""
+"""Blobs: big content beside the log, named by its SHA-256, so that damage is noticed."""
 
 from __future__ import annotations
 
@@ -15,21 +15,16 @@ _HANDLE = re.compile(r"[0-9a-f]{8,64}")
 
 
 class Blobs:
-    """The blobs of one session.
-
-    Args:
-        folder: where they are; made with the first one.
-    """
+    """The blobs of one session; `folder` is made with the first one."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._unsynced: list[str] = []
 
     def put(self, content: bytes) -> str:
-        """Keep `content` and return its SHA-256; a blob that is there already is left as it is.
+        """Keep `content` and return its SHA-256; an existing blob stays.
 
-        Raises:
-            StoreError: it could not be written; nothing of it is left behind.
+        Raises StoreError: it could not be written; no part of it is left over.
         """
         sha256 = _sha256(content)
         path = self.folder / sha256
@@ -44,13 +39,9 @@ class Blobs:
         return sha256
 
     def adopt(self, path: Path) -> str:
-        """Take over a file as a blob; it is gone from where it was.
+        """Move a file of any size into the blobs, without reading it into memory.
 
-        Args:
-            path: the file, of any size; it is not read into memory.
-
-        Raises:
-            StoreError: it could not be taken over.
+        Raises StoreError if it could not be moved.
         """
         import hashlib
         import shutil
@@ -67,13 +58,9 @@ class Blobs:
         return sha256
 
     def get(self, handle: str) -> bytes:
-        """The content of a blob.
+        """Return the content of a blob, by its hash or a unique prefix of at least 8 hexadecimal digits.
 
-        Args:
-            handle: its hash, or a unique prefix of at least 8 hexadecimal digits.
-
-        Raises:
-            StoreError: there is no such blob, or its content no longer matches its hash.
+        Raises StoreError if the blob does not exist, or its content no longer matches its hash.
         """
         sha256 = self._find(handle)
         path = self.folder / sha256
@@ -86,11 +73,7 @@ class Blobs:
         return content
 
     def sync(self) -> None:
-        """Have every blob that was put on the disk when this returns.
-
-        Raises:
-            OSError: the disk refused.
-        """
+        """Sync every new blob to the disk; raises OSError if the disk refuses."""
         while self._unsynced:
             with contextlib.suppress(FileNotFoundError):
                 fd = os.open(self.folder / self._unsynced[-1], os.O_RDWR | OPEN_FLAGS)
@@ -119,7 +102,7 @@ class Blobs:
 def link_blobs(source: Path, target: Path, names: set[str]) -> None:
     """Give a forked session the blobs that it refers to: by hard link, or as a copy where links are not possible.
 
-    A blob that the source has lost is passed over: reading it will say so.
+    A blob that the source has lost is skipped: reading it will say so.
 
     Args:
         source: folder of the blobs of the one session.

@@ -1,4 +1,4 @@
-"""Branches: where copies of a session left it, and which sessions continue from there."""
+"""Branches: the turns at which copies of a session diverge, and the sessions that continue from there."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ from lmagent.core.events import DurableEvent, InputReceived, SessionForked, Turn
 
 
 class Branch(Struct, frozen=True):
-    """A session as one of several that begin alike.
+    """A session as one of several with the same beginning.
 
     Attributes:
-        id: its id.
-        title: its title.
         created: Unix seconds of its first event; of a copy, of the moment in which it was made.
         parent: the session that it is a copy of; empty for none.
         branch_turn: the first turn that it does not share with that session; 0 if it is no copy.
@@ -29,11 +27,10 @@ class Branch(Struct, frozen=True):
 
 
 class Fork(Struct, frozen=True):
-    """A turn in which several sessions part.
+    """A turn in which several sessions diverge.
 
     Attributes:
-        turn: number of the turn.
-        at: which of the sessions leads to the one that was asked about.
+        at: the one of the sessions that leads to the session in question.
         sessions: the sessions, the one that was copied first.
     """
 
@@ -43,7 +40,6 @@ class Fork(Struct, frozen=True):
 
 
 def branches(database: sqlite3.Connection) -> dict[str, Branch]:
-    """Return the copies of sessions and the sessions that were copied, by id."""
     query = (
         "SELECT id, title, created, parent, branch_turn FROM session "
         "WHERE branch_turn > 0 OR id IN (SELECT parent FROM session WHERE branch_turn > 0)"
@@ -54,7 +50,7 @@ def branches(database: sqlite3.Connection) -> dict[str, Branch]:
 def end_before(events: Iterable[DurableEvent], turn: int) -> int:
     """Return the last event before a turn, 0 if the turn before it has not ended.
 
-    Inputs that the turn answers are not copied, and a copy that has not gone on yet is not a branch of its own.
+    Inputs that the turn answers are not copied, and a copy without new turns is not a branch of its own yet.
     """
     last, running = 0, False
     for event in events:
@@ -70,12 +66,11 @@ def end_before(events: Iterable[DurableEvent], turn: int) -> int:
 
 
 def forks_of(session: str, rows: Mapping[str, Branch]) -> list[Fork]:
-    """Return the turns in which a session, or one that it is a copy of, parts from other sessions.
+    """Return the turns in which a session, or one that it is a copy of, diverges from other sessions.
 
     A copy of a copy that leaves before the first copy did belongs to the original.
 
     Args:
-        session: id of the session.
         rows: all copies, and the sessions that were copied.
     """
     groups: dict[tuple[str, int], list[Branch]] = {}

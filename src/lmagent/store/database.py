@@ -1,4 +1,4 @@
-"""Opening the index's database: schema, damage, and folders that cannot be written to."""
+"""Opening the index's database: schema, damage, and read-only folders."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from pathlib import Path
 from lmagent.store.files import FILE_MODE, OPEN_FLAGS
 
 BUSY_SECONDS = 5.0
-"""How long one process waits for another one that is writing the index."""
+"""How long a process waits for another one that is writing the index."""
 
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT)
 
 
 class NewerSchemaError(Exception):
-    """The database belongs to a newer version of lmagent, which needs it as it is."""
+    """The database belongs to a newer version of lmagent, which needs it unchanged."""
 
 
 def open_database(path: Path | None) -> sqlite3.Connection:
-    """The database at `path`, made and brought up to date; in memory without a path.
+    """Open the database at `path`, created and migrated as needed; without a path, in memory.
 
-    What cannot be used is moved aside if it is damaged; otherwise the index is kept in memory, for this process only.
-    It holds nothing that the logs do not say, so nothing is lost either way.
+    A damaged file is moved aside; if the path cannot be used otherwise, the index is in memory, for this process only.
+    The logs hold the same facts, so neither loses anything.
     """
     if path is not None and path.parent.is_dir():
         for attempt in (1, 2):
@@ -47,7 +47,7 @@ def open_database(path: Path | None) -> sqlite3.Connection:
 def _connect(path: Path | None) -> sqlite3.Connection:
     if path is not None:
         _make(path)
-    # Transactions are begun and ended by name (`isolation_level=None`), not by what a statement looks like.
+    # Transactions begin and end explicitly (`isolation_level=None`), not by sqlite3's guess from the statement.
     connection = sqlite3.connect(path or ":memory:", timeout=BUSY_SECONDS, isolation_level=None)
     try:
         connection.execute("PRAGMA journal_mode = WAL")
@@ -60,14 +60,13 @@ def _connect(path: Path | None) -> sqlite3.Connection:
 
 
 def _make(path: Path) -> None:
-    """Make the file where there is none: SQLite would make it readable for everybody.
+    """Create a missing file, because SQLite would make it readable for all users.
 
     A database is never opened beside SQLite: closing it again would drop the locks that other connections of this
     process hold on it, and another process would take away the WAL under them (sqlite.org, "How To Corrupt An SQLite
-    Database File", 2.2). So the file is made under another name and given its own when nothing has it open.
+    Database File", 2.2). So the file is made under another name and renamed when nothing has it open.
 
-    Raises:
-        OSError: it cannot be made, or what has its name is no file.
+    Raises OSError if it cannot be made, or its name belongs to something that is no file.
     """
     with suppress(FileNotFoundError):
         if not stat.S_ISREG(os.lstat(path).st_mode):
@@ -83,7 +82,7 @@ def _make(path: Path) -> None:
 
 
 def _migrate(connection: sqlite3.Connection) -> None:
-    """Bring the schema up to date; `PRAGMA user_version` counts the steps that were taken."""
+    """Bring the schema up to date; `PRAGMA user_version` counts the applied steps."""
     steps = list(_steps())
     version = _version(connection)
     if version > len(steps):
@@ -110,7 +109,6 @@ def _version(connection: sqlite3.Connection) -> int:
 
 
 def _steps() -> Iterator[str]:
-    """The scripts of `migrations/`, in the order of their numbers."""
     folder = files("lmagent.store.migrations")
     scripts = {item.name: item for item in folder.iterdir() if item.name.endswith(".sql")}
     for name in sorted(scripts):
@@ -118,7 +116,7 @@ def _steps() -> Iterator[str]:
 
 
 def _statements(script: str) -> Iterator[str]:
-    """One statement at a time: `executescript` would end the transaction before it begins."""
+    """Yield one statement at a time: `executescript` would end the transaction before it begins."""
     statement = ""
     for line in script.splitlines(keepends=True):
         statement += line
@@ -128,12 +126,12 @@ def _statements(script: str) -> Iterator[str]:
 
 
 def is_damage(error: sqlite3.Error) -> bool:
-    """Whether SQLite says that the file itself is damaged or no database."""
+    """Whether SQLite reports that the file itself is damaged or no database."""
     return (getattr(error, "sqlite_errorcode", 0) & 0xFF) in _DAMAGED
 
 
 def move_aside(path: Path) -> bool:
-    """Rename a damaged database with what belongs to it; False if that is not possible."""
+    """Rename a damaged database and its side files; False if that is not possible."""
     aside = f".damaged-{int(time.time())}"
     try:
         os.replace(path, f"{path}{aside}")

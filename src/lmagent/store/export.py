@@ -1,4 +1,4 @@
-"""A session for people: Markdown, one HTML file that needs nothing else, or its events."""
+"""A session for reading: Markdown, one HTML file without other files, or its events."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from html import escape
 
 from lmagent.core.events import DurableEvent, encode
 from lmagent.core.plurals import plural
-from lmagent.store.transcript import Entry, Transcript, transcript_of
+from lmagent.store.transcript import Transcript, TranscriptEntry, transcript_of
 
 _TICKS = re.compile(r"`+")
 _SAFE_IMAGE = re.compile(r"image/(png|jpeg|gif|webp)")
@@ -35,7 +35,6 @@ img { max-width: 100%; }
 
 
 def to_jsonl(events: Iterable[DurableEvent]) -> str:
-    """The events as they stand in the log, one a line."""
     return "".join(f"{encode(event).decode()}\n" for event in events)
 
 
@@ -43,12 +42,12 @@ def to_jsonl(events: Iterable[DurableEvent]) -> str:
 
 
 def to_markdown(events: Iterable[DurableEvent]) -> str:
-    """The session as Markdown. Control characters are left out, since this is also shown in terminals."""
+    """Format the session as Markdown. Control characters are left out, since this is also shown in terminals."""
     return _as_markdown(transcript_of(events))
 
 
 def to_talk(events: Iterable[DurableEvent]) -> str:
-    """The session as Markdown, without the notes that only the model reads."""
+    """Format the session as Markdown, without the notes that only the model reads."""
     transcript = transcript_of(events)
     transcript.entries = [entry for entry in transcript.entries if not entry.for_model]
     return _as_markdown(transcript)
@@ -60,7 +59,7 @@ def _as_markdown(transcript: Transcript) -> str:
     return "\n\n".join(block for block in blocks if block) + "\n"
 
 
-def _markdown(entry: Entry) -> str:
+def _markdown(entry: TranscriptEntry) -> str:
     match entry.kind:
         case "user":
             images = f"\n\n({len(entry.images)} image(s))" if entry.images else ""
@@ -82,7 +81,7 @@ def _quoted(text: str) -> str:
 
 
 def _fenced(text: str) -> str:
-    """A code block; its fence is longer than any run of backticks in the text."""
+    """Return a code block; its fence is longer than any run of backticks in the text."""
     fence = "`" * max(3, _longest_run(text) + 1)
     return f"{fence}\n{text.rstrip()}\n{fence}"
 
@@ -104,7 +103,7 @@ def _longest_run(text: str) -> int:
 
 
 def to_html(events: Iterable[DurableEvent]) -> str:
-    """The session as one HTML page: no scripts, nothing from outside, everything escaped."""
+    """Format the session as one HTML page: no scripts, nothing from outside, everything escaped."""
     transcript = transcript_of(events)
     title = escape(transcript.title or transcript.session)
     facts = "<br>".join(map(escape, _facts(transcript)))
@@ -121,7 +120,7 @@ def to_html(events: Iterable[DurableEvent]) -> str:
     )
 
 
-def _html(entry: Entry) -> str:
+def _html(entry: TranscriptEntry) -> str:
     text = f'<p class="text">{escape(entry.text)}</p>' if entry.text else ""
     match entry.kind:
         case "user":

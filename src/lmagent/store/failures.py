@@ -1,4 +1,4 @@
-"""What the operating system refused, in words, with the next thing to do."""
+"""Failures of the operating system, in words, with the next thing to do."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _FORBIDDEN = (errno.EACCES, errno.EPERM)
 
 
 def store_error(error: OSError, what: str, path: Path) -> StoreError:
-    """The error for a person.
+    """Build the error for the user.
 
     Args:
-        error: what the operating system said.
-        what: what could not be done, as in "the log could not be written".
-        path: the file or folder that it was about.
+        error: from the operating system.
+        what: the action that failed, as in "the log could not be written".
+        path: the file or folder.
     """
     typed = ""
     if error.errno in _FULL:
@@ -45,7 +45,7 @@ def store_error(error: OSError, what: str, path: Path) -> StoreError:
 
 
 def _free_space(path: Path) -> str:
-    """Free space for an ordinary user on the file system of the nearest existing parent, in words."""
+    """Return the free space for an ordinary user on the file system of the nearest existing parent, as text."""
     if not hasattr(os, "statvfs"):
         return "almost nothing"
     for folder in (path, *path.parents):

@@ -1,4 +1,4 @@
-"""Private folders and durable files: the few calls on which nothing above may be careless."""
+"""Private folders and durable files: the few calls on which everything above depends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OPEN_FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getatt
 
 
 def make_private(folder: Path) -> list[Path]:
-    """Make a folder and its missing parents, for the owner only; returns the folders in which an entry was made."""
+    """Make a folder and its missing parents, for the owner only; returns the folders that got a new entry."""
     missing: list[Path] = []
     while not folder.is_dir():
         missing.append(folder)
@@ -28,18 +28,13 @@ def make_private(folder: Path) -> list[Path]:
 
 
 def write_whole(fd: int, content: bytes) -> None:
-    """Write all of `content`; a short write is tried on until the kernel says why.
-
-    Raises:
-        OSError: part of it may have been written.
-    """
+    """Write all of `content`, continuing after short writes; an OSError may leave part of it written."""
     written = os.write(fd, content)
     while written < len(content):
         written += os.write(fd, memoryview(content)[written:])
 
 
 def sync_file(fd: int) -> None:
-    """Have the content of an open file on the disk when this returns."""
     if hasattr(os, "fdatasync"):
         os.fdatasync(fd)
     else:
@@ -47,7 +42,7 @@ def sync_file(fd: int) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Have the entries of a folder on the disk when this returns, where the system can do that."""
+    """Sync the entries of a folder to the disk, where the system can do that."""
     if not hasattr(os, "O_DIRECTORY"):  # Windows has no such call; its file systems journal their entries
         return
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | OPEN_FLAGS)
@@ -58,11 +53,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def write_new(path: Path, content: bytes) -> None:
-    """Make a private file with this content, which is on the disk when this returns.
-
-    Raises:
-        OSError: there is one of that name, or part of it may have been written.
-    """
+    """Make a private file with this content, synced to the disk; an OSError may leave part of it written."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | OPEN_FLAGS, FILE_MODE)
     try:
         write_whole(fd, content)
@@ -72,15 +63,13 @@ def write_new(path: Path, content: bytes) -> None:
 
 
 def replace_whole(path: Path, beside: Path, content: bytes) -> None:
-    """Put another content in the place of a file's, all at once; it is on the disk when this returns.
+    """Replace the content of a file atomically; it is on the disk when this returns.
+
+    After an OSError the file is unchanged or, if only syncing its folder failed, replaced.
 
     Args:
-        path: the file.
-        beside: where the content is written first, in the same folder; what a killed process left there goes.
+        beside: where the content is written first, in the same folder; a leftover of a killed process is replaced.
         content: all of it.
-
-    Raises:
-        OSError: the file is as it was, or, where only the folder could not be synced, another one.
     """
     beside.unlink(missing_ok=True)
     try:

@@ -1,4 +1,4 @@
-"""Following a log that any process writes: history, then the tail, without a gap and without a repetition."""
+"""Following a log that any process writes: history, then the tail, without gaps or repetitions."""
 
 from __future__ import annotations
 
@@ -11,28 +11,27 @@ from zlib import crc32
 import anyio
 
 from lmagent.core.events import DurableEvent
-from lmagent.store.scan import Line, in_order, lines
+from lmagent.store.scan import LogLine, in_order, lines
 
 POLL = 0.05
-"""Seconds between two looks at the file's size: a person does not notice them, and they cost about 10 µs each."""
+"""Seconds between two looks at the file's size: too short to notice, and about 10 µs each."""
 
 BATCH = 256
-"""Events read at a time, so that the file is not kept open while a slow watcher takes them."""
+"""Events read at a time, so that a slow watcher does not keep the file open."""
 
 
 END = 65_536
-"""Bytes at the end of a log that hold its last event, mostly."""
+"""Bytes at the end of a log that usually hold its last event."""
 
 
-class Mark(NamedTuple):
-    """A line that is known to be in a log, by which it can be told whether it is still that log.
+class LogMark(NamedTuple):
+    """A line known to be in a log, by which a reader recognises that log.
 
     Attributes:
         seq: of its event.
         end: where it ends, in bytes.
-        file: the number of the file, which the system may give to another one as soon as this one is gone.
+        file: the number of the file, which the system may reuse as soon as this file is deleted.
         size: bytes of the line.
-        crc: CRC-32 of it.
     """
 
     seq: int = 0
@@ -42,18 +41,17 @@ class Mark(NamedTuple):
     crc: int = 0
 
 
-NOWHERE = Mark()
-"""In front of all lines."""
+NOWHERE = LogMark()
+"""Before the first line."""
 
 Facts = tuple[int, int, int]
-"""Which file it is, its size, and when it was written last."""
+"""The file's number, its size, and when it was written last."""
 
 NOTHING: Facts = (0, 0, 0)
-"""No file."""
 
 
 class LogTail:
-    """Reads on in a log, each time from where it left off.
+    """Continues to read a log, each time from where it stopped.
 
     Args:
         path: the log; it may not exist yet.
@@ -65,24 +63,24 @@ class LogTail:
         mark: where the next read begins, as above.
     """
 
-    def __init__(self, path: Path, after: int = 0, mark: Mark = NOWHERE) -> None:
+    def __init__(self, path: Path, after: int = 0, mark: LogMark = NOWHERE) -> None:
         self.path = path
         self.after = after
-        self.mark: Mark = mark
+        self.mark: LogMark = mark
         self._seen: Facts = NOTHING
 
     @property
     def has_news(self) -> bool:
-        """Whether the log is not as it was when all of it had been read."""
+        """Whether the log has changed since all of it was read."""
         return _facts(self.path) != self._seen
 
     def read(self) -> list[DurableEvent]:
-        """The next events, `BATCH` lines of the log at most; none where it has no more."""
+        """Return the next events, at most `BATCH` lines of the log; empty at its end."""
         found: list[DurableEvent] = []
         while not found:
             facts = _facts(self.path)
             file, size, _ = facts
-            # The writer took back what it could not make durable, or the file is another one.
+            # The writer took back an event that it could not make durable, or the file is another one.
             if size < self.mark.end or file != self.mark.file:
                 self._start_again(file)
             batch = _read(self.path, self.mark) if facts != self._seen else []
@@ -90,7 +88,7 @@ class LogTail:
                 self._start_again(file)
                 continue
             for line in batch:
-                self.mark = Mark(line.seq, line.end, file, len(line.raw), crc32(line.raw))
+                self.mark = LogMark(line.seq, line.end, file, len(line.raw), crc32(line.raw))
                 if line.event is not None and line.seq > self.after:
                     self.after = line.seq
                     found.append(line.event)
@@ -100,11 +98,11 @@ class LogTail:
         return found
 
     def _start_again(self, file: int) -> None:
-        self.mark, self._seen = Mark(file=file), NOTHING
+        self.mark, self._seen = LogMark(file=file), NOTHING
 
 
 def last_seq(path: Path) -> int:
-    """The last event of a log, read from its end; 0 where it has none."""
+    """Return the `seq` of a log's last event, read from its end; 0 for an empty log."""
     reach, (_, size, _) = END, _facts(path)
     while True:
         start = max(0, size - reach)
@@ -122,7 +120,7 @@ def last_seq(path: Path) -> int:
 
 
 async def follow_log(path: Path, after: int = 0) -> AsyncIterator[DurableEvent]:
-    """The events of a log with `seq` > `after`, then those that are appended, until the consumer stops.
+    """Yield the events of a log with `seq` > `after`, then those that are appended, until the consumer stops.
 
     Args:
         path: the log; it may not exist yet.
@@ -136,12 +134,12 @@ async def follow_log(path: Path, after: int = 0) -> AsyncIterator[DurableEvent]:
             await anyio.sleep(POLL)
 
 
-def _read(path: Path, mark: Mark) -> list[Line] | None:
-    """The next events behind a mark; none where the file is another one by now, None where only its content is.
+def _read(path: Path, mark: LogMark) -> list[LogLine] | None:
+    """Return the next events after a mark; empty if the file was replaced, None if only its content was.
 
     A line without its end is still being written, and is left for later.
     """
-    batch: list[Line] = []
+    batch: list[LogLine] = []
     try:
         stream = path.open("rb")
     except FileNotFoundError:

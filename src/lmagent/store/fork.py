@@ -1,4 +1,4 @@
-"""Forking: a new session that begins as a copy of another one, which may be running elsewhere meanwhile."""
+"""Forking: a new session that begins as a copy of another one, which another process may be running."""
 
 from __future__ import annotations
 
@@ -19,26 +19,24 @@ from lmagent.store.log import BLOBS, EVENTS, LOCK, stamp
 from lmagent.store.scan import in_order, lines
 
 _NAMED = re.compile(rb'(?:artifact:|")([0-9a-f]{12})')
-"""How a blob is named in a line, by the beginning of its hash; ids of events look alike, and name none."""
+"""How a line names a blob, by the beginning of its hash; ids of events look alike, and name none."""
 
 
 def fork_log(
     source: Path, target: Path, through_seq: int | None, clock: Clock, *, moved: bool = False
 ) -> SessionForked:
-    """Copy the events of a session, line by line as they are, and say so in a last event.
+    """Copy the events of a session, unchanged line by line, and add an event that says so.
 
     The new session appears all at once: a fork that is killed half-way leaves no session.
+
+    Raises SessionNotFound or StoreError.
 
     Args:
         source: folder of the session to copy; it is only read.
         target: folder of the new session.
         through_seq: the last event to copy; None for all.
         clock: for the new event.
-        moved: the source is about to go: what happened in it counts as the copy's own.
-
-    Raises:
-        SessionNotFound: there is no such source.
-        StoreError: the target exists, there is nothing to copy, or it could not be written.
+        moved: the source is about to be deleted, so its events count as the copy's own.
     """
     try:
         with (source / EVENTS).open("rb") as stream:
@@ -98,7 +96,7 @@ def _copy(
 
 
 def take_away(target: Path) -> None:
-    """Leave nothing of a copy that has failed; its log, without which it is no session, goes first."""
+    """Remove a failed copy; its log, without which it is no session, goes first."""
     import shutil  # rare, and not light
 
     with contextlib.suppress(OSError):

@@ -1,7 +1,7 @@
-"""The index of the sessions: `.lmagent/state.db`, filled by those who read it. Delete it, and nothing is lost.
+"""The index of the sessions: `.lmagent/state.db`, filled by its readers. It can be deleted without loss.
 
-Who writes a session never touches it, so that it costs a step nothing. A reader first reads what the logs have gained
-since the last time (`refresh`), from where it left off.
+The writer of a session never touches it, so it costs a step nothing. A reader first reads the new events of the logs
+(`refresh`), each from where it stopped.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from lmagent.store.database import is_damage, move_aside, open_database
 from lmagent.store.listed import ListPlace, SessionRow, Shelf
 from lmagent.store.lock import is_held
 from lmagent.store.log import EVENTS, LOCK, log_facts
-from lmagent.store.numbered import Numbered, Place, number, numbered, numbering, place_of
-from lmagent.store.scan import Line, ends_with, in_order, lines
+from lmagent.store.numbered import EventPlace, EventRow, number, numbered, numbering, place_of
+from lmagent.store.scan import LogLine, ends_with, in_order, lines
 from lmagent.store.spent import Account, Spending, spending
 from lmagent.store.tally import Tally, passage_of
 
@@ -37,29 +37,17 @@ _COLUMNS = Tally.__struct_fields__
 _ROW = f"SELECT {', '.join(_COLUMNS)} FROM session WHERE id = ?"
 
 
-class Hit(Struct, frozen=True):
-    """A found text: in which session, by which event, who said it, and the words around what was looked for."""
-
-    session: str
-    seq: int
-    role: str
-    excerpt: str
-
-
 class _Gained(Struct):
-    """What a session's log has gained since it was read last."""
-
     tally: Tally
     account: Account
     fresh: bool = True
     passages: list[tuple[str, str, int, str]] = field(default_factory=list[tuple[str, str, int, str]])
     activity: list[Activity] = field(default_factory=list[Activity])
-    places: list[Place] = field(default_factory=list[Place])
+    places: list[EventRow] = field(default_factory=list[EventRow])
     is_copy: bool = False
-    begins: int = 0  # seq of the first event, of a log that has taken another one's place
+    begins: int = 0  # seq of the first event, of a log that has replaced another one
 
-    def add(self, line: Line) -> None:
-        """Take in an event."""
+    def add(self, line: LogLine) -> None:
         assert line.event is not None
         self.tally.apply(line.event)
         self.account.apply(line.event, self.tally.model)
@@ -77,11 +65,10 @@ class _Gained(Struct):
 
 
 class Unattended(Struct, frozen=True):
-    """A session that goes on without a person: it waits for a time, or a job's turn in it was cut off.
+    """A session that continues without the user: it waits for a time, or a job's turn in it was interrupted.
 
     Attributes:
-        session: its id.
-        until: Unix seconds at which it goes on; 0 for one that was cut off.
+        until: Unix seconds at which it continues; 0 for an interrupted one.
         ended: id of the event that ended its last turn.
         job: id of the job that submitted its newest input.
         surface: where it came from.
@@ -95,10 +82,9 @@ class Unattended(Struct, frozen=True):
 
 
 class SessionIndex:
-    """The index over the sessions in `root`. What reads it raises StoreError where the database cannot be read.
+    """The index over the sessions in `root`, the folder beside which its database is.
 
-    Args:
-        root: the folder of the sessions; the database is beside it.
+    Reads raise StoreError if the database cannot be read.
     """
 
     def __init__(self, root: Path) -> None:
@@ -113,7 +99,6 @@ class SessionIndex:
         self.close()
 
     def close(self) -> None:
-        """Close the database."""
         self._db.close()
 
     # --- reading ------------------------------------------------------------------------------------------------
@@ -127,93 +112,66 @@ class SessionIndex:
         after: ListPlace | None = None,
         shelf: Shelf = "all",
     ) -> list[SessionRow]:
-        """Sessions, pinned ones first, then the one that was written to last; those of sub-agents where words are
-        looked for, or wanted.
+        """List sessions, pinned ones first, then the most recently written.
+
+        Sessions of sub-agents are included when they are asked for or `search` is not empty.
 
         Args:
             limit: how many at most; sub-agents' are not counted.
             children: with those of sub-agents, whatever the shelf.
             after: only what follows this place.
-            shelf: which of them.
-            search: only those that say all these words, anywhere, or have the text in their id or title.
-
-        Raises:
-            StoreError: the database cannot be read.
+            shelf: open or archived sessions, or all.
+            search: only those that contain all these words, anywhere, or have the text in their id or title.
         """
         return self._run(lambda: self._list(limit, search.strip(), children or bool(search.strip()), after, shelf))
 
     def row(self, session: str) -> SessionRow | None:
-        """One session; None where the index has none of that id. Refresh before.
-
-        Raises:
-            StoreError: the database cannot be read.
-        """
+        """Return one session; None if the index does not have it. Refresh before."""
         return self._run(lambda: self._one(session))
 
     def branches(self) -> dict[str, Branch]:
-        """Copies of sessions and the sessions that were copied, by id. Refresh before.
-
-        Raises:
-            StoreError: the database cannot be read.
-        """
+        """Return the copies of sessions and the sessions that were copied, by id. Refresh before."""
         return self._run(lambda: branches(self._db))
 
-    def search(self, query: str, limit: int = 20) -> list[Hit]:
-        """Texts of people and models with all words of the query; with any of them, where none has all. Best first."""
-        words = _WORD.findall(query)
-        return self._run(lambda: self._search(" ".join(map(_term, words)), limit)) or (
-            self._run(lambda: self._search(" OR ".join(map(_term, words)), limit)) if len(words) > 1 else []
-        )
-
     def unattended(self) -> list[Unattended]:
-        """Sessions that go on without a person, the first to be due first. Refresh before.
-
-        Raises:
-            StoreError: the database cannot be read.
-        """
+        """Return the sessions that continue without the user, the first to be due first. Refresh before."""
         return self._run(self._unattended)
 
     def of_job(self, begin: str) -> list[str]:
-        """Ids of the sessions whose newest input is of a job whose id begins so. Refresh before."""
+        """Return the ids of the sessions whose newest input is of a job with this prefix. Refresh before."""
         query = "SELECT id FROM session WHERE child = 0 AND substr(job, 1, ?) = ? ORDER BY id"
         return [str(id) for (id,) in self._run(lambda: self._db.execute(query, (len(begin), begin)).fetchall())]
 
     def spending(self, since: str = "") -> Spending:
-        """What was spent from a local day on (`2026-01-31`); empty for all that is on record. Refresh before.
-
-        Raises:
-            StoreError: the database cannot be read.
-        """
+        """Sum up the usage since a local day (`2026-01-31`); empty for everything on record. Refresh before."""
         return self._run(lambda: spending(self._db, since))
 
     def activity(self, limit: int = 50, session: str = "") -> list[Activity]:
-        """What happened last, in one session or in all, the newest first. Refresh before.
-
-        Raises:
-            StoreError: the database cannot be read.
-        """
+        """Return the newest activity, of one session or of all, the newest first. Refresh before."""
         return self._run(lambda: activity(self._db, limit, session))
 
     def numbering(self) -> tuple[str, int]:
-        """What tells this numbering of events from another index's, and the last number given. Refresh before."""
+        """Return the mark that distinguishes this index's numbering from another's, and the last number.
+
+        Refresh before.
+        """
         return self._run(lambda: numbering(self._db))
 
-    def numbered(self, after: int, limit: int) -> list[Numbered]:
-        """The events behind a number, in the order in which they were read. Refresh before."""
+    def numbered(self, after: int, limit: int) -> list[EventPlace]:
+        """Return the events after a number, in the order in which they were read. Refresh before."""
         return self._run(lambda: numbered(self._db, after, limit))
 
     def refresh(self) -> None:
-        """Read what the logs have gained, and forget the sessions that are gone.
+        """Read the new events of the logs, and forget deleted sessions.
 
-        Raises:
-            StoreError: the database cannot be read or written.
+        Raises StoreError if the database cannot be read or written.
         """
         self._run(self._refresh)
 
     # --- the work -------------------------------------------------------------------------------------------------
 
     def _run(self, work: Callable[[], T]) -> T:
-        """Do something with the database: a damaged one is moved aside and filled anew, a locked one done without."""
+        """Work on the database: a damaged one is moved aside and filled anew, a locked one is skipped."""
         try:
             return work()
         except sqlite3.DatabaseError as error:
@@ -251,7 +209,7 @@ class SessionIndex:
         return found
 
     def _read(self, session: str, facts: os.stat_result) -> None:
-        """Fold in what a log has gained, or all of it where it is not the one that was read before."""
+        """Fold in a log's new events, or all of it if it is not the log that was read before."""
         gained = self._known(session)
         try:
             with (self.root / session / EVENTS).open("rb") as stream:
@@ -263,7 +221,7 @@ class SessionIndex:
                     if line.event is not None and line.whole:
                         gained.add(line)
         except OSError:
-            return  # deleted meanwhile, or not readable: the list does without it
+            return  # deleted meanwhile, or not readable: the list omits it
         tally = gained.tally
         tally.size, tally.mtime_ns, tally.inode = facts.st_size, facts.st_mtime_ns, facts.st_ino
         tally.created = tally.created or facts.st_mtime
@@ -271,7 +229,7 @@ class SessionIndex:
         self._store(gained)
 
     def _known(self, session: str) -> _Gained:
-        """What is known of a session, read at one moment: another reader may be about to write it."""
+        """Return the known state of a session, read in one transaction: another reader may be about to write it."""
         self._db.execute("BEGIN")
         try:
             row = self._db.execute(_ROW, (session,)).fetchone()
@@ -290,7 +248,7 @@ class SessionIndex:
         self._db.execute("BEGIN IMMEDIATE")
         try:
             seq = 0 if gained.fresh else min((item[2] for item in passages), default=tally.seq + 1)
-            # Another reader may have been faster: what it has put there is replaced by the same.
+            # Another reader may have been faster: its rows are replaced by the same.
             self._db.execute("DELETE FROM passage WHERE session = ? AND seq >= ?", (tally.id, seq))
             self._db.executemany("INSERT INTO passage (text, session, seq, role) VALUES (?, ?, ?, ?)", passages)
             gained.account.store(self._db)
@@ -340,7 +298,6 @@ class SessionIndex:
         return SessionRow(status=status, waiting_for=tally.waiting_for(status), **shared)
 
     def _fitting(self, search: str) -> set[str]:
-        """Sessions in which every word of `search` is said, in whichever message."""
         fitting: set[str] | None = None
         for word in _WORD.findall(search):
             cursor = self._db.execute("SELECT DISTINCT session FROM passage WHERE passage MATCH ?", (_term(word),))
@@ -355,28 +312,18 @@ class SessionIndex:
         )
         return [Unattended(*row) for row in self._db.execute(query)]
 
-    def _search(self, expression: str, limit: int) -> list[Hit]:
-        if not expression:
-            return []
-        cursor = self._db.execute(
-            "SELECT session, seq, role, snippet(passage, 0, '', '', '…', 24) FROM passage "
-            "WHERE passage MATCH ? ORDER BY bm25(passage), rowid DESC LIMIT ?",
-            (expression, limit),
-        )
-        return [Hit(str(session), int(seq), str(role), str(text)) for session, seq, role, text in cursor]
-
 
 def _tally(row: Sequence[object]) -> Tally:
     return convert(dict(zip(_COLUMNS, row, strict=True)), Tally, strict=False)
 
 
 def _term(word: str) -> str:
-    """A word as FTS5 takes it: quoted, so that nothing in it is syntax, and as the beginning of a word."""
+    """Quote a word for FTS5, so that nothing in it is syntax, and match it as the beginning of a word."""
     return f'"{word}"*'
 
 
 def _continues(tally: Tally, facts: os.stat_result, fd: int) -> bool:
-    """Whether the log is still the one that was read up to `tally.read_to`."""
+    """Whether this is still the log that was read up to `tally.read_to`."""
     if tally.read_to == 0:
         return True
     if facts.st_ino != tally.inode or facts.st_size < tally.read_to:

@@ -1,8 +1,8 @@
 """The store: all sessions of a workspace, each a folder with its log, its lock and its blobs.
 
 <workspace>/.lmagent/sessions/<id>/events.jsonl    one event a line, append-only
-                                  lock             who writes it
-                                  blobs/<sha256>   big content
+                                   lock             names the process that writes it
+                                   blobs/<sha256>   big content
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from lmagent.store.scan import in_order, lines
 __all__ = ["JsonlLog", "JsonlStore"]
 
 CANDIDATES = 5
-"""Sessions that are named when a name fits none or several."""
+"""Sessions that an error names when a name fits none or several."""
 
 NEWEST = ("last", "latest")
-"""Names for the session that was written to last."""
+"""Names for the session that was written last."""
 
 
 class JsonlStore:
@@ -47,29 +47,23 @@ class JsonlStore:
     # --- writing ------------------------------------------------------------------------------------------------
 
     def create(self, session: str) -> JsonlLog:
-        """A new, empty log. Nothing is on disk before the first append; it counts on behind a deleted one of that name.
+        """Return a new, empty log. Nothing is on disk before the first append; it continues the numbers of a deleted
+        namesake.
 
-        Raises:
-            StoreError: there is a session of that id, or the id cannot name a folder.
+        Raises StoreError if a session of that id exists, or the id cannot name a folder.
         """
         folder = self._folder(session)
         if (folder / EVENTS).exists():
             raise StoreError(f"there is a session {session} already: {folder}", terminal=f"lmagent --resume {session}")
         last = 0
         if os.path.lexists(self.root.parent / GONE):
-            from lmagent.store.gone import last_gone  # few people delete sessions
+            from lmagent.store.gone import last_gone  # users rarely delete sessions
 
             last = last_gone(self.root, session)
         return JsonlLog(folder, self._clock, last)
 
     def open(self, session: str) -> JsonlLog:
-        """An existing log, for writing.
-
-        Raises:
-            SessionNotFound: no such session.
-            SessionBusy: another process writes it.
-            StoreError: it cannot be read or written.
-        """
+        """Open an existing log for writing. Raises SessionNotFound, SessionBusy or StoreError."""
         return JsonlLog.open(self._known(session), self._clock)
 
     async def fork(
@@ -80,34 +74,23 @@ class JsonlStore:
         The source may be running meanwhile; it is only read. `moved`: it is about to be deleted, and the copy takes
         its place.
 
-        Raises:
-            SessionNotFound: there is no such source.
-            StoreError: there is a session of that id, there is nothing to copy, or it could not be written.
+        Raises SessionNotFound or StoreError.
         """
         from lmagent.store.fork import fork_log  # rare
 
         return fork_log(self._known(source), self._folder(session), through_seq, self._clock, moved=moved)
 
     def begin_anew(self, session: str, aside: str, opening: SessionCreated) -> JsonlLog:
-        """Keep a session's log as the session `aside`; the new one in its place, open. See `store.anew`.
+        """Keep a session's log as the session `aside`, and open a new one in its place. See `store.anew`.
 
-        Raises:
-            SessionNotFound: no such session.
-            SessionBusy: a process writes it.
-            StoreError: it could not be done; the session is as it was.
+        Raises SessionNotFound, SessionBusy or StoreError.
         """
         from lmagent.store.anew import begin_anew  # rare
 
         return begin_anew(self._known(session), self._folder(aside), opening, self._clock)
 
     def delete(self, session: str) -> None:
-        """Delete a session with its blobs.
-
-        Raises:
-            SessionNotFound: no such session.
-            SessionBusy: a process writes it.
-            StoreError: it cannot be removed.
-        """
+        """Delete a session with its blobs. Raises SessionNotFound, SessionBusy or StoreError."""
         import shutil  # rare, and not light
 
         from lmagent.store.follow import last_seq
@@ -117,10 +100,10 @@ class JsonlStore:
         try:
             lock = hold(folder / LOCK, session)
             try:
-                with suppress(OSError):  # a full disk keeps nobody from deleting
+                with suppress(OSError):  # a full disk must not prevent deleting
                     note_gone(self.root, session, last_seq(folder / EVENTS))
-                os.unlink(folder / EVENTS)  # from here on there is no such session, whatever happens
-                with suppress(OSError):  # out of the way of a new one of that name; Windows moves nothing that is open
+                os.unlink(folder / EVENTS)  # from here on the session does not exist, whatever happens
+                with suppress(OSError):  # frees the name for a new session; Windows moves nothing that is open
                     folder = folder.rename(folder.with_name(f"{session}~{new_id()}"))
             finally:
                 lock.release()
@@ -133,26 +116,21 @@ class JsonlStore:
     # --- reading --------------------------------------------------------------------------------------------------
 
     def read(self, session: str, after: int = 0) -> Iterable[DurableEvent]:
-        """Events with `seq` > `after`, without opening the session for writing; what is damaged is passed over.
+        """Read events with `seq` > `after`, without opening the session for writing; damaged lines are skipped.
 
-        Raises:
-            SessionNotFound: no such session.
-            StoreError: it cannot be read.
+        Raises SessionNotFound or StoreError.
         """
         return _events(self._known(session) / EVENTS, after)
 
     def follow(self, session: str, after: int = 0) -> AsyncIterator[DurableEvent]:
-        """History, then events as any process appends them, without a gap; the session may not exist yet."""
-        from lmagent.store.follow import follow_log  # for who watches another process
+        from lmagent.store.follow import follow_log  # only for watching another process
 
         return follow_log(self._folder(session) / EVENTS, after)
 
     def get_blob(self, session: str, sha256: str) -> bytes:
-        """A blob of a session that is not open, by its hash or a unique prefix of at least 8 digits.
+        """Return a blob of a session that is not open, by its hash or a unique prefix of at least 8 digits.
 
-        Raises:
-            SessionNotFound: no such session.
-            StoreError: there is no such blob, or its content no longer matches its hash.
+        Raises SessionNotFound or StoreError.
         """
         return Blobs(self._known(session) / BLOBS).get(sha256)
 
@@ -163,11 +141,9 @@ class JsonlStore:
     # --- names ----------------------------------------------------------------------------------------------------
 
     def sessions(self) -> Sequence[str]:
-        """Ids of all sessions, oldest first."""
         return [session for _, session in sorted((_created(entry), entry.name) for entry in self._entries())]
 
     def latest(self) -> str | None:
-        """The session that was written to last; None when there is none."""
         newest, found = -1, None
         for entry in self._entries():
             written = os.stat(os.path.join(entry.path, EVENTS)).st_mtime_ns
@@ -176,10 +152,9 @@ class JsonlStore:
         return found
 
     def resolve(self, prefix: str) -> str:
-        """The session that `prefix` names: an id, the unique beginning of one, or "last".
+        """Return the session that `prefix` names: an id, the unique beginning of one, or "last".
 
-        Raises:
-            SessionNotFound: it names none or several; the message lists candidates.
+        Raises SessionNotFound: it names none or several; the message lists candidates.
         """
         folder = self.root / prefix
         if is_session_id(prefix) and not folder.is_symlink() and log_facts(folder) is not None:
@@ -195,7 +170,7 @@ class JsonlStore:
                 f"{len(fitting)} sessions begin with {prefix}: {_some(fitting)}", fix="give more of the id"
             )
         if not known:
-            raise SessionNotFound(f"there is no session {prefix}: there are none in {self.root}")
+            raise SessionNotFound(f"there is no session {prefix}: {self.root} has no sessions")
         raise SessionNotFound(
             f"there is no session {prefix}; the newest are {_some(known)}", terminal="lmagent sessions list"
         )
@@ -242,7 +217,7 @@ def _events(path: Path, after: int) -> Iterator[DurableEvent]:
 
 
 def _created(entry: os.DirEntry[str]) -> float:
-    """When a session was created, Unix seconds: our own ids say it, of others the folder knows it about."""
+    """Return when a session was created, Unix seconds: exact for our own ids, else roughly, from its folder."""
     name = entry.name
     if len(name) == 22 and name[8] == name[15] == "_":
         try:

@@ -11,8 +11,7 @@ class SessionRow(Struct, frozen=True):
     """A session in a list.
 
     Attributes:
-        id: its id.
-        title: the first words of its first input, or the title that a person gave it.
+        title: the first words of its first input, or the user's title for it.
         created: Unix seconds of its first event; of a copy, of the moment in which it was made.
         updated: Unix seconds of its last one.
         model: the model that answered last.
@@ -25,9 +24,9 @@ class SessionRow(Struct, frozen=True):
         parent: the session that it was forked from, or works for as a sub-agent; empty for none.
         branch_turn: of a fork, the first turn that it does not share with its parent; else 0.
         child: it is a sub-agent's.
-        waiting_for: approval, plan, question or time; empty where it waits for nothing.
+        waiting_for: approval, plan, question or time; empty if it waits for nothing.
         pinned: it is listed before all others.
-        archived: it is listed only where archived sessions are asked for.
+        archived: it is listed only among archived sessions.
     """
 
     id: str
@@ -50,7 +49,7 @@ class SessionRow(Struct, frozen=True):
 
 
 Shelf = Literal["all", "open", "archived"]
-"""Which sessions: all of them, those that are not archived, or those that are."""
+"""Which sessions to list."""
 
 ListPlace = tuple[bool, float, str]
-"""Where a session is in the list: whether it is pinned, when it was written to, its id."""
+"""The place of a session in the list: whether it is pinned, when it was written last, its id."""

@@ -1,8 +1,8 @@
 """The lock of a session: one writer, and a dead owner is noticed at once.
 
 The kernel holds it (`flock`; byte-range locking on Windows) and lets go when the owner dies, however it dies. The
-file also says who the owner is, for messages and for the list of sessions. Where the file system knows no locks, that
-note is all there is: pid and start time tell a living owner from another process that has got its number.
+file also names its owner, for messages and for the list of sessions. On a file system without locks, only that
+note exists: pid and start time distinguish a living owner from another process that has got its number.
 """
 
 from __future__ import annotations
@@ -23,24 +23,25 @@ from lmagent.core.errors import SessionBusy
 from lmagent.store.files import FILE_MODE, OPEN_FLAGS, write_whole
 
 ATTEMPTS, PAUSE = 8, 0.005
-"""A lock without a living owner is being released, or looked at by a list; it is tried again for so long (seconds)."""
+"""A lock without a living owner is being released, or inspected for a list: so it is retried, after pauses in seconds.
+"""
 
 NOTE = 4096
-"""Bytes that the note of an owner has at most."""
+"""Largest note of an owner, in bytes."""
 
 _NO_LOCKS_HERE = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 
 KernelLock = Callable[[int], bool]
-"""fd -> whether this process holds the lock now; OSError where the file system knows no locks."""
+"""Tries the lock on an open file; OSError if the file system has no locks."""
 
 
 class Owner(Struct, frozen=True):
-    """Who holds a lock.
+    """The owner of a lock.
 
     Attributes:
         pid: its process.
-        started: when that process started: field 22 of /proc/PID/stat (proc(5)), in clock ticks since boot; 0 where
-            there is no /proc.
+        started: when that process started: field 22 of /proc/PID/stat (proc(5)), in clock ticks since boot; 0 without
+            /proc.
         host: the machine it runs on.
     """
 
@@ -50,13 +51,11 @@ class Owner(Struct, frozen=True):
 
 
 class Lock(Struct):
-    """A lock that this process holds."""
-
     path: Path
     fd: int
 
     def release(self) -> None:
-        """Let go. The file stays: taking it away would let two processes lock two files of the same name."""
+        """Release the lock. The file stays: removing it would let two processes lock two files of the same name."""
         if self.fd < 0:
             return
         fd, self.fd = self.fd, -1
@@ -71,7 +70,7 @@ def _flock(fd: int) -> bool:
         if sys.platform == "win32":
             import msvcrt
 
-            os.lseek(fd, 1 << 30, os.SEEK_SET)  # far behind the note, which others must be able to read
+            os.lseek(fd, 1 << 30, os.SEEK_SET)  # far after the note, which others must be able to read
             msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
         else:
             import fcntl
@@ -90,7 +89,7 @@ def hold(path: Path, session: str, *, kernel_lock: KernelLock = _flock) -> Lock:
     Args:
         path: the lock file; its folder exists.
         session: the session's id, for the message.
-        kernel_lock: how the kernel is asked.
+        kernel_lock: asks the kernel.
 
     Raises:
         SessionBusy: a living process holds it.
@@ -143,7 +142,7 @@ def _sign(fd: int, owner: Owner) -> None:
 
 
 def _busy(session: str, owner: Owner | None) -> SessionBusy:
-    copy = f"work on a copy: lmagent sessions fork {session}"  # another surface has its own button for that
+    copy = f"work on a copy: lmagent sessions fork {session}"  # other surfaces have a button for that
     if owner is not None and owner.pid == os.getpid() and owner.host == _host():
         return SessionBusy(f"session {session} is already open in this process", terminal=copy)
     who = f"process {owner.pid}" if owner is not None else "another process"
@@ -156,7 +155,7 @@ def _busy(session: str, owner: Owner | None) -> SessionBusy:
 
 
 def read_owner(path: Path) -> Owner | None:
-    """The owner that a lock file names; None when nobody holds it or the note cannot be read."""
+    """Return the owner that a lock file names; None if it is free or the note cannot be read."""
     try:
         fd = os.open(path, os.O_RDONLY | OPEN_FLAGS | getattr(os, "O_NONBLOCK", 0))  # a pipe would not answer
         try:
@@ -170,7 +169,7 @@ def read_owner(path: Path) -> Owner | None:
 def is_held(path: Path) -> bool:
     """Whether a living process writes the session.
 
-    On one machine the note answers that, so that looking is never in anybody's way. Of an owner on another machine
+    On one machine the note answers that, so that looking never disturbs a process. For an owner on another machine
     (or in a container) only the kernel knows; the lock is then tried for an instant, which `hold` allows for.
     """
     owner = read_owner(path)
@@ -189,13 +188,12 @@ def is_held(path: Path) -> bool:
 
 
 def this_process() -> Owner:
-    """The note of this process."""
     pid = os.getpid()
     return Owner(pid, _start_time(pid) or 0, _host())
 
 
 def is_alive(owner: Owner) -> bool:
-    """Whether the owner still runs. One on another machine is taken to be alive: nothing here can tell."""
+    """Whether the owner still runs; an owner on another machine counts as alive, because nothing here can tell."""
     if owner.host != _host():
         return True
     if os.path.isdir("/proc/self"):
@@ -213,7 +211,7 @@ def is_alive(owner: Owner) -> bool:
 
 
 def _start_time(pid: int) -> int | None:
-    """Field 22 of /proc/PID/stat (proc(5)); None if there is no such process, or only its remains."""
+    """Return field 22 of /proc/PID/stat (proc(5)); None if the process is gone, or only its remains are left."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as stat:
             fields = stat.read().rpartition(b")")[2].split()

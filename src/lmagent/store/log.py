@@ -2,8 +2,9 @@
 
 `append` never gives up control between stamping an event and having it in the file: two tasks that append at once
 cannot change places, and a cancelled task has either written its event or not begun. The sync is inside as well: it
-takes 0.1 ms on a solid-state disk and a few on a slow one, and a worker thread would add 0.1 ms and a point at which an
-event is on disk while nobody knows of it.
+takes 0.1 ms on a solid-state disk and a few on a slow one, and a worker thread would add 0.1 ms and a moment in which
+an
+event is on disk while the program does not know it.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ from lmagent.store.blobs import Blobs
 from lmagent.store.failures import store_error
 from lmagent.store.files import FILE_MODE, OPEN_FLAGS, make_private, sync_file, sync_folder, write_whole
 from lmagent.store.lock import Lock, hold
-from lmagent.store.scan import Line, in_order, lines
+from lmagent.store.scan import LogLine, in_order, lines
 
 EVENTS, LOCK, BLOBS = "events.jsonl", "lock", "blobs"
 GONE = "deleted.jsonl"
-"""Beside the folder of the sessions: one line for each that was deleted."""
+"""Beside the folder of the sessions: one line for each deleted session."""
 
 
 class JsonlLog:
@@ -39,11 +40,11 @@ class JsonlLog:
     Args:
         folder: where it is.
         clock: gives events their time.
-        last: of a new log, the last event of the one that had its place and was deleted; 0 for none.
+        last: of a new log, the last event of a deleted namesake; 0 for none.
 
     Attributes:
         session: the session's id.
-        damage: what was wrong with the log when it was opened.
+        damage: the faults found when the log was opened.
         folder: where it is.
     """
 
@@ -71,17 +72,14 @@ class JsonlLog:
 
     @classmethod
     def open(cls, folder: Path, clock: Clock, lock: Lock | None = None) -> JsonlLog:
-        """Open an existing log; the half-written end of one whose writer died is cut off.
+        """Open an existing log; an incomplete last line, of a writer that died, is cut off.
+
+        Raises SessionNotFound, SessionBusy or StoreError.
 
         Args:
             folder: of the session.
             clock: gives events their time.
             lock: the session's, if it is held already; the log has it from here on.
-
-        Raises:
-            SessionNotFound: no such session.
-            SessionBusy: another process writes it.
-            StoreError: it cannot be read or written.
         """
         _require_real_folders(folder)
         log = cls(folder, clock)
@@ -104,7 +102,7 @@ class JsonlLog:
     def _load(self) -> None:
         events: list[DurableEvent] = []
         damage: list[Damage] = []
-        tail: Line | None = None
+        tail: LogLine | None = None
         with self.path.open("rb") as stream:
             for line in in_order(lines(stream)):
                 self._seq = max(self._seq, line.seq)
@@ -126,7 +124,6 @@ class JsonlLog:
         self.damage = (*_missing_beginning(events), *damage)
 
     def _begin(self) -> None:
-        """Make the session's folder; called with the first thing to write."""
         try:
             _require_real_folders(self.folder)
             home = self.folder.parent.parent
@@ -153,9 +150,9 @@ class JsonlLog:
     # --- the port -----------------------------------------------------------------------------------------------
 
     def events(self) -> Iterable[DurableEvent]:
-        """The events that were in the log when it was opened, in order.
+        """Return the events that were in the log when it was opened, in order.
 
-        They are handed over once and then forgotten, since a long log is large; asked again, the file is read again.
+        The first call hands them over, since a long log is large; a later call reads the file again.
         """
         events, self._opened = self._opened, None
         return events if events is not None else self._read_again()
@@ -171,13 +168,12 @@ class JsonlLog:
                     yield line.event
 
     async def append(self, event: DurableEvent, *, sync: bool = False) -> DurableEvent:
-        """Write the event and return it with its `seq`, and with `id` and `ts` where it had none.
+        """Write the event and return it with its `seq`, and with `id` and `ts` if it had none.
 
         The bytes have reached the kernel when this returns (a SIGKILL does not lose them); with `sync`, the disk.
 
-        Raises:
-            StoreError: it could not be written whole; the log is as it was before, and takes nothing more until it
-                is opened again.
+        Raises StoreError: it could not be written whole; the log is unchanged, and accepts nothing more until it is
+        opened again.
         """
         if self._refusal is not None:
             raise StoreError(
@@ -215,11 +211,10 @@ class JsonlLog:
             self._unsynced_folders.pop()
 
     def _undo(self, length: int) -> None:
-        """Take back what was written of one event."""
-        with contextlib.suppress(OSError):  # the line then stands there torn, and the next open cuts it off
+        with contextlib.suppress(OSError):  # an incomplete line then stays, and the next open cuts it off
             if self._size < os.fstat(self._fd).st_size <= self._size + length:
                 os.ftruncate(self._fd, self._size)
-        if self._begun and self._size == 0:  # the very first event: leave no empty session behind
+        if self._begun and self._size == 0:  # the very first event: leave no empty session
             with contextlib.suppress(OSError):
                 os.unlink(self.path)
             self.close()
@@ -228,31 +223,27 @@ class JsonlLog:
                 os.rmdir(self.folder)
 
     async def put_blob(self, content: bytes) -> str:
-        """Keep `content` and return its SHA-256 in hexadecimal. It is on the disk with the next synced event.
+        """Keep `content` and return its SHA-256 in hexadecimal. The next synced event syncs it too.
 
-        Raises:
-            StoreError: it could not be written.
+        Raises StoreError if it could not be written.
         """
         return self._blobs.put(content)
 
     async def adopt_blob(self, path: Path) -> str:
-        """Take over a file as a blob and return its SHA-256. It is on the disk with the next synced event.
+        """Move a file into the blobs and return its SHA-256. The next synced event syncs it too.
 
-        Raises:
-            StoreError: it could not be taken over.
+        Raises StoreError if it could not be moved.
         """
         return self._blobs.adopt(path)
 
     def get_blob(self, sha256: str) -> bytes:
-        """The content of a blob, by its hash or a unique prefix of at least 8 digits.
+        """Return the content of a blob, by its hash or a unique prefix of at least 8 digits.
 
-        Raises:
-            StoreError: there is no such blob, or its content no longer matches its hash.
+        Raises StoreError if the blob does not exist, or its content no longer matches its hash.
         """
         return self._blobs.get(sha256)
 
     def close(self) -> None:
-        """Release the session. Nothing can be appended afterwards."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -264,7 +255,7 @@ class JsonlLog:
 
 
 def log_facts(folder: str | Path) -> os.stat_result | None:
-    """The log in a session's folder as the system has it; None where there is none: a link or a pipe is no log."""
+    """Return the system's facts about the log in a session's folder; None without one: a link or a pipe is no log."""
     try:
         facts = os.lstat(os.path.join(folder, EVENTS))
     except OSError:
@@ -273,7 +264,7 @@ def log_facts(folder: str | Path) -> os.stat_result | None:
 
 
 def stamp(event: DurableEvent, seq: int, clock: Clock) -> tuple[DurableEvent, bytes]:
-    """The event as it is stored, and its line. An `id` and a `ts` that it has already (an import) stay."""
+    """Return the event in its stored form, and its line. An existing `id` and `ts` (an import) stay."""
     stamped = msgspec.structs.replace(event, id=event.id or new_id(), seq=seq, ts=event.ts or clock.now())
     try:
         return stamped, encode(stamped) + b"\n"
@@ -283,7 +274,7 @@ def stamp(event: DurableEvent, seq: int, clock: Clock) -> tuple[DurableEvent, by
 
 
 def _storable(value: Any) -> Any:
-    """The value as JSON in UTF-8 can hold it: half characters (undecodable file names) become U+FFFD."""
+    """Replace what JSON in UTF-8 cannot hold: half characters (of undecodable file names) become U+FFFD."""
     if isinstance(value, str):
         return value.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
     if isinstance(value, float) and not math.isfinite(value):
@@ -305,11 +296,7 @@ def _missing_beginning(events: list[DurableEvent]) -> list[Damage]:
 
 
 def _require_real_folders(folder: Path) -> None:
-    """Refuse a `.lmagent` that would lead the records elsewhere, before anything is made there.
-
-    Raises:
-        StoreError: it, or the folder of the sessions in it, is a link or a file.
-    """
+    """Raise StoreError for a `.lmagent`, or a folder of the sessions in it, that is a link or a file."""
     sessions, home = folder.parent, folder.parent.parent
     for place in (home, sessions) if home.name == ".lmagent" else ():
         if place.is_symlink():
@@ -322,7 +309,7 @@ def _require_real_folders(folder: Path) -> None:
 
 
 def _keep_out_of_git(home: Path) -> None:
-    """`.lmagent` ignores itself, so that nobody commits sessions by accident."""
+    """Make `.lmagent` ignore itself, to keep sessions out of commits."""
     try:
         fd = os.open(home / ".gitignore", os.O_WRONLY | os.O_CREAT | os.O_EXCL | OPEN_FLAGS, FILE_MODE)
     except FileExistsError:

@@ -29,17 +29,17 @@ NO_BEGINNING = "[The beginning of this conversation is missing: it was not in th
 NO_RESULT = "Interrupted: the imported session holds no result of this call. It may have acted, fully or in part."
 
 
-class Said(Struct, frozen=True):
+class ImportedMessage(Struct, frozen=True):
     """One message of an imported conversation.
 
     Attributes:
         role: user, assistant or tool.
-        parts: what it says.
+        parts: its content.
         calls: the calls of an assistant; ids may be empty or used before.
-        call_id: the call that a tool message answers, where it says so.
-        name: the tool that it comes from, where it says so.
+        call_id: the call that a tool message answers, if known.
+        name: the tool that it comes from, if known.
         at: Unix seconds; 0 for unknown.
-        usage: token counts of the reply, where they are known.
+        usage: token counts of the reply, if known.
     """
 
     role: str
@@ -52,9 +52,9 @@ class Said(Struct, frozen=True):
 
 
 def rebuild(
-    opening: SessionCreated, said: list[Said], left: list[str], started: float
+    opening: SessionCreated, said: list[ImportedMessage], left: list[str], started: float
 ) -> tuple[tuple[DurableEvent, ...], tuple[str, ...]]:
-    """The events of a session, and what was taken over in words; what does not fit is added to `left`.
+    """Return the events of a session, and a description of the imported parts.
 
     Args:
         opening: the first event.
@@ -70,8 +70,8 @@ def rebuild(
     return tuple(builder.events), builder.summary()
 
 
-def _joined(before: Said, item: Said) -> Said:
-    """Two replies with nothing between them as one: chat templates insist on alternation."""
+def _joined(before: ImportedMessage, item: ImportedMessage) -> ImportedMessage:
+    """Join two replies with nothing between them: chat templates insist on alternation."""
     between = (Text("\n\n"),) if before.parts and item.parts else ()
     usage = item.usage or before.usage
     if item.usage and before.usage:
@@ -79,12 +79,10 @@ def _joined(before: Said, item: Said) -> Said:
         completion = before.usage.completion_tokens + item.usage.completion_tokens
         usage = Usage(prompt, completion, estimated=True)
     parts = (*before.parts, *between, *item.parts)
-    return Said("assistant", parts, item.calls, at=item.at or before.at, usage=usage)
+    return ImportedMessage("assistant", parts, item.calls, at=item.at or before.at, usage=usage)
 
 
 class _Builder:
-    """Puts events in their order while it walks over the messages."""
-
     def __init__(self, opening: SessionCreated, started: float) -> None:
         self.events: list[DurableEvent] = []
         self._now = started
@@ -95,8 +93,8 @@ class _Builder:
         self._used: set[str] = set()
         self._original: dict[str, str] = {}
         self._answer: str | None = None
-        self._held: Said | None = None
-        """A reply without calls: another one may follow, and then they are one."""
+        self._held: ImportedMessage | None = None
+        """A reply without calls: if another one follows, they become one."""
         self._counts = dict.fromkeys(
             ("users", "replies", "results", "orphans", "unanswered", "shortened", "measured"), 0
         )
@@ -106,8 +104,7 @@ class _Builder:
         turn = self._turn if self._in_turn else 0
         self.events.append(msgspec.structs.replace(event, id=event.id or new_id(), ts=self._now, turn=turn))
 
-    def add(self, item: Said) -> None:
-        """Take in one message."""
+    def add(self, item: ImportedMessage) -> None:
         self._now = max(self._now, item.at)
         if item.role == "tool":
             self._result(item)
@@ -136,7 +133,7 @@ class _Builder:
         self._put(TurnStarted())
         self._put(MessageAdded(message=message, origin=origin, input=received.id if origin == "input" else None))
 
-    def _reply(self, item: Said) -> None:
+    def _reply(self, item: ImportedMessage) -> None:
         self._close_calls()
         self._step += 1
         calls = [self._with_id(call) for call in item.calls]
@@ -151,7 +148,7 @@ class _Builder:
         self._counts["measured"] += item.usage is not None
 
     def _with_id(self, call: ToolCall) -> ToolCall:
-        """The call with an id that is unique within the session; its result is looked up by the original one."""
+        """Return the call with an id that is unique within the session; its result is looked up by the original one."""
         own = call.id
         if not own or own in self._used:
             own = f"call_{new_id()}"
@@ -159,7 +156,7 @@ class _Builder:
         self._original[own] = call.id
         return ToolCall(own, call.name, call.arguments)
 
-    def _result(self, item: Said) -> None:
+    def _result(self, item: ImportedMessage) -> None:
         call = self._answered_by(item)
         if call is None:
             self._counts["orphans"] += 1
@@ -174,7 +171,7 @@ class _Builder:
         self._finish(call, _status(content), content, size)
         self._counts["results"] += 1
 
-    def _answered_by(self, item: Said) -> ToolCall | None:
+    def _answered_by(self, item: ImportedMessage) -> ToolCall | None:
         if item.call_id:
             fitting = (call for call in self._open.values() if self._original[call.id] == item.call_id)
         else:
@@ -191,7 +188,6 @@ class _Builder:
             self._finish(call, "interrupted", NO_RESULT, len(NO_RESULT))
 
     def end_turn(self) -> None:
-        """Close what is open."""
         self._flush()
         if not self._in_turn:
             return
@@ -201,7 +197,6 @@ class _Builder:
         self._in_turn = False
 
     def summary(self) -> tuple[str, ...]:
-        """What was taken over."""
         counts = self._counts
         found = (
             (counts["users"], "user message", "user messages"),
@@ -212,7 +207,6 @@ class _Builder:
         return tuple(f"{count} {one if count == 1 else many}" for count, one, many in found if count)
 
     def remarks(self) -> list[str]:
-        """What was left out or mended."""
         counts = self._counts
         found = (
             (counts["orphans"], "tool result(s) that belong to no call"),

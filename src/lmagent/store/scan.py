@@ -1,4 +1,4 @@
-"""Reading a log: lines to events, and what to say about the lines that are none."""
+"""Reading a log: lines to events, and a reason for each line without one."""
 
 from __future__ import annotations
 
@@ -15,22 +15,21 @@ from lmagent.core.events import VERSION, DurableEvent, decode
 NEWER = "written by a newer version of lmagent"
 
 ENVELOPE = 256
-"""Bytes at the end of a line that hold what all events have."""
+"""Bytes at the end of a line that hold the fields common to all events."""
 
 _SEQ = re.compile(rb'(?<!\\)"seq":(\d{1,18})')
 
 
-class Line(Struct, frozen=True):
+class LogLine(Struct, frozen=True):
     """One line of a log.
 
     Attributes:
-        number: from 1.
         start: where it begins, in bytes.
-        raw: its bytes, with the line end where there is one.
+        raw: its bytes, with the line end if it has one.
         kind: an event; one that only a newer version knows; one whose `seq` is out of order; or damaged.
-        seq: the event's `seq`; 0 where it cannot be read or believed.
-        event: the event, where `kind` is "event".
-        reason: why there is no event.
+        seq: the event's `seq`; 0 if it cannot be read or believed.
+        event: the event, if `kind` is "event".
+        reason: why it has no event.
     """
 
     number: int
@@ -43,65 +42,62 @@ class Line(Struct, frozen=True):
 
     @property
     def end(self) -> int:
-        """Where the next line begins."""
         return self.start + len(self.raw)
 
     @property
     def whole(self) -> bool:
-        """Whether it has its line end."""
         return self.raw.endswith(b"\n")
 
 
 class _Envelope(Struct, frozen=True):
-    """As much of an event as every version has."""
+    """The fields of an event that every version has."""
 
     type: str
     seq: int
     v: int = 1
 
 
-def lines(stream: BinaryIO, *, start: int = 0, number: int = 1) -> Iterator[Line]:
-    """The lines of a log that is open at offset `start`; empty lines are passed over."""
+def lines(stream: BinaryIO, *, start: int = 0, number: int = 1) -> Iterator[LogLine]:
+    """Yield the lines of a log that is open at offset `start`; empty lines are skipped."""
     for raw in stream:
         if raw != b"\n":
             yield _line(number, start, raw)
         number, start = number + 1, start + len(raw)
 
 
-def _line(number: int, start: int, raw: bytes) -> Line:
+def _line(number: int, start: int, raw: bytes) -> LogLine:
     try:
         event = decode(raw)
     except (ValueError, RecursionError) as error:
         return _no_event(number, start, raw, str(error))
     if event.v > VERSION:
-        return Line(number, start, raw, "newer", event.seq, None, f"{NEWER} (event version {event.v})")
-    return Line(number, start, raw, "event", event.seq, event)
+        return LogLine(number, start, raw, "newer", event.seq, None, f"{NEWER} (event version {event.v})")
+    return LogLine(number, start, raw, "event", event.seq, event)
 
 
-def _no_event(number: int, start: int, raw: bytes, reason: str) -> Line:
+def _no_event(number: int, start: int, raw: bytes, reason: str) -> LogLine:
     try:
         envelope = decode_json(raw, _Envelope)
     except (ValueError, RecursionError):
-        return Line(number, start, raw, "damaged", 0, None, reason)
+        return LogLine(number, start, raw, "damaged", 0, None, reason)
     if envelope.v > VERSION:
-        return Line(number, start, raw, "newer", envelope.seq, None, f"{NEWER} (event version {envelope.v})")
+        return LogLine(number, start, raw, "newer", envelope.seq, None, f"{NEWER} (event version {envelope.v})")
     if envelope.type not in _known_types():
-        return Line(number, start, raw, "newer", envelope.seq, None, f"{NEWER} (event type {envelope.type!r})")
-    return Line(number, start, raw, "damaged", 0, None, reason)
+        return LogLine(number, start, raw, "newer", envelope.seq, None, f"{NEWER} (event type {envelope.type!r})")
+    return LogLine(number, start, raw, "damaged", 0, None, reason)
 
 
 def _known_types() -> set[str]:
     return {str(kind.__struct_config__.tag) for kind in get_args(DurableEvent)}
 
 
-def in_order(found: Iterable[Line], *, after: int = 0) -> Iterator[Line]:
-    """The lines, with events in rising order of `seq` only; what is out of order comes back as a damaged line.
+def in_order(found: Iterable[LogLine], *, after: int = 0) -> Iterator[LogLine]:
+    """Yield the lines, with events in rising order of `seq` only; an event out of order becomes a damaged line.
 
-    One flipped digit can turn a `seq` into a far larger one, and everything behind it would then look old. So an
+    One flipped digit can turn a `seq` into a far larger one, and every later event would then look old. So an
     event that leaps ahead is believed only once the next event is ahead of it, or the log ends.
 
     Args:
-        found: lines of a log.
         after: `seq` of the event before the first line.
     """
     last, held = after, None
@@ -127,21 +123,16 @@ def in_order(found: Iterable[Line], *, after: int = 0) -> Iterator[Line]:
         yield held
 
 
-def _misplaced(line: Line, last: int) -> Line:
+def _misplaced(line: LogLine, last: int) -> LogLine:
     reason = f"seq {line.seq} does not follow {last}"
-    return Line(line.number, line.start, line.raw, "misplaced", 0, None, reason)
+    return LogLine(line.number, line.start, line.raw, "misplaced", 0, None, reason)
 
 
 def ends_with(fd: int, end: int, seq: int) -> bool:
-    """Whether an event's line ends at an offset of a log, as far as that can be told from its end.
+    """Whether the event `seq` ends at the offset `end` of the log `fd`, as far as its last bytes show.
 
-    The system gives the number of a file that is gone to the next one, so it is no proof that a log is still the same.
+    The system reuses the number of a deleted file, so the number does not prove that a log is still the same.
     Later logs of a name have higher `seq`.
-
-    Args:
-        fd: the log.
-        end: the offset, in bytes.
-        seq: of the event.
     """
     start = max(0, end - ENVELOPE)
     os.lseek(fd, start, os.SEEK_SET)

@@ -23,20 +23,20 @@ from lmagent.core.messages import Image, Part, Text, Thinking, ToolCall
 from lmagent.core.model import Usage
 from lmagent.core.plurals import plural
 from lmagent.store.failures import store_error
-from lmagent.store.rebuild import Said, rebuild
+from lmagent.store.rebuild import ImportedMessage, rebuild
 
 _OWN_ID = re.compile(r"(\d{8})_(\d{6})_[0-9a-f]{6}")
 _DATA_URL = re.compile(r"data:(image/[a-z0-9.+-]+);base64,([A-Za-z0-9+/=]+)")
 
 
 class ImportedSession(Struct, frozen=True):
-    """What was found in a file.
+    """The content of an imported file.
 
     Attributes:
-        session: the id: the file's own where it is one that we can use, else the caller's.
+        session: the file's own id if it is usable, else the caller's.
         events: to be appended in this order; the first is `session.created`.
-        taken: what was taken over, in words.
-        left: what was not, and why.
+        taken: descriptions of the imported parts.
+        left: the other parts, with reasons.
     """
 
     session: str
@@ -48,14 +48,13 @@ class ImportedSession(Struct, frozen=True):
 def read_seed(path: Path, opening: SessionCreated, now: float) -> ImportedSession:
     """Read a session of LMAgent (`.json`) or agent_computer (`.jsonl`).
 
+    Raises StoreError if the file cannot be read, or holds no conversation.
+
     Args:
         path: the file; it is only read.
         opening: the first event of the new session: its system text and tools (theirs are not kept), its workspace and
-            mode, and an id for the case that the file's own cannot be used.
+            mode, and an id in case the file's own cannot be used.
         now: Unix seconds, for messages that have no time.
-
-    Raises:
-        StoreError: the file cannot be read, or holds no conversation.
     """
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
@@ -93,7 +92,7 @@ def read_seed(path: Path, opening: SessionCreated, now: float) -> ImportedSessio
 
 
 def _parse(text: str, left: list[str]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Metadata and raw messages; what is no message is noted in `left`."""
+    """Return metadata and raw messages; other entries are noted in `left`."""
     try:
         whole: Any = json.loads(text)
     except (ValueError, RecursionError):
@@ -131,7 +130,7 @@ def _objects(value: Any, left: list[str]) -> list[dict[str, Any]]:
 
 
 def _unwrapped(entry: dict[str, Any]) -> dict[str, Any]:
-    """agent_computer puts a whole OpenAI message where its text belongs when there are tool calls."""
+    """agent_computer puts a whole OpenAI message in the place of its text when there are tool calls."""
     content = _object(entry.get("content"))
     if entry["role"] == "assistant" and content:
         return {**content, "role": "assistant", "timestamp": entry.get("timestamp")}
@@ -152,8 +151,8 @@ def _session_id(path: Path, metadata: dict[str, Any], opening: SessionCreated) -
 # --- messages -----------------------------------------------------------------------------------------------------
 
 
-def _messages(raw: list[dict[str, Any]], left: list[str]) -> list[Said]:
-    said: list[Said] = []
+def _messages(raw: list[dict[str, Any]], left: list[str]) -> list[ImportedMessage]:
+    said: list[ImportedMessage] = []
     dropped: Counter[str] = Counter()
     for entry in raw:
         role, at = entry["role"], _time(entry.get("timestamp"))
@@ -163,12 +162,16 @@ def _messages(raw: list[dict[str, Any]], left: list[str]) -> list[Said]:
             parts = (*_thought(entry, role), *_parts(entry.get("content"), dropped))
             calls = tuple(_calls(entry)) if role == "assistant" else ()
             if parts or calls:
-                said.append(Said(role, parts, calls, at=at))
+                said.append(ImportedMessage(role, parts, calls, at=at))
             else:
                 dropped[f"empty {role} message"] += 1
         elif role == "tool":
             name = _text(entry, "tool_name") or _text(entry, "name")
-            said.append(Said("tool", _parts(entry.get("content"), dropped), (), _text(entry, "tool_call_id"), name, at))
+            said.append(
+                ImportedMessage(
+                    "tool", _parts(entry.get("content"), dropped), (), _text(entry, "tool_call_id"), name, at
+                )
+            )
         else:
             dropped["system or injected message" if role in ("system", "developer") else f"{role!r} message"] += 1
     left.extend(f"{count} {what}{'s' if count > 1 else ''}" for what, count in dropped.items())
@@ -220,7 +223,7 @@ def _text(entry: dict[str, Any], key: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _note_usage(said: list[Said], entry: dict[str, Any]) -> None:
+def _note_usage(said: list[ImportedMessage], entry: dict[str, Any]) -> None:
     """Usage belongs to the reply before it."""
     usage = _object(_object(entry.get("content")).get("usage"))
     prompt, completion = (
@@ -232,12 +235,12 @@ def _note_usage(said: list[Said], entry: dict[str, Any]) -> None:
             before = item.usage or Usage()
             # "Estimated": another prompt was counted, so nothing may be concluded for ours.
             total = Usage(before.prompt_tokens + prompt, before.completion_tokens + completion, estimated=True)
-            said[position] = Said(item.role, item.parts, item.calls, at=item.at, usage=total)
+            said[position] = ImportedMessage(item.role, item.parts, item.calls, at=item.at, usage=total)
             return
 
 
 def _time(value: Any) -> float:
-    """Unix seconds of a number or an ISO time (naive ones are local); 0 where there is none."""
+    """Convert a number or an ISO time (naive ones are local) to Unix seconds; 0 for anything else."""
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1e11:
         return float(value)
     if isinstance(value, str):

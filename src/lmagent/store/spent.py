@@ -1,4 +1,4 @@
-"""Spent: tokens by session, day and model, as the index keeps them."""
+"""Spent: tokens by session, day and model, kept in the index."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from lmagent.core.events import CompactionDone, DurableEvent, SessionForked, Ste
 from lmagent.core.model import Usage
 
 SESSIONS_SHOWN = 500
-"""Sessions that are listed, those that took most first."""
+"""Sessions that are listed, those with the highest usage first."""
 
 _SUMS = "SUM(steps), SUM(prompt_tokens), SUM(completion_tokens), SUM(cached_tokens)"
 
 
-class Spent(Struct, frozen=True):
-    """What was spent.
+class UsageSums(Struct, frozen=True):
+    """The usage of a day, a model or a session.
 
     Attributes:
         key: the day (`2026-01-31`), the model's name, or the session's id.
@@ -40,19 +40,20 @@ class Spent(Struct, frozen=True):
 
 
 class Spending(Struct, frozen=True):
-    """What was spent since some day, as a whole and by what; days in their order, the rest from the highest down."""
+    """The usage since some day: in total, by day in order, by model and session from the highest."""
 
     sessions: int
-    total: Spent
-    by_day: tuple[Spent, ...]
-    by_model: tuple[Spent, ...]
-    by_session: tuple[Spent, ...]
+    total: UsageSums
+    by_day: tuple[UsageSums, ...]
+    by_model: tuple[UsageSums, ...]
+    by_session: tuple[UsageSums, ...]
 
 
 class Account:
-    """What one session spent, as a fold of its events.
+    """The usage of one session, as a fold of its events.
 
-    It is read and written whole and together with how far the log was read, so two readers that come at the same time
+    It is read and written whole, together with the offset up to which the log was read, so that two readers at the same
+    time
     count nothing twice.
     """
 
@@ -61,13 +62,11 @@ class Account:
         self._rows: dict[tuple[str, str], list[int]] = {}
 
     def load(self, database: sqlite3.Connection) -> None:
-        """Go on from what is in the index."""
         query = "SELECT day, model, steps, prompt_tokens, completion_tokens, cached_tokens FROM usage WHERE session = ?"
         for day, name, *counts in database.execute(query, (self._session,)):
             self._rows[str(day), str(name)] = [int(count) for count in counts]
 
     def apply(self, event: DurableEvent, model: str) -> None:
-        """Fold one event in; `model` is the session's."""
         match event:
             case StepFinished() | CompactionDone(usage=Usage()):
                 assert event.usage is not None
@@ -76,12 +75,12 @@ class Account:
                 counts = (1, usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens)
                 row[:] = [old + more for old, more in zip(row, counts, strict=True)]
             case SessionForked() if event.at_seq:
-                self._rows.clear()  # that was spent by the session it is a copy of
+                self._rows.clear()  # the session that it is a copy of spent these
             case _:
                 pass
 
     def store(self, database: sqlite3.Connection) -> None:
-        """Write it, in a transaction that is open."""
+        """Write it, in an open transaction."""
         database.execute("DELETE FROM usage WHERE session = ?", (self._session,))
         database.executemany(
             "INSERT INTO usage VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -90,7 +89,7 @@ class Account:
 
 
 def day_of(ts: float) -> str:
-    """The local day of a moment in Unix seconds; the first one there is for a time that no calendar has."""
+    """Return the local day of a moment in Unix seconds; the first day of the calendar if it is outside of it."""
     try:
         return time.strftime("%Y-%m-%d", time.localtime(ts))
     except (ValueError, OverflowError, OSError):
@@ -98,9 +97,9 @@ def day_of(ts: float) -> str:
 
 
 def spending(database: sqlite3.Connection, since: str) -> Spending:
-    """What was spent from a day on; an empty `since` is from the beginning."""
+    """Sum up the usage since a day; an empty `since` is from the beginning."""
 
-    def rows(key: str, order: str, limit: int = -1) -> tuple[Spent, ...]:
+    def rows(key: str, order: str, limit: int = -1) -> tuple[UsageSums, ...]:
         query = f"SELECT {key}, {_SUMS} FROM usage WHERE day >= ? GROUP BY {key} ORDER BY {order} LIMIT ?"
         return tuple(_spent(name, "", counts) for name, *counts in database.execute(query, (since, limit)))
 
@@ -118,9 +117,9 @@ def spending(database: sqlite3.Connection, since: str) -> Spending:
     )
 
 
-def _spent(key: str, title: str, counts: Sequence[Any]) -> Spent:
-    return Spent(key, title, *(int(count or 0) for count in counts))
+def _spent(key: str, title: str, counts: Sequence[Any]) -> UsageSums:
+    return UsageSums(key, title, *(int(count or 0) for count in counts))
 
 
-def _titled(row: Spent, title: str) -> Spent:
-    return Spent(row.key, title, row.steps, row.prompt_tokens, row.completion_tokens, row.cached_tokens)
+def _titled(row: UsageSums, title: str) -> UsageSums:
+    return UsageSums(row.key, title, row.steps, row.prompt_tokens, row.completion_tokens, row.cached_tokens)

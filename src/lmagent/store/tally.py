@@ -1,4 +1,4 @@
-"""Tally: what the list of sessions says about one session, as a fold of its events."""
+"""Tally: a session's entry in the list of sessions, as a fold of its events."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from lmagent.core.model import Usage
 from lmagent.core.titles import title_of
 
 PAGE = "web:"
-"""Begins the job of an input that a person sent through the gateway."""
+"""Prefix of the job of an input that a user sent through the gateway."""
 
 SETTINGS = "settings"
-"""Who approves plans unread: no surface, so what follows is for the one that asked for the plan."""
+"""The `by` of plans approved unread: no surface, so the later turns belong to the surface that asked for the plan."""
 
 
 class Tally(Struct):
@@ -38,16 +38,16 @@ class Tally(Struct):
 
     Attributes:
         waiting: inputs that have not reached the model.
-        until: Unix seconds at which a waiting session goes on; 0 for none.
+        until: Unix seconds at which a waiting session continues; 0 for none.
         ended: id of the event that ended the last turn.
-        job: id of the job that a turn is run for; empty where it is for a person.
+        job: id of the job that a turn is run for; empty for the user's own.
         surface: where the newest input came from.
-        queued: id of the job that a person's page submitted while a turn for another job was open.
-        asks: approvals that wait for a person.
-        planned: a plan waits for a person.
+        queued: id of the job that a user's page submitted while a turn for another job was open.
+        asks: approvals that wait for the user.
+        planned: a plan waits for the user.
         pinned: it is listed before all others.
-        archived: it is listed only where archived sessions are asked for.
-        child: it is a sub-agent's session, and goes on with its parent.
+        archived: it is listed only among archived sessions.
+        child: it is a sub-agent's session, and continues with its parent.
         read_to: offset in bytes up to which the log has been read.
         size: size of the log when it was read, in bytes.
         mtime_ns: its time of change then.
@@ -88,13 +88,13 @@ class Tally(Struct):
     inode: int = 0
 
     def status(self, *, held: bool) -> str:
-        """In a word: running, interrupted, idle, or how the last turn ended; `held`: a process has it open."""
+        """Return running, interrupted, idle, or how the last turn ended; `held`: a process has it open."""
         if self.turn_open or self.waiting:
             return "running" if held else "interrupted"
         return self.outcome or "idle"
 
     def waiting_for(self, status: str) -> str:
-        """What it waits for from outside: approval, plan, question or time; empty for nothing."""
+        """Return the kind of outside event it waits for: approval, plan, question or time; empty for none."""
         if status == "running":
             return "approval" if self.asks else ""
         if status == "interrupted":
@@ -104,9 +104,8 @@ class Tally(Struct):
         return {"question": "question", "waiting": "time"}.get(self.outcome, "")
 
     def apply(self, event: DurableEvent) -> None:
-        """Fold one event in."""
         self.created = self.created or event.ts
-        if not isinstance(event, SessionMarked):  # nothing was said in it
+        if not isinstance(event, SessionMarked):  # marking is no activity in it
             self.updated = max(self.updated, event.ts)
         match event:
             case StepFinished():
@@ -152,7 +151,7 @@ class Tally(Struct):
                 pass
 
     def _give(self, job: str) -> None:
-        """An input is for a job, or a person. Who adds to a job's turn does not take it over."""
+        """Note which job, or the user, an input is for; adding to a job's turn does not take it over."""
         theirs = self.turn_open and self.job != "" and not self.job.startswith(PAGE)
         if theirs and job.startswith(PAGE):
             self.queued = job
@@ -179,7 +178,7 @@ class Tally(Struct):
                 self.parent = event.parent.session if event.parent is not None else ""
             case SessionForked():
                 self.parent, self.waiting, self.child = event.parent, 0, False
-                self.until, self.job, self.queued = 0.0, "", ""  # it is the other one that goes on by itself
+                self.until, self.job, self.queued = 0.0, "", ""  # the original session keeps its own timer
                 if event.at_seq:
                     self.branch_turn, self.created = self.turn + 1, event.ts
                 self.pinned = self.archived = False
@@ -194,7 +193,7 @@ class Tally(Struct):
 
 
 def passage_of(event: DurableEvent) -> tuple[str, str] | None:
-    """Role and text of what a person or the model said; None for everything else."""
+    """Return role and text of a message of the user or the model; None for any other event."""
     match event:
         case InputReceived():
             role, text = "user", event.message.text

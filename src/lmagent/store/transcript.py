@@ -17,7 +17,7 @@ from lmagent.core.toolevents import OWN_CALL
 from lmagent.core.view import is_filler, proof_line, spoken
 
 _CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-"""Terminal escapes (ECMA-48 control sequences, operating system commands) and what is left of control characters."""
+"""Terminal escapes (ECMA-48 control sequences, operating system commands) and all other control characters."""
 
 _ORIGINS = {
     "steer": "User (while it worked)",
@@ -27,12 +27,12 @@ _ORIGINS = {
 }
 
 
-class Entry(Struct, frozen=True):
-    """One thing that was said or done.
+class TranscriptEntry(Struct, frozen=True):
+    """One message, call or note.
 
     Attributes:
-        kind: what it is.
-        text: what is said; of a tool its result.
+        kind: of the entry.
+        text: its content; of a tool its result.
         label: a heading; of a tool its name.
         arguments: of a tool: as the model wrote them.
         status: of a tool how it ended, "pending" without a result; of a note its level.
@@ -52,8 +52,6 @@ class Entry(Struct, frozen=True):
 
 
 class Transcript(Struct):
-    """A session, for export."""
-
     session: str = ""
     title: str = ""
     workspace: str = ""
@@ -64,11 +62,11 @@ class Transcript(Struct):
     steps: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
-    entries: list[Entry] = []
+    entries: list[TranscriptEntry] = []
 
 
-class _Writer:
-    """Folds events into a transcript; the result of a call is put where the call stands."""
+class _TranscriptWriter:
+    """Folds events into a transcript; the result of a call is placed with the call."""
 
     def __init__(self) -> None:
         self.transcript = Transcript()
@@ -76,15 +74,12 @@ class _Writer:
         self._inputs: dict[str, ev.InputReceived] = {}
 
     def put(self, kind: Literal["user", "assistant", "thinking", "tool", "note"], text: str, **facts: object) -> None:
-        """Add an entry; its text is what may be shown of it."""
-        self.transcript.entries.append(msgspec.structs.replace(Entry(kind, plain(text)), **facts))
+        self.transcript.entries.append(msgspec.structs.replace(TranscriptEntry(kind, plain(text)), **facts))
 
     def note(self, label: str, text: str = "", status: str = "ok") -> None:
-        """Add a remark."""
         self.put("note", text, label=plain(label), status=status)
 
     def apply(self, event: ev.DurableEvent) -> None:
-        """Fold one event in."""
         match event:
             case ev.MessageAdded():
                 self._message(event)
@@ -181,7 +176,7 @@ class _Writer:
     def _approval(self, event: ev.ApprovalResolved) -> None:
         answer = "approved" if event.approved else "denied"
         rule = f" (always: {ev.grant_in_a_line(event.grant)})" if event.grant else ""
-        self.note(f"{answer.capitalize()} by {event.by or 'a person'}{rule}", event.feedback)
+        self.note(f"{answer.capitalize()} by {event.by or 'the user'}{rule}", event.feedback)
 
     def _count(self, usage: Usage) -> None:
         transcript = self.transcript
@@ -201,20 +196,19 @@ class _Writer:
             self.note(f"The turn ended: {event.outcome}{reason}", event.fix, status)
 
     def finish(self) -> Transcript:
-        """The transcript, with what still waits for the model at its end."""
+        """Return the transcript, with messages that still wait for the model at its end."""
         for event in self._inputs.values():
             self._user(event.message, "User (not delivered yet)", event.ts)
         return self.transcript
 
 
 def transcript_of(events: Iterable[ev.DurableEvent]) -> Transcript:
-    """The transcript of a session."""
-    writer = _Writer()
+    writer = _TranscriptWriter()
     for event in events:
         writer.apply(event)
     return writer.finish()
 
 
 def plain(text: str) -> str:
-    """The text without terminal escapes and control characters; line ends and tabs stay."""
+    """Return the text without terminal escapes and control characters; line ends and tabs stay."""
     return _CONTROL.sub("", text.replace("\r\n", "\n"))

@@ -1,4 +1,4 @@
-"""Blocks: streamed Markdown cut into pieces that are finished, so that each is printed once and never again."""
+"""Blocks: streamed Markdown divided into finished pieces, so that each is printed once."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})")
 
 
 class BlockStream:
-    """Takes text as it comes and gives back whole blocks: paragraphs, lists, fenced code.
+    """Takes text as it comes and returns whole blocks: paragraphs, lists, fenced code.
 
     A block ends at a blank line outside a fence. A heading and code that is not indented are blocks of their own,
-    also without a blank line around them. What is not finished is `tail`.
+    also without a blank line around them. The unfinished rest is in `tail`.
     """
 
     def __init__(self) -> None:
@@ -31,7 +31,6 @@ class BlockStream:
         return done
 
     def finish(self) -> list[str]:
-        """What is left, as the last block."""
         rest, self.tail = self.tail, ""
         return [rest.rstrip()] if rest.strip() else []
 
@@ -41,7 +40,7 @@ class BlockStream:
 
 
 def _block_end(text: str) -> int | None:
-    """Where the first block ends: after a blank line, a heading or the end of a fence, or before the next one."""
+    """Return where the first block ends: after a blank line, a heading or the end of a fence, or before the next."""
     fence = ""
     position = 0
     while (newline := text.find("\n", position)) >= 0:

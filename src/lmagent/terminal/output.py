@@ -1,4 +1,4 @@
-"""Output: what commands print, as a terminal shows it: its last lines, and all of it on request."""
+"""Output: the output of commands on a terminal: its last lines, and all of it on request."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _KEPT = 8192
 
 
 _CUT = re.compile(r"^\[… (.* left out); read on with read_artifact\(.*\) …\]$", re.MULTILINE)
-"""Where the middle of a long output is missing, with what the model can do about it."""
+"""Marks the missing middle of a long output, with advice for the model."""
 
 
 class CommandOutput:
-    """The output of the commands that run, and of the last one that printed something.
+    """The output of the running commands, and of the last one that printed something.
 
     Attributes:
         last: the lines of that one.
         last_summary: its call.
-        last_cut: the blob that has all of it, where the middle of `last` is left out; else empty.
+        last_cut: the blob with all of it, if the middle of `last` is left out; else empty.
     """
 
     def __init__(self) -> None:
@@ -37,15 +37,12 @@ class CommandOutput:
         self._live: dict[str, str] = {}
 
     def add(self, event: ev.ToolOutput) -> None:
-        """Take a piece of a running command's output."""
         self._live[event.call_id] = (self._live.get(event.call_id, "") + event.text)[-_KEPT:]
 
     def live(self, call_id: str) -> list[str]:
-        """The last lines of a running command."""
         return _lines(self._live.get(call_id, ""))[-LIVE:]
 
     def finish(self, event: ev.ToolFinished, summary: str) -> list[str]:
-        """The output of a call that has ended; none for a call that runs no command."""
         self._live.pop(event.call_id, None)
         lines = command_output(event)
         if lines:
@@ -53,12 +50,11 @@ class CommandOutput:
         return lines
 
     def forget_running(self) -> None:
-        """Nothing runs any more."""
         self._live.clear()
 
 
 def command_output(event: ev.ToolFinished) -> list[str]:
-    """The lines that a command printed, without the notes to the model; none for a call that runs no command."""
+    """Return the lines that a command printed, without the notes to the model; empty if it runs no command."""
     notes: list[str] | None = event.data.get("notes")
     if notes is None or event.content == "(no output)":
         return []

@@ -1,4 +1,4 @@
-"""Question: the words in which a terminal asks the user to decide."""
+"""Question: the wording of questions to the user on a terminal."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ PLAN = "Approve the plan? y yes · e edit · n no · or say what should be other
 
 
 def approval(what: str, grant: str) -> str:
-    """The question whether a call may be carried out; `grant` are the rules of "always", if there are any."""
+    """Ask whether a call may be carried out; `grant` are the rules of "always", if there are any."""
     always = f" · a always ({visible(grant_in_a_line(grant))})" if grant else ""
     return f"Allow {what}? y yes · n no{always} · or say why not: "

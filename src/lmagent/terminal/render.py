@@ -1,4 +1,4 @@
-"""Render: events to finished lines, which a style dresses for a terminal or leaves plain."""
+"""Render: events to finished lines, which a style formats for a terminal or leaves plain."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lmagent.core.plurals import plural
 from lmagent.core.view import command_end, is_filler, proof_line, spoken
 from lmagent.terminal.blocks import BlockStream
 from lmagent.terminal.output import SHOWN, CommandOutput
-from lmagent.terminal.style import Style
+from lmagent.terminal.style import TextStyle
 from lmagent.terminal.tally import TurnTally
 from lmagent.tools.sanitize import one_line, printable, visible
 
@@ -23,14 +23,14 @@ Write = Callable[[str], None]
 
 
 class Renderer:
-    """Prints what is finished, once. What is not finished yet is in `tail` and `running`.
+    """Prints finished text once. Unfinished text is in `tail` and `running`.
 
     Args:
-        style: how it looks.
-        write: puts finished text above the prompt.
-        terminal: whether a user watches, who is shown what commands print and what a turn took.
-        more: how the user sees the rest of a command's output, for behind the count of lines; empty for no way.
-        aside: how and where everything but the model's text is shown; None for the same place.
+        style: formats it.
+        write: prints finished text above the prompt.
+        terminal: whether a user watches, and sees the output of commands and the cost of a turn.
+        more: how the user sees the rest of a command's output, printed after the count of lines; empty for no way.
+        aside: style and destination of everything but the model's text; None for the same place.
 
     Attributes:
         previewed: calls whose diff the user has seen before they ran.
@@ -38,12 +38,12 @@ class Renderer:
 
     def __init__(
         self,
-        style: Style,
+        style: TextStyle,
         write: Write,
         *,
         terminal: bool = True,
         more: str = "",
-        aside: tuple[Style, Write] | None = None,
+        aside: tuple[TextStyle, Write] | None = None,
     ) -> None:
         self._style = style
         self._write = write
@@ -62,11 +62,10 @@ class Renderer:
 
     @property
     def tail(self) -> str:
-        """The block that is still growing."""
+        """Return the block that is still growing."""
         return printable(self._blocks.tail)
 
     def __call__(self, event: ev.Event) -> None:
-        """Print what the event finishes."""
         self._tally.add(event)
         match event:
             case ev.TextDelta(text=text):
@@ -106,26 +105,22 @@ class Renderer:
                 pass
 
     def say(self, text: str, kind: str = "plain") -> None:
-        """Print a line of our own."""
         self._say(text, kind)
 
     def diff(self, text: str, indent: str = "") -> None:
-        """Print a diff, added and removed lines in their colours."""
         for line in text.splitlines():
             self._say(f"{indent}{line}", {"+": "added", "-": "fault"}.get(line[:1], "quiet"))
 
     def approval(self, request: ev.ApprovalRequested) -> None:
-        """Print what is asked for, before the question itself is put."""
         self._say(f"{one_line(request.summary)} — {request.reason}", "warning")
         self._diff(visible(request.preview))
         if request.preview:
             self.previewed.add(request.call_id)
 
     def plan(self, proposal: ev.PlanProposed) -> None:
-        """Print a plan that waits for a decision."""
         from lmagent.planning.plans import plan_text
 
-        # Not as Markdown, which leaves out comments and where links lead.
+        # Not as Markdown, which leaves out comments and the targets of links.
         for line in visible(plan_text(proposal.plan)).splitlines():
             self._print_line(line, "plain")
 
@@ -136,7 +131,6 @@ class Renderer:
             self.words.planning = event.mode == "plan"
 
     def _beside(self, event: ev.Event) -> None:
-        """What is asked, and what sub-agents do."""
         inner = ev.innermost(event)[1]
         if isinstance(inner, ev.ApprovalRequested):
             self.approval(inner)
@@ -183,7 +177,7 @@ class Renderer:
         self._last_lines(lines)
 
     def _last_lines(self, lines: list[str]) -> None:
-        """The end of a command's output: what matters of it is there."""
+        """Print the end of a command's output: the important part is there."""
         if not self._terminal:
             return
         if (more := len(lines) - SHOWN) > 0:
@@ -192,11 +186,7 @@ class Renderer:
             self._print_line(f"  {line}", "output")
 
     def whole_output(self, blobs: str = "") -> None:
-        """Print what the last command printed, and name the file that has all of it where that was too long.
-
-        Args:
-            blobs: the folder of the session's blobs.
-        """
+        """Print the last command's output; if it was shortened, name the file in `blobs` that has all of it."""
         if not self.output.last:
             self._say("no command has printed anything yet", "quiet")
             return
@@ -207,7 +197,7 @@ class Renderer:
             self._say(f"the middle is left out above; all of it: {blobs}/{self.output.last_cut}", "quiet")
 
     def live_lines(self) -> list[str]:
-        """The calls that run, each with the last lines that it printed; safe to show, and not cut to a width."""
+        """Return the running calls, each with its last lines of output; safe to show, and not cut to a width."""
         lines = list[str]()
         for call_id, summary in self.running.items():
             lines.append(f"• {summary}")

@@ -1,4 +1,4 @@
-"""Status: what goes on, in words from the view: the line under the prompt, and the one of a single task."""
+"""Status: the current activity, from the view: the line under the prompt, and the line of a single task."""
 
 from __future__ import annotations
 
@@ -8,24 +8,22 @@ from lmagent.core.view import View
 from lmagent.tools.sanitize import one_line
 
 MODEL = 30
-"""Characters of a model's name that are shown."""
 
 NOTICEABLE = 2.0
-"""Seconds from which a person wants to know what a wait is for."""
+"""Seconds after which the user wants to know the reason for a wait."""
 
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 FRAME = 0.125
-"""Seconds between the frames of the spinner."""
 
 
 def status_line(view: View, window: int, elapsed: float, running: str, sandbox: str) -> str:
-    """Model · state · context · cache · speed · mode: a narrow window cuts off what changes least.
+    """Return model · state · context · cache · speed · mode; a narrow window cuts off the parts that change least.
 
     Args:
-        view: what is known.
+        view: of the session.
         window: tokens of the window.
         elapsed: seconds since the state began.
-        running: what runs, in words; empty for nothing.
+        running: the running calls; empty for none.
         sandbox: where commands run.
     """
     totals = view.totals
@@ -48,7 +46,7 @@ def status_line(view: View, window: int, elapsed: float, running: str, sandbox: 
 
 
 def activity(view: View, elapsed: float, running: str) -> str:
-    """What goes on, for how long, and why it takes so long; it moves while something does."""
+    """Describe the current activity, its duration, and the reason for a wait, with a moving spinner."""
     if view.approvals:
         return "waiting for you"
     state = _state(view, elapsed, running)
@@ -71,7 +69,6 @@ def _state(view: View, elapsed: float, running: str) -> str:
 
 
 def _waiting(view: View, elapsed: float) -> str:
-    """Nothing has come yet: what the server is probably at."""
     pace = view.pace
     if pace.reading_s >= NOTICEABLE and elapsed < 2 * pace.reading_s:
         return f"reading {pace.fresh:,} tokens {elapsed:.0f} s{_left(max(0.0, pace.reading_s - elapsed))}"
@@ -81,7 +78,7 @@ def _waiting(view: View, elapsed: float) -> str:
 
 
 def _clock(moment: float) -> str:
-    """A moment on this machine's clock; with the date, where that is another day."""
+    """Format a moment on this machine's clock; with the date, if that is another day."""
     there = datetime.fromtimestamp(moment)
     return f"{there:%H:%M:%S}" if there.date() == datetime.now().date() else f"{there:%Y-%m-%d %H:%M}"
 

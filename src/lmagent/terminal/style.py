@@ -1,4 +1,4 @@
-"""Style: how finished pieces look, plain or with Markdown laid out and colours."""
+"""Style: the look of finished pieces, plain or with Markdown laid out and colours."""
 
 from __future__ import annotations
 
@@ -13,27 +13,23 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 _WORDS = re.compile(r"\s*\S+|\s+$")
 
 
-class Style(Protocol):
-    """How finished pieces look. Each returns text with its line end, ready for the terminal."""
+class TextStyle(Protocol):
+    """Formats finished pieces. Each method returns text with its line end, ready for the terminal."""
 
-    def markdown(self, text: str) -> str:
-        """A block of the model's text."""
-        ...
+    def markdown(self, text: str) -> str: ...
 
     def line(self, text: str, kind: str) -> str:
-        """One line; `kind` is ok, fault, warning, quiet, user, plain, added or output, which is cut to one row."""
+        """Format one line; `kind` is ok, fault, warning, quiet, user, plain, added or output, cut to one row."""
         ...
 
 
 class PlainStyle:
-    """Text as it is: for screen readers and dumb terminals."""
+    """Leaves text unchanged: for screen readers and dumb terminals."""
 
     def markdown(self, text: str) -> str:
-        """The text."""
         return f"{text}\n"
 
     def line(self, text: str, kind: str) -> str:
-        """The text."""
         return f"{text}\n"
 
 
@@ -51,7 +47,7 @@ class RichStyle:
         self._color = color
 
     def markdown(self, text: str) -> str:
-        """The block, laid out for the width of the terminal, without blank lines around it."""
+        """Lay the block out for the width of the terminal, without blank lines around it."""
         from io import StringIO
 
         from rich.console import Console
@@ -67,14 +63,14 @@ class RichStyle:
         return "\n".join([*rows[shown[0] : shown[-1] + 1], ""]) if shown else ""
 
     def line(self, text: str, kind: str) -> str:
-        """The text in the look of its kind, broken between words."""
+        """Format the text in the look of its kind, broken between words."""
         rows = [clipped(text, self._width())] if kind == "output" else wrapped(text, self._width())
         code = self._codes.get(kind)
         return "".join(f"\x1b[{code}m{row}\x1b[0m\n" if code else f"{row}\n" for row in rows)
 
 
 def clipped(text: str, width: int) -> str:
-    """The text cut to one row of a terminal, with an ellipsis where something is missing."""
+    """Cut the text to one row of a terminal, with an ellipsis if something is missing."""
     from rich.cells import cell_len, set_cell_size  # knows which characters take two columns
 
     room = max(2, width - 1)  # a full last column would wrap on some terminals
@@ -89,9 +85,9 @@ def rows_of(text: str, width: int) -> int:
 
 
 def fitted(row: str, name: str, width: int) -> str:
-    """Return a row with `name` in the place of `{}`, its middle left out where the row would not fit the terminal.
+    """Return a row with `name` in the place of `{}`, its middle left out if the row would not fit the terminal.
 
-    A name keeps its beginning and its end: that is where models of one family, and folders of one home, differ.
+    A name keeps its beginning and its end: models of one family, and folders of one home, differ there.
     """
     from rich.cells import cell_len, set_cell_size
 
@@ -103,7 +99,7 @@ def fitted(row: str, name: str, width: int) -> str:
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """A line as the rows of a terminal, broken between words; the rows that follow are indented as the first one is.
+    """Break a line into rows of the terminal, between words; later rows are indented like the first.
 
     Only a word that is longer than a row is broken itself.
     """

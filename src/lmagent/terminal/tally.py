@@ -1,4 +1,4 @@
-"""Tally: what a turn took, in one line at its end."""
+"""Tally: the cost of a turn, in one line at its end."""
 
 from __future__ import annotations
 
@@ -7,13 +7,10 @@ from lmagent.core.model import Usage
 
 
 class TurnTally:
-    """Counts the time and the tokens of the turn that runs."""
-
     def __init__(self) -> None:
         self._forget()
 
     def add(self, event: ev.Event) -> None:
-        """Take what an event says of it."""
         match event:
             case ev.TurnStarted():
                 self._forget()
@@ -26,9 +23,9 @@ class TurnTally:
                 pass
 
     def line(self, finished: ev.TurnFinished) -> str:
-        """Time, tokens of the prompts with the part that was cached, tokens of the answers; empty if none is known.
+        """Return time, tokens of the prompts with the cached part, tokens of the answers; empty if none is known.
 
-        The turn is forgotten then: of one that is only shown again nothing was counted.
+        The turn is forgotten then, so a turn that is only shown again has no line.
         """
         parts = list[str]()
         if self._began and finished.ts:

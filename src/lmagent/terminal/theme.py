@@ -1,4 +1,4 @@
-"""Theme: the colours of finished text, as they suit the terminal's background."""
+"""Theme: the colours of finished text, suited to the terminal's background."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 _SGR = re.compile(r"\x1b\[([0-9;]*)m")
 
 _ON_LIGHT = {"40": "", "33": "35", "36": "34", "37": "30", **{str(90 + n): str(30 + n) for n in range(8)}}
-"""Colours that cannot be read on a light background, and what is shown instead."""
+"""Replacements for colours that are unreadable on a light background."""
 
 _LIGHT_BACKGROUNDS = frozenset({"7", "15"})
 
@@ -21,7 +21,7 @@ def resolved(theme: str, environ: Mapping[str, str]) -> str:
 
 
 def recoloured(text: str, theme: str) -> str:
-    """Return the text with the theme's colours in its escape sequences; bold, dim and the like stay."""
+    """Return the text with the theme's colours in its escape sequences; other attributes (bold, dim …) stay."""
     if theme == "dark" or "\x1b[" not in text:
         return text
     return _SGR.sub(lambda found: _sequence(found[1], theme), text)

@@ -1,21 +1,22 @@
 """Testing: drive an agent without a model. Public: use it in the tests of your own agent.
 
-    ScriptedServer   a model server over real HTTP that follows a script   (server.py; its words are in script.py)
+    ScriptedServer   a model server over real HTTP that follows a script   (server.py; the script is built with
+        script.py)
     quirks, faults   the oddities and the errors of real servers           (quirks.py, faults.py)
-    fakes            one in-memory stand-in for each port                  (fakes/)
+    fakes            one in-memory implementation of each port             (fakes/)
     conformance      one suite of tests for each port; needs pytest        (conformance/)
     engine, gguf     a real llama.cpp engine on a tiny model               (need the packages xllamacpp and gguf)
 
-Nothing here is imported by the program itself.
+The program itself imports nothing from here.
 """
 
 from __future__ import annotations
 
 from lmagent.testing.script import (
-    Call,
     Counts,
-    Plain,
+    PlainAnswer,
     Reply,
+    ScriptedCall,
     call,
     call_raw,
     calls,
@@ -34,10 +35,10 @@ from lmagent.testing.script import (
 from lmagent.testing.server import ScriptedServer
 
 __all__ = [
-    "Call",
     "Counts",
-    "Plain",
+    "PlainAnswer",
     "Reply",
+    "ScriptedCall",
     "ScriptedServer",
     "call",
     "call_raw",

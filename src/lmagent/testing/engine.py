@@ -25,14 +25,13 @@ ALIAS = "tiny"
 class EngineServer:
     """A llama.cpp server while the `with` block runs.
 
+    Entering raises RuntimeError, with the engine's output, if the engine does not start.
+
     Args:
         model: the GGUF file.
         context: size of the window in tokens.
-        slot_files: folder in which what a slot holds can be saved (`--slot-save-path`).
+        slot_files: folder in which slots can be saved (`--slot-save-path`).
         seconds: how long loading may take.
-
-    Raises:
-        RuntimeError: on entering, if the engine does not start; it says what the engine said.
     """
 
     def __init__(
@@ -96,7 +95,7 @@ def load(model: str, context: int, slot_files: str = "") -> Any:
     settings.n_parallel = 1
     if slot_files:
         settings.slot_save_path = slot_files
-        settings.cache_ram_mib = 0  # else the server itself keeps what leaves the slot
+        settings.cache_ram_mib = 0  # else the server itself keeps prompts that leave the slot
     settings.n_gpu_layers = 0
     settings.cpuparams.n_threads = 1
     settings.cpuparams_batch.n_threads = 1

@@ -1,4 +1,4 @@
-"""Fake worker: speaks a worker's protocol without an engine, and fails as it is told.
+"""Fake worker: speaks a worker's protocol without an engine, and fails on request.
 
     python -m lmagent.testing.fakeworker
 
@@ -30,14 +30,14 @@ Fault = Literal["", "silent", "dies", "fails", "garbage", "killed", "deaf"]
 
 
 class FakeModel(Struct, frozen=True):
-    """How a fake worker behaves.
+    """The behaviour of a fake worker.
 
     Attributes:
         load: seconds that loading takes.
         fault: "silent" never says hello and does nothing; "dies" aborts while it loads; "fails" says why it cannot
-            load; "garbage" says something else than hello; "killed" is killed while it loads; "deaf" takes no notice of
-            the end of its input, nor of SIGTERM.
-        error: what it writes to its log, and says where it fails.
+            load; "garbage" says something else than hello; "killed" is killed while it loads; "deaf" ignores the end of
+            its input, and SIGTERM.
+        error: the text that it writes to its log and reports with a failure.
         memory: bytes that it takes.
     """
 
@@ -121,7 +121,7 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 128
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that went away is nothing to report."""
+        """Ignore clients that went away."""
 
 
 def _misbehave(model: FakeModel) -> None:

@@ -3,13 +3,14 @@
     with EngineServer(model) as engine, ForcedCalls(engine.url, read_all_then_write(files, "SUMMARY.md")) as server:
         ...                       # point an agent at server.base_url
 
-A random model would never write a valid call. So this server stands between the agent and the engine, and adds a
+A random model would never write a valid call. So this server is a proxy between the agent and the engine, and adds a
 grammar to each request: at every step a plan says which calls (or that an answer) may come, and the model samples
 one of them.
 
 Real: the whole prompt with its tools, tokenised and read by llama.cpp; its prompt cache; its window and its errors;
 sampling, token by token, under the engine's grammar; the event stream; usage and timings, passed on untouched. An
 answer in text is the engine's own byte stream.
+
 Forced: which calls are possible at each step; and the call comes out of the engine as JSON text, which is turned
 into `tool_calls` deltas here when it is complete. Until then the client gets a comment line for each chunk.
 """
@@ -47,18 +48,18 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ForcedAnswer:
     """The model must answer in text of `least` to `most` characters."""
 
     least: int = 20
     most: int = 120
 
 
-Plan = Callable[[Received], Sequence[Option] | Answer]
+Plan = Callable[[Received], Sequence[Option] | ForcedAnswer]
 
 
 def read_all_then_write(files: Sequence[str], target: str, *, tool: str = "read", length: int = 200) -> Plan:
-    """A plan for a summary: read every file, in an order that the model chooses, write `target`, then answer.
+    """Return a plan for a summary: read every file, in an order that the model chooses, write `target`, then answer.
 
     Args:
         files: paths to read.
@@ -67,20 +68,20 @@ def read_all_then_write(files: Sequence[str], target: str, *, tool: str = "read"
         length: characters of the text that is written.
     """
 
-    def plan(received: Received) -> Sequence[Option] | Answer:
+    def plan(received: Received) -> Sequence[Option] | ForcedAnswer:
         done = [function["arguments"] for function in called(received)]
         left = [path for path in files if not any(_names(arguments, path) for arguments in done)]
         if left:
             return [Option(tool, {"path": left})]
         if not any(_names(arguments, target) for arguments in done):
             return [Option("write", {"path": [target], "content": length})]
-        return Answer()
+        return ForcedAnswer()
 
     return plan
 
 
 def called(received: Received) -> Iterator[dict[str, str]]:
-    """Name and arguments of every call in the conversation so far."""
+    """Yield name and arguments of every call in the conversation so far."""
     for message in received.messages:
         for call in _objects(message.get("tool_calls")):
             yield call["function"]
@@ -90,9 +91,9 @@ def _names(arguments: str, path: str) -> bool:
     return json_object(msgspec.json.decode(arguments)).get("path") == path
 
 
-def grammar(choice: Sequence[Option] | Answer) -> str:
-    """The grammar (GBNF) of what may come: one compact JSON object with name and arguments, or plain text."""
-    if isinstance(choice, Answer):
+def grammar(choice: Sequence[Option] | ForcedAnswer) -> str:
+    """Return the grammar (GBNF) of a step: one compact JSON object with name and arguments, or plain text."""
+    if isinstance(choice, ForcedAnswer):
         return f"root ::= {_LETTERS}{{{choice.least},{choice.most}}}"
     alternatives: list[str] = []
     for option in choice:
@@ -117,11 +118,11 @@ def _literal(text: str) -> str:
 
 
 class ForcedCalls:
-    """An OpenAI-compatible server in front of an engine that forces its calls. Streams only.
+    """An OpenAI-compatible proxy of an engine that forces its calls. Streams only.
 
     Args:
         engine_url: `http://host:port` of the engine.
-        plan: what may come at each step.
+        plan: the possible calls at each step.
 
     Attributes:
         usage: the engine's figures for every reply, in order.
@@ -169,7 +170,7 @@ class ForcedCalls:
             content = await answer.aread()
             await pool.aclose()
             return Response((content,), answer.status, {"Content-Type": "application/json"})
-        steps = self._relay(answer, pool, is_answer=isinstance(choice, Answer))
+        steps = self._relay(answer, pool, is_answer=isinstance(choice, ForcedAnswer))
         return Response(steps, headers={"Content-Type": "text/event-stream"}, framing="chunked")
 
     async def _relay(
@@ -195,14 +196,14 @@ class ForcedCalls:
 
 
 def _forwarded(fields: Mapping[str, Any], rule: str) -> dict[str, Any]:
-    """The agent's request for the engine: the tools become part of the rendered prompt, the grammar is added."""
+    """Return the request for the engine: the tools become part of the rendered prompt, the grammar is added."""
     kept = {name: value for name, value in fields.items() if name not in ("tools", "tool_choice", "response_format")}
     offered = {"offered": _objects(fields.get("tools"))}
     return kept | {"grammar": rule, "max_tokens": MAX_TOKENS, "chat_template_kwargs": offered}
 
 
 async def _events(answer: httpcore.Response) -> AsyncIterator[bytes]:
-    """The events of the engine's stream, each with its blank line."""
+    """Yield the events of the engine's stream, each with its blank line."""
     held = b""
     async for data in answer.aiter_stream():
         held += data
@@ -222,7 +223,7 @@ def _payload(event: bytes) -> dict[str, Any]:
 
 
 def _call_events(text: str, finish: str, last: Mapping[str, Any], number: int) -> Iterator[bytes]:
-    """The engine's JSON text as deltas of one call; text that the token limit cut stays text."""
+    """Yield the engine's JSON text as deltas of one call; text that the token limit cut stays text."""
     frame = {name: last.get(name) for name in ("id", "created", "model")} | {"object": "chat.completion.chunk"}
 
     def event(delta: dict[str, Any], reason: str | None = None) -> bytes:

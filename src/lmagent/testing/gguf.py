@@ -1,6 +1,6 @@
 """A tiny model file with random weights, for tests on the real llama.cpp engine.
 
-What comes out of it is noise, unless a grammar or a JSON schema says what may come (`lmagent.testing.forced`). All the
+Its output is noise, unless a grammar or a JSON schema constrains it (`lmagent.testing.forced`). All the
 rest is real: the tokenizer, the chat template, the prompt cache, the window, the stream, the counts. Needs the
 packages `gguf` and `numpy`. The format is GGUF version 3 as the `gguf` package writes it; tensor and key names are
 those of llama.cpp's `llama` architecture.
@@ -38,6 +38,8 @@ TEMPLATE = """\
 def build_tiny_gguf(path: Path, *, seed: int = 0, context: int = 131_072) -> Path:
     """Write a llama of about 0.4 MB: 2 layers of width 64, printable ASCII as vocabulary, ChatML.
 
+    Raises ImportError if the package `gguf` is missing.
+
     Args:
         path: the file to write.
         seed: of the random weights.
@@ -45,9 +47,6 @@ def build_tiny_gguf(path: Path, *, seed: int = 0, context: int = 131_072) -> Pat
 
     Returns:
         The path.
-
-    Raises:
-        ImportError: the package `gguf` is missing.
     """
     import gguf
 
@@ -84,7 +83,7 @@ def build_tiny_gguf(path: Path, *, seed: int = 0, context: int = 131_072) -> Pat
 
 
 def vocabulary() -> tuple[list[str], list[str]]:
-    """Tokens and merges of a byte-level tokenizer that knows printable ASCII, tab and line feed.
+    """Return tokens and merges of a byte-level tokenizer that knows printable ASCII, tab and line feed.
 
     With nothing but ASCII in it, no sampled text can be broken UTF-8. The merges only shorten prompts: without them
     every character would be a token.
@@ -105,7 +104,7 @@ def vocabulary() -> tuple[list[str], list[str]]:
 
 
 def _shown(text: str) -> str:
-    """Text as byte-level tokenizers write it: blank, tab and line feed have visible stand-ins."""
+    """Convert text to the form of byte-level tokenizers: blank, tab and line feed become visible characters."""
     return text.replace(" ", "\u0120").replace("\t", "\u0109").replace("\n", "\u010a")
 
 

@@ -29,15 +29,15 @@ _JSON = {"Content-Type": "application/json"}
 
 @dataclass(slots=True)
 class Received:
-    """One request as it came in. The times are `time.monotonic()` seconds; the last two fields are filled in later.
+    """One received request. The times are `time.monotonic()` seconds; the last two fields are filled in later.
 
     Attributes:
         method: GET, POST …
         path: the path, without the query.
-        query: what follows the question mark.
+        query: the part after the question mark.
         headers: header fields; names in lower case.
-        raw: the body as it came.
-        body: the body read as JSON; None when it is none.
+        raw: the unchanged body.
+        body: the body read as JSON; None if it is not JSON.
         connection: number of the connection it came on, from 1.
         t_head: the head was complete.
         t_body: the body was complete.
@@ -59,23 +59,23 @@ class Received:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """The body as a JSON object; empty if it is none."""
+        """Return the body as a JSON object; empty if it is something else."""
         return json_object(self.body)
 
     @property
     def messages(self) -> list[dict[str, Any]]:
-        """The messages of a chat request."""
+        """Return the messages of a chat request."""
         return self.fields.get("messages") or []
 
     @property
     def tool_names(self) -> list[str]:
-        """Names of the tools that a chat request advertises."""
+        """Return the names of the tools that a chat request advertises."""
         tools: list[dict[str, Any]] = self.fields.get("tools") or []
         return [tool["function"]["name"] for tool in tools]
 
 
 def json_object(value: Any) -> dict[str, Any]:
-    """The value if it is a JSON object, else an empty one."""
+    """Return the value if it is a JSON object, else an empty one."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
@@ -107,7 +107,7 @@ class Response:
     """An answer.
 
     Attributes:
-        steps: pieces of the body, and what happens between them.
+        steps: pieces of the body, with pauses and faults between them.
         status: HTTP status.
         headers: header fields besides the framing.
         framing: how the body's end is marked. `length` joins the pieces and needs a plain sequence.
@@ -125,17 +125,18 @@ Handler = Callable[[Received], Awaitable[Response]]
 
 
 HELD_PORTS = range(20_000, 32_768)
-"""Where Linux lets no connection begin unless it is told to (ip(7), `ip_local_port_range`: 32768 to 60999)."""
+"""Ports that Linux gives to no outgoing connection by default (ip(7), `ip_local_port_range`: 32768 to 60999)."""
 
 
 @contextlib.contextmanager
 def held_port() -> Generator[int]:
-    """A port of 127.0.0.1 for a server that is ended and started anew, kept from everybody else in between.
+    """Reserve a port of 127.0.0.1 for a server that is stopped and restarted.
 
-    Without it the port is free for a moment, and Linux gives it to the next connection of anybody, who keeps it for a
-    minute after the end (ip(7), `ip_local_port_range`; TIME-WAIT of RFC 9293). Here it stays bound, which keeps no
-    server with SO_REUSEADDR from listening there. Other systems would keep that one away, too: there it is not held.
-    It lies below the ports that connections begin at, so that none from another address of this machine has its number.
+    Otherwise the port is free for a moment, and Linux may give it to any new connection, which keeps it for a
+    minute after its end (ip(7), `ip_local_port_range`; TIME-WAIT of RFC 9293). Here it stays bound, which does not
+    prevent a server with SO_REUSEADDR from listening there. On other systems it would, so there it is not bound.
+
+    It lies below the range of outgoing ports, so that none from another address of this machine has its number.
     """
     with socket.socket() as place:
         place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -220,7 +221,8 @@ class LoopbackServer:
         await self._stop.wait()
         for listener in server.sockets:
             self._loop.remove_reader(listener.fileno())
-        for _ in range(5):  # who was let in just now: a server that is closed before that leaves the socket open
+        # lets accepted connections start: a server that is closed before that leaves the socket open
+        for _ in range(5):
             await asyncio.sleep(0)
         server.close()
         for task in self._tasks:
@@ -244,7 +246,7 @@ class LoopbackServer:
             while await self._exchange(reader, writer, number):
                 pass
         except (_GoneAwayError, ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            pass  # the end of a connection; what it means is in the request's record
+            pass  # the connection ended; the request's record says how
         finally:
             self._writers.discard(writer)
             writer.close()
@@ -266,12 +268,12 @@ class LoopbackServer:
         return keep and received.headers.get("connection", "").lower() != "close"
 
     async def _respond(self, received: Received) -> Response:
-        """The handler's answer; its own errors become a 500, are printed, and are raised when the server closes."""
+        """Return the handler's answer; its own errors become a 500, are printed, and raised at its close."""
         try:
             return await self._handler(received)
         except Exception as error:  # noqa: BLE001 (the boundary between the server and a test's own function)
             self._errors.append(error)
-            traceback.print_exception(error)  # at once: a patient client asks on, and the end may be far
+            traceback.print_exception(error)  # at once: a patient client retries for long before the end
             text = f"the script itself failed: {error!r}"
             return Response((msgspec.json.encode({"error": {"message": text}}),), 500, _JSON)
 
@@ -333,7 +335,7 @@ class _Answer:
             case Drop(reset=reset):
                 await self._writer.drain()
                 if reset:
-                    linger = struct.pack("ii", 1, 0)  # close at once and discard what is unsent: a reset
+                    linger = struct.pack("ii", 1, 0)  # close at once and discard unsent data: a reset
                     plain: socket.socket = self._writer.get_extra_info("socket")
                     plain.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
                 raise _GoneAwayError

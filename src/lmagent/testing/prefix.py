@@ -1,6 +1,6 @@
-"""Prefix: how much of a prompt a model server could take from its cache.
+"""Prefix: the share of a prompt that a model server could take from its cache.
 
-A server keeps what it has read of the last prompt and reads again everything behind the first byte that differs. The
+A server keeps the last prompt and reads again everything after the first byte that differs. The
 meter does that sum over the canonical bytes of each request: the tool block, then one line a message, each as the
 JSON that was sent (key order included, white space not). Tokens are bytes / 4.
 """
@@ -19,11 +19,11 @@ class PrefixRow:
     """One request.
 
     Attributes:
-        ratio: share of the previous prompt that stands at the head of this one; 1.0 is append-only. The first
-            request of a conversation has 1.0.
+        ratio: share of the previous prompt that begins this one; 1.0 is append-only. The first request of a
+            conversation has 1.0.
         size: bytes of this prompt.
         common: bytes shared with the previous one.
-        prefilled: tokens that had to be read: everything behind the common prefix.
+        prefilled: tokens that had to be read: everything after the common prefix.
         slot: number of the slot that served it, from 0.
     """
 
@@ -35,8 +35,10 @@ class PrefixRow:
 
 
 def canonical(body: Mapping[str, Any]) -> bytes:
-    """The prompt of a chat request in bytes: tools, then messages. An earlier prompt is a prefix of a later one
-    exactly if nothing before its end has changed."""
+    """Return the prompt of a chat request in bytes: tools, then messages. An earlier prompt is a prefix of a later one
+
+    exactly if nothing before its end has changed.
+    """
     encode = msgspec.json.encode
     messages: list[Any] = body.get("messages") or []
     lines = [encode(body.get("tools") or []), *(encode(message) for message in messages)]
@@ -44,7 +46,7 @@ def canonical(body: Mapping[str, Any]) -> bytes:
 
 
 def common_prefix(one: bytes, other: bytes) -> int:
-    """How many bytes two texts share at their head."""
+    """Return how many bytes two texts share at their beginning."""
     low, high = 0, min(len(one), len(other))
     if one[:high] == other[:high]:
         return high
@@ -60,10 +62,9 @@ def common_prefix(one: bytes, other: bytes) -> int:
 class PrefixMeter:
     """Keeps the account over all requests of a server.
 
-    Args:
-        slots: prompts that the server keeps at a time. With one, every request is compared with the one before it.
-            With more, a request goes to the slot with the longest common prefix if that is at least half of what the
-            slot holds, else to an empty slot, else to the one that was used longest ago (llama.cpp's way).
+    `slots`: prompts that the server keeps at a time. With one, every request is compared with the one before it. With
+    more, a request goes to the slot with the longest common prefix if that is at least half of the slot's content, else
+    to an empty slot, else to the one that was used longest ago (llama.cpp's way).
     """
 
     def __init__(self, slots: int = 1) -> None:

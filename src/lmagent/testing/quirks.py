@@ -1,7 +1,7 @@
 """Quirks: the oddities of real servers, by name.
 
-Each function takes a reply and gives the same reply as such a server would send it. All but the last group are
-harmless: a client must read exactly what the plain reply says. They combine: `crlf(think_tags(say("hi")))`.
+Each function returns a reply in the form in which such a server would send it. All but the last group are
+harmless: a client must read exactly the content of the plain reply. They combine: `crlf(think_tags(say("hi")))`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def ollama_index_zero(reply: Reply) -> Reply:
 
 
 def missing_index(reply: Reply) -> Reply:
-    """Fragments carry no index: what has no id belongs to the call before it."""
+    """Fragments carry no index: one without an id belongs to the call before it."""
     return _with(reply, index="none")
 
 
@@ -48,7 +48,7 @@ def arguments_as_object(reply: Reply) -> Reply:
 
 
 def interleaved_calls(reply: Reply) -> Reply:
-    """Fragments of several calls alternate and are told apart by index."""
+    """Fragments of several calls alternate and differ in their index."""
     return _with(reply, interleave=True, pieces=3)
 
 
@@ -92,7 +92,7 @@ def prefill_progress(reply: Reply) -> Reply:
 
 
 def event_lines(reply: Reply) -> Reply:
-    """`event:`, `id:` and `retry:` lines stand beside the data."""
+    """The data is mixed with `event:`, `id:` and `retry:` lines."""
     return _with(reply, event_lines=True)
 
 
@@ -107,7 +107,7 @@ def cr_only(reply: Reply) -> Reply:
 
 
 def no_space(reply: Reply) -> Reply:
-    """No space behind `data:`."""
+    """No space after `data:`."""
     return _with(reply, space=False)
 
 
@@ -155,7 +155,7 @@ def usage_always(reply: Reply) -> Reply:
 
 
 def usage_in_last_chunk(reply: Reply) -> Reply:
-    """Usage stands in the chunk with the finish reason."""
+    """Usage is in the chunk with the finish reason."""
     return _with(reply, usage="last")
 
 
@@ -173,22 +173,22 @@ def usage_missing(reply: Reply) -> Reply:
 
 
 def reasoning_content(reply: Reply) -> Reply:
-    """Thought stands in `reasoning_content` (llama.cpp, vLLM, LM Studio)."""
+    """Thought is in `reasoning_content` (llama.cpp, vLLM, LM Studio)."""
     return _with(reply, thinking="reasoning_content")
 
 
 def reasoning_field(reply: Reply) -> Reply:
-    """Thought stands in `reasoning` (OpenRouter, Ollama)."""
+    """Thought is in `reasoning` (OpenRouter, Ollama)."""
     return _with(reply, thinking="reasoning")
 
 
 def think_tags(reply: Reply) -> Reply:
-    """Thought stands in the text between `<think>` and `</think>`."""
+    """Thought is in the text between `<think>` and `</think>`."""
     return _with(reply, thinking="tags")
 
 
 def closing_tag_only(reply: Reply) -> Reply:
-    """Thought stands in the text before a `</think>` whose opening the template swallowed."""
+    """Thought is in the text before a `</think>` whose opening the template swallowed."""
     return _with(reply, thinking="closing")
 
 
@@ -232,7 +232,7 @@ HARMLESS: Mapping[str, Quirk] = {
         closing_tag_only,
     )
 }
-"""Quirks under which a reply reads exactly as it does without them (call ids apart)."""
+"""Quirks under which a reply reads exactly as without them (call ids apart)."""
 
 LOSSY: Mapping[str, Quirk] = {quirk.__name__: quirk for quirk in (usage_zero, usage_missing, unclosed_think)}
-"""Quirks under which something of the reply is lost: the figures, or the border between thought and text."""
+"""Quirks that lose a part of the reply: the figures, or the border between thought and text."""

@@ -1,17 +1,18 @@
-"""Script: the words in which a test says what the model server does next.
+"""Script: a test's instructions to the model server.
 
     say("hello")                                 a text answer
     call("read", path="a.txt")                   a tool call (`call_raw` for arguments as raw text)
     calls(tool("read", path="a"), tool("ls"))    several calls in one reply
     think("hm", say("hello"))                    a thought before a reply
     reply(text=…, thinking=…, calls=…, finish=…, usage=…)
+
     slow(reply, first=1.0, each=0.05)            delays; `keepalive` and `prefill` show life during them
-    cut(reply, chunks=3), hang(reply, chunks=3)  the stream breaks off, or stands still
+    cut(reply, chunks=3), hang(reply, chunks=3)  the stream breaks off, or pauses forever
     status(429, headers={"Retry-After": "2"})    an HTTP error; `lmagent.testing.faults` has the servers' own wordings
     error_in_stream("out of memory", say("par")) an error inside a 200
     raw([b"data: …"])                            anything at all
 
-What a server does oddly but not wrongly is a `Style`; `lmagent.testing.quirks` names the oddities.
+An odd but allowed form of a reply is a `WireStyle`; `lmagent.testing.quirks` names the oddities.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from lmagent.testing.loopback import Drop, Framing, Hang, Pause, Received
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """A tool call. `arguments` is sent as it stands; an empty `id` is numbered by the server."""
+class ScriptedCall:
+    """A tool call. `arguments` is sent unchanged; an empty `id` is numbered by the server."""
 
     name: str
     arguments: str
@@ -44,12 +45,12 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Style:
-    """How a reply is put on the wire. The defaults are OpenAI's; the other values occur in the wild.
+class WireStyle:
+    """The form of a reply on the wire. The defaults are OpenAI's; the other values occur in real servers.
 
     Attributes:
         newline: line end of the event stream.
-        space: a space behind `data:`.
+        space: a space after `data:`.
         event_lines: `event:`, `id:` and `retry:` lines beside the data.
         done: the stream ends with `[DONE]`.
         thinking: the field that holds thought, or the way it is tagged in the text.
@@ -64,7 +65,7 @@ class Style:
         comments: a comment line before every chunk.
         finish: the finish reason is sent; without it the stream just ends.
         usage: `asked` (when the request asks for it), `always`, `zero`, `never`, or `last` (in the finish chunk).
-        split: the byte stream is cut into pieces of this many bytes, whatever they hold; 0 leaves events whole.
+        split: the byte stream is divided into pieces of this many bytes, whatever they hold; 0 leaves events whole.
         framing: how the end of the body is marked.
         content_type: the answer's content type.
     """
@@ -115,11 +116,11 @@ class Reply:
 
     text: str = ""
     thinking: str = ""
-    calls: tuple[Call, ...] = ()
+    calls: tuple[ScriptedCall, ...] = ()
     finish: str = ""
     usage: Counts | None = None
     chunk: int = 16
-    style: Style = field(default_factory=Style)
+    style: WireStyle = field(default_factory=WireStyle)
     before_head: float = 0.0
     first: float = 0.0
     each: float = 0.0
@@ -132,7 +133,7 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
-class Plain:
+class PlainAnswer:
     """An answer that is no reply: an error, a page, or bytes of any kind.
 
     Attributes:
@@ -150,7 +151,7 @@ class Plain:
     before_head: tuple[Pause | Drop | Hang, ...] = ()
 
 
-Behaviour = Reply | Plain
+Behaviour = Reply | PlainAnswer
 Scripted = Behaviour | Callable[[Received], Behaviour]
 Script = Sequence[Scripted] | Callable[[Received], Behaviour]
 
@@ -160,9 +161,9 @@ def say(text: str, *, chunk: int = 16) -> Reply:
     return Reply(text=text, chunk=chunk)
 
 
-def tool(name: str, /, **arguments: Any) -> Call:
+def tool(name: str, /, **arguments: Any) -> ScriptedCall:
     """A call, to be put into `calls` or `reply`."""
-    return Call(name, msgspec.json.encode(arguments).decode())
+    return ScriptedCall(name, msgspec.json.encode(arguments).decode())
 
 
 def call(name: str, /, **arguments: Any) -> Reply:
@@ -172,10 +173,10 @@ def call(name: str, /, **arguments: Any) -> Reply:
 
 def call_raw(name: str, arguments: str, *, id: str = "") -> Reply:
     """A reply that is one tool call whose arguments are this text, damaged or not."""
-    return Reply(calls=(Call(name, arguments, id),))
+    return Reply(calls=(ScriptedCall(name, arguments, id),))
 
 
-def calls(*wanted: Call, text: str = "") -> Reply:
+def calls(*wanted: ScriptedCall, text: str = "") -> Reply:
     """A reply with several tool calls."""
     return Reply(text=text, calls=wanted)
 
@@ -189,7 +190,7 @@ def reply(
     *,
     text: str = "",
     thinking: str = "",
-    calls: Sequence[Call] = (),
+    calls: Sequence[ScriptedCall] = (),
     finish: str = "",
     usage: Counts | None = None,
 ) -> Reply:
@@ -216,19 +217,22 @@ def cut(then: Reply, *, chunks: int | None = None, bytes: int | None = None, res
 
 
 def hang(then: Reply | None = None, *, chunks: int = 0) -> Behaviour:
-    """No answer at all; with a reply, silence after so many of its events."""
+    """Never answer; with a reply, fall silent after so many of its events."""
     if then is None:
-        return Plain((), before_head=(Hang(),))
+        return PlainAnswer((), before_head=(Hang(),))
     return replace(then, stop_chunks=chunks, stop=Hang())
 
 
-def refuse() -> Plain:
-    """The connection is closed without an answer."""
-    return Plain((), before_head=(Drop(),))
+def refuse() -> PlainAnswer:
+    """Close the connection without an answer."""
+    return PlainAnswer((), before_head=(Drop(),))
 
 
-def status(code: int, body: object = None, headers: Mapping[str, str] | None = None) -> Plain:
-    """An HTTP status. `body` is sent as JSON, as text (str) or as it is (bytes); the default is OpenAI's shape."""
+def status(code: int, body: object = None, headers: Mapping[str, str] | None = None) -> PlainAnswer:
+    """Answer with an HTTP status.
+
+    `body` is sent as JSON, as text (str) or unchanged (bytes); the default is OpenAI's shape.
+    """
     fields = {"Content-Type": "application/json"}
     if body is None:
         body = {"error": {"message": f"scripted status {code}", "type": "scripted", "code": code}}
@@ -236,7 +240,7 @@ def status(code: int, body: object = None, headers: Mapping[str, str] | None = N
         fields, data = {"Content-Type": "text/plain; charset=utf-8"}, body.encode()
     else:
         data = body if isinstance(body, bytes) else msgspec.json.encode(body)
-    return Plain((data,), code, fields | dict(headers or {}))
+    return PlainAnswer((data,), code, fields | dict(headers or {}))
 
 
 def error_in_stream(message: str, then: Reply | None = None) -> Reply:
@@ -250,6 +254,6 @@ def raw(
     code: int = 200,
     content_type: str = "text/event-stream",
     framing: Framing = "chunked",
-) -> Plain:
+) -> PlainAnswer:
     """Any bytes at all."""
-    return Plain(tuple(chunks), code, {"Content-Type": content_type}, framing)
+    return PlainAnswer(tuple(chunks), code, {"Content-Type": content_type}, framing)

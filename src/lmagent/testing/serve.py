@@ -15,16 +15,16 @@ from lmagent.core.decoding import decode_json
 from lmagent.testing import quirks
 from lmagent.testing.loopback import Received
 from lmagent.testing.prefix import PrefixMeter
-from lmagent.testing.script import Behaviour, Call, Counts, Reply, Script, say, status, tool
+from lmagent.testing.script import Behaviour, Counts, Reply, Script, ScriptedCall, say, status, tool
 from lmagent.testing.server import ScriptedServer
 
 READ_TOOLS = ("read", "read_file")
 
 
 def bench_script(steps: int, final: str = "Done: all notes were read.", *, chunk: int = 16) -> Script:
-    """The benchmark's script: `steps` replies that each read `notes/note_iii.txt`, then `final`.
+    """Return the benchmark's script: `steps` replies that each read `notes/note_iii.txt`, then `final`.
 
-    It keeps no state: the next step is told from the largest call id in the request, so any number of sessions can
+    It keeps no state: the next step follows from the largest call id in the request, so any number of sessions can
     run one after another, and a compaction does not confuse it.
 
     Args:
@@ -41,7 +41,7 @@ def bench_script(steps: int, final: str = "Done: all notes were read.", *, chunk
         if step >= steps:
             return say(final, chunk=chunk)
         wanted = tool(name, path=f"notes/note_{step:03d}.txt")
-        return Reply(calls=(Call(wanted.name, wanted.arguments, f"call_{step:06d}"),))
+        return Reply(calls=(ScriptedCall(wanted.name, wanted.arguments, f"call_{step:06d}"),))
 
     return reply
 
@@ -54,14 +54,13 @@ def _next_step(received: Received) -> int:
 
 
 def load_script(data: bytes) -> list[Behaviour]:
-    """A script from JSON: a list of objects, one a reply.
+    """Read a script from JSON: a list of objects, one a reply.
 
     A reply has any of `text`, `thinking`, `calls` (objects with `name`, `arguments` as object or text, `id`), `finish`,
     `usage` (`prompt`, `completion`, `cached`), the other fields of `Reply`, and `quirks` (names from
     `lmagent.testing.quirks`). An object with `status` is an HTTP error with `body` and `headers`.
 
-    Raises:
-        ValueError: it is not JSON of that shape.
+    Raises ValueError if it is not JSON of that shape.
     """
     try:
         items = decode_json(data, list[dict[str, Any]])
@@ -87,14 +86,14 @@ def _load(item: Mapping[str, Any]) -> Behaviour:
     return reply
 
 
-def _load_call(wanted: Mapping[str, Any]) -> Call:
+def _load_call(wanted: Mapping[str, Any]) -> ScriptedCall:
     arguments = wanted.get("arguments", {})
     text = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
-    return Call(wanted["name"], text, wanted.get("id", ""))
+    return ScriptedCall(wanted["name"], text, wanted.get("id", ""))
 
 
 def request_log(file: BinaryIO, meter: Callable[[], PrefixMeter]) -> Callable[[Received], None]:
-    """A callback that writes one JSON line per finished request: times, sizes and the prefix account."""
+    """Return a callback that writes one JSON line per finished request: times, sizes and the prefix account."""
 
     def write(received: Received) -> None:
         row: dict[str, Any] = {
@@ -130,7 +129,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--port", type=int, default=0, help="0 (default) takes a free port")
     parser.add_argument("--script", type=Path, help="JSON file with the replies")
     parser.add_argument("--log", type=Path, help="one JSON line per request is appended here")
-    parser.add_argument("--strict", action="store_true", help="refuse what the pickiest servers refuse")
+    parser.add_argument("--strict", action="store_true", help="refuse everything that the pickiest servers refuse")
     parser.add_argument("--window", type=int, help="refuse prompts of more tokens (bytes / 4)")
     parser.add_argument("--model", default="test-model", help="name of the model")
     parser.add_argument("--bench", action="store_true", help="the benchmark's script instead of --script")
@@ -164,7 +163,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def _listing(model: str, window: int) -> dict[str, Any]:
-    """The list of models as vLLM gives it: with the window that is really served."""
+    """Return the list of models in vLLM's form: with the window that is really served."""
     return {"object": "list", "data": [{"id": model, "object": "model", "owned_by": "test", "max_model_len": window}]}
 
 

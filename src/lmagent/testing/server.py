@@ -1,4 +1,4 @@
-"""ScriptedServer: an OpenAI-compatible model server that does what a script says, over real HTTP on 127.0.0.1.
+"""ScriptedServer: an OpenAI-compatible model server that follows a script, over real HTTP on 127.0.0.1.
 
     with ScriptedServer([call("read", path="a.txt"), say("It says hello.")]) as server:
         ...                                # point an agent at server.base_url
@@ -22,12 +22,12 @@ from lmagent.testing import wire
 from lmagent.testing.faults import OverflowFault, bad_key, overflow_llamacpp
 from lmagent.testing.loopback import LoopbackServer, Received, Response, json_object
 from lmagent.testing.prefix import PrefixMeter, PrefixRow, canonical
-from lmagent.testing.script import Behaviour, Plain, Script, Scripted, status
+from lmagent.testing.script import Behaviour, PlainAnswer, Script, Scripted, status
 from lmagent.testing.strict import violations
 from lmagent.testing.templates import Template
 
 Route = object
-"""What an extra GET route answers: a Plain, a callable that takes the request and gives one, or data sent as JSON."""
+"""The answer of an extra GET route: a `PlainAnswer`, a function of the request that returns one, or data for JSON."""
 
 
 class ScriptedServer:
@@ -37,23 +37,23 @@ class ScriptedServer:
         script: replies, given out one per chat request in the order of arrival; an item may be a function that takes
             the request and gives its reply. Or one such function for all requests. After the last reply every
             further request gets a 500 that says so.
-        strict: refuse with 400 what the pickiest servers refuse (`lmagent.testing.strict`).
-        template: refuses what a chat template refuses (`lmagent.testing.templates`).
+        strict: refuse with 400 everything that the pickiest servers refuse (`lmagent.testing.strict`).
+        template: refuses conversations that a chat template refuses (`lmagent.testing.templates`).
         models: names that `GET …/models` lists.
-        routes: extra GET routes by path (`/props`, `/api/v0/models`, `/v1/models` …): data, a Plain, or a function.
+        routes: extra GET routes by path (`/props`, `/api/v0/models`, `/v1/models` …): a `Route`.
         unknown: the answer to GET routes that do not exist; LM Studio says 200 there.
         window: size of the window in tokens (canonical bytes / 4); a larger prompt gets `overflow`.
-        overflow: the words of the refusal; None cuts silently, as Ollama does: usage then tells the window.
+        overflow: the words of the refusal; None cuts silently, as Ollama does: usage then shows the window.
         api_key: the key without which every request gets 401.
         slots: prompts that the cache of the prefix meter holds.
         port: the port; 0 takes a free one.
-        finished: called with each request when its answer is out.
+        finished: called with each request after its answer.
 
     Attributes:
         requests: every request in the order of arrival, GETs too.
         chats: the chat requests alone.
-        objections: for each chat request that strict mode or the template refused, what was wrong with it.
-        prefix: the account of what a server's prompt cache could reuse.
+        objections: the reason for each chat request that strict mode or the template refused.
+        prefix: the account of the prompts that a server's cache could reuse.
     """
 
     def __init__(  # noqa: PLR0913 (settings by keyword, each with its default)
@@ -64,7 +64,7 @@ class ScriptedServer:
         template: Template | None = None,
         models: Sequence[str] = ("test-model",),
         routes: Mapping[str, Route] | None = None,
-        unknown: Plain | None = None,
+        unknown: PlainAnswer | None = None,
         window: int | None = None,
         overflow: OverflowFault | None = overflow_llamacpp,
         api_key: str | None = None,
@@ -123,7 +123,7 @@ class ScriptedServer:
 
     @property
     def left(self) -> int:
-        """Replies of the script that nobody has asked for yet; 0 if the script is a function."""
+        """Count the replies of the script that are still unused; 0 if the script is a function."""
         return 0 if callable(self._script) else len(self._script) - self._position
 
     # --- answering --------------------------------------------------------------------------------------------------
@@ -137,12 +137,12 @@ class ScriptedServer:
             return wire.plain_response(self._get(received))
         return wire.plain_response(self._unknown)
 
-    def _get(self, received: Received) -> Plain:
+    def _get(self, received: Received) -> PlainAnswer:
         path = received.path.rstrip("/")
         if path in self._routes:
             route = self._routes[path]
             answer = route(received) if callable(route) else route
-            return answer if isinstance(answer, Plain) else status(200, msgspec.json.encode(answer))
+            return answer if isinstance(answer, PlainAnswer) else status(200, msgspec.json.encode(answer))
         if path.endswith("/models"):
             data = [{"id": name, "object": "model", "created": 0, "owned_by": "test"} for name in self._models]
             return status(200, {"object": "list", "data": data})
@@ -166,10 +166,10 @@ class ScriptedServer:
         return self._send(self._next(received), body, self.prefix.add(prompt))
 
     def _send(self, behaviour: Behaviour, body: dict[str, Any], row: PrefixRow | None) -> Response:
-        if isinstance(behaviour, Plain):
+        if isinstance(behaviour, PlainAnswer):
             return wire.plain_response(behaviour)
         tokens = row.size // 4 if row else 0
-        asked = wire.Asked(
+        asked = wire.ServerRequest(
             number=len(self.chats),
             model=str(body.get("model") or self._models[0]),
             stream=bool(body.get("stream")),
@@ -190,7 +190,7 @@ class ScriptedServer:
         return item(received) if callable(item) else item
 
 
-def _refusal(found: list[str]) -> Plain:
+def _refusal(found: list[str]) -> PlainAnswer:
     text = "strict mode refuses the request: " + "; ".join(found)
     return status(400, {"error": {"message": text, "type": "invalid_request_error"}})
 

@@ -1,4 +1,4 @@
-"""Strict: what the pickiest chat templates and servers refuse.
+"""Strict: requests that the pickiest chat templates and servers refuse.
 
 Each rule is a 400 somewhere: templates that raise on roles out of turn (Mistral, Gemma, Llama 3), servers that check
 calls against results (OpenAI, vLLM), and servers that know every request field by name.
@@ -41,7 +41,7 @@ _MESSAGE_FIELDS = {
 
 
 def violations(body: Any) -> list[str]:
-    """What a strict server would object to in a chat request, in words; empty if nothing."""
+    """List the objections of a strict server to a chat request; empty if it has none."""
     request = json_object(body)
     found = [f"unknown request field {name!r}" for name in request if name not in FIELDS]
     items = [json_object(item) for item in _list(request.get("messages"))]
@@ -103,7 +103,7 @@ def _order(messages: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _pairs(messages: list[dict[str, Any]]) -> Iterator[str]:
-    """Every call is answered once, by the tool messages right behind it; nothing else is answered."""
+    """Require one tool message per call, directly after the calls, and no others."""
     open_calls: dict[str, int] = {}
     known: set[str] = set()
     for place, message in enumerate(messages):

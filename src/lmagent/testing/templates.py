@@ -12,7 +12,7 @@ from lmagent.testing.loopback import json_object
 from lmagent.testing.script import Behaviour, error_in_stream, status
 
 Template = Callable[[Mapping[str, Any]], Behaviour | None]
-"""Takes the body of a chat request; gives the refusal, or None if the template can render it."""
+"""Takes the body of a chat request; returns the refusal, or None if the template can render it."""
 
 ALTERNATE = (
     "After the optional system message, conversation roles must alternate user/assistant/user/assistant/... "

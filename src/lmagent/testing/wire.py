@@ -14,22 +14,21 @@ from typing import Any
 import msgspec
 
 from lmagent.testing.loopback import Pause, Response, Step
-from lmagent.testing.script import Call, Counts, Plain, Reply
+from lmagent.testing.script import Counts, PlainAnswer, Reply, ScriptedCall
 
 _encode = msgspec.json.Encoder().encode
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What the server knows of the request that it answers.
+class ServerRequest:
+    """The server's facts about the request that it answers.
 
     Attributes:
         number: number of the chat request, from 1.
-        model: name of the model.
         stream: the client wants a stream.
         usage: the client wants usage in the stream.
         prompt_tokens: size of the prompt (canonical bytes / 4).
-        cached_tokens: how much of it the previous request already held.
+        cached_tokens: tokens that the previous request already held.
     """
 
     number: int
@@ -40,13 +39,13 @@ class Asked:
     cached_tokens: int
 
 
-def plain_response(answer: Plain) -> Response:
+def plain_response(answer: PlainAnswer) -> Response:
     """An answer that is no reply."""
     return Response(answer.chunks, answer.code, answer.headers, answer.framing, answer.before_head)
 
 
-def respond(reply: Reply, asked: Asked) -> Response:
-    """The reply as a stream, or as one JSON body where no stream was asked for."""
+def respond(reply: Reply, asked: ServerRequest) -> Response:
+    """Return the reply as a stream, or as one JSON body if the request asks for no stream."""
     before = (Pause(reply.before_head),) if reply.before_head else ()
     if not asked.stream:
         body = _encode({"error": _error(reply)} if reply.error else _whole(reply, asked))
@@ -55,8 +54,8 @@ def respond(reply: Reply, asked: Asked) -> Response:
     return Response(_steps(reply, asked), 200, headers, reply.style.framing, before)
 
 
-def counts(reply: Reply, asked: Asked) -> Counts:
-    """The figures that the reply reports."""
+def counts(reply: Reply, asked: ServerRequest) -> Counts:
+    """Return the figures that the reply reports."""
     if reply.style.usage == "zero":
         return Counts(0, 0)
     size = len(reply.text) + len(reply.thinking) + sum(len(call.arguments) + len(call.name) for call in reply.calls)
@@ -66,7 +65,7 @@ def counts(reply: Reply, asked: Asked) -> Counts:
 # --- a stream ---------------------------------------------------------------------------------------------------
 
 
-def _steps(reply: Reply, asked: Asked) -> list[Step]:
+def _steps(reply: Reply, asked: ServerRequest) -> list[Step]:
     events = [_frame(chunk, reply) for chunk in _chunks(reply, asked)]
     if reply.style.done and not reply.error:
         events.append(_line(b"[DONE]", reply))
@@ -84,8 +83,8 @@ def _steps(reply: Reply, asked: Asked) -> list[Step]:
     return [*steps, reply.stop] if ended else steps
 
 
-def _prefill(reply: Reply, asked: Asked) -> Iterator[Step]:
-    """What passes before the first event: comments and progress, spread evenly over `first` seconds."""
+def _prefill(reply: Reply, asked: ServerRequest) -> Iterator[Step]:
+    """Yield comments and progress, spread evenly over the `first` seconds before the first event."""
     signs: list[bytes] = [b": keep-alive" + reply.style.newline * 2] * reply.keepalive
     total = asked.prompt_tokens
     for fraction in reply.prefill:
@@ -99,7 +98,7 @@ def _prefill(reply: Reply, asked: Asked) -> Iterator[Step]:
         yield Pause(gap)
 
 
-def _chunks(reply: Reply, asked: Asked) -> Iterator[dict[str, Any]]:
+def _chunks(reply: Reply, asked: ServerRequest) -> Iterator[dict[str, Any]]:
     style = reply.style
     yield _chunk(asked, {"role": "assistant", "content": ""})
     for delta in chain(_text_deltas(reply), _call_deltas(reply, asked)):
@@ -136,7 +135,7 @@ def _text_deltas(reply: Reply) -> Iterator[dict[str, Any]]:
         yield {"content": piece}
 
 
-def _call_deltas(reply: Reply, asked: Asked) -> Iterator[dict[str, Any]]:
+def _call_deltas(reply: Reply, asked: ServerRequest) -> Iterator[dict[str, Any]]:
     fragments = [_fragments(reply, asked, place, call) for place, call in enumerate(reply.calls)]
     ordered = chain.from_iterable(zip_longest(*fragments, fillvalue=None) if reply.style.interleave else fragments)
     for fragment in ordered:
@@ -149,7 +148,7 @@ def _call_deltas(reply: Reply, asked: Asked) -> Iterator[dict[str, Any]]:
             yield {"tool_calls": [whole]}
 
 
-def _fragments(reply: Reply, asked: Asked, place: int, call: Call) -> list[dict[str, Any]]:
+def _fragments(reply: Reply, asked: ServerRequest, place: int, call: ScriptedCall) -> list[dict[str, Any]]:
     head = _head(reply, asked, place, call)
     if reply.style.arguments == "object":
         head["function"]["arguments"] = _object(call.arguments)
@@ -167,7 +166,7 @@ def _fragments(reply: Reply, asked: Asked, place: int, call: Call) -> list[dict[
     return [head, *later]
 
 
-def _head(reply: Reply, asked: Asked, place: int, call: Call) -> dict[str, Any]:
+def _head(reply: Reply, asked: ServerRequest, place: int, call: ScriptedCall) -> dict[str, Any]:
     head = _bare(reply, place)
     if reply.style.ids != "none":
         number = 0 if reply.style.ids == "same" else place
@@ -185,7 +184,7 @@ def _bare(reply: Reply, place: int) -> dict[str, Any]:
 # --- one body -----------------------------------------------------------------------------------------------------
 
 
-def _whole(reply: Reply, asked: Asked) -> dict[str, Any]:
+def _whole(reply: Reply, asked: ServerRequest) -> dict[str, Any]:
     text = "".join(delta.get("content", "") for delta in _text_deltas(reply))
     message: dict[str, Any] = {"role": "assistant", "content": text or None}
     if reply.thinking and reply.style.thinking in ("reasoning_content", "reasoning"):
@@ -204,11 +203,11 @@ def _whole(reply: Reply, asked: Asked) -> dict[str, Any]:
 
 
 def finish_reason(reply: Reply) -> str:
-    """Why the model stopped."""
+    """Return why the model stopped."""
     return reply.finish or ("tool_calls" if reply.calls else "stop")
 
 
-def _chunk(asked: Asked, delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
+def _chunk(asked: ServerRequest, delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
     return {
         "id": f"chatcmpl-{asked.number:06d}",
         "object": "chat.completion.chunk",
@@ -218,7 +217,7 @@ def _chunk(asked: Asked, delta: dict[str, Any], finish: str | None = None) -> di
     }
 
 
-def _usage(reply: Reply, asked: Asked) -> dict[str, Any]:
+def _usage(reply: Reply, asked: ServerRequest) -> dict[str, Any]:
     figures = counts(reply, asked)
     return {
         "prompt_tokens": figures.prompt,
@@ -257,7 +256,7 @@ def _object(arguments: str) -> Any:
 
 
 def _split(steps: list[Step], size: int) -> Iterator[Step]:
-    """The same bytes in pieces of `size`, across the borders of events."""
+    """Split the bytes into pieces of `size`, across the borders of events."""
     for kind, run in groupby(steps, key=lambda step: isinstance(step, bytes)):
         if not kind:
             yield from run

@@ -43,7 +43,7 @@ from lmagent.testing import (
 from lmagent.testing.conformance import ProviderConformance
 from lmagent.testing.fakes import FakeClock
 from lmagent.testing.loopback import Pause, Response
-from lmagent.testing.script import Behaviour, Call, Counts
+from lmagent.testing.script import Behaviour, Counts, ScriptedCall
 from lmagent.testing.servers import OllamaServer
 from lmagent.testing.servers.base import Lies
 
@@ -86,7 +86,11 @@ class TestOllamaChat(ProviderConformance):
 
     def test_calls_keep_their_order_and_their_arguments_to_the_letter(self) -> None:
         """Arguments are objects on this route: their white space is not kept, their order and values are."""
-        wanted = [Call("read", '{ "path":  "a\\u00e9.txt" }', "one"), tool("ls", path="b"), Call("ls", "{}", "three")]
+        wanted = [
+            ScriptedCall("read", '{ "path":  "a\\u00e9.txt" }', "one"),
+            tool("ls", path="b"),
+            ScriptedCall("ls", "{}", "three"),
+        ]
         last = self._reply(calls(*wanted, text="Looking."))
         given = [(made.name, json.loads(made.arguments)) for made in last.message.tool_calls]
         assert given == [("read", {"path": "aé.txt"}), ("ls", {"path": "b"}), ("ls", {})]
@@ -108,7 +112,7 @@ class TestOllamaChat(ProviderConformance):
 
     def test_a_call_in_a_reply_that_hit_its_length_is_marked_as_cut(self) -> None:
         """A whole call before the end of the length is not to be trusted either."""
-        last = self._reply(reply(calls=[Call("read", '{"path": "a.txt"}', "c1")], finish="length"))
+        last = self._reply(reply(calls=[ScriptedCall("read", '{"path": "a.txt"}', "c1")], finish="length"))
         assert last.finish_reason == "length"
         assert last.truncated_calls == {"c1"}
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 from lmagent.gateway.http.route import Call, Route
 from lmagent.gateway.seed.http import state_of
 from lmagent.store.index import SessionIndex
-from lmagent.store.spent import Spending, Spent, day_of
+from lmagent.store.spent import Spending, UsageSums, day_of
 
 Range = Literal["today", "7d", "30d", "all"]
 
@@ -136,7 +136,7 @@ def spent_since(root: Path, since: str) -> Spending:
         return index.spending(since)
 
 
-def _counts(row: Spent) -> tuple[int, int, int, int]:
+def _counts(row: UsageSums) -> tuple[int, int, int, int]:
     return row.steps, row.prompt_tokens, row.completion_tokens, row.cached_tokens
 
 

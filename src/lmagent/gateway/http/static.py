@@ -13,7 +13,7 @@ from anyio import to_thread
 from msgspec import Struct
 from starlette.responses import Response
 
-from lmagent.gateway.http.comments import without_comments
+from lmagent.gateway.http.compact import compact
 from lmagent.gateway.http.errors import Refusal
 from lmagent.gateway.http.route import Call, Route
 
@@ -51,7 +51,7 @@ class File(Struct, frozen=True):
     Attributes:
         media: its type.
         etag: of its content.
-        content: as it is sent; our own modules without their comments.
+        content: as it is sent; our own modules are compact.
         packed: with gzip; empty where that gains nothing.
     """
 
@@ -83,7 +83,7 @@ def _read(path: Path, media: str, changed: int, size: int) -> File:
     """A file, kept until it changes."""
     content = path.read_bytes()
     if path.suffix == ".js" and VENDOR not in path.parents:
-        content = without_comments(content.decode()).encode()
+        content = compact(content.decode()).encode()
     packed = gzip.compress(content, 9, mtime=0) if len(content) > SMALL and not media.startswith("image/p") else b""
     etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
     return File(media, etag, content, packed if len(packed) < len(content) else b"")

@@ -19,7 +19,7 @@ from lmagent.core import events as ev
 from lmagent.engine.session import Session
 from lmagent.gateway.hub.fan import Fan, Reader
 from lmagent.gateway.hub.frames import Frame, framed
-from lmagent.store.follow import NOWHERE, POLL, LogTail, Mark
+from lmagent.store.follow import NOWHERE, POLL, LogMark, LogTail
 
 BEAT = 0.015
 """Seconds within which pieces of text are joined. A person sees no difference; a browser draws every 0.016."""
@@ -90,7 +90,7 @@ class Channel:
         self.is_followed = False
         self._log = log
         self._pulse = pulse
-        self._mark: Mark = NOWHERE
+        self._mark: LogMark = NOWHERE
         self._waiting: dict[Key, Piece] = {}
         self._said: dict[Key, Piece] = {}
         self._asked: dict[str, ev.SubagentEvent] = {}
@@ -237,7 +237,7 @@ class Channel:
 
         return next_frames
 
-    def _known(self, after: int) -> Mark:
+    def _known(self, after: int) -> LogMark:
         return self._mark if self._mark.seq <= after else NOWHERE
 
     def _remember(self, tail: LogTail) -> None:

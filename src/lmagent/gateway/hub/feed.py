@@ -18,7 +18,7 @@ from lmagent.gateway.hub.fan import Fan, Reader, Watching
 from lmagent.gateway.hub.frames import Frame, framed
 from lmagent.store.index import SessionIndex
 from lmagent.store.log import EVENTS
-from lmagent.store.numbered import Numbered as Place
+from lmagent.store.numbered import EventPlace as EventRow
 
 PAUSE = 0.1
 """Seconds between two looks at the logs, at least: what is recorded faster goes out together."""
@@ -34,7 +34,7 @@ BEGINNING = "0"
 """The cursor before all events, of any index."""
 
 
-class Numbered(Struct, frozen=True):
+class EventPlace(Struct, frozen=True):
     """A recorded event of any session: where a watcher goes on from, and the event as JSON."""
 
     cursor: str
@@ -51,16 +51,16 @@ class Following:
     def __aiter__(self) -> Following:
         return self
 
-    async def __anext__(self) -> Numbered:
+    async def __anext__(self) -> EventPlace:
         """The next event."""
         return self._named(await anext(self._watching))
 
-    async def take(self) -> list[Numbered]:
+    async def take(self) -> list[EventPlace]:
         """All events that there are now, waiting for the first; none where there will be no more."""
         return [self._named(frame) for frame in await self._watching.take()]
 
-    def _named(self, frame: Frame) -> Numbered:
-        return Numbered(f"{self._mark}-{frame.seq}", frame.data)
+    def _named(self, frame: Frame) -> EventPlace:
+        return EventPlace(f"{self._mark}-{frame.seq}", frame.data)
 
 
 class Feed:
@@ -147,7 +147,7 @@ class Feed:
 
     # --- reading, in threads ----------------------------------------------------------------------------------------
 
-    def _gained(self, after: int | None) -> tuple[str, int, list[Place]]:
+    def _gained(self, after: int | None) -> tuple[str, int, list[EventRow]]:
         """The numbering's mark, the last number, and the next places behind `after`; None wants none."""
         with SessionIndex(self._root) as index:
             index.refresh()
@@ -171,7 +171,7 @@ class Feed:
 
         return next_frames
 
-    def _frames(self, places: Sequence[Place]) -> list[Frame]:
+    def _frames(self, places: Sequence[EventRow]) -> list[Frame]:
         """The events themselves, from the logs; what was deleted meanwhile is left out."""
         files: dict[str, int] = {}
         found: list[Frame] = []

@@ -2,13 +2,13 @@
 // What can be done with a message: copied, sent again in other words, answered once more, continued from in a branch.
 // Whatever changes the conversation happens in a copy of the session; the one that is read stays as it is.
 import { get, randomId, request, send, sessionPath } from "./api.js";
-import { splitAttached } from "./attached.js";
+import { splitAttached } from "./blocks.js";
 import { Icon } from "./icons.js";
-import { html, signal, useEffect, useState } from "./lib.js";
+import { html, signal, useEffect, useLayoutEffect, useRef, useState } from "./lib.js";
 import { go, sessionHref } from "./router.js";
 import { current, Session } from "./session.js";
-import { complain, toast } from "./state.js";
-import { messages as words } from "./words/conversation.js";
+import { complain, store, stored, toast } from "./state.js";
+import { common, messages as words } from "./words/conversation.js";
 
 /** @typedef {import("./wire.js").UserBlock} UserBlock */
 /** @typedef {import("./wire.js").TextBlock} TextBlock */
@@ -42,7 +42,7 @@ async function copy(text) {
 }
 
 /** The images of a message, uploaded for another one. @param {Session} session @param {UserBlock} block */
-export async function imagesOf(session, { id, images }) {
+async function imagesOf(session, { id, images }) {
   /** @type {Part[]} */
   const parts = [];
   for (let number = 0; number < images; number++) {
@@ -55,7 +55,7 @@ export async function imagesOf(session, { id, images }) {
 
 /**
  * Continue in a copy of the session that ends before a turn.
- * @param {Session} session @param {number} turn @param {Part[]} parts what is said in it at once; empty for nothing
+ * @param {Session} session @param {number} turn @param {Part[]} parts a message to send in it at once; empty for none
  */
 export async function branch(session, turn, parts) {
   const { session: id } = await send(session.id, { type: "fork", before_turn: turn });
@@ -64,7 +64,7 @@ export async function branch(session, turn, parts) {
 }
 
 /** One thing at a time; what goes wrong is shown. @returns {[boolean, (act: () => Promise<void>) => Promise<void>]} */
-export function useBusy() {
+function useBusy() {
   const [busy, setBusy] = useState(false);
   const run = async (/** @type {() => Promise<void>} */ act) => {
     setBusy(true);
@@ -139,4 +139,51 @@ export function BranchLine({ parent }) {
   }, [parent]);
   return html`<div class="notice info"><${Icon} name="tree" /><div>${gone ? words.branchedFromNothing : html`${words.branchedFrom} <a
     href=${sessionHref(parent)}>${title ?? parent}</a>.`} ${words.filesStay}</div></div>`;
+}
+
+/** A message being edited; the text is kept until it is sent or cancelled. @param {{block: UserBlock, close: () => void}} props */
+export function EditMessage({ block, close }) {
+  const session = current.value;
+  const key = `lmagent.edit.${session?.id}.${block.id}`;
+  const { text: before, rest } = splitAttached(block.text);
+  const [text, setText] = useState(() => stored(key, before));
+  const [busy, run] = useBusy();
+  const field = useRef(/** @type {HTMLTextAreaElement | null} */ (null));
+  useLayoutEffect(() => field.current?.focus(), []);
+  useLayoutEffect(() => {
+    const element = field.current;
+    if (!element) return;
+    element.style.height = "auto";
+    element.style.height = `${element.scrollHeight + 2}px`;
+  }, [text]);
+  if (!session) return null;
+  const write = (/** @type {string} */ next) => {
+    setText(next);
+    store(key, next === before ? "" : next);
+  };
+  const cancel = () => {
+    store(key, "");
+    close();
+  };
+  const empty = !text.trim() && !rest && !block.images;
+  const submit = () => run(async () => {
+    const images = await imagesOf(session, block);
+    const words = text.trim() + rest;
+    await branch(session, block.turn, words ? [...images, { type: "text", text: words }] : images);
+    cancel();
+  });
+  const pressed = (/** @type {KeyboardEvent} */ event) => {
+    if (event.isComposing) return;
+    if (event.key === "Escape") close();
+    else if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && !empty && !busy) submit();
+    else return;
+    event.preventDefault();
+  };
+  return html`<div class="edit-message card" role="group" aria-label=${words.edit}>
+    <textarea class="field" ref=${field} aria-label=${words.editedText} value=${text} onKeyDown=${pressed}
+      onInput=${(/** @type {any} */ event) => write(event.target.value)}></textarea>
+    <p class="small quiet">${words.editAbout}</p>
+    <div class="row answers"><button class="button main" disabled=${empty || busy} onClick=${submit}>${words.resend}</button>
+      <button class="button" disabled=${busy} onClick=${cancel}>${common.cancel}</button></div>
+  </div>`;
 }

@@ -18,7 +18,7 @@ export class ApiError extends Error {
     this.fix = fix;
   }
 
-  /** What is wrong, and what to do about it. */
+  /** The error and its remedy. */
   get words() {
     return this.fix ? `${this.message}: ${this.fix}` : this.message;
   }

@@ -2,9 +2,9 @@
 // Pictures for a message: pasted, dropped or chosen; sent up at once, shown with a way to take them away.
 import { randomId, request, sessionPath } from "./api.js";
 import { Icon } from "./icons.js";
-import { part, unloaded } from "./late.js";
 import { html, useEffect, useRef, useState } from "./lib.js";
-import { complain } from "./state.js";
+import { part, unloaded } from "./parts.js";
+import { tried } from "./state.js";
 import { attachments as labels, chat as words } from "./words/conversation.js";
 
 /** What models take; other files are named, not sent along. */
@@ -36,8 +36,7 @@ export function useAttachments(session, named) {
       const { id, media_type } = await (await request("POST", "/api/uploads", { body: file })).json();
       change(key, { id, media_type });
     } catch (error) {
-      const { message, fix } = /** @type {import("./api.js").ApiError} */ (error);
-      change(key, { error: fix ? `${message}: ${fix}` : message });
+      change(key, { error: /** @type {import("./api.js").ApiError} */ (error).words });
     }
   };
   const take = (/** @type {Iterable<File> | null | undefined} */ files) => {
@@ -66,15 +65,13 @@ export function useAttachments(session, named) {
   };
   /** The pictures of a message that was taken back. */
   const returned = async (/** @type {string} */ session, /** @type {import("./wire.js").UserBlock} */ { id, images }) => {
-    try {
+    await tried(async () => {
       for (let number = 0; number < images; number++) {
         const answer = await request("GET", sessionPath(session, `/images/${encodeURIComponent(id)}/${number}`));
         const data = await answer.blob();
         add(new File([data], words.picture, { type: data.type }));
       }
-    } catch (error) {
-      complain(error);
-    }
+    });
   };
   return {
     pictures,
@@ -96,7 +93,7 @@ export function useAttachments(session, named) {
 }
 
 /**
- * What is dropped anywhere on the page, unless a part of it takes it itself. Returns whether files are held over it.
+ * Take files dropped anywhere on the page, unless a part of it takes them itself. Returns whether files are held over it.
  * @param {(files: FileList) => void} take
  */
 function useDrop(take) {

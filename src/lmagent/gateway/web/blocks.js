@@ -2,27 +2,24 @@
 // The blocks of a conversation, one component a kind.
 import { sessionPath } from "./api.js";
 import { Code } from "./code.js";
+import { countDiff } from "./difflines.js";
+import { ATTACHED } from "./fold.js";
 import { Icon } from "./icons.js";
 import { html, useState } from "./lib.js";
-import { splitAttached } from "./attached.js";
-import { late, part } from "./late.js";
 import { Markdown } from "./markdown.js";
-import { beforePlan, splitPlan } from "./planwords.js";
+import { duration, late } from "./parts.js";
 import { current } from "./session.js";
-import { ToolLine } from "./toolblock.js";
 import { messages as words } from "./words/conversation.js";
 
 /** @typedef {import("./wire.js").Block} Block */
 
-/** Nodes of blocks that have not changed: the same node again is work that nobody does twice. @type {WeakMap<Block, any>} */
+/** Nodes of blocks that have not changed: the same node again costs no work. @type {WeakMap<Block, any>} */
 const made = new WeakMap();
 
-/** @param {string} name @param {string} [from] */
-const action = (name, from = "./actions.js") => late(() => part(from).then((module) => module[name]));
-const MessageActions = action("MessageActions");
-const AnswerActions = action("AnswerActions");
-const EditMessage = action("EditMessage", "./editing.js");
-const BranchLine = action("BranchLine");
+const MessageActions = late("./actions.js", "MessageActions");
+const AnswerActions = late("./actions.js", "AnswerActions");
+const EditMessage = late("./actions.js", "EditMessage");
+const BranchLine = late("./actions.js", "BranchLine");
 
 /**
  * @param {Block} block
@@ -60,7 +57,7 @@ export function answerActions(block, key) {
   return node;
 }
 
-/** What the model is saying now, under the keys that it will have when it is said. @param {string} thinking @param {string} draft @param {number} key */
+/** The text that the model is writing, under the keys that it will have when it is complete. @param {string} thinking @param {string} draft @param {number} key */
 export function draftNodes(thinking, draft, key) {
   const nodes = [];
   if (thinking.trim()) nodes.push(html`<${Shown} key=${key++} block=${{ kind: "thinking", text: thinking }} growing />`);
@@ -116,7 +113,7 @@ function Said({ block, opens }) {
   </article>`;
 }
 
-/** A file whose text went along with a message. @param {{file: import("./attached.js").Attached}} props */
+/** A file whose text went along with a message. @param {{file: Attached}} props */
 function Attachment({ file }) {
   const [open, setOpen] = useState(false);
   return html`<div class="attached">
@@ -141,7 +138,93 @@ function Thought({ text, growing }) {
 }
 
 /** @param {{level: import("./wire.js").Level, text: string}} props */
-export function NoticeLine({ level, text }) {
+function NoticeLine({ level, text }) {
   return html`<div class=${`notice ${level}`}>
     <${Icon} name=${level === "info" ? "info" : "warning"} /><div><span class="unseen">${words.level[level]}</span>${text}</div></div>`;
+}
+
+/** @typedef {{name: string, text: string}} Attached `name` with the number of its lines */
+
+/**
+ * The words of a message, the rest of it as it was sent, and the files in that.
+ * @param {string} whole
+ * @returns {{text: string, rest: string, files: Attached[]}}
+ */
+export function splitAttached(whole) {
+  const [text = "", ...pieces] = whole.split(ATTACHED);
+  const files = pieces.map((piece) => {
+    const [head = "", ...lines] = piece.split("\n");
+    return { name: head.replace(/\]$/, ""), text: lines.join("\n") };
+  });
+  return { text, rest: whole.slice(text.length), files };
+}
+
+const BEGINS = /[[{`]/;
+const FENCES = /^```\w*\s*|\s*```\s*$/g;
+
+/**
+ * The words in front of a plan, and the plan as the model wrote it; empty if the text has no plan.
+ * @param {string} text
+ * @returns {{words: string, plan: string}}
+ */
+function splitPlan(text) {
+  const at = text.includes('"steps"') ? text.search(BEGINS) : -1;
+  if (at < 0) return { words: text, plan: "" };
+  const body = text.slice(at).replace(FENCES, "");
+  try {
+    const plan = JSON.parse(body);
+    if (Array.isArray(plan?.steps)) return { words: text.slice(0, at), plan: JSON.stringify(plan, null, 2) };
+  } catch {
+    // No plan alone: shown as it is.
+  }
+  return { words: text, plan: "" };
+}
+
+/**
+ * The words in front of what may become a plan, while it is written.
+ * @param {string} text
+ * @returns {{words: string, writing: boolean}}
+ */
+function beforePlan(text) {
+  const at = text.search(BEGINS);
+  return at < 0 ? { words: text, writing: false } : { words: text.slice(0, at), writing: true };
+}
+
+/** @typedef {import("./wire.js").ToolBlock} ToolBlock */
+
+const STATUS = /** @type {const} */ ({
+  pending: { icon: "dots", kind: "quiet" },
+  running: { icon: "dots", kind: "busy" },
+  ok: { icon: "check", kind: "ok" },
+  error: { icon: "cross", kind: "fault" },
+  denied: { icon: "cross", kind: "fault" },
+  interrupted: { icon: "stop", kind: "warn" },
+});
+
+const Details = late("./tooldetails.js", "Details");
+
+/** @param {{block: ToolBlock}} props */
+function ToolLine({ block }) {
+  const [open, setOpen] = useState(false);
+  const { icon, kind } = STATUS[block.status];
+  const status = words.statuses[block.status];
+  const changes = block.diff ? countDiff(block.diff) : null;
+  return html`<div class=${`tool ${kind}`}>
+    <button class="tool-line" aria-expanded=${open} onClick=${() => setOpen(!open)}>
+      <${Icon} name=${icon} /><span class="cut grow">${block.summary}</span>
+      ${changes && html`<span class="counts small" aria-label=${words.linesChanged(changes.added, changes.removed)}>
+        <ins>+${changes.added}</ins> <del>−${changes.removed}</del></span>`}
+      <span class="small quiet">${block.status === "ok" ? html`<span class="unseen">${status}</span>` : status}${
+        block.duration >= 0.1 && ` ${duration(block.duration)}`}</span>
+      <${Icon} name=${open ? "down" : "right"} />
+    </button>
+    ${block.status === "running" && html`<${Live} call=${block.call_id} />`}
+    ${open && html`<${Details} block=${block} />`}
+  </div>`;
+}
+
+/** The output of the running call. @param {{call: string}} props */
+function Live({ call }) {
+  const text = current.value?.outputs.value.get(call);
+  return text ? html`<pre class="output live" tabindex="0" role="region" aria-label=${words.outputSoFar}>${text.split("\n").slice(-8).join("\n")}</pre>` : null;
 }

@@ -1,21 +1,20 @@
 // @ts-check
-// A conversation, or the first screen where there is none yet; the composer is the same.
+// A conversation, or the first screen before it exists; both have the composer.
 import { Composer } from "./composer.js";
 import { Header } from "./header.js";
 import { Icon } from "./icons.js";
-import { late, part } from "./late.js";
 import { html, useEffect, useLayoutEffect, useState } from "./lib.js";
-import { DrawerButton } from "./parts.js";
+import { DrawerButton, late } from "./parts.js";
 import { current, Session } from "./session.js";
 import { statusOf } from "./status.js";
 import { Transcript } from "./transcript.js";
 import { chat as words } from "./words/conversation.js";
 
-const Welcome = late(() => part("./welcome.js").then((module) => module.Welcome));
-const Approvals = late(() => part("./approval.js").then((module) => module.Approvals));
-const Again = late(() => part("./again.js").then((module) => module.Again));
-const Gone = late(() => part("./gone.js").then((module) => module.Gone));
-const PlanCard = late(() => part("./plan.js").then((module) => module.PlanCard));
+const Welcome = late("./welcome.js", "Welcome");
+const Approvals = late("./approval.js", "Approvals");
+const Again = late("./again.js", "Again");
+const Gone = late("./again.js", "Gone");
+const PlanCard = late("./approval.js", "PlanCard");
 
 /** @param {{id: string}} props */
 export function Chat({ id }) {

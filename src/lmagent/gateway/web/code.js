@@ -1,22 +1,24 @@
 // @ts-check
 // Code, coloured by the highlighter's token tree; the highlighter is fetched when the first code comes into view.
-import { part } from "./late.js";
 import { html, useEffect, useRef, useState } from "./lib.js";
+import { part } from "./parts.js";
 import { isTangled } from "./reading.js";
 
 /** @typedef {import("./vendor/highlight.js").HighlightNode} HighlightNode */
 
 const TOO_LONG = 50_000;
 /**
- * Characters that are coloured at a time, in one go, because nothing stops the highlighter: on the worst of texts it takes
- * the square of their length, 4 s for 50 kB and 30 ms for these. Milliseconds after which a text is not coloured further:
- * for one piece, and for all.
+ * Characters that are coloured at a time, in one task, because nothing stops the highlighter: on the worst of texts it
+ * takes the square of their length, 4 s for 50 kB. `PIECE` is enough where a line ends in it outside of every colour,
+ * else it is up to `MOST`.
  */
-const PIECE = 2500;
+const PIECE = 800;
+const MOST = 2500;
+/** Milliseconds after which a text is not coloured further: for one piece, and for all. */
 const SLOW = 60;
 const ENOUGH = 1500;
-/** Milliseconds between two looks at what has been coloured. */
-const BETWEEN = 100;
+/** Characters that are laid out together: the whole of a long text would take longer than a frame, each time. */
+const PART = 2500;
 /** Deeper colours are not drawn: code can be nested as deep as it is long, and drawing it would go as deep. */
 const DEEP = 40;
 
@@ -74,11 +76,11 @@ function textOf(node) {
 }
 
 /**
- * Where to begin the next piece: behind the last line that ends outside of every colour, so that what was open at the end
- * (a comment, a text of several lines) is in one piece with its beginning.
- * @param {HighlightNode[]} nodes @param {number} length of their text
+ * Where to begin the next piece: after the last line that ends outside of every colour, so that a comment or a text of
+ * several lines is in one piece with its beginning; 0 where no line ends so.
+ * @param {HighlightNode[]} nodes
  */
-function lineEnd(nodes, length) {
+function lineEnd(nodes) {
   let at = 0;
   let end = 0;
   for (const node of nodes) {
@@ -87,7 +89,7 @@ function lineEnd(nodes, length) {
     if (line) end = at + line;
     at += text.length;
   }
-  return end || length;
+  return end;
 }
 
 /** Whether a letter of two units (UTF-16) would be cut there. @param {string} text @param {number} place */
@@ -109,24 +111,63 @@ function upTo(nodes, length) {
 /**
  * Colour code piece by piece, with time for the page between them; it ends early where that takes too long.
  * @param {any} hljs @param {string} code @param {string} language
- * @param {(nodes: any, end: number) => boolean} take given the next piece and where it ends; false to stop
+ * @param {(piece: Piece) => boolean} take given the next piece; false to stop
  */
 async function paint(hljs, code, language, take) {
-  hljs.highlight("", { language }); // what a language is made of is put together when it is first used
+  hljs.highlight("", { language }); // the highlighter builds a language when it is first used
+  let size = PIECE;
   let spent = 0;
   for (let at = 0; at < code.length && spent < ENOUGH; ) {
-    await new Promise((resolve) => setTimeout(resolve));
-    const text = code.slice(at, at + PIECE - (isHalf(code, at + PIECE) ? 1 : 0));
+    await rest();
+    const text = code.slice(at, at + size - (isHalf(code, at + size) ? 1 : 0));
     const began = performance.now();
     /** @type {HighlightNode[]} */
     const nodes = hljs.highlight(text, { language, ignoreIllegals: true })._emitter.rootNode.children;
     const took = performance.now() - began;
-    const length = at + text.length < code.length ? lineEnd(nodes, text.length) : text.length;
-    at += length;
-    const drawn = html`<span key=${at}>${upTo(nodes, length).map((node) => colored(node, 0))}</span>`;
-    if (!take(drawn, at) || took > SLOW) return;
     spent += took;
+    const last = at + text.length === code.length;
+    const length = (!last && lineEnd(nodes)) || (last || size === MOST || took > SLOW ? text.length : 0);
+    size = length ? PIECE : Math.min(MOST, 2 * size);
+    if (!length) continue;
+    at += length;
+    await rest();
+    if (!take({ inside: html`<span key=${at}>${upTo(nodes, length).map((node) => colored(node, 0))}</span>`, end: at }) || took > SLOW) return;
   }
+}
+
+/** Let the page do its other work. */
+const rest = () => new Promise((resolve) => setTimeout(resolve));
+
+/** A coloured piece, and where it ends in the code. @typedef {{inside: any, end: number}} Piece */
+
+/**
+ * The code as parts that end with a line. Each is laid out by itself: when it changes, and when it is about to be seen.
+ * @param {string} code @param {Piece[]} pieces its beginning, coloured
+ */
+function parts(code, pieces) {
+  /** @type {{key: number, start: number, end: number, inside: any[]}[]} */
+  const made = [];
+  let at = 0;
+  const add = (/** @type {Piece} */ { inside, end }, key = at) => {
+    const last = made.at(-1);
+    if (last && code[at - 1] !== "\n") {
+      last.inside.push(inside);
+      last.end = end;
+    } else made.push({ key, start: at, end, inside: [inside] });
+    at = end;
+  };
+  pieces.forEach((piece) => add(piece));
+  while (at < code.length) {
+    const part = Math.floor(at / PART) + 1; // its end does not change with its beginning, nor with what comes later
+    const end = code.indexOf("\n", part * PART - 1) + 1 || code.length;
+    add({ inside: code.slice(at, end), end }, -part);
+  }
+  if (made.length < 2) return made[0]?.inside;
+  return made.map(({ key, start, end, inside }) => {
+    const lines = code.slice(start, end - 1).split("\n").length;
+    const tall = (/** @type {HTMLElement | null} */ part) => part?.style.setProperty("contain-intrinsic-block-size", `auto ${lines}lh`);
+    return html`<span class="part" key=${key} ref=${tall}>${inside}</span>`;
+  });
 }
 
 /**
@@ -135,7 +176,7 @@ async function paint(hljs, code, language, take) {
  */
 export function Code({ code, language = "", open = false }) {
   const place = useRef(/** @type {HTMLElement | null} */ (null));
-  const [tree, setTree] = useState({ code: "", drawn: /** @type {any[]} */ ([]), end: 0 });
+  const [tree, setTree] = useState({ code: "", pieces: /** @type {Piece[]} */ ([]) });
   useEffect(() => {
     const element = place.current;
     if (open || !language || code.length > TOO_LONG || isTangled(code) || !element) return;
@@ -143,21 +184,13 @@ export function Code({ code, language = "", open = false }) {
     watched.set(element, async () => {
       const hljs = await highlighter().catch(() => null);
       if (!here || !hljs?.getLanguage(language)) return;
-      /** @type {any[]} */
-      const drawn = [];
-      let done = 0;
-      let due = 0;
-      const show = () => here && setTree({ code, drawn: [...drawn], end: done });
-      await paint(hljs, code, language, (nodes, end) => {
-        drawn.push(nodes);
-        done = end;
-        if (performance.now() > due) { // to lay out what is not coloured yet costs more than to colour a piece of it
-          due = performance.now() + BETWEEN;
-          show();
-        }
+      /** @type {Piece[]} */
+      const pieces = [];
+      await paint(hljs, code, language, (piece) => {
+        pieces.push(piece);
+        if (here) setTree({ code, pieces: [...pieces] });
         return here;
       }).catch(() => {}); // the highlighter gives up: the rest stays as it is
-      show();
     });
     observer.observe(element);
     return () => {
@@ -167,5 +200,5 @@ export function Code({ code, language = "", open = false }) {
   }, [code, language, open]);
   const label = language ? `Code, ${language}` : "Code";
   return html`<pre class="code" tabindex="0" role="group" aria-label=${label} ref=${place}><code>${
-    tree.code === code ? [tree.drawn, code.slice(tree.end)] : code}</code></pre>`;
+    parts(code, tree.code === code ? tree.pieces : [])}</code></pre>`;
 }

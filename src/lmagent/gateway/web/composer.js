@@ -1,34 +1,31 @@
 // @ts-check
-// Where a person writes: text, pictures, commands and files; kept in this browser until the gateway has it.
+// The message box: text, pictures, commands and files; kept in this browser until the gateway has it.
 import { post, randomId, sessionPath } from "./api.js";
 import { Attachments, useAttachments } from "./attachments.js";
+import { ATTACHED } from "./fold.js";
 import { wanted } from "./header.js";
 import { Icon } from "./icons.js";
-import { beginSession, leaveFirst } from "./first.js";
-import { ATTACHED } from "./fold.js";
 import { html, signal, useEffect, useLayoutEffect, useRef, useState } from "./lib.js";
 import { Markdown } from "./markdown.js";
 import { isCommand, Menu, useMenu } from "./menus.js";
-import { Queued } from "./outbox.js";
-import { wordsOf } from "./outgoing.js";
+import { Queued, wordsOf } from "./outbox.js";
 import { go, route, sessionHref } from "./router.js";
-import { Session } from "./session.js";
-import { complain, drawer } from "./state.js";
+import { beginSession, leaveFirst, Session } from "./session.js";
+import { complain, drawer, store, stored } from "./state.js";
 import { busy } from "./status.js";
-import { store, stored } from "./theme.js";
 import { chat as words } from "./words/conversation.js";
 
 /** @typedef {import("./session.js").Part} Part */
 /** @typedef {import("./api.js").ApiError} ApiError */
 
-/** What a session has to say for a command of a person's: Markdown, or why there is none, and of which session. */
+/** A session's answer to a command: Markdown or an error, and its session. */
 const NOTHING = { session: "", text: "", fault: "" };
 const answered = signal(NOTHING);
 
 /** @param {string} session */
 const draftKey = (session) => `lmagent.draft.${session || "new"}`;
 
-/** What was said in a session, or was being written, and stands in no log. @param {Session} session */
+/** Text that was sent or being written in a session, and is in no log. @param {Session} session */
 export function unsent({ id, outbox }) {
   return [...outbox.value.map(wordsOf), stored(draftKey(id), "")].filter(Boolean).join("\n\n");
 }
@@ -81,7 +78,7 @@ export function Composer({ session, example }) {
     field.current?.focus();
   }, [returned]);
 
-  /** What was asked for while a message or an image was still on its way; carried out when it has arrived. */
+  /** A request made while a message or an image was still on its way; carried out when it has arrived. */
   const asked = useRef(/** @type {"submit" | "steer" | ""} */ (""));
   const waiting = sending || attachments.busy;
   useEffect(() => {
@@ -91,7 +88,7 @@ export function Composer({ session, example }) {
     if (!attachments.pictures.some(({ error }) => error)) submit(type);
   }, [waiting]);
   const submit = async (/** @type {"submit" | "steer"} */ type) => {
-    const typed = field.current?.value ?? ""; // what is drawn may be behind what is typed
+    const typed = field.current?.value ?? ""; // the drawn text may be older than the typed one
     const said = typed.trim();
     const pictures = attachments.ready;
     if (waiting) asked.current = type;
@@ -100,7 +97,7 @@ export function Composer({ session, example }) {
     answered.value = NOTHING;
     menu.close();
     past.reset();
-    if (field.current) field.current.value = ""; // at once: what is typed before it is drawn is the next message
+    if (field.current) field.current.value = ""; // at once: letters typed before it is drawn belong to the next message
     setText("");
     try {
       if (isCommand(typed)) await runCommand(id, said);
@@ -134,7 +131,7 @@ export function Composer({ session, example }) {
           aria-autocomplete="list" aria-controls=${menu.open ? "menu" : undefined}
           aria-activedescendant=${menu.open ? `menu-${menu.at}` : undefined}
           onInput=${(/** @type {any} */ event) => (write(event.target.value), menu.look())}
-          onKeyDown=${pressed} onPaste=${attachments.pasted} onBlur=${menu.close}></textarea>
+          onKeyDown=${pressed} onPaste=${attachments.pasted} onBlur=${menu.left}></textarea>
         <div class="row tools">
           ${attachments.button}
           <span class="grow"></span>
@@ -170,10 +167,10 @@ async function say(session, said, type) {
   move(id);
 }
 
-/** Whether the next box takes the focus of the one before it, which it stands in for. */
+/** Whether the next box takes the focus of the one that it replaces. */
 let handOver = false;
 
-/** Go to a session that has just begun; what was written meanwhile goes along, and so does the focus. @param {string} id */
+/** Go to a session that has just begun, with the text written meanwhile and the focus. @param {string} id */
 function move(id) {
   const box = /** @type {HTMLTextAreaElement | null} */ (document.getElementById("message"));
   handOver = document.activeElement === box;
@@ -194,7 +191,7 @@ async function runCommand(session, line) {
 /** Whether an answer is laid out in columns, for letters of one width. @param {string} text */
 const inColumns = (text) => /\S {3,}\S/.test(text) && !/^(```|\|)/m.test(text);
 
-/** What a command answered. @param {{session: string}} props */
+/** The answer to a command. @param {{session: string}} props */
 function Answer({ session }) {
   const { text, fault } = answered.value;
   if (!(text || fault) || answered.value.session !== session) return null;
@@ -229,7 +226,7 @@ function useStopKey(session) {
   }, [session]);
 }
 
-/** As tall as its text, up to what the styles allow. @param {{current: HTMLTextAreaElement | null}} field @param {string} text */
+/** As tall as its text, up to the height that the styles allow. @param {{current: HTMLTextAreaElement | null}} field @param {string} text */
 function useGrowing(field, text) {
   useLayoutEffect(() => {
     const element = field.current;
@@ -240,7 +237,7 @@ function useGrowing(field, text) {
 }
 
 /**
- * Up in an empty box brings back what was said before.
+ * Up in an empty box brings back earlier messages.
  * @param {Session | null} session @param {string} text @param {(text: string) => void} write
  */
 function useHistory(session, text, write) {

@@ -3,7 +3,7 @@
 import { Code } from "./code.js";
 import { Icon } from "./icons.js";
 import { html, useEffect, useRef, useState } from "./lib.js";
-import { theme } from "./theme.js";
+import { theme } from "./state.js";
 import { diagrams as words } from "./words/files.js";
 
 const LONGEST = 20_000;
@@ -21,7 +21,7 @@ export function Diagram({ code }) {
     const heard = (/** @type {MessageEvent} */ event) => {
       const inner = frame.current?.contentWindow;
       if (!inner || event.source !== inner || !event.data?.diagram) return;
-      if (event.data.ready) inner.postMessage({ code, dark }, "*"); // its origin is none that could be named
+      if (event.data.ready) inner.postMessage({ code, dark }, "*"); // its origin has no name
       else if (event.data.fault) setFault(words.diagramFault(String(event.data.fault).slice(0, 200)));
       else setHeight(Math.min(HIGHEST, Math.max(LOWEST, Number(event.data.height) || 0)));
     };

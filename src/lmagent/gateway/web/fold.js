@@ -1,5 +1,5 @@
 // @ts-check
-// The fold from events to what a person sees: the twin of core/view.py, held to it by tests/gateway/test_web_fold.py.
+// The fold from events to the view: the twin of core/view.py, held to it by tests/gateway/test_web_fold.py.
 import { compacted, finished, NO_PACE, started } from "./pace.js";
 
 /** @typedef {import("./wire.js").View} View */
@@ -7,7 +7,7 @@ import { compacted, finished, NO_PACE, started } from "./pace.js";
 /** @typedef {import("./wire.js").Event} Event */
 /** @typedef {import("./wire.js").Level} Level */
 
-/** What is seen of a session of which nothing is known. @type {View} */
+/** The view of a session of which nothing is known. @type {View} */
 export const EMPTY = Object.freeze({
   session: "",
   title: "",
@@ -49,7 +49,7 @@ const LONGEST_TITLE = 100;
 const LONGEST_GIVEN = 200;
 /** What comes before the files that a terminal has added to a message. */
 export const ATTACHED = "\n\n[Attached by the user: ";
-// What may not stand in a title: see core/titles.py.
+// Characters that titles may not have: see core/titles.py.
 const HIDDEN = /[\0-\x1f\x7f-\x9f\xad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff\u{e0000}-\u{e007f}]/gu;
 
 /** A title on one line. @param {string} text @param {number} [words] how many of its words are enough */
@@ -147,7 +147,7 @@ function add(view, ...blocks) {
 /** @param {View} view @param {Event} event @returns {View} */
 function messageAdded(view, event) {
   const { message, origin, input } = event;
-  if (message.role === "assistant" && origin === "recovery" && !event.turn) return view; // nobody said it
+  if (message.role === "assistant" && origin === "recovery" && !event.turn) return view; // no model wrote it
   if (message.role === "assistant") {
     /** @type {Block[]} */
     const added = [];

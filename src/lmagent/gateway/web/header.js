@@ -1,12 +1,11 @@
 // @ts-check
-// The line above a conversation: its title, what it is at, how permissions and the model stand, and the panels.
+// The line above a conversation: its title, state, permission mode, model, and the panels.
 import { get, sessionPath } from "./api.js";
 import { Icon } from "./icons.js";
-import { late, part } from "./late.js";
 import { drawn, html, signal, useEffect, useState } from "./lib.js";
 import { readAgain } from "./pace.js";
 import { PANELS } from "./panels.js";
-import { DrawerButton, figure, Popup, useElapsed } from "./parts.js";
+import { DrawerButton, figure, late, Popup, useElapsed } from "./parts.js";
 import { go, route, sessionHref } from "./router.js";
 import { me } from "./state.js";
 import { statusOf } from "./status.js";
@@ -18,12 +17,12 @@ import { header as words } from "./words/conversation.js";
 
 const PHONE = matchMedia("(max-width: 640px)");
 
-const ModeChoices = late(() => part("./choices.js").then((module) => module.ModeChoices));
-const ModelChoices = late(() => part("./choices.js").then((module) => module.ModelChoices));
-const MoreEntries = late(() => part("./choices.js").then((module) => module.MoreEntries));
-const ContextMap = late(() => part("./context.js").then((module) => module.ContextMap));
+const ModeChoices = late("./choices.js", "ModeChoices");
+const ModelChoices = late("./choices.js", "ModelChoices");
+const MoreEntries = late("./choices.js", "MoreEntries");
+const ContextMap = late("./choices.js", "ContextMap");
 
-/** What a session that does not exist yet shall begin with; empty for what the gateway takes by itself. */
+/** Options of the next session; empty for the settings' own. */
 export const wanted = signal(/** @type {{mode: Mode | "", model: string, options?: import("./wire.js").SessionOptions}} */ ({ mode: "", model: "" }));
 
 /** Whether the window is as narrow as a phone's: one menu takes the place of the buttons. */
@@ -143,8 +142,7 @@ export async function loadModels() {
     models.value = await get("/api/models");
     modelsProblem.value = "";
   } catch (error) {
-    const { message, fix } = /** @type {import("./api.js").ApiError} */ (error);
-    modelsProblem.value = fix ? `${message}: ${fix}` : message;
+    modelsProblem.value = /** @type {import("./api.js").ApiError} */ (error).words;
   }
 }
 

@@ -1,5 +1,5 @@
 // @ts-check
-// Icons, drawn for 24 × 24 with lines; they say nothing by themselves, words or labels stand beside them.
+// Icons, drawn for 24 × 24 with lines; they are decoration beside text or labels.
 import { html } from "./lib.js";
 
 const PATHS = {

@@ -3,12 +3,12 @@
 import { h, htm } from "./vendor/preact.js";
 
 export {
-  batch, Component, computed, effect, Fragment, h, render, signal, useCallback, useComputed, useEffect, useErrorBoundary,
-  useId, useLayoutEffect, useMemo, useRef, useSignal, useState,
+  batch, computed, h, render, signal, useCallback, useEffect, useErrorBoundary, useId, useLayoutEffect, useMemo, useRef,
+  useSignal, useState,
 } from "./vendor/preact.js";
 
 /**
- * Do it when what was changed is drawn, and before the next key comes: a frame later, letters would be lost meanwhile.
+ * Act when the change is drawn, and before the next key comes: a frame later, letters would be lost meanwhile.
  * @param {() => void} act
  */
 export const drawn = (act) => queueMicrotask(act);

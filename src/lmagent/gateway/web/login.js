@@ -2,7 +2,7 @@
 // Logging in with the PIN, and out.
 import { get, post } from "./api.js";
 import { html, useState } from "./lib.js";
-import { complain, login, lost, me } from "./state.js";
+import { login, lost, me, tried } from "./state.js";
 import { login as words } from "./words/conversation.js";
 
 /** Ask the gateway who we are; sets `me` and `login`. */
@@ -18,12 +18,10 @@ export async function whoAmI() {
 
 /** End this browser's login. */
 export async function logOut() {
-  try {
+  await tried(async () => {
     await post("/api/logout");
     login.value = "out";
-  } catch (error) {
-    complain(error);
-  }
+  });
 }
 
 /** The screen before the login. */

@@ -3,8 +3,8 @@
 // A text that grows is read block by block: finished blocks are never read again.
 import { Code } from "./code.js";
 import { Icon } from "./icons.js";
-import { late, part } from "./late.js";
 import { html, useRef } from "./lib.js";
+import { late } from "./parts.js";
 import { read, settled, UNSETTLED } from "./reading.js";
 import { toast } from "./state.js";
 import { page as words } from "./words/conversation.js";
@@ -14,8 +14,8 @@ import { page as words } from "./words/conversation.js";
 const SAFE = /^(https?:|mailto:)/i;
 const DEEP = 40;
 
-const Formula = late(() => part("./formula.js").then((module) => module.Formula), ({ raw }) => raw);
-const Diagram = late(() => part("./diagram.js").then((module) => module.Diagram));
+const Formula = late("./formula.js", "Formula", ({ raw }) => raw);
+const Diagram = late("./diagram.js", "Diagram");
 
 /** A text that may grow, and its blocks as nodes. */
 class Document {
@@ -29,7 +29,7 @@ class Document {
     this.growing = false;
     /** Where the part begins that may still change. */
     this.tail = 0;
-    /** What is settled of a paragraph that grows there. */
+    /** The settled part of a paragraph that grows there. */
     this.known = UNSETTLED;
     /** @type {any[]} nodes of finished blocks */
     this.done = [];

@@ -25,7 +25,7 @@ const bare = (command) => command.name.replace(/^\//, "");
 /** Whether a text is meant as a command, known or not, as in the terminal: no path, and no space before it. @param {string} text */
 export const isCommand = (text) => /^\/[\p{L}\p{N}_:-]*(\s|$)/u.test(text);
 
-/** What stands before the caret and opens a list. @param {string} before @returns {{kind: "command" | "file", word: string} | null} */
+/** The text before the caret that opens a list. @param {string} before @returns {{kind: "command" | "file", word: string} | null} */
 function opening(before) {
   const command = /^\/([\w-]*)$/.exec(before);
   if (command) return { kind: "command", word: command[1] ?? "" };
@@ -34,7 +34,7 @@ function opening(before) {
 }
 
 /**
- * Whether a choice may fit what is wanted: it begins with the command, or has the letters of the file in their order.
+ * Whether a choice may fit: it begins with the command, or has the letters of the file in their order.
  * @param {Choice} choice @param {{kind: "command" | "file", word: string}} wanted
  */
 function mayFit({ value, label }, { kind, word }) {
@@ -100,20 +100,28 @@ export function useMenu(text, field, write) {
     const step = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0;
     const choice = choices[at];
     if (step) setAt((at + step + choices.length) % choices.length);
-    else if (event.key === "Escape") close();
+    else if (event.key === "Escape") {
+      close();
+      field.current?.focus();
+    }
     else if ((event.key === "Tab" || (event.key === "Enter" && !event.shiftKey)) && choice && choice.value.trim() !== text.trim()) take(choice);
     else return false;
     event.preventDefault();
     return true;
   };
-  return { choices, at, open: choices.length > 0, look, close, take, pressed };
+  /** The list stays while the focus is in it or in the box: it is focused to be scrolled. */
+  const left = (/** @type {FocusEvent} */ { relatedTarget }) => {
+    if (!/** @type {Element | null} */ (relatedTarget)?.matches("#menu, #message")) close();
+  };
+  return { choices, at, open: choices.length > 0, look, close, left, take, pressed };
 }
 
 /** @param {{menu: ReturnType<typeof useMenu>}} props */
 export function Menu({ menu }) {
   useLayoutEffect(() => document.getElementById(`menu-${menu.at}`)?.scrollIntoView({ block: "nearest" }), [menu.at]);
   if (!menu.open) return null;
-  return html`<ul class="bare suggestions card" id="menu" role="listbox" aria-label=${words.suggestions}>
+  return html`<ul class="bare suggestions card" id="menu" role="listbox" aria-label=${words.suggestions}
+    tabindex="0" aria-activedescendant=${`menu-${menu.at}`} onKeyDown=${menu.pressed} onBlur=${menu.left}>
     ${menu.choices.map((choice, index) => html`<li key=${choice.value} id=${`menu-${index}`} role="option" class="entry"
       aria-selected=${index === menu.at} onPointerDown=${(/** @type {Event} */ event) => (event.preventDefault(), menu.take(choice))}>
       <span class="cut">${choice.label}</span><span class="cut small quiet grow">${choice.help}</span></li>`)}

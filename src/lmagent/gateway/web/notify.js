@@ -1,14 +1,15 @@
 // @ts-check
-// Notifications of the browser: asked for by a button, shown only while the page is not looked at; a click opens the session.
+// Notifications: in words for screen readers, and by the browser while the page is hidden.
 import { Icon } from "./icons.js";
 import { html, signal } from "./lib.js";
 import { go, sessionHref } from "./router.js";
-import { toast } from "./state.js";
+import { announced, toast } from "./state.js";
+import { busy } from "./status.js";
 import { shell as words } from "./words/conversation.js";
 
 const offered = "Notification" in globalThis && globalThis.isSecureContext;
 
-/** What the browser allows; "unsupported" where it has none, or the page came over plain HTTP from elsewhere. */
+/** The browser's permission; "unsupported" where it has no notifications, or the page came over plain HTTP from elsewhere. */
 export const permission = signal(offered ? Notification.permission : /** @type {const} */ ("unsupported"));
 
 /** @param {string} session @param {string} about what of the session: one notification each @param {string} title @param {string} body */
@@ -41,4 +42,29 @@ async function ask() {
 export function NotifyButton() {
   if (permission.value !== "default") return null;
   return html`<button class="button plain square" aria-label=${words.notifyMe} title=${words.notifyMe} onClick=${ask}><${Icon} name="bell" /></button>`;
+}
+
+/** @typedef {import("./wire.js").View} View */
+
+/** @param {string} session @param {View} before @param {View} after */
+export function tell(session, before, after) {
+  const title = after.title || "lmagent";
+  const asked = after.approvals.find((item) => !before.approvals.includes(item));
+  if (asked) {
+    announced.value = words.approvalWaits(asked.summary);
+    notify(session, asked.id, words.approvalTitle(title), asked.summary);
+  } else if (after.plan && !before.plan) {
+    announced.value = words.planWaits(after.plan["plan"].title);
+    notify(session, "plan", words.planTitle(title), after.plan["plan"].title);
+  } else if (after.outcome && !before.outcome) {
+    const ended = words.outcomes[/** @type {keyof typeof words.outcomes} */ (after.outcome)] ?? after.outcome;
+    announced.value = ended;
+    notify(session, "turn", `${title}: ${ended}`, lastWords(after));
+  } else if (busy(after) && !busy(before)) announced.value = words.working;
+}
+
+/** The end of the answer. @param {View} view */
+function lastWords(view) {
+  const said = view.blocks.findLast((block) => block.kind === "text" || block.kind === "notice");
+  return said ? said.text.slice(0, 160) : "";
 }

@@ -1,11 +1,38 @@
 // @ts-check
-// What was sent and has not reached the model.
+// Messages that were sent and have not reached the model: kept in this browser, for all its tabs together, and shown.
 import { html } from "./lib.js";
-import { wordsOf } from "./outgoing.js";
+import { store, storedValue } from "./state.js";
 import { chat as words, common } from "./words/conversation.js";
 
-/** @typedef {import("./session.js").Session} Session */
 /** @typedef {import("./session.js").Outgoing} Outgoing */
+
+/** @param {string} session */
+const keyOf = (session) => `lmagent.outbox.${session}`;
+
+/** What this browser keeps for a session. @param {string} session @returns {Outgoing[]} */
+export function outgoing(session) {
+  return storedValue(keyOf(session)) ?? [];
+}
+
+/**
+ * Keep the messages that are not known to be in the log yet, beside those of other tabs.
+ * @param {string} session
+ * @param {Outgoing[]} before this tab's messages until now
+ * @param {Outgoing[]} after its messages from now on
+ */
+export function keepOutgoing(session, before, after) {
+  const mine = new Set([...before, ...after].map(({ id }) => id));
+  const others = outgoing(session).filter(({ id }) => !mine.has(id));
+  const waiting = [...others, ...after.filter(({ seq }) => !seq)];
+  store(keyOf(session), waiting.length ? JSON.stringify(waiting) : "");
+}
+
+/** The text of a message. @param {Outgoing} item */
+export function wordsOf({ parts }) {
+  return parts.map((part) => (part.type === "text" ? part.text : "")).join("");
+}
+
+/** @typedef {import("./session.js").Session} Session */
 
 const WAITS = /** @type {Record<string, string>} */ ({
   queue: words.queued,

@@ -1,7 +1,6 @@
 // @ts-check
-// The panels there are. One row each; what is not here is nowhere on the page.
-
-import { part } from "./late.js";
+// The panels, one row each; a panel that is not listed is nowhere on the page.
+import { part } from "./parts.js";
 
 /**
  * @typedef {Object} PanelProps
@@ -34,7 +33,7 @@ export const PANELS = [
   { id: "settings", title: "Settings", icon: "sliders", place: "page", load: () => part("./panels/settings.js") },
 ];
 
-/** What is about a session is not offered before there is one. @param {PanelProps} props */
+/** Panels about a session are not offered before it exists. @param {PanelProps} props */
 function begun({ session }) {
   return session !== "";
 }

@@ -1,9 +1,9 @@
 // @ts-check
-// Small pieces that several screens use.
+// Small pieces that several screens use, and parts of the page that are fetched when they are first needed.
 import { Icon } from "./icons.js";
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./lib.js";
-import { drawer } from "./state.js";
-import { header } from "./words/conversation.js";
+import { drawer, toast } from "./state.js";
+import { header, page as texts } from "./words/conversation.js";
 
 /** The button that opens the drawer of a narrow window. */
 export function DrawerButton() {
@@ -13,8 +13,8 @@ export function DrawerButton() {
 
 /**
  * A button that opens what belongs to it; closed by Escape, by a click elsewhere, and by `close`.
- * @param {{label: string, face: any, kind?: string, children: (close: () => void) => any}} props `face` is what the
- *   button shows, `label` its accessible name and that of the popup
+ * @param {{label: string, face: any, kind?: string, children: (close: () => void) => any}} props `face` is the content of the
+ *   button, `label` its accessible name and that of the popup
  */
 export function Popup({ label, face, kind = "button plain", children }) {
   const [open, setOpen] = useState(false);
@@ -28,7 +28,7 @@ export function Popup({ label, face, kind = "button plain", children }) {
     const outside = (/** @type {Event} */ event) => {
       if (!place.current?.contains(/** @type {Node} */ (event.target))) setOpen(false);
     };
-    const pressed = (/** @type {KeyboardEvent} */ event) => { // wherever the focus is: what was pressed last may be gone
+    const pressed = (/** @type {KeyboardEvent} */ event) => { // wherever the focus is: the button pressed last may be gone
       if (event.key !== "Escape") return;
       event.preventDefault();
       close();
@@ -51,7 +51,7 @@ export function figure(number) {
   return Math.round(number).toLocaleString("en-US");
 }
 
-/** Seconds as a person says them. @param {number} seconds */
+/** Seconds in words: `1 min 5 s`. @param {number} seconds */
 export function duration(seconds) {
   if (seconds < 10) return `${seconds.toFixed(1)} s`;
   if (seconds < 60) return `${Math.round(seconds)} s`;
@@ -75,4 +75,37 @@ export function useElapsed(from) {
     return () => clearInterval(timer);
   }, []);
   return Math.max(0, (now - from) / 1000);
+}
+
+/** Say that a part could not be loaded. */
+export const unloaded = () => toast(texts.unloaded, "error", texts.unloadedFix);
+
+let again = 0;
+
+/**
+ * A module of the page. A browser may remember that a fetch failed and never repeat it (Chromium 150 does), so what did
+ * not come is asked for once more by an address that it does not know.
+ * @param {string} path relative to this folder
+ * @returns {Promise<any>}
+ */
+export const part = (path) => import(path).catch(() => import(`${path}?again=${++again}`));
+
+/**
+ * A component that is fetched when it is first shown.
+ * @param {string} path of its module, relative to this folder @param {string} name
+ * @param {(props: any) => any} [meanwhile] shown until the module has arrived
+ * @returns {(props: any) => any}
+ */
+export function late(path, name, meanwhile) {
+  return function Late(props) {
+    const [Part, setPart] = useState(/** @type {any} */ (null));
+    useEffect(() => {
+      let here = true;
+      part(path).then((module) => here && setPart(() => module[name]), unloaded);
+      return () => {
+        here = false;
+      };
+    }, []);
+    return Part ? html`<${Part} ...${props} />` : meanwhile?.(props);
+  };
 }

@@ -1,6 +1,5 @@
 // @ts-check
-// Reading Markdown: the lexer, kept from texts that somebody made to keep it busy.
-import { MATHS } from "./maths.js";
+// Reading Markdown: the lexer, guarded against texts that were made to keep it busy.
 import { Lexer, Tokenizer } from "./vendor/marked.js";
 
 /** @typedef {import("./vendor/marked.js").Token} Token */
@@ -10,7 +9,7 @@ const LONG = /\S{2000}/;
 const CELLS = 20_000;
 
 /**
- * Whether a text has a word so long that nobody wrote it: looking for signs in it takes time that grows with the square
+ * Whether a text has a word too long for prose: looking for signs in it takes time that grows with the square
  * of its length, here as in the highlighter.
  * @param {string} text
  */
@@ -42,7 +41,7 @@ const MARKS = /[*_~`[<$\\]/;
 export const UNSETTLED = { text: "", tokens: [] };
 
 /**
- * What is settled of a paragraph that grows: its tokens before the first mark that has no partner yet, and then up to the
+ * The settled part of a paragraph that grows: its tokens before the first mark that has no partner yet, and then up to the
  * last of them that is more than text and that a space follows: texts side by side would be joined.
  * @param {Token[]} tokens of the paragraph
  * @returns {Settled}
@@ -88,3 +87,53 @@ export function read(text, known = UNSETTLED) {
     return [{ type: "text", raw: text, text }];
   }
 }
+
+/** @typedef {{type: "maths", raw: string, text: string, display: boolean}} Maths */
+
+const LONGEST = 5000;
+
+/** @param {string} src @param {string} open @param {string} close @param {boolean} display @returns {Maths | undefined} */
+function between(src, open, close, display) {
+  if (!src.startsWith(open)) return undefined;
+  const end = src.slice(0, LONGEST).indexOf(close, open.length);
+  const text = end < 0 ? "" : src.slice(open.length, end);
+  if (!text.trim() || /\n[ \t]*\n/.test(text)) return undefined;
+  return { type: "maths", raw: src.slice(0, end + close.length), text, display };
+}
+
+/**
+ * A formula between single dollars: no space inside of them, nothing of a word or number right after, and more than an
+ * amount or words, so that `$5 and 6$`, `$HOME/$USER` and `from $5 to 10$` stay text.
+ * @param {string} src @returns {Maths | undefined}
+ */
+function inDollars(src) {
+  const [raw = "", text = ""] = /^\$((?:[^$`\n\\]|\\[^\n]){1,500})\$(?![\w$])/.exec(src) ?? [];
+  if (!raw || /^\s|\s$/.test(text)) return undefined;
+  const isTeX = /[\\^_={}<>]/.test(text) || /^[A-Za-z]'?$|^[-+]?[\d.]*[A-Za-z]?$|^[A-Za-z]?\([A-Za-z](, ?[A-Za-z])*\)$/.test(text);
+  const isSum = /^[\w.() ]+([-+*/|] ?[\w.() ]+)+$/.test(text) && !/[A-Za-z]{3}/.test(text) && !/^\d[\d.,]*[-+] ?$/.test(text);
+  return isTeX || isSum ? { type: "maths", raw, text, display: false } : undefined;
+}
+
+/** @param {string} src */
+const block = (src) => {
+  const found = between(src, "$$", "$$", true) ?? between(src, "\\[", "\\]", true);
+  return found && /^[ \t]*(\n|$)/.test(src.slice(found.raw.length, found.raw.length + 200)) ? found : undefined;
+};
+
+/** @param {string} src */
+const inline = (src) =>
+  between(src, "$$", "$$", true) ?? between(src, "\\[", "\\]", true) ?? between(src, "\\(", "\\)", false) ?? inDollars(src);
+
+/** @param {RegExp} pattern @returns {(src: string) => number | undefined} */
+const begins = (pattern) => (src) => {
+  const found = pattern.exec(src);
+  return found ? found.index + (found[1]?.length ?? 0) : undefined;
+};
+
+/** Extensions of the lexer that find formulas. */
+const MATHS = {
+  block: [block],
+  inline: [inline],
+  startBlock: [begins(/(\n)(?:\$\$|\\\[)/)],
+  startInline: [begins(/(^|[^\w\\$])(?:\$|\\[([])/)],
+};

@@ -8,7 +8,7 @@ import { signal } from "./lib.js";
  * @property {string} session id; empty for none
  * @property {string} panel id of the panel beside it; empty for none
  * @property {string} page id of the panel that takes the whole place; empty for none
- * @property {string} rest what the panel makes of the rest of the address
+ * @property {string} rest the rest of the address, which the panel reads
  */
 
 /**

@@ -1,13 +1,12 @@
 // @ts-check
-// The session that is shown: its view, kept up by the stream of its events, and what a person does with it.
-import { ApiError, get, randomId, send, sessionPath } from "./api.js";
+// The session that is shown: its view, kept up by the stream of its events, and the user's actions in it.
+import { ApiError, get, post, randomId, send, sessionPath } from "./api.js";
 import { EMPTY, innermost, reduce } from "./fold.js";
-import { withFrame } from "./frames.js";
 import { batch, signal } from "./lib.js";
-import { keepOutgoing, outgoing } from "./outgoing.js";
-import { complain, lost } from "./state.js";
+import { tell } from "./notify.js";
+import { keepOutgoing, outgoing } from "./outbox.js";
+import { complain, lost, tried } from "./state.js";
 import { follow } from "./stream.js";
-import { tell } from "./telling.js";
 import { page } from "./words/conversation.js";
 
 /** @typedef {import("./wire.js").Event} Event */
@@ -28,11 +27,11 @@ export class Session {
   /** @param {string} id */
   constructor(id) {
     this.id = id;
-    /** What is seen, up to every word. */
+    /** The view with every streamed word. */
     this.live = signal(/** @type {View} */ (EMPTY));
     /** The same, which changes only when more changes than the text that is being said: most of the page reads this. */
     this.view = signal(/** @type {View} */ (EMPTY));
-    /** Index of the first block that is here: the older ones are fetched when somebody scrolls up to them. */
+    /** Index of the first block that is here: the older ones are fetched on scrolling up to them. */
     this.first = signal(0);
     this.phase = signal(/** @type {"loading" | "live" | "gone" | "failed"} */ ("loading"));
     this.problem = signal("");
@@ -42,12 +41,12 @@ export class Session {
     this.retry = signal(/** @type {Event | null} */ (null));
     /** When the state began, in milliseconds. */
     this.since = signal(Date.now());
-    /** What was sent and is not yet seen in the log; kept in this browser until the gateway has it. */
+    /** Messages that were sent and are not yet seen in the log; kept in this browser until the gateway has it. */
     this.outbox = signal(outgoing(id));
     /** Messages that were taken back, on their way into the box. */
     this.returned = signal(/** @type {import("./wire.js").UserBlock[]} */ ([]));
     this.seq = 0;
-    /** Approvals that sub-agents wait for: their answers stand in no log that is followed here. @type {Set<string>} */
+    /** Approvals that sub-agents wait for: their answers are in no log that is followed here. @type {Set<string>} */
     this.lent = new Set();
     /** @type {Event[]} */
     this.arrived = [];
@@ -116,7 +115,7 @@ export class Session {
     this.problem.value = error.words;
   }
 
-  /** The server says once more what was said of the running step, and what sub-agents ask. */
+  /** The server repeats the text of the running step and the questions of sub-agents. */
   begun() {
     this.flush();
     this.arrived = [];
@@ -147,7 +146,7 @@ export class Session {
     withFrame(() => this.flush());
   }
 
-  /** Fold what has arrived: once a frame, however much it is. */
+  /** Fold the events that have arrived: once a frame, however many they are. */
   flush() {
     this.scheduled = false;
     const events = this.arrived;
@@ -198,7 +197,7 @@ export class Session {
     this.outputs.value = new Map(this.outputs.peek()).set(call, all.slice(-KEPT_OUTPUT));
   }
 
-  /** What a sub-agent asks, and what it is at, as output of the call that began it. @param {Event} event */
+  /** A sub-agent's questions, and its calls as output of the call that began it. @param {Event} event */
   child(event) {
     const inner = innermost(event);
     if (inner.type === "approval.requested") this.lent.add(inner.id);
@@ -210,28 +209,20 @@ export class Session {
   async older() {
     if (this.fetching || !this.first.peek()) return;
     this.fetching = true;
-    try {
+    await tried(async () => {
       const before = this.first.peek();
       const { blocks, first } = await get(sessionPath(this.id, `/blocks?before=${before}&count=${PAGE}`));
       if (this.first.peek() === before) batch(() => {
         this.show({ ...this.live.peek(), blocks: [...blocks, ...this.live.peek().blocks] });
         this.first.value = first;
       });
-    } catch (error) {
-      complain(error);
-    }
+    });
     this.fetching = false;
   }
 
-  /** Send a command; what goes wrong is shown. @param {{type: string, [field: string]: unknown}} command @returns {Promise<boolean>} */
+  /** Send a command, and show why it failed, if it did. @param {{type: string, [field: string]: unknown}} command @returns {Promise<boolean>} */
   async command(command) {
-    try {
-      await send(this.id, command);
-      return true;
-    } catch (error) {
-      complain(error);
-      return false;
-    }
+    return tried(() => send(this.id, command));
   }
 
   /**
@@ -253,7 +244,7 @@ export class Session {
   interrupt = () => this.withdraw({ type: "interrupt" });
 
   /**
-   * Say something to the agent. It stands in the outbox until the log has it, and carries an id, so that it may be
+   * Send a message to the agent. It is in the outbox until the log has it, and carries an id, so that it may be
    * sent again where no answer came.
    * @param {Part[]} parts
    * @param {"submit" | "steer"} type
@@ -277,9 +268,9 @@ export class Session {
     this.outbox.value = outbox;
   }
 
-  /** What is in the log, and seen there, is not in the outbox. */
+  /** Drop messages from the outbox that are seen in the log. */
   settle() {
-    if (this.arrived.length) return; // it is on record, but not on the screen: what is drawn next settles it
+    if (this.arrived.length) return; // it is on record, but not on the screen: the next drawing settles it
     const left = this.outbox.peek().filter((item) => !item.seq || item.seq > this.seq);
     if (left.length < this.outbox.peek().length) this.keep(left);
   }
@@ -294,4 +285,60 @@ export class Session {
 function onlyMoreWords(before, after) {
   const fields = /** @type {(keyof View)[]} */ (Object.keys(after));
   return fields.every((name) => (name === "draft" || name === "thinking" ? !before[name] === !after[name] : before[name] === after[name]));
+}
+
+/** How much longer than drawing took the page rests before it draws again. */
+const REST = 3;
+/** Milliseconds between two drawings, at least: see PAUSE in providers/transport.py. */
+const BETWEEN = 50;
+/** Milliseconds after which it draws in any case. A hidden page gets no frames, and questions to the user must be announced all the same. */
+const LATEST = 250;
+/** When drawing may begin again. */
+let rested = 0;
+
+/** Act in a frame that is free. @param {() => void} act changes the drawing */
+function withFrame(act) {
+  const late = setTimeout(draw, LATEST);
+  const wait = rested - performance.now();
+  if (wait > 0) setTimeout(ask, wait);
+  else ask();
+  let done = false;
+  function ask() {
+    requestAnimationFrame(draw);
+  }
+  function draw() {
+    if (done) return;
+    done = true;
+    clearTimeout(late);
+    const begun = performance.now();
+    act();
+    setTimeout(() => { // after the frame: layout and paint are in it
+      const now = performance.now();
+      rested = Math.max(begun + BETWEEN, now + Math.min(LATEST, REST * (now - begun)));
+    });
+  }
+}
+
+let begun = "";
+
+/**
+ * Begin it, or take the one that a file has begun.
+ * @param {{mode: string, model: string, options?: import("./wire.js").SessionOptions}} wanted how it is to work; empty for as the settings say
+ * @returns {Promise<string>} its id
+ */
+export async function beginSession({ mode, model, options }) {
+  if (begun && !(await get(sessionPath(begun)).then(Boolean, () => false))) begun = ""; // deleted meanwhile
+  if (!begun) {
+    ({ session: begun } = await post("/api/sessions", { ...(mode && { mode }), ...(model && { model }), ...(options && { options }) }));
+    return begun;
+  }
+  if (mode) await post(sessionPath(begun, "/commands"), { type: "set_mode", mode });
+  if (model) await post(sessionPath(begun, "/commands"), { type: "set_model", model });
+  if (options) await post(sessionPath(begun, "/commands"), { type: "set_options", options });
+  return begun;
+}
+
+/** The next first message begins another one. */
+export function leaveFirst() {
+  begun = "";
 }

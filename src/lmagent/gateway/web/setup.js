@@ -1,13 +1,12 @@
 // @ts-check
-// What is still missing before the agent can work, each with what to do about it and a button where the page can do it.
+// Parts that the agent still needs, each with its remedy and a button where the page can do it.
 import { get, post } from "./api.js";
 import { loadModels } from "./header.js";
 import { Icon } from "./icons.js";
 import { html, useEffect, useState } from "./lib.js";
-import { Line, useDownloads } from "./panels/downloads.js";
-import { setDefault } from "./panels/models.js";
+import { Line, setDefault, useDownloads } from "./panels/models.js";
 import { pageHref } from "./router.js";
-import { complain } from "./state.js";
+import { tried } from "./state.js";
 import { setup as words } from "./words/models.js";
 
 /** @typedef {{provider: string, title: string, url: string, answers: boolean, models: string[]}} LookedAt */
@@ -99,21 +98,15 @@ function Own({ own, ask }) {
   const { rows, ask: look } = useDownloads(ask);
   const start = async () => {
     setBusy(true);
-    try {
+    await tried(async () => {
       await post("/api/models/server");
       await setDefault(own.model, "own");
-    } catch (error) {
-      complain(error);
-    }
+    });
     setBusy(false);
     ask();
   };
   const download = async () => {
-    try {
-      await post("/api/models/downloads", { name: own.suggested?.name, into: "library" });
-    } catch (error) {
-      complain(error);
-    }
+    await tried(() => post("/api/models/downloads", { name: own.suggested?.name, into: "library" }));
     look();
   };
   if (!own.installed) return html`<p class="small">${words.ownInstall} <code>${own.install}</code></p>`;

@@ -1,15 +1,14 @@
 // @ts-check
 // The frame around everything: sessions and links at the left, the conversation or a page, a panel beside it.
+import { Chat } from "./chat.js";
 import { Icon } from "./icons.js";
-import { DrawerButton } from "./parts.js";
 import { drawn, html, useEffect, useErrorBoundary, useLayoutEffect, useRef, useState } from "./lib.js";
+import { logOut } from "./login.js";
 import { NotifyButton } from "./notify.js";
 import { PANELS } from "./panels.js";
+import { DrawerButton } from "./parts.js";
 import { go, pageHref, route, sessionHref } from "./router.js";
-import { announced, dismiss, drawer, lost, me, toasts } from "./state.js";
-import { setTheme, theme } from "./theme.js";
-import { logOut } from "./login.js";
-import { Chat } from "./chat.js";
+import { announced, dismiss, drawer, lost, me, setTheme, theme, toasts } from "./state.js";
 import { page as texts, shell as words } from "./words/conversation.js";
 import "./panels/keys.js";
 
@@ -20,7 +19,7 @@ export function offered(place, session) {
   return PANELS.filter((row) => row.place === place && (row.shown?.({ session, rest: "" }) ?? true));
 }
 
-/** Everything, once somebody is logged in. */
+/** The whole page after the login. */
 export function Shell() {
   const { session, panel, page, rest } = route.value;
   const beside = PANELS.find((row) => row.place === "beside" && row.id === panel);
@@ -49,7 +48,7 @@ function focusMessage(event) {
   (document.getElementById("message") ?? document.getElementById("content"))?.focus();
 }
 
-/** Give the focus back to the button that opened what is closed. @param {string} name */
+/** Give the focus back to the button that opened the closed part. @param {string} name */
 function focusOn(name) {
   const lost = document.activeElement === document.body || document.activeElement?.closest(".side, .panel");
   const button = document.querySelector(`main [aria-label="${name}"]`) ?? document.querySelector("main .controls button"); // a phone's menu
@@ -75,7 +74,7 @@ function useEscape() {
 function Side({ session, page }) {
   const side = useRef(/** @type {HTMLElement | null} */ (null));
   const open = drawer.value === "side";
-  useLayoutEffect(() => { // not later: it would take the focus from where somebody has gone meanwhile
+  useLayoutEffect(() => { // not later: it would take the focus from where the user has gone meanwhile
     if (!open) return;
     side.current?.querySelector("button")?.focus();
     return () => focusOn(words.drawer);

@@ -1,5 +1,5 @@
 // @ts-check
-// What the whole page knows, beyond the session that is shown (session.js).
+// State of the whole page beyond the shown session (session.js), and the values kept in this browser.
 import { signal } from "./lib.js";
 
 /** @typedef {import("./wire.js").Me} Me */
@@ -16,11 +16,11 @@ export const lost = signal("");
 /** Which drawer of a narrow window is open: "" for none, "side" or "beside". */
 export const drawer = signal(/** @type {"" | "side" | "beside"} */ (""));
 
-/** What a screen reader is told when it changes; never for every token. */
+/** Text that a screen reader speaks when it changes; never for every token. */
 export const announced = signal("");
 
 /** @typedef {{id: number, level: "info" | "error", text: string, fix: string}} Toast */
-/** Short messages about what a person has just done. */
+/** Short messages about the user's last actions. */
 export const toasts = signal(/** @type {Toast[]} */ ([]));
 
 let counter = 0;
@@ -43,10 +43,77 @@ export function dismiss(id) {
 }
 
 /**
- * Show what went wrong with something that a person did.
+ * Show why an action of the user failed.
  * @param {unknown} error
  */
 export function complain(error) {
   const { message, fix } = /** @type {{message?: string, fix?: string}} */ (error ?? {});
   toast(message || String(error), "error", fix ?? "");
+}
+
+/** Act, and show why that failed, if it did. Returns whether it succeeded. @param {() => unknown} act @returns {Promise<boolean>} */
+export async function tried(act) {
+  try {
+    await act();
+    return true;
+  } catch (error) {
+    complain(error);
+    return false;
+  }
+}
+
+/** @typedef {"system" | "light" | "dark"} Theme */
+
+const KEY = "lmagent.theme";
+
+/** Values that the browser does not keep, because it keeps nothing or is full; lost with the page. @type {Map<string, string>} */
+const memory = new Map();
+
+/** The chosen colours. */
+export const theme = signal(/** @type {Theme} */ (stored(KEY, "system")));
+
+/**
+ * A value kept in this browser.
+ * @param {string} key
+ * @param {string} fallback where none is kept
+ * @returns {any}
+ */
+export function stored(key, fallback) {
+  try {
+    return memory.get(key) ?? localStorage.getItem(key) ?? fallback;
+  } catch {
+    return memory.get(key) ?? fallback;
+  }
+}
+
+/** A value that is kept as JSON; null for none, and for what this page has not written. @param {string} key @returns {any} */
+export function storedValue(key) {
+  try {
+    return JSON.parse(stored(key, "null"));
+  } catch {
+    return null;
+  }
+}
+
+/** Keep a value in this browser; an empty one takes it away. @param {string} key @param {string} value */
+export function store(key, value) {
+  try {
+    memory.delete(key);
+    if (value) localStorage.setItem(key, value);
+    else localStorage.removeItem(key);
+  } catch {
+    memory.set(key, value);
+  }
+}
+
+/** @param {Theme} chosen */
+export function setTheme(chosen) {
+  theme.value = chosen;
+  store(KEY, chosen === "system" ? "" : chosen);
+  applyTheme();
+}
+
+/** Tell the styles. */
+export function applyTheme() {
+  document.documentElement.dataset.theme = theme.value;
 }

@@ -1,5 +1,5 @@
 // @ts-check
-// What a session is at, in words: the same as the terminal's line under the prompt.
+// The state of a session in words: the same as the terminal's line under the prompt.
 import { clock, duration, figure } from "./parts.js";
 import { readingSeconds } from "./pace.js";
 import { header as texts } from "./words/conversation.js";
@@ -14,8 +14,8 @@ export function busy(view) {
   return view.state !== "idle";
 }
 
-/** Whether it goes on only when a person says so. @param {View} view */
-export function waitsForYou(view) {
+/** Whether it waits for the user. @param {View} view */
+function waitsForYou(view) {
   return view.approvals.length > 0 || view.plan !== null || (view.state === "idle" && view.outcome === "question");
 }
 
@@ -55,7 +55,7 @@ function resting(view) {
   return { kind: failed ? "failed" : "idle", words, detail: "" };
 }
 
-/** Nothing has come yet: what the server is probably at. @param {View} view @param {number} elapsed */
+/** Nothing has come yet: the server's probable state. @param {View} view @param {number} elapsed */
 function waiting(view, elapsed) {
   const reading = readingSeconds(view.pace);
   if (reading >= NOTICEABLE) return texts.readingTokens(figure(view.pace.fresh)) + left(Math.max(0, reading - elapsed));

@@ -10,7 +10,7 @@ const PAUSES = [300, 1000, 2000, 4000, 8000];
 /** How long the socket may be silent, and how long it may take to open: the gateway says something every 15 s. */
 const SILENT = 40_000;
 const OPENING = 5000;
-/** Silence after which it is not waited for when somebody comes back to the page. */
+/** Silence after which a socket is given up when the user returns to the page. */
 const SUSPECT = 20_000;
 const LOOK = 5000;
 /** Until a socket is tried again where none opens. */
@@ -21,8 +21,8 @@ const SETTLED = 5000;
 /**
  * @typedef {Object} StreamOptions
  * @property {string} [session] which; all of them without
- * @property {() => number | string} after where to go on from; asked at every begin
- * @property {() => void} [begun] it begins, also again: what was said live and not recorded will be said once more
+ * @property {() => number | string} after where to continue; asked at every begin
+ * @property {() => void} [begun] it begins, also again: text that was sent live and not recorded will be sent once more
  * @property {(event: any) => void} event one event
  * @property {(error: ApiError) => void} refused it cannot be watched: no more tries
  */
@@ -48,7 +48,7 @@ let opened = false;
 let blocked = false;
 let failures = 0;
 let counter = 0;
-/** When to look at the socket; where there is none, when to connect. @type {ReturnType<typeof setTimeout> | undefined} */
+/** When to look at the socket, or to connect where no socket is open. @type {ReturnType<typeof setTimeout> | undefined} */
 let timer;
 
 /**
@@ -92,7 +92,7 @@ function leave(stream) {
   if (streams.delete(stream) && stream.id && isOpen()) say({ type: "unwatch", id: stream.id });
 }
 
-/** Follow a stream over plain HTTP, as server-sent events; by nobody who does not look, for connections are few. @param {Stream} stream */
+/** Follow a stream over plain HTTP, as server-sent events; not in a hidden tab, for connections are few. @param {Stream} stream */
 async function read(stream) {
   if (stream.request || document.hidden) return;
   const { session, after, begun, event } = stream.options;
@@ -170,7 +170,7 @@ function look() {
   else timer = setTimeout(look, LOOK);
 }
 
-/** It is closed, or might as well be. Only a request is told why: a login that has ended leads to the PIN (api.js). */
+/** It is closed, or might as well be. Only a request learns why: a login that has ended leads to the PIN (api.js). */
 async function broken() {
   const failed = !opened;
   drop();
@@ -192,7 +192,7 @@ async function broken() {
 function take(message) {
   const stream = [...streams].find((one) => one.id && one.id === message.id);
   if (message.type === "error") console.error(message.error.message);
-  else if (!stream) return; // a beat, or the rest of what is not followed any more
+  else if (!stream) return; // a beat, or the rest of a stream that was left
   else if (message.type === "watching") {
     stream.since = Date.now();
     stream.options.begun?.();
@@ -213,7 +213,7 @@ function ended(stream, { status = 0, error }) {
   stream.timer = setTimeout(() => begin(stream), PAUSES[Math.min(stream.failures++, PAUSES.length - 1)]);
 }
 
-/** Somebody comes back, or the network does: nobody should wait for what was lost meanwhile. */
+/** The user comes back, or the network does: get at once the events that were lost meanwhile. */
 function returned() {
   if (blocked) unread();
   if (document.hidden) return;

@@ -1,5 +1,5 @@
 // @ts-check
-// What a call's line opens to: arguments, changes, result; fetched with the first that is opened.
+// The details of a call: arguments, changes, result; fetched when the first of them is opened.
 import { get, sessionPath } from "./api.js";
 import { Code } from "./code.js";
 import { Diff } from "./diff.js";

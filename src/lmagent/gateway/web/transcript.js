@@ -1,5 +1,5 @@
 // @ts-check
-// The conversation: its end is kept in view only while a person is there; older blocks come when one scrolls up.
+// The conversation: its end is kept in view only while the user is there; older blocks come on scrolling up.
 import { answerActions, answersOf, blockNode, draftNodes } from "./blocks.js";
 import { Icon } from "./icons.js";
 import { html, useEffect, useLayoutEffect, useRef, useSignal } from "./lib.js";
@@ -11,7 +11,7 @@ import { messages as words } from "./words/conversation.js";
 
 const NEAR = 60;
 
-/** @param {{session: Session, children: any}} props `children` stand at the end: what waits for a person */
+/** @param {{session: Session, children: any}} props `children` come last: cards that wait for the user */
 export function Transcript({ session, children }) {
   const place = useRef(/** @type {HTMLElement | null} */ (null));
   const following = useRef(true);
@@ -20,7 +20,7 @@ export function Transcript({ session, children }) {
   useKeptPlace(session, place, following);
   useOlder(session, place);
 
-  // More may have come below since the scrolling that this tells of: only who goes up leaves the end.
+  // More may have come below since this scrolling: only scrolling up leaves the end.
   const scrolled = (/** @type {Event} */ event) => {
     const { scrollHeight, scrollTop, clientHeight } = /** @type {HTMLElement} */ (event.currentTarget);
     if (scrollHeight - scrollTop - clientHeight < NEAR) following.current = true;
@@ -54,7 +54,7 @@ export function Transcript({ session, children }) {
 function Blocks({ session }) {
   const { blocks, draft, thinking, waiting, turn, state } = session.live.value;
   const first = session.first.value;
-  // One list: what is being said keeps its place in the page, and what is selected in it, when it has been said.
+  // One list: streamed text keeps its place in the page, and its selection, when it is complete.
   const answers = answersOf(blocks, state === "idle" ? -1 : turn);
   let opened = 0;
   const nodes = blocks.flatMap((block, index) => {
@@ -73,7 +73,7 @@ function Blocks({ session }) {
 }
 
 /**
- * Keep the end in view while a person is there, and else what they read where it is: older blocks come in above, and
+ * Keep the end in view while the user is there, and else the text that they read: older blocks come in above, and
  * blocks get their true height only when they come near.
  * @param {Session} session
  * @param {{current: HTMLElement | null}} place

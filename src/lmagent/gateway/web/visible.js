@@ -1,5 +1,5 @@
 // @ts-check
-// What a person decides about or chooses, with everything in it to be seen: the twin of `visible` in tools/sanitize.py.
+// Text that the user decides about, with its hidden characters shown: the twin of `visible` in tools/sanitize.py.
 
 // Control characters; directions that make text read another way; ends of lines to some; invisible letters.
 const HIDDEN = /[\r\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\u{e0000}-\u{e007f}]/gu;

@@ -1,15 +1,15 @@
 // @ts-check
-// The first screen: what this is, the workspace and the model, what is missing, and what one might ask.
+// The first screen: an introduction, the workspace and the model, missing parts, and examples.
 import { get } from "./api.js";
 import { models } from "./header.js";
 import { Icon } from "./icons.js";
-import { late, part } from "./late.js";
 import { html, useEffect, useState } from "./lib.js";
+import { late } from "./parts.js";
 import { sessionHref } from "./router.js";
 import { me } from "./state.js";
 import { welcome as words } from "./words/conversation.js";
 
-const Setup = late(() => part("./setup.js").then((module) => module.Setup));
+const Setup = late("./setup.js", "Setup");
 
 /** @param {{choose: (text: string) => void}} props `choose` puts a task into the message box */
 export function Welcome({ choose }) {
@@ -23,7 +23,7 @@ export function Welcome({ choose }) {
   </div></div>`;
 }
 
-/** What is missing; the module that shows it is not loaded where nothing is. */
+/** Missing parts; the module that shows them is loaded only where something is missing. */
 function Lacking() {
   const [lacking, setLacking] = useState(false);
   useEffect(() => {
@@ -48,7 +48,7 @@ function Recent() {
   const [rows, setRows] = useState(/** @type {Row[]} */ ([]));
   useEffect(() => {
     const stop = new AbortController();
-    // The list of sessions at the left says what is wrong, should something be.
+    // The list of sessions at the left shows the error.
     get("/api/sessions?limit=5", stop.signal).then(({ sessions }) => setRows(sessions), () => {});
     return () => stop.abort();
   }, []);

@@ -1,5 +1,5 @@
 // @ts-check
-// The page without its gateway: what was loaded last is kept, so that it opens and says that no gateway answers.
+// The page without its gateway: the files loaded last are kept, so that it opens and says that no gateway answers.
 
 const KEPT = "page";
 const worker = /** @type {any} */ (self);
@@ -26,7 +26,7 @@ async function show(address) {
   open.postMessage({ address });
 }
 
-/** The gateway's answer, which is kept; what was kept where no gateway answers. @param {Request} request */
+/** The gateway's answer, which is kept; the kept one where no gateway answers. @param {Request} request */
 async function answer(request) {
   try {
     const fresh = await fetch(request);

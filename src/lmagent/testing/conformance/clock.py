@@ -11,7 +11,7 @@ class ClockConformance:
     """Subclass it and override `make`. A fake clock must be one whose sleeps return by themselves."""
 
     def make(self) -> Clock:
-        """A clock."""
+        """Return a clock."""
         raise AssertionError("override make")
 
     def test_time_is_in_seconds_since_1970(self) -> None:

@@ -15,13 +15,13 @@ from lmagent.core.messages import Message, Text, Thinking, ToolCall, ToolResult,
 from lmagent.core.model import ModelEvent, ModelRequest, Reply, TextChunk, ThinkingChunk, ToolSpec
 from lmagent.core.ports import Provider
 from lmagent.testing import faults
-from lmagent.testing.script import Behaviour, Call, Counts, call_raw, calls, cut, hang, reply, say, think, tool
+from lmagent.testing.script import Behaviour, Counts, ScriptedCall, call_raw, calls, cut, hang, reply, say, think, tool
 
 READ = ToolSpec("read", "Read a file.", {"type": "object", "properties": {"path": {"type": "string"}}})
 
 
 def request(*messages: Message, **fields: Any) -> ModelRequest:
-    """A model call with one tool."""
+    """Return a model call with one tool."""
     return ModelRequest("test-model", "Be brief.", (READ,), list(messages or (user("hello"),)), **fields)
 
 
@@ -29,11 +29,11 @@ class ProviderConformance:
     """Subclass it and override `make`. The provider under test should make no retries, or make them without delay."""
 
     def make(self, replies: Sequence[Behaviour]) -> AbstractContextManager[Provider]:
-        """A provider whose model gives these replies, one a request."""
+        """Return a provider whose model gives these replies, one a request."""
         raise AssertionError("override make")
 
     def _stream(self, behaviour: Behaviour, wanted: ModelRequest | None = None) -> list[ModelEvent]:
-        """All events of one call; an error is raised out of it."""
+        """Return all events of one call, or raise its error."""
 
         async def main(provider: Provider) -> list[ModelEvent]:
             try:
@@ -73,7 +73,11 @@ class ProviderConformance:
 
     def test_calls_keep_their_order_and_their_arguments_to_the_letter(self) -> None:
         """White space in the arguments included."""
-        wanted = [Call("read", '{ "path":  "a\\u00e9.txt" }', "one"), tool("ls", path="b"), Call("ls", "{}", "three")]
+        wanted = [
+            ScriptedCall("read", '{ "path":  "a\\u00e9.txt" }', "one"),
+            tool("ls", path="b"),
+            ScriptedCall("ls", "{}", "three"),
+        ]
         last = self._reply(calls(*wanted, text="Looking."))
         assert [(call.name, call.arguments) for call in last.message.tool_calls] == [
             (call.name, call.arguments) for call in wanted
@@ -87,18 +91,18 @@ class ProviderConformance:
         assert last.finish_reason == "tool_calls"
 
     def test_damaged_arguments_are_passed_on_as_they_came(self) -> None:
-        """Nobody but the engine decides what becomes of them."""
+        """The engine alone decides about them."""
         last = self._reply(call_raw("read", '{"path": "a.txt'))
         assert [call.arguments for call in last.message.tool_calls] == ['{"path": "a.txt']
 
     def test_damage_that_is_plainly_complete_is_repaired(self) -> None:
-        """As it is in calls that stand in the text."""
+        """As in calls within text."""
         last = self._reply(call_raw("read", "{'path': \"a.txt\",}"))
         assert [json.loads(call.arguments) for call in last.message.tool_calls] == [{"path": "a.txt"}]
 
     def test_a_call_in_a_reply_that_hit_its_length_is_marked_as_cut(self) -> None:
         """It must not run."""
-        last = self._reply(reply(calls=[Call("read", '{"path": "a.t', "c1")], finish="length"))
+        last = self._reply(reply(calls=[ScriptedCall("read", '{"path": "a.t', "c1")], finish="length"))
         assert last.finish_reason == "length"
         assert last.truncated_calls == {"c1"}
 
@@ -146,7 +150,7 @@ class ProviderConformance:
         assert caught.value.window == 4096
 
     def test_a_stream_that_breaks_off_is_an_error_and_never_a_reply(self) -> None:
-        """What was shown stays shown; the error says so."""
+        """The shown text stays; the error says so."""
         with pytest.raises(errors.ProviderError) as caught:
             self._stream(cut(say("a long answer that ends too early", chunk=4), chunks=3))
         assert caught.value.partial

@@ -22,7 +22,7 @@ class SandboxConformance:
     """Subclass it and override `make`. The commands are POSIX shell, but for one of bash."""
 
     def make(self, workspace: Path) -> Sandbox:
-        """A sandbox that works, for this folder."""
+        """Return a working sandbox for this folder."""
         raise AssertionError("override make")
 
     def _run(self, command: Exec, workspace: Path, *, kill: bool = False) -> tuple[Exit, dict[Stream, str]]:
@@ -80,7 +80,7 @@ class SandboxConformance:
         assert (shown["stdout"], shown["stderr"]) == ("out\nerr\n", "")
 
     def test_a_command_works_in_the_workspace(self, tmp_path: Path) -> None:
-        """What it writes there stays."""
+        """The files that it writes there stay."""
         end, _ = self._run(Exec(TOUCH), tmp_path)
         assert end.code == 0
         assert (tmp_path / "sub" / "new.txt").read_bytes() == b"data"

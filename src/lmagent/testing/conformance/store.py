@@ -20,12 +20,12 @@ OTHER = "20260102_000000_abc123"
 
 
 def opening(session: str = SESSION) -> SessionCreated:
-    """The first event of a session."""
+    """Return the first event of a session."""
     return SessionCreated(session=session, workspace="/somewhere", agent="main", system="Be brief.", tools=())
 
 
 def said(text: str) -> InputReceived:
-    """An event with text in it."""
+    """Return an event with text in it."""
     return InputReceived(message=user(text), delivery="submit")
 
 
@@ -37,11 +37,11 @@ class EventStoreConformance:
     """Subclass it and override `make`; for a store on a disk also `again`."""
 
     def make(self) -> EventStore:
-        """An empty store."""
+        """Return an empty store."""
         raise AssertionError("override make")
 
     def again(self, store: EventStore) -> EventStore:
-        """A second store on the same data, as another process would open it; the default is the store itself."""
+        """Return a second store on the same data, as another process would open it; the default is the store itself."""
         return store
 
     def _with_log(self, work: Callable[[EventStore, SessionLog], Awaitable[Any]]) -> Any:
@@ -135,7 +135,7 @@ class EventStoreConformance:
         anyio.run(main)
 
     def test_an_opened_log_holds_what_was_in_it_and_numbers_go_on(self) -> None:
-        """`events` is the state at the time of opening; what is appended later is not in it."""
+        """`events` is the state at the time of opening, without later events."""
 
         async def work(store: EventStore, log: SessionLog) -> tuple[list[int], int, int]:
             await log.append(said("one"))
@@ -235,7 +235,7 @@ class EventStoreConformance:
         assert self._with_log(work) == [1, 2, 3, 4, 5, 6]
 
     def test_a_follower_can_begin_in_the_middle(self) -> None:
-        """Reconnecting costs only what was missed."""
+        """Reconnecting costs only the missed events."""
 
         async def work(store: EventStore, log: SessionLog) -> int:
             await log.append(said("one"))

@@ -1,21 +1,19 @@
-"""Fakes: one in-memory stand-in for each port. They keep their port's contract; `conformance` tests them on it."""
+"""Fakes: one in-memory implementation of each port. They keep their port's contract; `conformance` tests them on it."""
 
 from __future__ import annotations
 
 from lmagent.testing.fakes.clock import FakeClock
 from lmagent.testing.fakes.dispatcher import FakeDispatcher
-from lmagent.testing.fakes.memory import FakeMemoryIndex
 from lmagent.testing.fakes.provider import FakeProvider, model_events
-from lmagent.testing.fakes.sandbox import FakeSandbox, Ran
+from lmagent.testing.fakes.sandbox import FakeSandbox, ProgramRun
 from lmagent.testing.fakes.store import MemoryStore
 
 __all__ = [
     "FakeClock",
     "FakeDispatcher",
-    "FakeMemoryIndex",
     "FakeProvider",
     "FakeSandbox",
     "MemoryStore",
-    "Ran",
+    "ProgramRun",
     "model_events",
 ]

@@ -13,11 +13,11 @@ _ROUNDS = 5
 
 
 class FakeClock:
-    """Time by hand.
+    """A clock that tests move by hand.
 
     Args:
         start: Unix time at which it begins.
-        auto: a sleep returns at once and moves the time on by itself; nothing has to call `advance`.
+        auto: a sleep returns at once and moves the time by itself; no call of `advance` is needed.
 
     Attributes:
         slept: seconds of every sleep that was asked for, in order.
@@ -41,7 +41,7 @@ class FakeClock:
 
     @property
     def sleepers(self) -> int:
-        """How many tasks are asleep."""
+        """Count the sleeping tasks."""
         return len(self._sleepers)
 
     async def sleep(self, seconds: float) -> None:
@@ -63,7 +63,9 @@ class FakeClock:
 
     async def advance(self, seconds: float) -> None:
         """Move the time on. Sleepers wake one after the other in the order of their times; each sees its own time
-        and runs before the next one wakes, also one that goes to sleep again within these seconds."""
+
+        and runs before the next one wakes, also one that sleeps again within these seconds.
+        """
         end = self._passed + seconds
         await self._let_run()
         while self._sleepers and self._sleepers[0][0] <= end:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 import anyio
 
 from lmagent.core.errors import LmagentError
-from lmagent.core.ports import Clock, Job, Postponed
+from lmagent.core.ports import Clock, DispatchJob, Postponed
 
 ATTEMPTS, PAUSE = 5, 1.0
 """How often a failing job is delivered, and the seconds between."""
@@ -28,14 +28,14 @@ class FakeDispatcher:
         self.done: list[str] = []
         self.failed: list[str] = []
         self._clock = clock
-        self._waiting: list[Job] = []
+        self._waiting: list[DispatchJob] = []
         self._known: set[str] = set()
         self._attempts: dict[str, int] = {}
         self._not_before: dict[str, float] = {}
         self._lanes: set[str] = set()
         self._news: anyio.Event | None = None
 
-    async def submit(self, job: Job) -> None:
+    async def submit(self, job: DispatchJob) -> None:
         """See `lmagent.core.ports.Dispatcher`."""
         if job.id not in self._known:
             self._known.add(job.id)
@@ -51,7 +51,7 @@ class FakeDispatcher:
                 return True
         return False
 
-    async def serve(self, handler: Callable[[Job], Awaitable[None]]) -> None:
+    async def serve(self, handler: Callable[[DispatchJob], Awaitable[None]]) -> None:
         """See `lmagent.core.ports.Dispatcher`."""
         async with anyio.create_task_group() as tasks:
             while True:
@@ -62,10 +62,10 @@ class FakeDispatcher:
                     tasks.start_soon(self._run, job, handler)
                 await self._until_news_or_due(self._news)
 
-    def _startable(self) -> list[Job]:
-        """Of each lane that is free, the first job whose time has come, if it was not put off."""
+    def _startable(self) -> list[DispatchJob]:
+        """Return the first due job of each free lane, unless it was postponed."""
         now = self._clock.now()
-        heads = dict[str, Job]()
+        heads = dict[str, DispatchJob]()
         for job in self._waiting:
             if job.run_at <= now:
                 heads.setdefault(job.lane, job)
@@ -89,7 +89,7 @@ class FakeDispatcher:
             await news.wait()
             tasks.cancel_scope.cancel()
 
-    async def _run(self, job: Job, handler: Callable[[Job], Awaitable[None]]) -> None:
+    async def _run(self, job: DispatchJob, handler: Callable[[DispatchJob], Awaitable[None]]) -> None:
         try:
             await handler(job)
             self.done.append(job.id)
@@ -108,7 +108,7 @@ class FakeDispatcher:
             self._lanes.discard(job.lane)
             self._wake()
 
-    def _again(self, job: Job, seconds: float) -> None:
+    def _again(self, job: DispatchJob, seconds: float) -> None:
         self._waiting.insert(0, job)
         self._not_before[job.id] = self._clock.now() + seconds
 

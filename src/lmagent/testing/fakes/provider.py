@@ -1,7 +1,7 @@
-"""FakeProvider: a model that says what a test tells it to, without a server.
+"""FakeProvider: a model with scripted replies, without a server.
 
-It takes the same replies as `ScriptedServer`, so a test can move from one to the other; what concerns only the wire
-(styles, delays, comments) is left out.
+It takes the same replies as `ScriptedServer`, so a test can move from one to the other; settings of the wire
+(styles, delays, comments) are left out.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lmagent.core.model import Reply as ModelReply
 from lmagent.core.repair import read_arguments
 from lmagent.providers import jsontext
 from lmagent.testing.loopback import Hang
-from lmagent.testing.script import Behaviour, Plain, Reply
+from lmagent.testing.script import Behaviour, PlainAnswer, Reply
 from lmagent.testing.wire import finish_reason
 
 Scripted = Behaviour | Sequence[ModelEvent] | errors.ProviderError
@@ -37,12 +37,12 @@ class FakeProvider:
     """Gives out scripted replies, one a request.
 
     Args:
-        script: replies: what `lmagent.testing.script` makes, lists of model events that end with a Reply, or errors
+        script: replies: values of `lmagent.testing.script`, lists of model events that end with a Reply, or errors
             to raise; an item may be a function of the request. Or one function for all requests. After the last
             reply a request fails as a ServerFailure that says so.
 
     Attributes:
-        requests: every request, its messages as they were at that moment.
+        requests: every request, with its messages at that moment.
         closed: whether `aclose` was called.
     """
 
@@ -59,7 +59,7 @@ class FakeProvider:
         await anyio.lowlevel.checkpoint()
         if isinstance(item, errors.ProviderError):
             raise item
-        if isinstance(item, Plain):
+        if isinstance(item, PlainAnswer):
             if any(isinstance(step, Hang) for step in item.before_head):
                 await anyio.sleep_forever()
             raise _refusal(item)
@@ -86,12 +86,7 @@ class FakeProvider:
 
 
 def model_events(reply: Reply, number: int = 1) -> list[ModelEvent]:
-    """The events that a provider gives for a scripted reply.
-
-    Args:
-        reply: the reply.
-        number: goes into the ids of calls that have none of their own.
-    """
+    """Return the events that a provider gives for a scripted reply; `number` completes ids of calls without one."""
     events: list[ModelEvent] = [Progress(fraction) for fraction in reply.prefill]
     events += [ThinkingChunk(piece) for piece in _pieces(reply.thinking, reply.chunk)]
     events += [TextChunk(piece) for piece in _pieces(reply.text, reply.chunk)]
@@ -114,7 +109,7 @@ def model_events(reply: Reply, number: int = 1) -> list[ModelEvent]:
 
 
 def _cut_events(reply: Reply, number: int) -> Iterator[ModelEvent]:
-    """The events up to where the script breaks the stream off; then the error that this is."""
+    """Yield the events up to the place where the script breaks the stream off, then raise the matching error."""
     events = model_events(reply, number)
     kept = events[:-1] if reply.error else events
     if reply.stop_chunks is not None:
@@ -129,7 +124,7 @@ def _cut_events(reply: Reply, number: int) -> Iterator[ModelEvent]:
 
 
 def overflow_of(text: str) -> errors.ContextOverflow | None:
-    """The overflow that a server's text speaks of, if it does."""
+    """Return the overflow that a server's text describes, or None."""
     if "context" not in text:
         return None
     import re
@@ -138,8 +133,8 @@ def overflow_of(text: str) -> errors.ContextOverflow | None:
     return errors.ContextOverflow(text, window=int(found[1]) if found else None)
 
 
-def _refusal(answer: Plain) -> errors.ProviderError:
-    """The typed error for an HTTP answer that is no reply."""
+def _refusal(answer: PlainAnswer) -> errors.ProviderError:
+    """Return the typed error for an HTTP answer that is no reply."""
     text = b"".join(step for step in answer.chunks if isinstance(step, bytes)).decode("utf-8", "replace")
     if (overflow := overflow_of(text)) is not None:
         return overflow
@@ -159,6 +154,6 @@ def _pieces(text: str, size: int) -> list[str]:
 
 
 def _plain(arguments: str) -> str:
-    """The arguments as a provider hands them on: damage that is plainly complete is repaired."""
+    """Return the arguments as a provider passes them on: damage that is plainly complete is repaired."""
     meant = None if jsontext.is_object(arguments) else read_arguments(arguments)
     return arguments if meant is None else jsontext.dumps(meant).decode()

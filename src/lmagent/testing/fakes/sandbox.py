@@ -1,4 +1,4 @@
-"""FakeSandbox: commands that end as a test says, without a process."""
+"""FakeSandbox: commands with results from the test, without a process."""
 
 from __future__ import annotations
 
@@ -17,16 +17,15 @@ KILLED = 137
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
-    """What a command does.
+class ProgramRun:
+    """The effects of a command.
 
     Attributes:
-        output: what it prints.
-        errors: what it prints as errors, after that.
+        errors: its error output, after that.
         exit_code: its exit status; 128 + the signal that ended it.
         seconds: how long it takes, on the sandbox's clock; it prints first.
         writes: files that it leaves in the workspace, by relative path.
-        channel: what it writes to its private channel at its end.
+        channel: its output on the private channel, at its end.
     """
 
     output: str = ""
@@ -37,21 +36,21 @@ class Ran:
     channel: bytes = b""
 
 
-Program = Mapping[tuple[str, ...], Ran] | Callable[[Sequence[str]], Ran | None]
+Program = Mapping[tuple[str, ...], ProgramRun] | Callable[[Sequence[str]], ProgramRun | None]
 
 
 class FakeSandbox:
-    """Runs what the program knows; anything else is a command that is not found (exit 127).
+    """Runs the commands of `program`; any other is a command that is not found (exit 127).
 
     Args:
-        program: what each command line does: a mapping, or a function that gives None for an unknown command.
+        program: the effects of each command line: a mapping, or a function that returns None for an unknown command.
         clock: passes the time that commands take.
         workspace: where they leave their files.
-        report: what its probe says.
+        report: the result of its probe.
 
     Attributes:
         runs: every command that was started.
-        broken: set it, and nothing is run any more: every start is a SandboxError with this text.
+        broken: set it, and every later start raises a SandboxError with this text.
     """
 
     def __init__(
@@ -80,7 +79,9 @@ class FakeSandbox:
             raise SandboxError(self.broken)
         self.runs.append(command)
         known = self._program(command.argv) if callable(self._program) else self._program.get(command.argv)
-        ran = known or Ran(errors=f"{command.argv[0] if command.argv else ''}: command not found\n", exit_code=127)
+        ran = known or ProgramRun(
+            errors=f"{command.argv[0] if command.argv else ''}: command not found\n", exit_code=127
+        )
         return FakeRunning(command, ran, output, self._clock, self.workspace)
 
     async def aclose(self) -> None:
@@ -88,13 +89,9 @@ class FakeSandbox:
 
 
 class FakeRunning:
-    """A command of a `FakeSandbox`.
+    """A command of a `FakeSandbox`. `sent`: the bytes written to its channel."""
 
-    Attributes:
-        sent: what was written to its channel.
-    """
-
-    def __init__(self, command: Exec, ran: Ran, output: OnOutput, clock: Clock, workspace: Path) -> None:
+    def __init__(self, command: Exec, ran: ProgramRun, output: OnOutput, clock: Clock, workspace: Path) -> None:
         self.sent = b""
         self._command = command
         self._ran = ran

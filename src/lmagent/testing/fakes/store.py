@@ -19,7 +19,7 @@ from lmagent.core.ports import Clock, Damage
 
 @dataclass(slots=True)
 class _Record:
-    """One session: its log lines, its blobs, whether somebody writes it, and who waits for news."""
+    """One session: its log lines, its blobs, whether a writer has it open, and its waiting followers."""
 
     lines: list[bytes] = field(default_factory=list[bytes])
     blobs: dict[str, bytes] = field(default_factory=dict[str, bytes])
@@ -35,7 +35,7 @@ class MemoryStore:
         clock: gives the events their times.
 
     Attributes:
-        full: set it to True and every append fails, as on a full disk.
+        full: set it to True and every append fails, like on a full disk.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -85,7 +85,7 @@ class MemoryStore:
         del self._records[session]
 
     def synced(self, session: str) -> Sequence[int]:
-        """The `seq` of every append that asked for the disk."""
+        """Return the `seq` of every append that asked for a sync."""
         return tuple(self._find(session).synced)
 
     def _find(self, session: str) -> _Record:
@@ -94,7 +94,7 @@ class MemoryStore:
         return self._records[session]
 
     def write(self, session: str, record: _Record, event: DurableEvent, *, sync: bool) -> DurableEvent:
-        """Used by the log: number the event and keep it."""
+        """Number the event and keep it, for the log."""
         if self.full:
             raise StoreError("no space left", fix="free some space, then resume the session")
         if self._records.setdefault(session, record) is not record:

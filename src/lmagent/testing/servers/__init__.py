@@ -11,8 +11,8 @@
     OpenRouterServer   OpenRouter: its list of models                                            (openrouter.py)
     GenericServer      KoboldCpp, TabbyAPI, SGLang, LocalAI, MLX, or nothing but the list        (generic.py)
 
-All are `ScriptedServer`s: the same scripts, `chats`, `requests`, `prefix`. What a server lies about is an argument;
-what changes while it runs is an attribute.
+All are `ScriptedServer`s: the same scripts, `chats`, `requests`, `prefix`. A server's lies are arguments;
+state that changes while it runs is an attribute.
 """
 
 from __future__ import annotations

@@ -11,13 +11,13 @@ import msgspec
 from lmagent.testing import wire
 from lmagent.testing.faults import OverflowFault, bad_key, html_page, overflow_llamacpp
 from lmagent.testing.loopback import Received, Response
-from lmagent.testing.script import Behaviour, Plain, Reply, Script, status
+from lmagent.testing.script import Behaviour, PlainAnswer, Reply, Script, status
 from lmagent.testing.server import ScriptedServer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lies:
-    """What a server says that is not so. All off by default.
+    """False statements of a server. All off by default.
 
     Attributes:
         usage: `zero` sends zeros, `missing` sends none, `wrong_field` sends it where no client looks.
@@ -25,7 +25,7 @@ class Lies:
         stated_window: figure that the information routes state instead of the served one.
         stated_as_text: figures are strings.
         html: every information route answers 200 with a web page.
-        shrinks: the window served from each chat request on; the last one stays. The stated one stays as it was.
+        shrinks: the window served from each chat request on; the last one stays. The stated one does not change.
     """
 
     usage: Literal["", "zero", "missing", "wrong_field"] = ""
@@ -44,17 +44,15 @@ class DialectServer(ScriptedServer):
 
     Args:
         script: see `ScriptedServer`.
-        model: name of the model.
         window: tokens that one request may use (canonical bytes / 4).
         maximum: tokens that the model was made for.
-        lies: what it says that is not so.
+        lies: its false statements.
         overflow: the words of a refusal.
         settings: further arguments of `ScriptedServer`.
 
     Attributes:
-        model: name of the model.
         maximum: tokens that the model was made for.
-        lies: what it says that is not so.
+        lies: its false statements.
         loaded: the model is in memory. A chat request loads it.
     """
 
@@ -95,22 +93,22 @@ class DialectServer(ScriptedServer):
         self.loaded = False
 
     def stated(self, tokens: int) -> Any:
-        """A window as the information routes state it."""
+        """Return a window in the form of the information routes."""
         tokens = self.lies.stated_window or tokens
         return str(tokens) if self.lies.stated_as_text else tokens
 
     # --- routes -----------------------------------------------------------------------------------------------------
 
     def get(self, path: str, answer: Callable[[Received], Any]) -> None:
-        """Answer GET requests for a path with JSON, or with a `Plain`."""
+        """Answer GET requests for a path with JSON, or with a `PlainAnswer`."""
         self._gets[path] = answer
 
     def post(self, path: str, answer: Callable[[Received], Any]) -> None:
-        """Answer POST requests for a path with JSON, or with a `Plain`."""
+        """Answer POST requests for a path with JSON, or with a `PlainAnswer`."""
         self._posts[path] = answer
 
     def listing(self) -> Any:
-        """What `GET /v1/models` says."""
+        """Return the answer of `GET /v1/models`."""
         data = [{"id": self.model, "object": "model", "created": 0, "owned_by": self.owner}]
         return {"object": "list", "data": data}
 
@@ -127,7 +125,7 @@ class DialectServer(ScriptedServer):
         if self.lies.html and received.method == "GET":
             return wire.plain_response(html_page())
         said = answer(received)
-        return wire.plain_response(said if isinstance(said, Plain) else status(200, msgspec.json.encode(said)))
+        return wire.plain_response(said if isinstance(said, PlainAnswer) else status(200, msgspec.json.encode(said)))
 
     def _list(self, received: Received) -> Any:
         return self.listing()
@@ -139,7 +137,7 @@ class DialectServer(ScriptedServer):
         return super()._chat(received)
 
     def _load(self, received: Received) -> None:
-        """Before a chat request: the model is loaded, and the window may have shrunk."""
+        """Load the model, and shrink the window, before a chat request."""
         self.loaded = True
         if self.lies.shrinks:
             self.window = self.lies.shrinks[min(len(self.chats), len(self.lies.shrinks) - 1)]
@@ -156,14 +154,14 @@ class DialectServer(ScriptedServer):
 
 
 def lying(reply: Reply, lies: Lies) -> Reply:
-    """The reply with usage as the lies have it."""
+    """Return the reply with usage changed by the lies."""
     kinds: Mapping[str, Any] = {"zero": "zero", "missing": "never"}
     kind = kinds.get(lies.usage)
     return replace(reply, style=replace(reply.style, usage=kind)) if kind else reply
 
 
 def renamed(response: Response) -> Response:
-    """The response with usage under a name that nobody reads."""
+    """Return the response with usage under a name that no client reads."""
     steps = response.steps
     assert isinstance(steps, Sequence)
     changed = [step.replace(b'"usage":', b'"token_usage":') if isinstance(step, bytes) else step for step in steps]

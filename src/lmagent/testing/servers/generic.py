@@ -17,7 +17,6 @@ class GenericServer(DialectServer):
 
     Args:
         script: see `ScriptedServer`.
-        kind: which one.
         settings: see `DialectServer`.
     """
 
@@ -31,7 +30,7 @@ class GenericServer(DialectServer):
             self.post("/v1/token/encode", lambda asked: {"length": _size(asked.fields.get("text")), "tokens": []})
 
     def listing(self) -> Any:
-        """As such a server lists its model."""
+        """List the model in such a server's form."""
         entry: dict[str, Any] = {"id": self.model, "object": "model"}
         if self._kind in _OWNERS:
             entry["owned_by"] = _OWNERS[self._kind]

@@ -2,11 +2,11 @@
 
 A slot keeps the prompt that it read last. A request is served by the slot `id_slot` (wrapped around), else by the free
 slot that shares with it the longest beginning, if that is more than `similarity` of the request, else by the free slot
-that was idle for longest (`server_context::get_available_slot`). What the slot shares with the request is not read
+that was idle for longest (`server_context::get_available_slot`). The part that slot and request share is not read
 again; the last token always is. With a `host` cache (llama.cpp's `--cache-ram`) a prompt that leaves its slot is kept
-in memory and comes back when it fits better than what the slot holds.
+in memory and comes back when it fits better than the slot's own.
 
-Simpler than the real thing: what the model wrote is not kept in the slot, so a reply is read once when it comes back
+Simpler than the real server: the model's output is not kept in the slot, so a reply is read once when it comes back
 as history; and tokens are bytes / `bytes_per_token`, so a shared beginning may end in the middle of a token.
 """
 
@@ -23,7 +23,6 @@ class Admission:
     """How one request was served.
 
     Attributes:
-        slot: the slot.
         why: how it was chosen.
         tokens: tokens of the prompt.
         cached: tokens that were not read again.
@@ -61,7 +60,6 @@ class SlotCache:
     """The slots of a server.
 
     Attributes:
-        slots: the slots.
         similarity: share of a request that a slot must hold to be preferred (llama.cpp's default is 0.1).
         host: bytes of prompts that are kept outside the slots; 0 keeps none.
         bytes_per_token: bytes that make a token.
@@ -78,27 +76,27 @@ class SlotCache:
 
     @classmethod
     def of(cls, slots: int, *, similarity: float = 0.1, host: int = 0, bytes_per_token: int = 4) -> SlotCache:
-        """A server with so many empty slots."""
+        """Return a server with so many empty slots."""
         return cls([Slot() for _ in range(slots)], similarity, host, bytes_per_token)
 
     @property
     def read(self) -> int:
-        """Tokens read, over all requests."""
+        """Count the tokens read, over all requests."""
         return sum(row.read for row in self.log)
 
     @property
     def cached(self) -> int:
-        """Tokens that were not read again, over all requests."""
+        """Count the tokens that were not read again, over all requests."""
         return sum(row.cached for row in self.log)
 
     @property
     def evictions(self) -> int:
-        """How often a prompt was lost to another one."""
+        """Count the prompts that were lost to another one."""
         return sum(row.evicted > 0 for row in self.log)
 
     @property
     def evicted(self) -> int:
-        """Tokens of prompts that were lost to others."""
+        """Count the tokens of prompts that were lost to others."""
         return sum(row.evicted for row in self.log)
 
     def free(self, wanted: int = -1) -> bool:
@@ -111,7 +109,6 @@ class SlotCache:
         """Serve a prompt; its slot is busy until `release`.
 
         Args:
-            prompt: its bytes.
             wanted: `id_slot`; below 0 the server chooses.
             cache: `cache_prompt`; without it everything is read.
         """
@@ -119,7 +116,7 @@ class SlotCache:
         slot = self.slots[number]
         shared = common_prefix(slot.held, prompt)
         evicted, restored = 0, False
-        if len(slot.held) > 2 * shared:  # more than half of what it holds is lost
+        if len(slot.held) > 2 * shared:  # more than half of its prompt is lost
             shared, restored = self._swap(slot, prompt, shared)
             evicted = 0 if self.host or slot.held in self._files.values() else len(slot.held) - shared
         tokens = self._tokens(len(prompt))
@@ -134,12 +131,12 @@ class SlotCache:
         self.slots[number].busy = False
 
     def save(self, number: int, name: str) -> int:
-        """Keep what a slot holds under a name; how many tokens that are."""
+        """Save a slot's prompt under a name; returns its tokens."""
         self._files[name] = self.slots[number].held
         return self._tokens(len(self._files[name]))
 
     def restore(self, number: int, name: str) -> int | None:
-        """Bring back what was kept under a name; None where nothing was. What the slot held is gone, unless saved."""
+        """Restore a saved prompt; None if the name is unknown. The slot's own prompt is lost, unless saved."""
         kept = self._files.get(name)
         if kept is None:
             return None
@@ -157,7 +154,10 @@ class SlotCache:
         return min(idle, key=lambda number: self.slots[number].used), "lru"
 
     def _swap(self, slot: Slot, prompt: bytes, shared: int) -> tuple[int, bool]:
-        """Keep what the slot holds; take a kept prompt that fits better. Returns what is shared then."""
+        """Save the slot's prompt and take a kept prompt that fits better.
+
+        Returns the length of the shared part then.
+        """
         if not self.host:
             return shared, False
         if slot.held and not any(kept.startswith(slot.held) for kept in self._kept):

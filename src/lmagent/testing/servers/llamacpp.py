@@ -2,11 +2,11 @@
 
     with LlamaCppServer(script, context=16_384, slots=2) as server:
         ...
-    assert server.kv.evictions == 0        # nobody pushed the main conversation out of its slot
+    assert server.kv.evictions == 0        # the main conversation has kept its slot
     print(server.kv.read, server.kv.cached)
 
 The routes and their fields are those of llama-server (recorded from a build of 2026-10). Requests that find no free
-slot wait. Progress is reported to those who ask (`return_progress`), in batches; `speed` makes reading take time.
+slot wait. Progress is reported on request (`return_progress`), in batches; `speed` makes reading take time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import msgspec
 from lmagent.testing import wire
 from lmagent.testing.loopback import Pause, Received, Response, Step, json_object
 from lmagent.testing.prefix import canonical
-from lmagent.testing.script import Behaviour, Plain, Reply, Script, status
+from lmagent.testing.script import Behaviour, PlainAnswer, Reply, Script, status
 from lmagent.testing.servers.base import DialectServer, renamed
 from lmagent.testing.servers.kv import Admission, SlotCache
 
@@ -39,7 +39,7 @@ class LlamaCppServer(DialectServer):
         slots: how many there are.
         similarity: `--slot-prompt-similarity`.
         host_cache: bytes of prompts that are kept outside the slots (`--cache-ram`).
-        slot_files: started with `--slot-save-path`: what a slot holds can be kept in a file.
+        slot_files: started with `--slot-save-path`: a slot can be saved to a file.
         batch: tokens that are read between two reports of progress.
         speed: tokens read a second; 0 takes no time.
         vision: it takes images.
@@ -48,7 +48,7 @@ class LlamaCppServer(DialectServer):
         settings: see `DialectServer`.
 
     Attributes:
-        kv: the slots, and the account of what was read.
+        kv: the slots, and the account of read tokens.
         loads: how often a question or a chat request loaded the model.
     """
 
@@ -94,7 +94,7 @@ class LlamaCppServer(DialectServer):
     # --- information ------------------------------------------------------------------------------------------------
 
     def listing(self) -> Any:
-        """As llama-server lists its model, or a router its models."""
+        """List the model in llama-server's form, or a router's models."""
         entry: dict[str, Any] = {"id": self.model, "object": "model", "created": 0, "owned_by": self.owner}
         if self._router:
             entry["status"] = {"value": "loaded" if self.loaded else "unloaded"}
@@ -152,7 +152,7 @@ class LlamaCppServer(DialectServer):
             return status(400, {"error": {"code": 400, "message": "Unable to restore slot, no available space"}})
         return {"id_slot": number, "filename": name, "n_restored": restored}
 
-    def _metrics(self, received: Received) -> Plain:
+    def _metrics(self, received: Received) -> PlainAnswer:
         figures = {"prompt_tokens_total": self.kv.read, "prompt_tokens_cached_total": self.kv.cached}
         return status(200, "".join(f"llamacpp:{name} {value}\n" for name, value in figures.items()))
 
@@ -184,9 +184,9 @@ class LlamaCppServer(DialectServer):
         cache = body.get("cache_prompt") is not False
         admitted = self.kv.admit(canonical(body), _wanted(body), cache=cache)
         self._busy[id(self._received)] = admitted.slot
-        if isinstance(behaviour, Plain):
+        if isinstance(behaviour, PlainAnswer):
             return super()._send(behaviour, body, row)
-        asked = wire.Asked(
+        asked = wire.ServerRequest(
             number=len(self.chats),
             model=str(body.get("model") or self.model),
             stream=bool(body.get("stream")),
@@ -196,8 +196,8 @@ class LlamaCppServer(DialectServer):
         )
         return self._with_figures(behaviour, asked, admitted, progress=body.get("return_progress") is True)
 
-    def _with_figures(self, reply: Reply, asked: wire.Asked, row: Admission, *, progress: bool) -> Response:
-        """The reply with progress before it and timings at its end."""
+    def _with_figures(self, reply: Reply, asked: wire.ServerRequest, row: Admission, *, progress: bool) -> Response:
+        """Return the reply with progress before it and timings at its end."""
         before = self._prefill(asked, row) if progress else self._silence(row)
         plain = reply.stop_chunks is None and reply.stop_bytes is None and not reply.error
         if not asked.stream or not plain or self.lies.usage:
@@ -218,8 +218,8 @@ class LlamaCppServer(DialectServer):
         last["timings"] = {"cache_n": row.cached, "prompt_n": row.read, "predicted_n": made.completion}
         return replace(response, steps=[*before, *_listed(response), _event(last), b"data: [DONE]\n\n"])
 
-    def _prefill(self, asked: wire.Asked, row: Admission) -> list[Step]:
-        """`prompt_progress` as llama-server reports it: `processed` begins with what the cache holds."""
+    def _prefill(self, asked: wire.ServerRequest, row: Admission) -> list[Step]:
+        """Return `prompt_progress` events in llama-server's form: `processed` begins with the cached tokens."""
         steps: list[Step] = []
         done, spent = row.cached, 0.0
         while True:

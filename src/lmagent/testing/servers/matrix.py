@@ -1,4 +1,4 @@
-"""Matrix: the model servers that a run has to get through, honest ones and lying ones, by name."""
+"""Matrix: the model servers that a run must cope with, honest ones and lying ones, by name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HONEST: Mapping[str, Callable[[Script], DialectServer]] = {
     "vLLM with 8k": lambda script: VLLMServer(script, window=8192),
     "Ollama with its default of 4k": lambda script: OllamaServer(script),
     "Ollama with a small model": lambda script: OllamaServer(script, maximum=4096),
-    "a server nobody knows, with 6k": lambda script: GenericServer(script, window=6000),
+    "an unknown server, with 6k": lambda script: GenericServer(script, window=6000),
     "KoboldCpp with 8k": lambda script: GenericServer(script, kind="koboldcpp", window=8192),
     "OpenRouter with 8k": lambda script: OpenRouterServer(script, window=8192),
 }
@@ -43,7 +43,7 @@ LYING: Mapping[str, Callable[[Script], DialectServer]] = {
     ),
     "counts nothing": lambda script: LlamaCppServer(script, context=8192, lies=Lies(usage="missing")),
     "counts zero": lambda script: LlamaCppServer(script, context=8192, lies=Lies(usage="zero")),
-    "counts where nobody looks": lambda script: LMStudioServer(
+    "counts in a field of its own": lambda script: LMStudioServer(
         script, window=8192, loaded=True, lies=Lies(usage="wrong_field")
     ),
     "answers questions with a web page": lambda script: VLLMServer(script, window=8192, lies=Lies(html=True)),

@@ -8,22 +8,22 @@ from typing import Any
 import msgspec
 
 from lmagent.testing.loopback import Pause, Response, Step
-from lmagent.testing.script import Call, Reply
-from lmagent.testing.wire import Asked, counts, finish_reason
+from lmagent.testing.script import Reply, ScriptedCall
+from lmagent.testing.wire import ServerRequest, counts, finish_reason
 
 _encode = msgspec.json.encode
 _TYPE = {"Content-Type": "application/x-ndjson"}
 
 
-def respond(reply: Reply, asked: Asked) -> Response:
-    """The reply as a stream of lines, or as one object where no stream was asked for."""
+def respond(reply: Reply, asked: ServerRequest) -> Response:
+    """Return the reply as a stream of lines, or as one object if the request asks for no stream."""
     before = (Pause(reply.before_head),) if reply.before_head else ()
     if not asked.stream:
         return Response((_encode(_whole(reply, asked)),), 200, {"Content-Type": "application/json"}, "length", before)
     return Response(_steps(reply, asked), 200, _TYPE, reply.style.framing, before)
 
 
-def _steps(reply: Reply, asked: Asked) -> list[Step]:
+def _steps(reply: Reply, asked: ServerRequest) -> list[Step]:
     lines = [_encode(line) + b"\n" for line in _lines(reply, asked)]
     ended = reply.stop_chunks is not None
     kept = lines[: reply.stop_chunks] if ended else lines
@@ -42,7 +42,7 @@ def _steps(reply: Reply, asked: Asked) -> list[Step]:
     return [*steps, reply.stop] if ended else steps
 
 
-def _lines(reply: Reply, asked: Asked) -> Iterator[dict[str, Any]]:
+def _lines(reply: Reply, asked: ServerRequest) -> Iterator[dict[str, Any]]:
     for at in range(0, len(reply.thinking), reply.chunk):
         yield _line(asked, {"content": "", "thinking": reply.thinking[at : at + reply.chunk]})
     for at in range(0, len(reply.text), reply.chunk):
@@ -56,7 +56,7 @@ def _lines(reply: Reply, asked: Asked) -> Iterator[dict[str, Any]]:
         yield _end(reply, asked, {"content": ""})
 
 
-def _whole(reply: Reply, asked: Asked) -> dict[str, Any]:
+def _whole(reply: Reply, asked: ServerRequest) -> dict[str, Any]:
     if reply.error:
         return {"error": reply.error}
     message: dict[str, Any] = {"content": reply.text}
@@ -68,12 +68,12 @@ def _whole(reply: Reply, asked: Asked) -> dict[str, Any]:
     return _end(reply, asked, message)
 
 
-def _line(asked: Asked, message: dict[str, Any]) -> dict[str, Any]:
+def _line(asked: ServerRequest, message: dict[str, Any]) -> dict[str, Any]:
     stamp = "2026-01-01T00:00:00.000000Z"
     return {"model": asked.model, "created_at": stamp, "message": {"role": "assistant"} | message, "done": False}
 
 
-def _end(reply: Reply, asked: Asked, message: dict[str, Any]) -> dict[str, Any]:
+def _end(reply: Reply, asked: ServerRequest, message: dict[str, Any]) -> dict[str, Any]:
     reason = finish_reason(reply)
     line = _line(asked, message) | {"done": True, "done_reason": "length" if reason == "length" else "stop"}
     line |= {"total_duration": 10_000_000, "load_duration": 1_000_000}
@@ -83,13 +83,13 @@ def _end(reply: Reply, asked: Asked, message: dict[str, Any]) -> dict[str, Any]:
     return line
 
 
-def _call(call: Call) -> dict[str, Any]:
+def _call(call: ScriptedCall) -> dict[str, Any]:
     """Ollama numbers all calls of a stream 0, and gives its own ids in newer versions only."""
     known = {"id": call.id} if call.id else {}
     return known | {"function": {"index": 0, "name": call.name, "arguments": _arguments(call)}}
 
 
-def _arguments(call: Call) -> Any:
+def _arguments(call: ScriptedCall) -> Any:
     try:
         return msgspec.json.decode(call.arguments)
     except msgspec.DecodeError:
@@ -97,7 +97,7 @@ def _arguments(call: Call) -> Any:
 
 
 def _messages(reply: Reply) -> Iterator[dict[str, Any]]:
-    """Calls come whole, one a line. A damaged one is none for Ollama's own parser: it comes as text."""
+    """Yield each call whole, on a line. Ollama's own parser returns a damaged call as text."""
     for call in reply.calls:
         if isinstance(_arguments(call), dict):
             yield {"content": "", "tool_calls": [_call(call)]}

@@ -1,7 +1,7 @@
-"""OllamaServer: an Ollama server, which loads a model with one window and cuts what does not fit it.
+"""OllamaServer: an Ollama server, which loads a model with one window and truncates prompts that exceed it.
 
-The common route knows no window: it loads the model with the default and cuts. The native route loads it with the
-`num_ctx` of the request, and refuses what does not fit if `truncate` is false. Each change of window is a reload.
+The common route knows no window: it loads the model with the default and truncates. The native route loads it with the
+`num_ctx` of the request, and refuses a longer prompt if `truncate` is false. Each change of window is a reload.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 from lmagent.testing import wire
 from lmagent.testing.loopback import Received, Response, Step, json_object
 from lmagent.testing.prefix import PrefixRow, canonical
-from lmagent.testing.script import Behaviour, Plain, Script, status
+from lmagent.testing.script import Behaviour, PlainAnswer, Script, status
 from lmagent.testing.servers import ndjson
 from lmagent.testing.servers.base import DialectServer, renamed
 
@@ -29,18 +29,18 @@ class OllamaServer(DialectServer):
         default: the server's default window (`OLLAMA_CONTEXT_LENGTH`).
         modelfile: a `num_ctx` that the model's own parameters fix.
         maximum: tokens that the model was made for.
-        capabilities: what `/api/show` says that it can do.
+        capabilities: the abilities in `/api/show`.
         loaded: it is in memory from the start.
-        refuses: it knows `truncate`; older versions do not, and cut.
-        keeps: share of the window that a prompt has left after the cut (newer versions leave about half).
-        pulls: what `POST /api/pull` sends of a download: lines, and the ways of ending badly.
+        refuses: it knows `truncate`; older versions do not, and truncate.
+        keeps: share of the window that a truncated prompt still fills (newer versions leave about half).
+        pulls: the progress of `POST /api/pull`: lines, and the ways of ending badly.
         settings: see `DialectServer`.
 
     Attributes:
         pulled: names of the models that were asked for with `POST /api/pull`.
         default: the server's default window.
         loaded_window: the window with which the model is loaded; None while it is not.
-        reloads: how often a request with another window threw the model out of memory and loaded it again.
+        reloads: how often a request with another window made the server unload and reload the model.
     """
 
     owner = "library"
@@ -117,7 +117,7 @@ class OllamaServer(DialectServer):
         return await super()._answer(received)
 
     def _generate(self, received: Received) -> Any:
-        """Without a prompt, load the model, or unload it where it is to be kept for no time."""
+        """Without a prompt, load the model, or unload it if it is to be kept for no time."""
         if received.fields.get("model") != self.model:
             return status(404, {"error": f"model '{received.fields.get('model')}' not found"})
         unloads = received.fields.get("keep_alive") == 0
@@ -142,20 +142,20 @@ class OllamaServer(DialectServer):
         if tokens > self.window and body.get("truncate") is False and self._refuses:
             return wire.plain_response(_refusal(tokens, self.window))
         behaviour, row = self._next(received), self.prefix.add(prompt)
-        if isinstance(behaviour, Plain):
+        if isinstance(behaviour, PlainAnswer):
             return wire.plain_response(behaviour)
         return ndjson.respond(behaviour, self._asked(body, row, stream=body.get("stream") is not False))
 
     def _send(self, behaviour: Behaviour, body: dict[str, Any], row: Any) -> Response:
-        if isinstance(behaviour, Plain) or row is None:
+        if isinstance(behaviour, PlainAnswer) or row is None:
             return super()._send(behaviour, body, row)
         response = wire.respond(behaviour, self._asked(body, row, stream=bool(body.get("stream"))))
         return renamed(response) if self.lies.usage == "wrong_field" else response
 
-    def _asked(self, body: dict[str, Any], row: PrefixRow, *, stream: bool) -> wire.Asked:
-        """The request, with the tokens that are left of its prompt."""
+    def _asked(self, body: dict[str, Any], row: PrefixRow, *, stream: bool) -> wire.ServerRequest:
+        """Return the request, with the tokens that are left of its prompt."""
         tokens = row.size // 4
-        return wire.Asked(
+        return wire.ServerRequest(
             number=len(self.chats),
             model=str(body.get("model") or self.model),
             stream=stream,
@@ -165,8 +165,8 @@ class OllamaServer(DialectServer):
         )
 
 
-def _refusal(tokens: int, window: int) -> Plain:
-    """The engine's own refusal, as JSON in the text of Ollama's."""
+def _refusal(tokens: int, window: int) -> PlainAnswer:
+    """Return the engine's own refusal, as JSON in the text of Ollama's."""
     text = f"request ({tokens} tokens) exceeds the available context size ({window} tokens), try increasing it"
     inner = {
         "code": 400,

@@ -1,4 +1,4 @@
-"""OpenRouterServer: OpenRouter's API, which cuts the middle out of prompts for small models unless told not to."""
+"""OpenRouterServer: OpenRouter's API, which cuts the middle out of prompts for small models by default."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class OpenRouterServer(DialectServer):
 
     Args:
         script: see `ScriptedServer`.
-        window: what the usual provider serves.
-        maximum: what the largest provider serves.
-        parameters: what the model's providers support.
-        modalities: what it takes.
+        window: the usual provider's window.
+        maximum: the largest provider's window.
+        parameters: request fields that the model's providers support.
+        modalities: kinds of input.
         settings: see `DialectServer`.
     """
 
@@ -47,7 +47,7 @@ class OpenRouterServer(DialectServer):
         return f"{self.url}/api/v1"
 
     def listing(self) -> Any:
-        """As OpenRouter lists models."""
+        """List the models in OpenRouter's form."""
         entry = {
             "id": self.model,
             "name": "Qwen: Qwen3 8B",

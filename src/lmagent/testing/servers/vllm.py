@@ -8,7 +8,7 @@ from lmagent.testing import wire
 from lmagent.testing.faults import overflow_vllm
 from lmagent.testing.loopback import Received, Response
 from lmagent.testing.prefix import canonical
-from lmagent.testing.script import Plain, Script
+from lmagent.testing.script import PlainAnswer, Script
 from lmagent.testing.servers.base import DialectServer
 
 
@@ -17,7 +17,6 @@ class VLLMServer(DialectServer):
 
     Args:
         script: see `ScriptedServer`.
-        version: its version.
         settings: see `DialectServer`.
     """
 
@@ -30,7 +29,7 @@ class VLLMServer(DialectServer):
         self.post("/tokenize", self._tokenize)
 
     def listing(self) -> Any:
-        """As vLLM lists its model."""
+        """List the model in vLLM's form."""
         entry: dict[str, Any] = {"id": self.model, "object": "model", "created": 0, "owned_by": self.owner}
         entry |= {"root": self.model, "parent": None, "max_model_len": self.stated(self.window), "permission": []}
         return {"object": "list", "data": [entry]}
@@ -48,5 +47,5 @@ class VLLMServer(DialectServer):
         if body and self._overflow is not None and tokens + limit > self.window:
             self.chats.append(received)
             refusal = self._overflow(tokens, self.window)
-            return wire.plain_response(refusal) if isinstance(refusal, Plain) else self._send(refusal, body, None)
+            return wire.plain_response(refusal) if isinstance(refusal, PlainAnswer) else self._send(refusal, body, None)
         return super()._chat(received)

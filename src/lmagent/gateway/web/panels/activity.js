@@ -5,10 +5,7 @@ import { html, useState } from "../lib.js";
 import { duration } from "../parts.js";
 import { go, pageHref, sessionHref } from "../router.js";
 import { activity as texts } from "../words/pages.js";
-import { Pending, useData } from "./data.js";
-import { useFeed } from "./feed.js";
-import { Nothing } from "./kit.js";
-import { useTicking, When } from "./moments.js";
+import { Nothing, Pending, useData, useFeed, useTicking, When } from "./kit.js";
 
 /** @typedef {import("../icons.js").IconName} IconName */
 /** @typedef {{session: string, seq: number, ts: number, type: string, tool: string, summary: string, status: string, duration_ms: number, title: string}} Line */

@@ -1,29 +1,27 @@
 // @ts-check
-// What the session changed in the workspace, file by file, and the way back.
+// The session's changes in the workspace, file by file, and the way back.
 import { sessionPath } from "../api.js";
 import { Diff } from "../diff.js";
 import { kindsOf } from "../difflines.js";
 import { Icon } from "../icons.js";
 import { html, useEffect, useState } from "../lib.js";
 import { current } from "../session.js";
-import { toast } from "../state.js";
+import { store, stored, toast } from "../state.js";
 import { busy } from "../status.js";
-import { store, stored } from "../theme.js";
 import { changes as words } from "../words/files.js";
-import { Pending, useData } from "./data.js";
-import { Choice, Nothing, Sure } from "./kit.js";
+import { Choice, Nothing, Pending, Sure, useData } from "./kit.js";
 
 const OPEN_AT_ONCE = 4;
 
 /** @typedef {{path: string, lines: string[], added: number, removed: number, isDiff: boolean}} Changed */
 
 /**
- * A unified diff, file by file. A line that is in no diff tells of a change that cannot be shown by lines:
+ * A unified diff, file by file. A line that is in no diff describes a change that cannot be shown by lines:
  * `created logo.png (… → …)`.
  * @param {string} text
  * @returns {Changed[]}
  */
-export function byFile(text) {
+function byFile(text) {
   const lines = text.replace(/\n$/, "").split("\n");
   const kinds = kindsOf(lines);
   /** @type {Changed[]} */

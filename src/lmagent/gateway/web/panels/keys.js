@@ -1,10 +1,9 @@
 // @ts-check
 // Keys for the whole page. They are single letters, so they can be switched off, and do nothing where one writes.
-import { unloaded } from "../late.js";
 import { drawn, signal } from "../lib.js";
+import { unloaded } from "../parts.js";
 import { go, route, sessionHref } from "../router.js";
-import { drawer, login } from "../state.js";
-import { store, stored } from "../theme.js";
+import { drawer, login, store, stored } from "../state.js";
 
 const KEY = "lmagent.keys";
 
@@ -42,7 +41,7 @@ const LETTERS = {
     const { session, panel, page } = route.peek();
     if (!page) go(sessionHref(session, panel === "files" ? "" : "files"));
   },
-  "?": () => import("./help.js").then(({ openHelp }) => openHelp(), unloaded),
+  "?": () => import("./settings.js").then(({ openHelp }) => openHelp(), unloaded),
 };
 
 addEventListener("keydown", (event) => {

@@ -1,8 +1,11 @@
 // @ts-check
-// Pieces that several panels show: nothing, a question before harm, one of several.
+// Pieces that several panels share: nothing here, a question before harm, one of several; moments and states of sessions;
+// the stream of all events; data from the gateway with its states.
+import { get } from "../api.js";
 import { Icon } from "../icons.js";
-import { html, useLayoutEffect, useRef, useState } from "../lib.js";
-import { common } from "../words/conversation.js";
+import { html, useCallback, useEffect, useLayoutEffect, useRef, useState } from "../lib.js";
+import { follow } from "../stream.js";
+import { common, data as words, sessions } from "../words/conversation.js";
 
 /** Nothing is there: what to do about it. @param {{icon: import("../icons.js").IconName, title: string, children?: any}} props */
 export function Nothing({ icon, title, children }) {
@@ -57,4 +60,209 @@ export function size(bytes) {
     at++;
   } while (bytes >= 1000 && at < units.length - 1);
   return `${bytes < 10 ? bytes.toFixed(1) : Math.round(bytes)} ${units[at]}`;
+}
+
+const STEPS = /** @type {const} */ ([[60, 1, "s"], [3600, 60, "min"], [86_400, 3600, "h"], [7 * 86_400, 86_400, "d"]]);
+
+/** How long ago, or in how long: "5 min ago", "in 2 h", or the day. @param {number} moment Unix seconds @param {number} [now] */
+export function ago(moment, now = Date.now() / 1000) {
+  const away = Math.abs(now - moment);
+  if (away < 10) return common.now;
+  for (const [below, unit, name] of STEPS) {
+    if (away >= below) continue;
+    const span = `${Math.floor(away / unit)} ${name}`;
+    return moment > now ? common.ahead(span) : common.ago(span);
+  }
+  return new Date(moment * 1000).toLocaleDateString([], { year: "numeric", month: "short", day: "numeric" });
+}
+
+/** The same, and exactly for who asks. @param {{moment: number}} props Unix seconds */
+export function When({ moment }) {
+  const there = new Date(moment * 1000);
+  return html`<time datetime=${there.toISOString()} title=${there.toLocaleString()}>${ago(moment)}</time>`;
+}
+
+/** Draw again each `seconds`, for what says how long ago something was. @param {number} [seconds] */
+export function useTicking(seconds = 30) {
+  const [, setCount] = useState(0);
+  useEffect(() => {
+    const timer = setInterval(() => document.hidden || setCount((count) => count + 1), seconds * 1000);
+    return () => clearInterval(timer);
+  }, [seconds]);
+}
+
+const texts = sessions.states;
+
+/** @typedef {import("../icons.js").IconName} IconName */
+/** @typedef {{icon: IconName, kind: "idle" | "busy" | "waiting" | "done" | "failed", words: string}} Standing */
+
+/** @type {Record<string, Standing>} */
+const WAITS = {
+  approval: { icon: "shield", kind: "waiting", words: texts.approval },
+  plan: { icon: "tasks", kind: "waiting", words: texts.plan },
+  question: { icon: "info", kind: "waiting", words: texts.question },
+  time: { icon: "clock", kind: "idle", words: texts.time },
+};
+
+/** @type {Record<string, Standing>} */
+const STATES = {
+  running: { icon: "pulse", kind: "busy", words: texts.running },
+  interrupted: { icon: "stop", kind: "idle", words: texts.interrupted },
+  waiting: { icon: "clock", kind: "idle", words: texts.time },
+  idle: { icon: "list", kind: "idle", words: texts.idle },
+  done: { icon: "check", kind: "done", words: texts.done },
+  error: { icon: "warning", kind: "failed", words: texts.error },
+  limit: { icon: "warning", kind: "failed", words: texts.limit },
+  blocked: { icon: "warning", kind: "failed", words: texts.blocked },
+  ok: { icon: "check", kind: "done", words: texts.done },
+  partial: { icon: "warning", kind: "idle", words: texts.partial },
+};
+
+/** @param {{status: string, waiting_for?: string}} row @returns {Standing} */
+export function standing({ status, waiting_for = "" }) {
+  return WAITS[waiting_for] ?? WAITS[status] ?? STATES[status] ?? { icon: "info", kind: "idle", words: status };
+}
+
+/** @typedef {import("../wire.js").Event & {session: string}} Happened */
+/** @typedef {{event: (event: Happened) => void, begun: () => void}} Listener */
+
+/** @type {Set<Listener>} */
+const listeners = new Set();
+/** @type {(() => void) | null} */
+let stop = null;
+/** @type {ReturnType<typeof setTimeout> | undefined} */
+let leaving;
+const AWAY = 3000;
+
+/**
+ * Receive every recorded event of every session, and (`begun`) a call when the stream begins, also anew: events
+ * that it missed have to be asked for.
+ * @param {(event: Happened) => void} event
+ * @param {() => void} begun
+ */
+export function useFeed(event, begun) {
+  const latest = useRef({ event, begun });
+  latest.current = { event, begun };
+  useEffect(() => {
+    /** @type {Listener} */
+    const listener = { event: (happened) => latest.current.event(happened), begun: () => latest.current.begun() };
+    listeners.add(listener);
+    begin();
+    return () => {
+      listeners.delete(listener);
+      if (!listeners.size) end();
+    };
+  }, []);
+}
+
+function begin() {
+  clearTimeout(leaving);
+  if (document.hidden || !listeners.size) return;
+  stop ??= follow({
+    after: () => "",
+    begun: () => listeners.forEach((one) => one.begun()),
+    event: (happened) => listeners.forEach((one) => one.event(happened)),
+    refused: end,
+  });
+}
+
+function end() {
+  stop?.();
+  stop = null;
+}
+
+// A hidden page follows nothing, so that the gateway need not look for news. When it is seen again, all is asked for anew.
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) leaving = setTimeout(end, AWAY);
+  else begin();
+});
+
+/**
+ * @template T
+ * @typedef {Object} Loaded
+ * @property {T | null} data what came last; kept while it is asked for anew, and when that fails
+ * @property {Error | null} error why the last request failed
+ * @property {() => void} reload ask again, soon: several calls become one request
+ */
+
+const SOON = 150;
+const SHARE = 4;
+
+/**
+ * The answer of a path, asked for when the path changes and when `reload` is called. Requests never take more than a
+ * fifth of the time, however long the gateway needs and however often `reload` is called.
+ * @template T
+ * @param {string} path empty for nothing yet
+ * @param {{keep?: boolean}} [options] `keep` shows the answer of the path before until this one has answered
+ * @returns {Loaded<T>}
+ */
+export function useData(path, { keep = false } = {}) {
+  const [state, setState] = useState(/** @type {{path: string, data: T | null, error: Error | null}} */ ({ path: "", data: null, error: null }));
+  const wanted = useRef({ path: "", again: false, running: false, rest: 0 });
+  const ask = useCallback(async () => {
+    const mine = wanted.current;
+    if (mine.running || !mine.path) return;
+    const asked = mine.path;
+    mine.running = true;
+    mine.again = false;
+    const began = performance.now();
+    try {
+      const data = await get(asked);
+      if (asked === mine.path) setState({ path: asked, data, error: null });
+    } catch (error) {
+      if (asked === mine.path) setState((old) => ({ path: asked, data: keep || old.path === asked ? old.data : null, error: /** @type {Error} */ (error) }));
+    }
+    mine.running = false;
+    mine.rest = SHARE * (performance.now() - began);
+    if (asked !== mine.path) ask();
+    else if (mine.again) setTimeout(ask, Math.max(SOON, mine.rest));
+  }, []);
+  const reload = useCallback(() => {
+    const mine = wanted.current;
+    if (mine.again) return;
+    mine.again = true;
+    if (!mine.running) setTimeout(ask, Math.max(SOON, mine.rest));
+  }, []);
+  useEffect(() => {
+    wanted.current.path = path;
+    ask();
+    return () => {
+      wanted.current.path = "";
+    };
+  }, [path]);
+  const fresh = state.path === path;
+  return { data: fresh || keep ? state.data : null, error: fresh ? state.error : null, reload };
+}
+
+/**
+ * A line while data is missing, or beside data that could not be renewed.
+ * @param {{given: Loaded<any>, what: string}} props `what` is asked for, in words: "the files"
+ */
+export function Pending({ given, what }) {
+  if (given.error) return html`<${Failed} error=${given.error} what=${what} again=${given.reload} />`;
+  return given.data ? null : html`<p class="empty" role="status">${words.loading(what)}</p>`;
+}
+
+/** @param {{error: Error, what: string, again: () => void}} props */
+export function Failed({ error, what, again }) {
+  const { message, fix } = /** @type {{message: string, fix?: string}} */ (error);
+  return html`<div class="notice error" role="alert"><${Icon} name="warning" /><div class="grow">${words.failed(what, message)}
+    ${fix && html`<div class="small quiet">${fix}</div>`}
+    <p><button class="button" onClick=${again}><${Icon} name="refresh" />${words.again}</button></p></div></div>`;
+}
+
+/** @param {{label: string, value: string, change: (value: string) => void, placeholder?: string}} props */
+export function Search({ label, value, change, placeholder = label }) {
+  return html`<input class="field search" type="search" aria-label=${label} placeholder=${placeholder} value=${value} spellcheck=${false}
+    autocomplete="off" onInput=${(/** @type {any} */ event) => change(event.target.value)} />`;
+}
+
+/** The value, once it has not changed for so many milliseconds. @template T @param {T} value @param {number} pause @returns {T} */
+export function useSettled(value, pause) {
+  const [settled, setSettled] = useState(value);
+  useEffect(() => {
+    const timer = setTimeout(() => setSettled(value), pause);
+    return () => clearTimeout(timer);
+  }, [value, pause]);
+  return settled;
 }

@@ -1,11 +1,11 @@
 // @ts-check
-// What a session has of its own in place of the settings: sampling, the cap on a reply, instructions.
+// A session's own options in place of the settings: sampling, the cap on a reply, instructions.
 import { wanted } from "../header.js";
 import { html, useEffect, useId, useState } from "../lib.js";
 import { current } from "../session.js";
 import { toast } from "../state.js";
 import { options as words } from "../words/settings.js";
-import { useData } from "./data.js";
+import { useData } from "./kit.js";
 
 /** @typedef {import("../wire.js").SessionOptions} SessionOptions */
 /** @typedef {keyof typeof words.fields} Name */
@@ -13,7 +13,7 @@ import { useData } from "./data.js";
 const NAMES = /** @type {Name[]} */ (Object.keys(words.fields));
 const LONGEST = 8000;
 
-/** What is typed, by the option; a text each. @param {SessionOptions} held */
+/** The typed text of each option. @param {SessionOptions} held */
 function typedOf(held) {
   return { ...Object.fromEntries(NAMES.map((name) => [name, held[name] === undefined ? "" : String(held[name])])), instructions: held.instructions ?? "" };
 }
@@ -49,7 +49,7 @@ export function Panel({ session: id }) {
     save(options);
   };
   const change = (/** @type {string} */ name) => (/** @type {any} */ event) => setTyped({ ...typed, [name]: event.target.value });
-  const rows = /** @type {import("./allsettings.js").Row[]} */ (settings.data?.settings ?? []);
+  const rows = /** @type {import("./settings.js").Row[]} */ (settings.data?.settings ?? []);
   const settingOf = (/** @type {Name} */ name) => rows.find((row) => row.name === `llm_${name}`);
   return html`<form class="options" onSubmit=${submit}>
     <p class="small quiet">${session ? words.lead : words.leadNew}</p>

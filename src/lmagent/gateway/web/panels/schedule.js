@@ -1,16 +1,12 @@
 // @ts-check
 // What runs by the clock: the jobs of cron.json, and the sessions that continue by themselves.
-import { get, post, sessionPath } from "../api.js";
+import { ApiError, get, post, remove, sessionPath } from "../api.js";
 import { Icon } from "../icons.js";
-import { html, useEffect, useState } from "../lib.js";
+import { html, useEffect, useId, useState } from "../lib.js";
 import { sessionHref } from "../router.js";
-import { complain, toast } from "../state.js";
+import { store, storedValue, toast, tried } from "../state.js";
 import { schedule as words } from "../words/pages.js";
-import { Pending, useData } from "./data.js";
-import { useFeed } from "./feed.js";
-import { JobForm } from "./jobform.js";
-import { Nothing, Sure } from "./kit.js";
-import { useTicking, When } from "./moments.js";
+import { Nothing, Pending, Sure, useData, useFeed, useSettled, useTicking, When } from "./kit.js";
 
 /** @typedef {{id: string, name: string, enabled: boolean, schedule: string, timezone: string, catch_up: string, session_id: string,
  *   next: number | null, last: number | null, outcome: string, runs: number, file: string, line: number,
@@ -24,12 +20,10 @@ export function Panel() {
   const jobs = /** @type {Job[]} */ (given.data?.jobs ?? []);
   const problems = /** @type {string[]} */ (given.data?.problems ?? []);
   const reload = async () => {
-    try {
+    await tried(async () => {
       const { problems: found } = await post("/api/cron/reload");
       toast(found.length ? words.reloadedWith(found.length) : words.reloaded);
-    } catch (error) {
-      complain(error);
-    }
+    });
     given.reload();
   };
   const closed = () => {
@@ -56,11 +50,9 @@ function Card({ job, changed }) {
   const name = job.name || job.id;
   const act = async (/** @type {string} */ verb, /** @type {(answer: any) => string} */ told) => {
     setBusy(true);
-    try {
+    await tried(async () => {
       toast(told(await post(`/api/cron/${encodeURIComponent(job.id)}/${verb}`)));
-    } catch (error) {
-      complain(error);
-    }
+    });
     setBusy(false);
     changed();
   };
@@ -106,9 +98,131 @@ function Until({ id }) {
   const [until, setUntil] = useState(0);
   useEffect(() => {
     const stop = new AbortController();
-    // Without it the line only lacks the time; what is wrong with the session is told where it is opened.
+    // Without it the line only lacks the time; the session itself shows its errors.
     get(sessionPath(id, "/view?last=1"), stop.signal).then(({ view }) => setUntil(view.until), () => {});
     return () => stop.abort();
   }, [id]);
   return until ? html`<span class="small quiet"><${When} moment=${until} /></span>` : null;
+}
+
+/** @typedef {"name" | "prompt" | "schedule" | "timezone" | "permission" | "catch_up" | "session_id"} Name */
+/** @typedef {Record<Name, string>} Typed */
+
+const labels = words.form;
+const EMPTY = /** @type {Typed} */ ({ name: "", prompt: "", schedule: "", timezone: "", permission: "", catch_up: "once", session_id: "" });
+const ZONES = /** @type {string[]} */ (/** @type {any} */ (Intl).supportedValuesOf?.("timeZone") ?? []);
+const PLACES = /** @type {Name[]} */ (Object.keys(EMPTY));
+const ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
+
+/** An id made of a name, which no other job has. @param {string} name @param {string[]} taken */
+function idOf(name, taken) {
+  const plain = name.normalize("NFKD").toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/^-+|-+$/g, "").slice(0, 40) || "job";
+  let id = plain;
+  for (let number = 2; taken.includes(id); number++) id = `${plain}-${number}`;
+  return id;
+}
+
+/** @param {Job} job @returns {Typed} */
+function typedOf({ name, id, prompt, schedule: when, timezone, permission, catch_up, session_id }) {
+  return { name: name || id, prompt, schedule: when, timezone, permission, catch_up, session_id };
+}
+
+/** @param {{job: Job | null, taken: string[], closed: () => void}} props */
+function JobForm({ job, taken, closed }) {
+  const key = `lmagent.job.${job?.id ?? "new"}`;
+  const first = job ? typedOf(job) : EMPTY;
+  const [kept] = useState(() => /** @type {Partial<Typed> | null} */ (storedValue(key)));
+  const [typed, setTyped] = useState(/** @type {Typed} */ ({ ...first, ...kept }));
+  const [wrong, setWrong] = useState(/** @type {{field: string, text: string}} */ ({ field: "", text: "" }));
+  const id = useId();
+  const change = (/** @type {Name} */ name) => (/** @type {any} */ event) => {
+    const next = { ...typed, [name]: event.target.value };
+    setTyped(next);
+    store(key, JSON.stringify(next));
+    if (wrong.field === name) setWrong({ field: "", text: "" });
+  };
+  const leave = () => {
+    store(key, "");
+    closed();
+  };
+  const save = async (/** @type {Event} */ event) => {
+    event.preventDefault();
+    const missing = /** @type {Name[]} */ (["name", "prompt", "schedule"]).find((name) => !typed[name].trim());
+    if (missing) return setWrong({ field: missing, text: labels.missing });
+    const fields = { ...typed, enabled: job?.enabled ?? true };
+    try {
+      await (job ? post(`/api/jobs/${encodeURIComponent(job.id)}`, fields) : post("/api/jobs", { ...fields, id: idOf(typed.name, taken) }));
+      toast(labels.saved(typed.name));
+      leave();
+    } catch (error) {
+      const { code, words: text } = /** @type {ApiError} */ (error);
+      const field = code.startsWith("invalid_") ? code.slice("invalid_".length) : "";
+      setWrong({ field: PLACES.includes(/** @type {Name} */ (field)) ? field : "all", text });
+    }
+  };
+  const discard = async () => {
+    await tried(async () => {
+      await remove(`/api/jobs/${encodeURIComponent(job?.id ?? "")}`);
+      toast(labels.removed(typed.name));
+      leave();
+    });
+  };
+  const field = (/** @type {Name} */ name, /** @type {string} */ label, /** @type {any} */ control, /** @type {any} */ hint = "") => html`<div class="job-field">
+    <label for=${`${id}-${name}`}>${label}</label>${control}
+    <div class="small quiet" id=${`${id}-${name}-hint`}>${wrong.field === name ? html`<span class="needed" role="alert">${wrong.text}</span>` : hint}</div></div>`;
+  const common = (/** @type {Name} */ name) => ({
+    id: `${id}-${name}`, class: "field", value: typed[name], onInput: change(name), "aria-invalid": wrong.field === name, "aria-describedby": `${id}-${name}-hint`,
+  });
+  return html`<form class="job-form" onSubmit=${save} aria-label=${job ? labels.editHeading(typed.name) : labels.newHeading} novalidate>
+    <h2>${job ? labels.editHeading(job.name || job.id) : labels.newHeading}</h2>
+    ${kept && html`<p class="small quiet" role="status">${labels.restored}</p>`}
+    ${field("name", labels.name, html`<input ...${common("name")} maxlength="100" autocomplete="off" ref=${focusOnce} />`)}
+    ${field("prompt", labels.prompt, html`<textarea ...${common("prompt")} rows="4"></textarea>`, labels.promptHint)}
+    <div class="job-pair">
+      ${field("schedule", labels.schedule, html`<input ...${common("schedule")} autocomplete="off" spellcheck=${false} />`, labels.scheduleHint)}
+      ${field("timezone", labels.timezone, html`<input ...${common("timezone")} list=${`${id}-zones`} autocomplete="off" spellcheck=${false} />
+        <datalist id=${`${id}-zones`}>${ZONES.map((zone) => html`<option key=${zone} value=${zone}></option>`)}</datalist>`, labels.timezoneHint(ZONE))}</div>
+    <${Preview} schedule=${typed.schedule} timezone=${typed.timezone} />
+    <div class="job-pair">
+      ${field("permission", labels.permission, html`<select ...${common("permission")}>${Object.entries(labels.permissions).map(([value, label]) => html`
+        <option key=${value} value=${value} selected=${value === typed.permission}>${label}</option>`)}</select>`, typed.permission === "auto" ? labels.auto : labels.unattended)}
+      ${field("catch_up", labels.catchUp, html`<select ...${common("catch_up")}>${Object.entries(labels.catchUps).map(([value, label]) => html`
+        <option key=${value} value=${value} selected=${value === typed.catch_up}>${label}</option>`)}</select>`)}</div>
+    ${field("session_id", labels.sessionId, html`<input ...${common("session_id")} maxlength="100" autocomplete="off" spellcheck=${false} />`, labels.sessionHint)}
+    ${job?.hands_over && html`<p class="small quiet">${labels.handsOver}</p>`}
+    <div role="alert">${wrong.field === "all" && html`<p class="notice error"><${Icon} name="warning" />${wrong.text}</p>`}</div>
+    <div class="row"><button class="button main">${job ? labels.save : labels.create}</button>
+      <button type="button" class="button plain" onClick=${leave}>${labels.cancel}</button></div>
+  </form>
+  ${job && html`<div><${Sure} label=${labels.remove} icon="trash" kind="button plain" question=${labels.removeQuestion} yes=${labels.remove} act=${discard} /></div>`}`;
+}
+
+/** @param {HTMLElement | null} field */
+const focusOnce = (field) => field && !field.closest("form")?.contains(document.activeElement) && field.focus();
+
+/** When the schedule is due next. @param {{schedule: string, timezone: string}} props */
+function Preview({ schedule: text, timezone }) {
+  const asked = useSettled(JSON.stringify({ schedule: text.trim(), timezone: timezone.trim() }), 300);
+  const [found, setFound] = useState(/** @type {{times: number[], timezone: string, problem: string} | null} */ (null));
+  useEffect(() => {
+    let here = true;
+    const wanted = JSON.parse(asked);
+    if (!wanted.schedule) {
+      setFound(null);
+      return;
+    }
+    post("/api/cron/preview", wanted).then(
+      (answer) => here && setFound({ ...answer, problem: "" }),
+      (/** @type {ApiError} */ { words: problem }) => here && setFound({ times: [], timezone: "", problem }));
+    return () => {
+      here = false;
+    };
+  }, [asked]);
+  if (!found) return null;
+  if (found.problem) return html`<p class="small needed" role="status">${found.problem}</p>`;
+  const shown = (/** @type {number} */ time) => new Date(time * 1000).toLocaleString([], {
+    weekday: "short", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", timeZone: found.timezone,
+  });
+  return html`<div class="small" role="status">${!found.times.length ? labels.atStartup : html`${labels.nextRuns(found.timezone)}
+    <ul class="next-runs">${found.times.map((time) => html`<li key=${time}>${shown(time)}</li>`)}</ul>`}</div>`;
 }

@@ -1,12 +1,12 @@
 // @ts-check
 // Files on their way into the workspace: sent one after the other, with a question where one is there already.
 import { ApiError, request, sessionPath } from "../api.js";
-import { beginSession } from "../first.js";
 import { wanted } from "../header.js";
 import { html, signal } from "../lib.js";
-import { complain, toast } from "../state.js";
+import { beginSession } from "../session.js";
+import { toast, tried } from "../state.js";
 import { files as words } from "../words/files.js";
-import { largest, refresh } from "./tree.js";
+import { largest, refresh } from "./files.js";
 
 /**
  * @typedef {Object} Question
@@ -16,7 +16,7 @@ import { largest, refresh } from "./tree.js";
  * @property {(yes: boolean) => void} answer
  */
 
-/** What is asked before a file is written. */
+/** The question before a file is written. */
 const questions = signal(/** @type {Question[]} */ ([]));
 /** Files that are being sent. */
 export const sending = signal(/** @type {string[]} */ ([]));
@@ -54,7 +54,7 @@ async function put(session, path, file, over = "", sure = false) {
   return (await request("POST", sessionPath(session, `/files?${query}`), { body: file })).json();
 }
 
-/** What the gateway would refuse after it was sent, said before. @param {File} file */
+/** Refuse a file that the gateway would refuse after it was sent. @param {File} file */
 function refused(file) {
   if (file.size <= largest.peek()) return false;
   toast(words.tooLarge(file.name, file.size, largest.peek()), "error", words.tooLargeFix);
@@ -64,11 +64,7 @@ function refused(file) {
 /** @param {string} name @param {() => Promise<unknown>} act */
 async function shown(name, act) {
   sending.value = [...sending.peek(), name];
-  try {
-    await act();
-  } catch (error) {
-    complain(error);
-  }
+  await tried(act);
   sending.value = sending.peek().filter((one) => one !== name);
 }
 
@@ -107,7 +103,7 @@ async function putAsking(session, path, file) {
   }
 }
 
-/** The folder for what is dropped on a message. */
+/** The folder for files dropped on a message. */
 const UPLOADS = "uploads";
 const TRIES = 50;
 

@@ -1,20 +1,14 @@
 // @ts-check
 // The sessions there are: found, opened, renamed and deleted; kept up by what happens in them.
-import { get } from "../api.js";
+import { get, post, remove, sessionPath } from "../api.js";
 import { Icon } from "../icons.js";
-import { late } from "../late.js";
-import { html, useEffect, useRef, useState } from "../lib.js";
-import { sessionHref } from "../router.js";
-import { drawer } from "../state.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "../lib.js";
+import { go, route, sessionHref } from "../router.js";
+import { drawer, toast, tried } from "../state.js";
 import { common, sessions as words } from "../words/conversation.js";
-import { Pending, Search, useData, useSettled } from "./data.js";
-import { useFeed } from "./feed.js";
-import { useTicking, When } from "./moments.js";
-import { standing } from "./standing.js";
+import { Pending, Search, standing, useData, useFeed, useSettled, useTicking, When } from "./kit.js";
 
 /** @typedef {import("../wire.js").Row} Row */
-
-const Actions = late(() => import("./sessionmenu.js").then((module) => module.Actions));
 
 const FIRST = 50;
 /** Sessions that are kept up to date; older ones stay as they were when they were asked for. */
@@ -68,7 +62,7 @@ export function Panel({ session }) {
 }
 
 /**
- * Sub-agents below who asked them, forks below what they are copies of; one whose origin is not in the list stands alone.
+ * Sub-agents below their parents, forks below their origin; a session whose origin is not in the list is at the top level.
  * A group is where its newest member would be.
  * @param {Row[]} rows
  */
@@ -144,4 +138,51 @@ function Line({ row, below, forks, session, changed, fork = false }) {
     ${shown && html`<ul class="bare list children">${children.map((child) => line(child))}</ul>`}
     ${forks.has(row.id) && html`<ul class="bare list children" aria-label=${words.forksOf(title)}>${forks.get(row.id)?.map((copy) => line(copy, true))}</ul>`}
   </li>`;
+}
+
+/** @param {{row: Row, closed: () => void, changed: () => void}} props */
+export function Actions({ row, closed, changed }) {
+  const [doing, setDoing] = useState(/** @type {"" | "rename" | "export" | "delete"} */ (""));
+  const place = useRef(/** @type {HTMLElement | null} */ (null));
+  useLayoutEffect(() => {
+    /** @type {HTMLElement | null | undefined} */ (place.current?.querySelector("input, a, button"))?.focus();
+  }, [doing]);
+  const pressed = (/** @type {KeyboardEvent} */ event) => {
+    if (event.key !== "Escape") return;
+    event.preventDefault();
+    closed();
+  };
+  const rename = async (/** @type {any} */ event) => {
+    event.preventDefault();
+    const title = new FormData(event.target).get("title")?.toString().trim() ?? "";
+    if (title && title !== row.title && !(await tried(() => post(sessionPath(row.id, "/commands"), { type: "rename", title })))) return;
+    closed();
+    changed();
+  };
+  const mark = async (/** @type {{pinned?: boolean, archived?: boolean}} */ marks) => {
+    if (!(await tried(() => post(sessionPath(row.id, "/commands"), { type: "mark", ...marks })))) return;
+    closed();
+    changed();
+  };
+  const discard = async () => {
+    if (!(await tried(() => remove(sessionPath(row.id))))) return;
+    toast(words.deleted(row.title || row.id));
+    if (route.peek().session === row.id) go("#/");
+    changed();
+  };
+  const exported = (/** @type {string} */ format) => sessionPath(row.id, `/export?format=${format}`);
+  return html`<div class="actions" ref=${place} onKeyDown=${pressed}>
+    ${doing === "rename" && html`<form class="row" onSubmit=${rename}>
+      <input class="field grow" name="title" aria-label=${words.newTitle} defaultValue=${row.title} maxlength="200" /><button class="button">${words.rename}</button></form>`}
+    ${doing === "delete" && html`<div class="row" role="group" aria-label=${words.delete}><span class="small">${words.deleteQuestion(row.status === "running")}</span>
+      <button class="button fault" onClick=${discard}>${words.delete}</button><button class="button plain" onClick=${closed}>${common.cancel}</button></div>`}
+    ${doing === "export" && html`<div class="row" role="group" aria-label=${words.export}>
+      ${["md", "html", "jsonl"].map((format) => html`<a key=${format} class="button plain" href=${exported(format)} download onClick=${closed}>${words.formats[/** @type {"md"} */ (format)]}</a>`)}</div>`}
+    ${!doing && html`<div class="row">
+      <button class="button plain" onClick=${() => mark({ pinned: !row.pinned })}><${Icon} name="pin" />${row.pinned ? words.unpin : words.pin}</button>
+      <button class="button plain" onClick=${() => setDoing("rename")}><${Icon} name="edit" />${words.rename}</button>
+      <button class="button plain" onClick=${() => setDoing("export")}><${Icon} name="download" />${words.export}</button>
+      <button class="button plain" onClick=${() => mark({ archived: !row.archived })}><${Icon} name="archive" />${row.archived ? words.unarchive : words.archive}</button>
+      <button class="button plain fault" onClick=${() => setDoing("delete")}><${Icon} name="trash" />${words.delete}</button></div>`}
+  </div>`;
 }

@@ -1,16 +1,15 @@
 // @ts-check
-// How the page looks and behaves in this browser, who is logged in, and the settings of lmagent.
+// The page's look and behaviour in this browser, the login, the keys, and the settings of lmagent.
+import { post } from "../api.js";
+import { focusOnce } from "../header.js";
 import { Icon } from "../icons.js";
-import { html } from "../lib.js";
+import { drawn, html, render, useId, useState } from "../lib.js";
 import { logOut } from "../login.js";
 import { permission } from "../notify.js";
-import { me, toast } from "../state.js";
-import { setTheme, theme } from "../theme.js";
-import { settings as words } from "../words/settings.js";
-import { AllSettings } from "./allsettings.js";
-import { Keys } from "./help.js";
+import { me, setTheme, theme, toast } from "../state.js";
+import { keys as labels, settings as words } from "../words/settings.js";
 import { lettersOn, setLetters } from "./keys.js";
-import { Choice } from "./kit.js";
+import { Choice, Pending, Search, Sure, useData } from "./kit.js";
 
 const THEMES = Object.entries(words.themes).map(([value, label]) => ({ value, label }));
 
@@ -42,4 +41,120 @@ function Notifications() {
   return html`<p class="quiet" role="status">${words.notificationsSaid[state]}</p>
     ${state === "default" && html`<div><button class="button" onClick=${ask}><${Icon} name="bell" />${words.allowNotifications}</button></div>`}
     ${state === "granted" && html`<p><span class="chip done"><${Icon} name="check" />${words.on}</span></p>`}`;
+}
+
+/** @typedef {{name: string, value: string, origin: string, layer: string, default: string, help: string, allowed: string, kind: string,
+ *   choices: string[], changeable: "any" | "stricter" | "no", pending: boolean, yours: boolean}} Row */
+
+function AllSettings() {
+  const [search, setSearch] = useState("");
+  const [changedOnly, setChangedOnly] = useState(false);
+  const given = useData("/api/settings", { keep: true });
+  const all = /** @type {Row[]} */ (given.data?.settings ?? []);
+  const looked = search.toLowerCase().split(/\s+/).filter(Boolean);
+  const fitting = all.filter((row) => {
+    const told = [row.name, row.help, words.origins[row.layer]].join(" ").toLowerCase();
+    return looked.every((word) => told.includes(word)) && (!changedOnly || row.layer !== "default");
+  });
+  return html`<section class="section" aria-label=${words.all}><h2>${words.all}</h2>
+    <${Pending} given=${given} what=${words.what} />
+    ${given.data && html`<p class="small quiet">${words.lead(html`<code>${given.data.config_file}</code>`)}</p>
+      ${given.data.warnings.length > 0 && html`<div class="notice warning"><${Icon} name="warning" /><div class="grow"><strong>${words.warnings}</strong>
+        <ul class="small">${given.data.warnings.map((/** @type {{text: string, fix: string}} */ one) => html`<li key=${one.text}>${one.text}${
+          one.fix && html`<br /><span class="quiet">${one.fix}</span>`}</li>`)}</ul></div></div>`}
+      <div class="row filters"><${Search} label=${words.search} value=${search} change=${setSearch} />
+        <label class="switch"><input type="checkbox" role="switch" checked=${changedOnly}
+          onChange=${(/** @type {any} */ event) => setChangedOnly(event.target.checked)} />${words.onlyChanged}</label></div>
+      <p class="small quiet" role="status">${fitting.length ? words.count(fitting.length, all.length) : words.noResults(search)}</p>
+      <ul class="bare cards">${fitting.map((row) => html`<${Setting} key=${row.name} row=${row} changed=${given.reload} />`)}</ul>`}
+  </section>`;
+}
+
+/** A value as the page shows it. @param {Row} row @param {string} value */
+function said(row, value) {
+  if (value === "none") return words.none;
+  if (row.kind === "switch" || row.kind === "presence") return value === "true" ? words.yes : words.no;
+  return value;
+}
+
+/** @param {{row: Row, changed: () => void}} props */
+function Setting({ row, changed }) {
+  const [open, setOpen] = useState(false);
+  const [problem, setProblem] = useState("");
+  const id = useId();
+  const close = () => {
+    setOpen(false);
+    setProblem("");
+    drawn(() => /** @type {HTMLElement | null} */ (document.querySelector(`[data-change="${row.name}"]`))?.focus());
+  };
+  const save = async (/** @type {string | null} */ value) => {
+    try {
+      const { effect, hidden_by } = await post("/api/settings", { name: row.name, value });
+      toast(words.saved[/** @type {"sessions" | "restart" | "hidden"} */ (effect)](row.name, hidden_by));
+      close();
+      changed();
+    } catch (error) {
+      setProblem(/** @type {import("../api.js").ApiError} */ (error).words);
+    }
+  };
+  return html`<li class="card setting" aria-label=${row.name}>
+    <div class="row"><h3 class="grow wrap"><code>${row.name}</code></h3>
+      ${row.pending && html`<span class="chip waiting">${words.pending}</span>`}
+      <strong class="wrap value">${said(row, row.value)}</strong>
+      ${row.changeable !== "no" && !open && html`<button class="button" data-change=${row.name} aria-label=${words.changeNamed(row.name)}
+        onClick=${() => setOpen(true)}><${Icon} name="edit" />${words.change}</button>`}</div>
+    <p class="small">${row.help}</p>
+    <p class="small quiet row"><span title=${words.from(row.origin)}>${words.origins[row.layer] ?? row.origin}</span>
+      ${row.layer !== "default" && html`<span>${words.from(row.origin)}</span>`}
+      ${row.value !== row.default && row.kind !== "secret" && html`<span>${words.defaultIs(said(row, row.default))}</span>`}</p>
+    ${row.changeable === "no" && html`<p class="small quiet">${words.locked}</p>`}
+    ${open && html`<form onSubmit=${(/** @type {any} */ event) => {
+      event.preventDefault();
+      save(new FormData(event.target).get("value")?.toString() ?? "");
+    }}>
+      <div class="row"><${Field} row=${row} describedby=${id} wrong=${problem !== ""} />
+        <button class="button main">${words.save}</button>
+        <button type="button" class="button plain" onClick=${close}>${words.cancel}</button></div>
+      <p class="small quiet">${words.allowed(row.allowed)}${row.changeable === "stricter" ? ` ${words.stricterOnly}` : ""}</p>
+      <div id=${id} role="alert">${problem && html`<p class="notice error">${problem}</p>`}</div></form>
+      ${row.yours && row.changeable === "any" && html`<div><${Sure} label=${words.reset} kind="button plain" question=${words.resetQuestion(said(row, row.default))}
+        yes=${words.reset} act=${() => save(null)} /></div>`}`}
+  </li>`;
+}
+
+
+/** @param {{row: Row, describedby: string, wrong: boolean}} props */
+function Field({ row, describedby, wrong }) {
+  const optional = row.allowed.endsWith(", or none");
+  const common = { name: "value", "aria-label": row.name, "aria-describedby": describedby, "aria-invalid": wrong, ref: focusOnce };
+  const choices = row.kind === "choice" ? row.choices : row.kind === "switch" || row.kind === "presence" ? ["true", "false"] : null;
+  if (choices) {
+    return html`<select class="field grow" ...${common} defaultValue=${row.value}>
+      ${[...choices, ...(optional ? ["none"] : [])].map((value) => html`<option key=${value} value=${value} selected=${value === row.value}>${said(row, value)}</option>`)}</select>`;
+  }
+  const numeric = row.kind === "integer" || row.kind === "number";
+  return html`<input class="field grow" ...${common} defaultValue=${row.value === "(none)" ? "" : row.value} spellcheck=${false} autocomplete="off"
+    inputmode=${numeric && !optional ? "decimal" : undefined} />`;
+}
+
+/** The keys as lists. */
+export function Keys() {
+  return labels.groups.map(([title, keys]) => html`<section key=${title} aria-label=${title}><h3>${title}</h3>
+    <dl class="facts keys">${keys.map(([key, does]) => html`
+      <dt key=${key}>${key.split(" ").map((one) => html`<kbd>${one}</kbd> `)}</dt><dd>${does}</dd>`)}</dl></section>`);
+}
+
+/** Show them until they are closed; then the focus is where it was. */
+export function openHelp() {
+  if (document.querySelector("dialog.help")) return;
+  const place = document.createElement("div");
+  document.body.append(place);
+  const gone = () => {
+    render(null, place);
+    place.remove();
+  };
+  const shown = (/** @type {HTMLDialogElement | null} */ dialog) => dialog && !dialog.open && dialog.showModal();
+  render(html`<dialog class="help card" aria-label=${labels.heading} ref=${shown} onClose=${gone}>
+    <form method="dialog" class="row"><h2 class="grow">${labels.heading}</h2><button class="button" autofocus>${labels.close}</button></form>
+    <${Keys} /><p class="small quiet">${labels.off}</p></dialog>`, place);
 }

@@ -1,10 +1,9 @@
 // @ts-check
-// What the agent can call: each tool with what it does to the world and what it takes.
+// The agent's tools, each with its effect and its parameters.
 import { Icon } from "../icons.js";
 import { html, useState } from "../lib.js";
 import { tools as texts } from "../words/pages.js";
-import { Pending, Search, useData } from "./data.js";
-import { Nothing } from "./kit.js";
+import { Nothing, Pending, Search, useData } from "./kit.js";
 
 /** @typedef {{[key: string]: any}} Schema */
 /** @typedef {{name: string, description: string, effect: "read" | "write" | "exec" | "net", parameters: Schema, aliases: string[], deferred: boolean}} Tool */
@@ -68,7 +67,7 @@ function Parameters({ schema }) {
     })}</tbody></table></div>`;
 }
 
-/** What a reference stands for. @param {Schema} schema @param {Schema} root @returns {Schema} */
+/** The schema that a reference names. @param {Schema} schema @param {Schema} root @returns {Schema} */
 function resolved(schema, root) {
   const name = /^#\/\$defs\/(.+)$/.exec(schema["$ref"] ?? "")?.[1];
   const found = name && root["$defs"]?.[name.replaceAll("~1", "/").replaceAll("~0", "~")];

@@ -1,21 +1,18 @@
 // @ts-check
-// One file: text with its lines numbered, edited, or shown as what it means; a picture; or why it is neither.
-import { get } from "../api.js";
+// One file: text with its lines numbered, edited, or as a preview; a picture; or why it is neither.
+import { get, post, sessionPath } from "../api.js";
 import { Code } from "../code.js";
+import { wanted } from "../header.js";
 import { Icon } from "../icons.js";
-import { late } from "../late.js";
-import { drawn, html, useEffect, useState } from "../lib.js";
+import { drawn, html, useEffect, useLayoutEffect, useRef, useState } from "../lib.js";
+import { Markdown } from "../markdown.js";
 import { go, sessionHref } from "../router.js";
-import { toast } from "../state.js";
+import { beginSession } from "../session.js";
+import { me, store, storedValue, toast } from "../state.js";
 import { visible } from "../visible.js";
 import { files as words } from "../words/files.js";
-import { Failed } from "./data.js";
-import { draftOf, Editor } from "./editor.js";
-import { Choice, size } from "./kit.js";
-import { previewOf } from "./preview.js";
+import { Choice, Failed, size, Sure } from "./kit.js";
 import { mentioned } from "./sending.js";
-
-const Preview = late(() => import("./preview.js").then((module) => module.Preview));
 
 const LANGUAGES = new Map(Object.entries({
   py: "python", pyi: "python", js: "javascript", mjs: "javascript", cjs: "javascript", jsx: "javascript", ts: "typescript",
@@ -125,4 +122,162 @@ async function copy(path) {
   } catch {
     toast(words.noCopy, "error", words.noCopyFix);
   }
+}
+
+const ROWS = 1000;
+const COLUMNS = 100;
+
+/** The kind of preview that a file has; empty for none. @param {string} path */
+function previewOf(path) {
+  const ending = /\.([^./]+)$/.exec(path.toLowerCase())?.[1] ?? "";
+  const kinds = { md: "markdown", markdown: "markdown", csv: "table", tsv: "table", html: "page", htm: "page" };
+  return kinds[/** @type {keyof typeof kinds} */ (ending)] ?? "";
+}
+
+/** @param {{path: string, text: string}} props */
+export function Preview({ path, text }) {
+  const kind = previewOf(path);
+  if (kind === "markdown") return html`<div class="card page-of"><${Markdown} text=${text} /></div>`;
+  if (kind === "table") return html`<${Table} text=${text} separator=${separatorOf(path, text)} />`;
+  return html`<iframe class="page-of" title=${words.pageOf(path)} sandbox="" src=${`/api/files/page?path=${encodeURIComponent(path)}`}></iframe>
+    <p class="small quiet">${words.pageNote}</p>`;
+}
+
+/** @param {string} path @param {string} text */
+function separatorOf(path, text) {
+  if (path.toLowerCase().endsWith(".tsv")) return "\t";
+  const head = text.split("\n", 1)[0] ?? "";
+  return [";", "\t"].find((sign) => head.split(sign).length > head.split(",").length) ?? ",";
+}
+
+/**
+ * The rows of a table as RFC 4180 has them, up to so many.
+ * @param {string} text @param {string} separator @param {number} most
+ */
+export function rowsOf(text, separator, most) {
+  /** @type {string[][]} */
+  const rows = [];
+  /** @type {string[]} */
+  let row = [];
+  let cell = "";
+  let quoted = false;
+  for (let at = 0; at < text.length && rows.length < most; at++) {
+    const sign = text[at];
+    if (quoted) {
+      if (sign !== '"') cell += sign;
+      else if (text[at + 1] === '"') cell += text[++at];
+      else quoted = false;
+    } else if (sign === '"' && !cell) quoted = true;
+    else if (sign === separator) cell = (row.push(cell), "");
+    else if (sign === "\n") {
+      row.push(cell.replace(/\r$/, ""));
+      rows.push(row);
+      row = [];
+      cell = "";
+    } else cell += sign;
+  }
+  if (rows.length < most && (cell || row.length)) rows.push([...row, cell]);
+  return rows;
+}
+
+/** @param {{text: string, separator: string}} props */
+function Table({ text, separator }) {
+  const [head = [], ...rows] = rowsOf(text, separator, ROWS + 2);
+  const cells = (/** @type {string[]} */ row, /** @type {"th" | "td"} */ tag) => row.slice(0, COLUMNS).map((cell) => html`<${tag}>${visible(cell)}</>`);
+  return html`<div class="table-wrap" tabindex="0" role="region" aria-label=${words.table}><table class="table">
+      <thead><tr>${cells(head, "th")}</tr></thead><tbody>${rows.slice(0, ROWS).map((row) => html`<tr>${cells(row, "td")}</tr>`)}</tbody></table></div>
+    ${(rows.length > ROWS || head.length > COLUMNS) && html`<p class="small quiet">${words.tableCut(ROWS, COLUMNS)}</p>`}`;
+}
+
+/** @typedef {{text: string, sha256: string}} Draft */
+/** @typedef {import("../api.js").ApiError} ApiError */
+
+/** @param {string} path */
+const key = (path) => `lmagent.edit.${me.peek()?.workspace ?? ""}:${path}`;
+
+/** Text typed into a file and not saved. @param {string} path @returns {Draft | null} */
+function draftOf(path) {
+  const draft = storedValue(key(path));
+  return typeof draft?.text === "string" && typeof draft?.sha256 === "string" ? draft : null;
+}
+
+/** @param {{path: string, session: string, done: () => void}} props */
+export function Editor({ path, session, done }) {
+  const [draft, setDraft] = useState(draftOf(path));
+  const [restored] = useState(draft !== null);
+  const [failed, setFailed] = useState(/** @type {Error | null} */ (null));
+  const [fault, setFault] = useState(/** @type {ApiError | null} */ (null));
+  const [saving, setSaving] = useState(false);
+  const field = useRef(/** @type {HTMLTextAreaElement | null} */ (null));
+  const load = async () => {
+    setFailed(null);
+    setFault(null);
+    store(key(path), "");
+    try {
+      const { text, sha256 } = await get(`/api/files/edit?path=${encodeURIComponent(path)}`);
+      setDraft({ text, sha256 });
+    } catch (error) {
+      setFailed(/** @type {Error} */ (error));
+    }
+  };
+  useEffect(() => {
+    if (!draft) load();
+  }, []);
+  useLayoutEffect(() => field.current?.focus(), [draft === null]);
+  const write = (/** @type {string} */ text) => {
+    const next = { text, sha256: draft?.sha256 ?? "" };
+    setDraft(next);
+    store(key(path), JSON.stringify(next));
+  };
+  const save = async (/** @type {{over?: string, sure?: boolean}} */ { over = draft?.sha256, sure = false } = {}) => {
+    if (!draft || saving) return;
+    setSaving(true);
+    setFault(null);
+    try {
+      const id = session || (await beginSession(wanted.peek()));
+      await post(sessionPath(id, "/files/text"), { path, text: field.current?.value ?? draft.text, over, sure });
+      store(key(path), "");
+      toast(words.saved(path));
+      done();
+    } catch (error) {
+      setFault(/** @type {ApiError} */ (error));
+    }
+    setSaving(false);
+  };
+  const discard = () => {
+    store(key(path), "");
+    done();
+  };
+  const pressed = (/** @type {KeyboardEvent} */ event) => {
+    if (event.key === "Escape") event.preventDefault(); // it would close the panel under the hands
+    if (!(event.key === "s" && (event.ctrlKey || event.metaKey))) return;
+    event.preventDefault();
+    save();
+  };
+  if (failed) return html`<${Failed} error=${failed} what=${path} again=${load} />
+    <p><button class="button" onClick=${done}>${words.back}</button></p>`;
+  if (!draft) return html`<p class="empty" role="status">${words.loading}</p>`;
+  return html`<div class="editor">
+    ${restored && !fault && html`<p class="notice" role="status"><${Icon} name="info" /><span>${words.restored}</span></p>`}
+    ${fault && html`<${Fault} fault=${fault} save=${save} reload=${load} />`}
+    <textarea class="field" ref=${field} aria-label=${words.textOf(path)} spellcheck=${false} autocapitalize="off" autocomplete="off"
+      value=${draft.text} onInput=${(/** @type {any} */ event) => write(event.target.value)} onKeyDown=${pressed}></textarea>
+    <div class="row"><button class="button main" disabled=${saving} onClick=${() => save()}>${words.save}</button>
+      ${storedValue(key(path))
+        ? html`<${Sure} label=${words.discard} kind="button plain" question=${words.discardQuestion} yes=${words.discard} act=${discard} />`
+        : html`<button class="button plain" onClick=${discard}>${words.back}</button>`}
+      <span class="small quiet">${words.editNote}</span></div>
+  </div>`;
+}
+
+/** Why it was not saved, and the ways on. @param {{fault: ApiError, save: (how: object) => void, reload: () => void}} props */
+function Fault({ fault, save, reload }) {
+  const clash = fault.code === "changed" || fault.code === "gone";
+  return html`<div class="notice warning" role="alert"><${Icon} name="warning" /><div class="grow">${fault.message}
+    <div class="small quiet">${clash ? words.clashFix : fault.code === "confirm" ? "" : fault.fix}</div>
+    <div class="row">
+      ${clash && html`<button class="button fault" onClick=${() => save({ over: "any" })}>${words.overwrite}</button>`}
+      ${fault.code === "changed" && html`<${Sure} label=${words.reload} question=${words.reloadQuestion} yes=${words.reload} act=${reload} />`}
+      ${fault.code === "confirm" && html`<button class="button fault" onClick=${() => save({ sure: true })}>${words.saveAnyway}</button>`}
+    </div></div></div>`;
 }

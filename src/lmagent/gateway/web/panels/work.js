@@ -1,14 +1,15 @@
 // @ts-check
-// What the session has set itself to do, and who works for it: tasks, the plan and its steps, sub-agents.
+// The session's tasks, its plan with steps, and its sub-agents.
 import { sessionPath } from "../api.js";
 import { Icon } from "../icons.js";
-import { html, useEffect } from "../lib.js";
-import { work as words } from "../words/files.js";
+import { html, useEffect, useState } from "../lib.js";
+import { figure } from "../parts.js";
+import { sessionHref } from "../router.js";
 import { current } from "../session.js";
-import { Agents } from "./agents.js";
-import { Pending, useData } from "./data.js";
-import { useFeed } from "./feed.js";
-import { Nothing } from "./kit.js";
+import { toast } from "../state.js";
+import { work as words } from "../words/files.js";
+import { agents as texts } from "../words/pages.js";
+import { Nothing, Pending, standing, Sure, useData, useFeed } from "./kit.js";
 
 /** @typedef {import("../wire.js").Task} Task */
 /** @typedef {import("../icons.js").IconName} IconName */
@@ -44,7 +45,7 @@ export function Panel({ session }) {
   });
   const view = current.value?.id === session ? current.value.view.value : null;
   const working = view !== null && view.state !== "idle";
-  const agents = /** @type {import("./agents.js").Node[]} */ ((tree.data?.nodes ?? []).filter((/** @type {any} */ node) => node.session !== session));
+  const agents = /** @type {Node[]} */ ((tree.data?.nodes ?? []).filter((/** @type {any} */ node) => node.session !== session));
   useEffect(() => {
     if (!working || !agents.length) return;
     const timer = setInterval(() => document.hidden || tree.reload(), 2000);
@@ -95,7 +96,7 @@ function Item({ task, tasks }) {
 }
 
 /**
- * core/work.py: TaskState; what is as at the beginning is left out.
+ * core/work.py: TaskState; unchanged fields are left out.
  * @typedef {{objective?: string, completion_gate?: string, total_count?: number, processed_count?: number, remaining_queue?: string[],
  *   rename_map?: Record<string, string>, last_error?: string, recovery_instruction?: string, next_action?: string}} State
  */
@@ -112,4 +113,57 @@ function Batch({ state }) {
     <h3>${words.state} <span class="small quiet">${words.count(done, state.total_count ?? words.unknown)}</span></h3>
     ${state.total_count && html`<progress max=${state.total_count} value=${done} aria-label=${words.count(done, state.total_count)}></progress>`}
     <dl class="facts small">${facts.map(([name, text]) => html`<dt key=${name}>${name}</dt><dd>${text}</dd>`)}</dl></section>`;
+}
+
+/**
+ * @typedef {Object} Node
+ * @property {string} session
+ * @property {string} parent session that asked
+ * @property {string} task
+ * @property {string} objective
+ * @property {string} status
+ * @property {number} step model calls until now
+ * @property {number} tokens
+ * @property {string} title
+ */
+
+/** @param {{nodes: Node[], root: string, changed: () => void}} props */
+function Agents({ nodes, root, changed }) {
+  const known = new Set(nodes.map((node) => node.session));
+  const tops = nodes.filter((node) => node.parent === root || !known.has(node.parent));
+  return html`<section class="section" aria-label=${texts.heading}><h3>${texts.heading} <span class="small quiet">${nodes.length}</span></h3>
+    <ul class="bare agents">${tops.map((node) => html`<${Agent} key=${node.session} node=${node} nodes=${nodes} changed=${changed} />`)}</ul></section>`;
+}
+
+/** @param {{node: Node, nodes: Node[], changed: () => void}} props */
+function Agent({ node, nodes, changed }) {
+  const [steering, setSteering] = useState(false);
+  const { icon, kind, words } = standing({ status: node.status });
+  const below = nodes.filter((other) => other.parent === node.session);
+  const name = node.objective || node.title || node.session;
+  const runs = node.status === "running";
+  const stop = async () => {
+    if (await current.peek()?.command({ type: "interrupt", to: node.session })) toast(texts.told);
+    changed();
+  };
+  const steer = async (/** @type {any} */ event) => {
+    event.preventDefault();
+    const text = new FormData(event.target).get("words")?.toString().trim() ?? "";
+    if (!text) return;
+    const message = { role: "user", parts: [{ type: "text", text }] };
+    if (!(await current.peek()?.command({ type: "steer", to: node.session, message }))) return;
+    toast(texts.delivered);
+    setSteering(false);
+  };
+  return html`<li><div class="card agent" data-kind=${kind}>
+    <div class="headline"><${Icon} name=${icon} /><span class="grow wrap">${name}</span><span class=${`chip ${kind}`}>${words}</span></div>
+    <p class="small quiet">${[node.task, texts.steps(node.step), texts.tokens(figure(node.tokens))].filter(Boolean).join(" · ")}</p>
+    <div class="row"><a class="button plain" href=${sessionHref(node.session)} aria-label=${texts.openOf(name)}><${Icon} name="right" />${texts.open}</a>
+      ${runs && html`<button class="button plain" aria-expanded=${steering} onClick=${() => setSteering(!steering)}>${texts.message}</button>
+        <${Sure} label=${texts.stop} icon="stop" kind="button plain" question=${texts.stopQuestion} yes=${texts.stopYes} act=${stop} />`}</div>
+    ${runs && steering && html`<form class="row" onSubmit=${steer}><input class="field grow" name="words" aria-label=${texts.messageTo(name)} autofocus required />
+      <button class="button">${texts.send}</button></form>`}
+  </div>
+  ${below.length > 0 && html`<ul class="bare agents">${below.map((child) => html`
+    <${Agent} key=${child.session} node=${child} nodes=${nodes} changed=${changed} />`)}</ul>`}</li>`;
 }

@@ -1,5 +1,5 @@
 // @ts-check
-// The texts of a conversation and what surrounds it. Every text of the page is in this folder, one file for what is loaded
+// The texts of a conversation and of the page around it. Every text of the page is in this folder, one file for what is loaded
 // together; a translation replaces the folder. Texts of errors and notices come from the gateway and the fold.
 
 export const common = {
@@ -223,11 +223,6 @@ export const header = {
   cuts: (/** @type {number} */ times) => (times === 1 ? "Shortened once so far." : `Shortened ${times} times so far.`),
   shorten: "Shorten now",
   needsApproval: "Needs your approval",
-  approvalAsked: (/** @type {string} */ summary) => `Waiting for your approval: ${summary}`,
-  planAsked: (/** @type {string} */ title) => `A plan waits for your approval: ${title}`,
-  about: (/** @type {string} */ title, /** @type {string} */ words) => `${title}: ${words}`,
-  planNeedsApproval: "Plan needs approval",
-  working: "Working",
   retrying: "Retrying",
   retryIn: (/** @type {string} */ reason, /** @type {string} */ delay) => `${reason}; next try in ${delay}`,
   queued: "Queued",

@@ -2,7 +2,6 @@
 // The texts of the first screen's setup and of the models.
 
 export const setup = {
-  checking: "Checking …",
   checkAgain: "Check again",
   noServer: "No model server answers.",
   noModels: "The model server has no models.",
@@ -14,7 +13,6 @@ export const setup = {
   silent: "not running",
   use: (/** @type {string} */ model) => `Use ${model}`,
   useOf: (/** @type {string} */ server) => `Model of ${server}`,
-  switched: (/** @type {string} */ model) => `New sessions use ${model}`,
   startOther: "Start LM Studio, Ollama, llama.cpp or vLLM, then check again.",
   ownHere: (/** @type {string} */ model) => `${model} is on this machine. lmagent can run it itself.`,
   ownStart: "Start and use it",

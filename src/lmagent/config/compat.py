@@ -1,0 +1,351 @@
+"""Compat: files of older systems, read where they are or imported.
+
+agent_computer's `config.json` is read key by key: a key feeds a setting, or is known and not used, with the reason.
+An import takes that file, a `.env`, an `mcp.json` (`mcpServers`, or an editor's `servers`) or a `cron.json`. Settings
+go to the user's `config.toml`, secrets to the user's `.env`, the two JSON lists to the workspace's `.lmagent/`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import msgspec
+from msgspec import Meta, Struct
+
+from lmagent.config.files import decode_env, parse_env, read_small, save_env, save_settings, toml_of, write_private
+from lmagent.config.names import FIELD_OF, as_text, closest, why_not_used
+from lmagent.config.settings import BY_NAME, PLACEHOLDER_KEYS, PROVIDERS
+from lmagent.core.decoding import json_fault
+from lmagent.core.errors import ConfigError
+
+Pairs = tuple[tuple[str, str], ...]
+
+
+_UNKNOWN = "it is no key that lmagent knows"
+_REFLECTION = "not used by this version: there is no reflection yet"
+_MEMORY = "not used by this version: there is no memory yet"
+
+KEYS: dict[str, tuple[str, str]] = {
+    "gateway.host": ("web_host", ""),
+    "gateway.port": ("web_port", ""),
+    "agent.name": ("", "not used: the agent is called lmagent everywhere"),
+    "agent.workspace": ("workspace", "a path counts from the file's folder"),
+    "agent.model.provider": ("llm_url", "the provider's usual address; `base_url` goes before it"),
+    "agent.model.model_id": ("llm_model", ""),
+    "agent.model.base_url": ("llm_url", "not with `openrouter`, which has an address of its own"),
+    "agent.model.max_tokens": ("llm_max_tokens", ""),
+    "agent.model.temperature": ("llm_temperature", ""),
+    "agent.model.api_key": ("llm_api_key", "`openrouter_api_key` with the provider `openrouter`"),
+    "agent.tools.allow": ("tools_allow", "`manage_tasks` becomes the todo tools; an empty list allows none"),
+    "agent.tools.require_approval": ("permission_ask", "tools by their names here"),
+    "agent.max_loop_iterations": ("bounded_steps", "caps bounded work alone"),
+    "agent.deep_work.max_iterations": ("deep_steps", ""),
+    "agent.deep_work.token_budget": ("deep_tokens", ""),
+    "agent.deep_work.warning_threshold": ("", "not needed: the model is told when 0.8 of a budget is used"),
+    "agent.non_interactive_approval_policy": (
+        "",
+        "not used: what needs approval is denied where no user can be asked; `permission_allow` rules exempt it",
+    ),
+    "sessions.directory": ("", "not used: take the sessions over with `lmagent sessions import FOLDER`"),
+    "sessions.max_history_tokens": ("summarization_threshold", ""),
+    "reflection.enabled": ("", _REFLECTION),
+    "reflection.model_id": ("", _REFLECTION),
+    "reflection.max_tokens": ("", _REFLECTION),
+    "reflection.max_sessions_per_startup": ("", _REFLECTION),
+    "memory.enabled": ("", _MEMORY),
+    "memory.embedding_base_url": ("", _MEMORY),
+    "memory.embedding_model": ("", _MEMORY),
+    "memory.top_k": ("", _MEMORY),
+}
+"""The setting that a key feeds, or empty; how its value is converted, or why it is not used."""
+
+_SECTIONS = {key.rpartition(".")[0] for key in KEYS} | {key.partition(".")[0] for key in KEYS}
+_TODO = ("todo_add", "todo_complete", "todo_update", "todo_list")
+_TOOLS = {
+    "read_file": ("read",),
+    "write_file": ("write",),
+    "list_directory": ("ls",),
+    "list_files": ("ls",),
+    "manage_tasks": _TODO,
+}
+_ABSENT = frozenset({"web_fetch", "web_fetch_js", "web_fetch_stealth", "memory_search"})
+_PLACEHOLDERS = ("", "your-model-id")
+
+
+class ConfigJson(Struct):
+    """The content of a `config.json`.
+
+    Attributes:
+        taken: key, setting and value, which is not checked yet.
+        left: key, and why it is not used.
+        wrong: key, and what its value has to be.
+        misspelt: key, and the key that was probably meant.
+    """
+
+    taken: list[tuple[str, str, Any]]
+    left: list[tuple[str, str]]
+    wrong: list[tuple[str, str]]
+    misspelt: list[tuple[str, str]]
+
+
+def read_agent_computer(document: dict[str, Any], base: Path) -> ConfigJson:
+    """Sort the keys of a parsed `config.json`; `base` is its folder."""
+    found = ConfigJson([], [], [], [])
+    values = dict(_leaves(document, "", found))
+    provider = values.get("agent.model.provider")
+    for key, value in values.items():
+        known = KEYS.get(key)
+        if known is None and _is_openrouter_key(key, value):
+            found.taken.append((key, "openrouter_api_key", value))
+        elif known is None:
+            meant = closest(key, KEYS)
+            found.misspelt.append((key, meant)) if meant else found.left.append((key, _UNKNOWN))
+        elif key == "agent.model.provider":
+            _take_provider(values, found)
+        elif key == "agent.model.base_url" and provider == "openrouter":
+            found.left.append((key, "the provider is openrouter, which has an address of its own"))
+        elif key == "agent.model.model_id" and value in _PLACEHOLDERS:
+            found.left.append((key, "it is a placeholder"))
+        elif key == "agent.model.api_key" and provider == "openrouter":
+            found.taken.append((key, "openrouter_api_key", value))
+        elif key == "sessions.directory" and isinstance(value, str):
+            found.left.append((key, f"take the sessions over with: lmagent sessions import {base / value}"))
+        elif not known[0]:
+            found.left.append((key, known[1]))
+        elif value is not None:
+            found.taken.append((key, known[0], _tools(key, value)))
+    return found
+
+
+def _leaves(value: dict[str, Any], above: str, found: ConfigJson) -> Iterator[tuple[str, Any]]:
+    for name, inner in value.items():
+        key = f"{above}.{name}" if above else name
+        if isinstance(inner, dict) and key not in KEYS:
+            yield from _leaves(cast("dict[str, Any]", inner), key, found)
+        elif key in _SECTIONS:
+            found.wrong.append((key, "must be an object with keys of its own"))
+        else:
+            yield key, inner
+
+
+def _take_provider(values: dict[str, Any], found: ConfigJson) -> None:
+    key, provider = "agent.model.provider", values["agent.model.provider"]
+    if provider not in PROVIDERS:
+        found.wrong.append((key, f"must be one of {', '.join(PROVIDERS)}"))
+    elif provider != "openrouter" and values.get("agent.model.base_url"):
+        found.left.append((key, "base_url says where the server is"))
+    else:
+        found.taken.append((key, "llm_url", PROVIDERS[provider]))
+
+
+def _tools(key: str, value: Any) -> Any:
+    """Lists of tools, by their names here. A tool that does not exist here needs no approval, and allows nothing."""
+    if not key.startswith("agent.tools.") or not isinstance(value, list):
+        return value
+    names = cast("list[Any]", value)
+    if not all(isinstance(name, str) for name in names):
+        return names  # is refused when it is checked
+    asks = key == "agent.tools.require_approval"
+    renamed = [new for name in names if not (asks and name in _ABSENT) for new in _TOOLS.get(name, (name,))]
+    return renamed if renamed or asks else ["none"]
+
+
+def _is_openrouter_key(key: str, value: Any) -> bool:
+    return isinstance(value, str) and bool(value) and "openrouter" in key.lower() and key.lower().endswith("key")
+
+
+def parse_json(path: Path, content: bytes) -> Any:
+    """Return the document in a file's content.
+
+    Raises:
+        ConfigError: it is no JSON.
+    """
+    try:
+        return msgspec.json.decode(content.removeprefix(b"\xef\xbb\xbf"))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        fault = json_fault(content)
+        where = f"line {fault.lineno}, column {fault.colno}: {fault.msg}" if fault is not None else str(error)
+        raise ConfigError(f"{path} is not valid JSON: {where}", fix="correct it, then try again") from error
+
+
+def as_object(value: Any) -> dict[str, Any]:
+    """Return the value if it is a JSON object, else an empty one."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+_ACCEPTED = "a .env file, agent_computer's config.json, an mcp.json or a cron.json"
+
+
+class ImportReport(Struct, frozen=True):
+    """The entries that an import took, each with where it went, and those that it left, each with the reason."""
+
+    taken: Pairs
+    left: Pairs
+
+
+class Targets(Struct, frozen=True):
+    """Where an import writes.
+
+    Attributes:
+        config_file: the user's `config.toml`.
+        env_file: the user's `.env`, for secrets.
+        workspace: the workspace that `mcp.json` and `cron.json` go to.
+        home: the home folder, for `~` in paths.
+    """
+
+    config_file: Path
+    env_file: Path
+    workspace: Path
+    home: Path
+
+
+def import_file(path: Path, targets: Targets) -> ImportReport:
+    """Take over a file of an older system.
+
+    Raises:
+        ConfigError: it cannot be read or is no file that can be taken over, or a target cannot be written.
+    """
+    content = read_small(path)
+    if content is None:
+        raise ConfigError(f"{path} does not exist, or is not a file", fix=f"name {_ACCEPTED}")
+    base = path.parent.absolute()
+    if path.suffix.lower() != ".json" and not content.lstrip().startswith((b"{", b"[")):
+        return _import_settings(*_given(decode_env(content)), base, targets)
+    parsed = parse_json(path, content)
+    document = as_object(parsed)
+    jobs = document.get("jobs", parsed)
+    if isinstance(jobs, list):
+        return _import_jobs(cast("list[Any]", jobs), targets.workspace / ".lmagent" / "cron.json")
+    if servers := as_object(document.get("mcpServers")) or as_object(document.get("servers")):
+        return _import_servers(servers, targets.workspace / ".lmagent" / "mcp.json")
+    if not {"agent", "gateway", "model", "sessions", "reflection"} & document.keys():
+        raise ConfigError(f"{path} is JSON, but nothing that can be taken over", fix=f"name {_ACCEPTED}")
+    read = read_agent_computer(document, base)
+    left = [*read.left, *((key, f"it {why}") for key, why in read.wrong)]
+    left += [(key, f"{_UNKNOWN}; did you mean {meant}?") for key, meant in read.misspelt]
+    return _import_settings(read.taken, left, base, targets)
+
+
+def _given(text: str) -> tuple[list[tuple[str, str, Any]], list[tuple[str, str]]]:
+    """Return variable, setting and text of what a `.env` sets, and the variables that are left, with the reason."""
+    given: list[tuple[str, str, Any]] = []
+    lines = [line for line in parse_env(text) if line.name]
+    values = {line.name: line.value for line in lines if line.value is not None}
+    left = [(line.name, "it is not NAME=value, or its quote is not closed") for line in lines if line.value is None]
+    for variable, value in values.items():
+        setting = BY_NAME.get(FIELD_OF.get(variable, ""))
+        if setting is None:
+            left.append((variable, why_not_used(variable) or "it is no setting of lmagent"))
+            continue
+        others = [other for other in setting.variables if other in values and setting.is_given(values[other])]
+        real = [other for other in others if not setting.secret or values[other] not in PLACEHOLDER_KEYS]
+        winner = next(iter(real or others), "")
+        if variable == winner:
+            given.append((variable, setting.name, as_text(variable, value)))
+        else:
+            left.append((variable, f"{winner} is set too, and wins" if winner else "it is empty"))
+    return given, left
+
+
+def _import_settings(
+    given: list[tuple[str, str, Any]], left: list[tuple[str, str]], base: Path, targets: Targets
+) -> ImportReport:
+    """Save settings: secrets first, so that a failure leaves nothing half done in `config.toml`."""
+    secrets: dict[str, str] = {}
+    settings: dict[str, Any] = {}
+    taken: list[tuple[str, str]] = []
+    for key, name, raw in given:
+        setting = BY_NAME[name]
+        try:
+            value = setting.read(raw, base, targets.home, text=key in setting.variables)
+        except ValueError as error:
+            left.append((key, f"it {error}"))
+            continue
+        if not setting.secret:
+            settings[name] = toml_of(value)
+            taken.append((key, f"{name} in {targets.config_file}"))
+        elif value in PLACEHOLDER_KEYS:
+            left.append((key, "it is a placeholder that local servers accept"))
+        else:
+            secrets[setting.env] = value
+            taken.append((key, f"{setting.env} in {targets.env_file}"))
+    if secrets:
+        save_env(targets.env_file, secrets)
+    if settings:
+        save_settings(targets.config_file, settings)
+    return ImportReport(tuple(taken), tuple(left))
+
+
+class _Server(Struct):
+    """What an entry of `mcp.json` needs to be taken."""
+
+    command: str = ""
+    url: str = ""
+    args: list[str] = []
+    env: dict[str, str] = {}
+
+    def __post_init__(self) -> None:
+        if not self.command and not self.url:
+            raise ValueError("it has neither a command nor a url")
+
+
+class _Job(Struct):
+    """What an entry of `cron.json` needs to be taken."""
+
+    id: Annotated[str, Meta(min_length=1)]
+    schedule: Annotated[str, Meta(min_length=1)]
+    prompt: Annotated[str, Meta(min_length=1)]
+
+
+def _import_servers(servers: dict[str, Any], target: Path) -> ImportReport:
+    """Add MCP servers to an `mcp.json`; a server that is there already stays unchanged."""
+    old = as_object(_present(target))
+    known = as_object(old.get("mcpServers"))
+    fresh, left = _sorted_out(list(servers.items()), set(known), _Server)
+    if fresh:
+        _write_json(target, {**old, "mcpServers": {**known, **fresh}})
+    return ImportReport(tuple((name, str(target)) for name in fresh), left)
+
+
+def _import_jobs(jobs: list[Any], target: Path) -> ImportReport:
+    """Add scheduled jobs to a `cron.json`; a job that is there already stays unchanged."""
+    present: Any = _present(target)
+    old = cast("list[Any]", present) if isinstance(present, list) else []
+    named = [(str(as_object(job).get("id") or f"job {number}"), job) for number, job in enumerate(jobs, 1)]
+    fresh, left = _sorted_out(named, {as_object(job).get("id") for job in old}, _Job)
+    if fresh:
+        _write_json(target, [*old, *fresh.values()])
+    return ImportReport(tuple((name, str(target)) for name in fresh), left)
+
+
+def _sorted_out(
+    entries: list[tuple[str, Any]], known: set[Any], needs: type[_Server | _Job]
+) -> tuple[dict[str, Any], Pairs]:
+    """Return the entries that can be added, by name, and the others with the reason."""
+    fresh: dict[str, Any] = {}
+    left: list[tuple[str, str]] = []
+    for name, entry in entries:
+        try:
+            msgspec.convert(entry, needs)
+        except msgspec.ValidationError as error:
+            left.append((name, f"it cannot be used: {error}"))
+        else:
+            if name in known or name in fresh:
+                left.append((name, "the workspace has one of that name"))
+            else:
+                fresh[name] = entry
+    return fresh, tuple(left)
+
+
+def _present(target: Path) -> Any:
+    if os.path.islink(target.parent):
+        raise ConfigError(f"{target.parent} is a link; nothing is written through it", fix=f"rm {target.parent}")
+    content = read_small(target)
+    return None if content is None else parse_json(target, content)
+
+
+def _write_json(target: Path, document: Any) -> None:
+    write_private(target, msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n")
