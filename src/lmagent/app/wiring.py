@@ -27,9 +27,9 @@ from lmagent.core.agent import Agent
 from lmagent.core.commands import SetMode, SetModel, SetOptions
 from lmagent.core.errors import WorkspaceError
 from lmagent.core.model import Sampling, split_name
-from lmagent.engine.gate import Rules, check_rule
 from lmagent.engine.session import Session
 from lmagent.engine.toolbox import Toolbox
+from lmagent.policy.gate import Rules, check_rule
 from lmagent.providers.retry import RetryPolicy
 from lmagent.providers.served import Endpoint, Served
 from lmagent.providers.transport import SLOWEST, HttpTransport, Timeouts, Transport

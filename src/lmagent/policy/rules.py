@@ -2,7 +2,7 @@
 
 A rule is `tool`, `tool(pattern)`, `effect:write`, `effect:write(pattern)`, `*` or `*(pattern)`. The tool's name may
 hold `*`, case does not count, and `mcp__server` stands for all tools of that server. For `shell` and `effect:exec` the
-pattern is one of commands, `shell(git log *)`: see `shellline/patterns.py`. Else it is a glob over paths of the
+pattern is one of commands, `shell(git log *)`: see `matching.py`. Else it is a glob over paths of the
 workspace:
 
     docs            whatever is called so, at any depth, with everything below it
@@ -24,7 +24,7 @@ from functools import lru_cache
 from msgspec import Struct
 
 from lmagent.core.errors import ConfigError
-from lmagent.engine.targets import inside
+from lmagent.policy.paths import inside
 
 SHELL, EXEC = "shell", "exec"
 """The tool, and the effect, whose patterns are of commands."""
@@ -37,20 +37,14 @@ _ALTERNATIVES = 100
 
 
 class Rule(Struct, frozen=True):
-    """A rule as it is understood.
-
-    Attributes:
-        name: lower case: a tool, an effect, or a glob over tools.
-        pattern: normalised; empty for a rule that holds whatever the paths and commands.
-        command: the pattern is one of commands, not of paths.
-    """
+    """A rule: a tool, an effect or a glob over tools, in lower case; and a pattern of paths or commands, or none."""
 
     name: str
     pattern: str
     command: bool = False
 
     def __str__(self) -> str:
-        """The rule as a person would write it."""
+        """Return the rule as the user would write it."""
         return f"{self.name}({self.pattern})" if self.pattern else self.name
 
     def names(self, tool: str, effect: str) -> bool:
@@ -71,11 +65,7 @@ class Rule(Struct, frozen=True):
 
 @lru_cache(maxsize=512)
 def parse(text: str, root: str = "") -> Rule:
-    """Understand a rule.
-
-    Args:
-        text: as it was written.
-        root: the workspace, for absolute patterns; without it they are refused.
+    """Understand a rule. Absolute patterns need the workspace, `root`.
 
     Raises:
         ConfigError: it cannot be understood, or could never match.
@@ -117,24 +107,18 @@ def _command(pattern: str) -> str:
         pattern = f"{pattern[:-2]} *"
     if pattern in ("*", "**"):
         return ""
-    from lmagent.engine.shellline.patterns import understood  # a session without such rules does not pay for it
+    from lmagent.policy.matching import compiled  # a session without such rules does not pay for it
 
-    if not understood(pattern):
+    if compiled(pattern) is None:
         raise ValueError("a quote in it is left open")
     return pattern
 
 
 def check_rule(rule: str, origin: str = "", *, tools: Mapping[str, str] | None = None, root: str = "") -> str:
-    """The rule in its plain form, if it can be understood and can ever match.
-
-    Args:
-        rule: as it was written.
-        origin: where it was written, for the message.
-        tools: names and aliases of the tools, in lower case, to the tools' names; None: any name will do.
-        root: the workspace.
+    """Return the rule in its plain form. `tools` are names and aliases in lower case; None: any name will do.
 
     Raises:
-        ConfigError: it cannot.
+        ConfigError: the rule cannot be understood, or can never match.
     """
     try:
         name, pattern = _split(rule)
