@@ -320,7 +320,8 @@ def test_what_is_spelled_out_in_full_is_covered(line):
 # The first word of each is the program that an allow rule names with a final `*`.
 ASKED = [
     "uv --quiet run rm x", "ip netns exec a x", "export -i x", "gtar xIf x y", "abduco - x", "docker -vX", "tox -xy",
-    "tox -x a", "mytool --verbose", "mytool +x", "mytool --x=y", "ls -l; mytool -v", "curl -o x u", "python -c x",
+    "tox -x a", "mytool --verbose", "mytool +x", "mytool --x=y", "mytool -1", "ls -l; mytool -v",
+    "curl -o x u", "python -c x",
 ]  # fmt: skip
 
 

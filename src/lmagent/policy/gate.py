@@ -54,7 +54,7 @@ class Rules(Struct, frozen=True):
 
 
 class Verdict(Struct, frozen=True):
-    """What the gate says, and why; `grant` is what "always" would add: rules, one a line."""
+    """The decision and its reason; `grant` holds the rules that "always" would add, one a line."""
 
     decision: Literal["allow", "ask", "deny"]
     reason: str
@@ -115,7 +115,7 @@ def granted(grants: Iterable[str]) -> tuple[str, ...]:
 
 
 def _grant(request: Request) -> str:
-    """The narrowest rules that would have allowed it; nothing where no rule can say it."""
+    """Return the narrowest rules that would have allowed the call; nothing if no rule can."""
     if request.command is None:
         return request.tool
     from lmagent.policy.matching import grants
@@ -131,10 +131,10 @@ def _line(command: str) -> Line:
 
 
 def sight(request: Request, rules: Rules) -> Hides | None:
-    """What a call that may run must not see below the paths that it names; None where no rule hides anything.
+    """Return what hides paths from a call that may run; None if no rule hides any.
 
-    What a rule denies is hidden, and so is what a rule wants to be asked about, except below a path that the call
-    named and a person therefore was asked about. Files with secrets are listed, but `grep` does not look into them.
+    A path is hidden that a rule denies, or wants to be asked about, except below a path that the call named: about
+    that the user was asked. Files with secrets are listed, but `grep` does not look into them.
     """
     deny = [rule for rule in _of(rules.deny, request) if rule.pattern]
     ask = [rule for rule in _of(rules.ask, request) if rule.pattern]
@@ -148,7 +148,7 @@ def sight(request: Request, rules: Rules) -> Hides | None:
         if _covered(deny, path):
             return True
         asked = _covered(ask, path) or (_covered(secret, path) and not _covered(allow, path))
-        return asked and not any(_beneath(path, at) for at in named)
+        return asked and not any(at in (".", path) or path.startswith(f"{at}/") for at in named)
 
     return hides
 
@@ -171,16 +171,12 @@ def _secret_files(rules: Rules) -> tuple[str, ...]:
     return SECRET_FILES if rules.workspace else ()
 
 
-def _beneath(path: str, folder: str) -> bool:
-    return folder in (".", path) or path.startswith(f"{folder}/")
-
-
 def _of(rules: Sequence[str], request: Request) -> list[Rule]:
     return [rule for rule in parsed(rules) if rule.names(request.tool, request.effect)]
 
 
 def _forbidding(rules: Sequence[str], request: Request) -> Rule | None:
-    """The first rule that covers any path or command of the request."""
+    """Return the first rule that covers any path or command of the request."""
     for rule in _of(rules, request):
         if _any_path(rule) or any(rule.covers(target, below=True) for target in request.targets):
             return rule
@@ -201,7 +197,7 @@ def _uncertain(rules: Sequence[str], request: Request) -> Rule | None:
 
 
 def _allowing(rules: Sequence[str], request: Request) -> Rule | None:
-    """The first rule that covers all paths of the request; or the last of those that cover its commands together."""
+    """Return the first rule that covers all paths, or the last of those that cover all commands together."""
     speaking = _of(rules, request)
     for rule in speaking:
         if _any_path(rule) or (request.targets and all(rule.covers(at, below=False) for at in request.targets)):

@@ -88,13 +88,13 @@ _HARMLESS = {
 # Operands that a final `*` covers, where that is not all of them.
 _OPERANDS = {
     **dict.fromkeys(names_in("gcc g++ cc c++ clang clang++ rustc javac curl"), r"(?!@|.*%output\{).*"),
-    **dict.fromkeys(names_in("make gmake cmake"), r"[^=]*|V=[01]"), "git": r"(?!ext::).*",
+    **dict.fromkeys(names_in("make gmake cmake"), r"[^=]*|V=[01]"), "git": r"(?!ext::).*", "ip": r"(?!e(?:xe?c?)?$).*",
 }  # fmt: skip
 _SCRIPTS = {
     "sed": r"(?:(?:\d+|\$)(?:,(?:\d+|\$))?)?[pdq=]|s([/,|])[\w .-]*\1[\w .-]*\1[gI\d]*",
     **dict.fromkeys(names_in("awk gawk mawk nawk"), r"\{ ?print \$\w+(?:, ?\$\w+)* ?\}"),
 }
-_NO_UNKNOWN = frozenset((*_OPERANDS, *_SCRIPTS, "tar", "gtar", "bsdtar", "uniq", "xxd", "ip")) - {"git"}
+_NO_UNKNOWN = frozenset((*_OPERANDS, *_SCRIPTS, "tar", "gtar", "bsdtar", "uniq", "xxd")) - {"git"}
 _SUBCOMMANDS = frozenset(("git", "ip"))
 _LAUNCHER = re.compile(
     r"(?:(?:uv|poetry|pipenv|pdm|hatch|rye|pipx|conda|yarn) run|(?:bundle|pnpm|npm|yarn) exec) (?:-- )?"
@@ -148,7 +148,8 @@ def _is_harmless(word: str, listed: Sequence[str]) -> bool:
         return True
     if word.startswith("+"):
         return "+" in listed[0]
-    return re.fullmatch(rf"-[{re.escape(listed[0])}\d,.]+", word) is not None and not word.startswith("--")
+    letters = f"-[{re.escape(listed[0])}\\d,.]+"
+    return listed[0] != "-" and re.fullmatch(letters, word) is not None and not word.startswith("--")
 
 
 def _has_harmless_script(name: str, argv: tuple[str, ...], spelled: int, listed: Sequence[str]) -> bool:

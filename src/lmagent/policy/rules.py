@@ -2,13 +2,11 @@
 
 A rule is `tool`, `tool(pattern)`, `effect:write`, `effect:write(pattern)`, `*` or `*(pattern)`. The tool's name may
 hold `*`, case does not count, and `mcp__server` stands for all tools of that server. For `shell` and `effect:exec` the
-pattern is one of commands, `shell(git log *)`: see `matching.py`. Else it is a glob over paths of the
-workspace:
+pattern is one of commands, `shell(git log *)`: see `matching.py`. Else it is a glob over paths of the workspace:
 
-    docs            whatever is called so, at any depth, with everything below it
-    docs/  ./docs   the one at the top, with everything below it
-    docs/**         the same
-    *.md            whatever is called so, at any depth
+    docs            each file or folder of this name, at any depth, with everything below it
+    docs/  ./docs   the one at the top, with everything below it; also docs/**
+    *.md            each file or folder whose name matches, at any depth
     src/*.md        only there; `**` crosses folders, `*` and `?` do not, `{a,b}` is either, `[ab]` one of them
 
 A denial and a question reach further than an allowance: what lies below a folder that they match is covered too.
@@ -85,7 +83,7 @@ def parse(text: str, root: str = "") -> Rule:
 
 
 def _split(text: str) -> tuple[str, str | None]:
-    """The name, in lower case, and the pattern."""
+    """Return the name, in lower case, and the pattern."""
     found = re.fullmatch(_RULE, text.strip(), re.I | re.S)
     if found is None:
         raise ConfigError(
@@ -100,7 +98,7 @@ def _runs_commands(name: str) -> bool:
 
 
 def _command(pattern: str) -> str:
-    """A pattern of commands; `git log:*`, as others write it, is `git log *`."""
+    """Return the plain form of a pattern of commands; `git log:*`, as other agents write it, is `git log *`."""
     if not pattern:
         raise ValueError("it names no command")
     if pattern.endswith(":*"):
@@ -132,7 +130,7 @@ def check_rule(rule: str, origin: str = "", *, tools: Mapping[str, str] | None =
 
 
 def _known(rule: str, name: str, tools: Mapping[str, str]) -> str:
-    """The tool's own name; what comes later from an MCP server cannot be known yet."""
+    """Return the tool's own name; the tools of MCP servers are not known yet."""
     if name in tools:
         return tools[name]
     if "*" in name or name.startswith(("effect:", "mcp__")):
@@ -148,7 +146,7 @@ def _known(rule: str, name: str, tools: Mapping[str, str]) -> str:
 
 
 def _normalised(pattern: str, root: str) -> str:
-    """The pattern relative to the workspace, with its braces spread out."""
+    """Return the pattern relative to the workspace, with its braces spread out."""
     if not pattern:
         raise ValueError("it names no path")
     plain = [_plain(reading, root) for reading in _alternatives(pattern)]
@@ -156,7 +154,7 @@ def _normalised(pattern: str, root: str) -> str:
 
 
 def _plain(pattern: str, root: str) -> str:
-    """A pattern without braces; one name alone stands for any depth, `./name` for the top."""
+    """Return a pattern without braces; one name alone matches at any depth, `./name` at the top."""
     if "," in pattern:
         raise ValueError("a comma does not part paths; write a rule for each, or {a,b}")
     if pattern.startswith("~"):
@@ -177,7 +175,7 @@ def _plain(pattern: str, root: str) -> str:
 
 
 def _alternatives(pattern: str) -> list[str]:
-    """Every reading of the braces; a brace without its partner or a comma stands for itself."""
+    """Return each reading of the braces; a brace without its partner or a comma is itself."""
     done, pending = list[str](), [pattern]
     while pending:
         if len(done) + len(pending) > _ALTERNATIVES:
@@ -219,5 +217,5 @@ def _piece(piece: str) -> str:
 
 
 def parsed(rules: Sequence[str]) -> list[Rule]:
-    """The rules, understood."""
+    """Understand rules."""
     return [parse(rule) for rule in rules]

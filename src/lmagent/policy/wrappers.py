@@ -162,12 +162,8 @@ def _wrapped(name: str, words: Words) -> Inner:
     first = at = at + operands
     while name in ("env", "sudo", "doas") and at < len(words) and "=" in words[at].text:
         at += 1
-    if (
-        not all(word.known for word in words[1:first])
-        or any(word.loose for word in words[: at + 1])
-        or at >= len(words)
-        or (name == "time" and "=" in words[at].text)
-    ):
+    sure = all(word.known for word in words[1:first]) and not any(word.loose for word in words[: at + 1])
+    if not sure or at >= len(words) or (name == "time" and "=" in words[at].text):
         return _not_read(name, words)
     inner = words[at:]
     if name == "xargs":
