@@ -55,7 +55,7 @@ _WHOLE = {
     "arithmetic_expansion": rb"\$\(\([\d\s+*/%()-]*\)\)",
     "expansion": rb"\$\{#?(?:\w+|[@*#?])(?:(?::?[-+?]|##?|%%?|//?)[\w ./*@:,-]*)?\}",
     # Also with expansions of variables; tree-sitter does not see the backticks in it.
-    "heredoc_body": rb"(?:[^`$\\]|\$\w+|\$\{\w+\}|\$(?=[\s.,;:/%\"')]))*",
+    "heredoc_body": rb"(?:[^`$\\]|\$\w+|\$\{\w+\})*",
 }
 """Nodes that are trusted, or not, as a whole."""
 _EVALUATES = re.compile(rb"-(?:v|R|eq|ne|lt|le|gt|ge)\b|[<>&|;()]")
@@ -185,5 +185,5 @@ def _is_plain_heredoc(node: Node, source: bytes) -> bool:
     part = {kid.type: source[kid.start_byte : kid.end_byte] for kid in node.children}
     name, body = part.get("heredoc_start", b"").strip(b"'\""), part.get("heredoc_body", b"")
     lines = [line.lstrip(b"\t") if "<<-" in part else line for line in body.split(b"\n")]
-    ended = part.get("heredoc_end", b"").strip() == name and (not body or body.rstrip(b"\t").endswith(b"\n"))
+    ended = part.get("heredoc_end", b"").strip() == name and body.rstrip(b"\t").endswith(b"\n")
     return bool(name) and ended and name not in lines
