@@ -19,10 +19,10 @@ from lmagent.core.errors import StoreError, ToolError
 from lmagent.core.messages import Message, Text, Thinking, ToolCall, user
 from lmagent.core.model import ModelRequest, Reply, TextChunk, Usage
 from lmagent.core.tool import Tool, ToolContext, ToolOutput
-from lmagent.engine.gate import Rules
 from lmagent.engine.lane import run_until_idle
 from lmagent.engine.session import Session, Wiring
 from lmagent.engine.toolbox import Toolbox
+from lmagent.policy.gate import Rules
 
 
 class MemoryLog:

@@ -9,8 +9,8 @@ from lmagent.core.commands import Approve, Continue, Interrupt, Steer, Submit, W
 from lmagent.core.errors import AuthError, ContextOverflow, ServerFailure, StoreError
 from lmagent.core.messages import user
 from lmagent.core.model import Usage
-from lmagent.engine.gate import Rules
 from lmagent.engine.lane import run_until_idle
+from lmagent.policy.gate import Rules
 
 
 def run(function):

@@ -10,8 +10,8 @@ from lmagent.core.agent import Window
 from lmagent.core.commands import Approve, Compact, Steer, Submit
 from lmagent.core.errors import AuthError
 from lmagent.core.messages import Image, Message, Text, user
-from lmagent.engine.gate import Rules
 from lmagent.engine.lane import run_until_idle
+from lmagent.policy.gate import Rules
 
 
 def run(function):

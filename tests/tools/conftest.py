@@ -10,8 +10,8 @@ import pytest
 
 from lmagent.core.errors import ToolError
 from lmagent.core.tool import FileMark, KeptText, Tool, ToolContext, ToolOutput
-from lmagent.engine.gate import Request, Rules, sight
-from lmagent.engine.targets import located, through_links
+from lmagent.policy.gate import Request, Rules, sight
+from lmagent.policy.paths import located, through_links
 
 
 class FixedClock:

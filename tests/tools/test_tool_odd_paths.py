@@ -58,7 +58,7 @@ def test_the_name_is_none_where_the_workspace_really_lies_there(tmp_path: Path, 
     place = tmp_path / "workspace"
     (place / "proj").mkdir(parents=True)
     (place / "proj/a").write_text("mine")
-    monkeypatch.setattr("lmagent.engine.targets.ALIAS", str(place))
+    monkeypatch.setattr("lmagent.policy.paths.ALIAS", str(place))
     with Beneath(place / "proj") as files:
         assert files.read_bytes(f"{place}/proj/a") == b"mine"
         with pytest.raises(ToolError, match="outside the workspace"):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lmagent.engine.gate import Rules, judge
+from lmagent.policy.gate import Rules, judge
 
 RULES = ["effect:read(secrets/**)", "*(secrets)", "*(./secrets/)"]
 LEFT_OUT = "1 path left out by permission rules"

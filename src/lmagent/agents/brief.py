@@ -23,8 +23,8 @@ from lmagent.core.ids import is_session_id
 from lmagent.core.messages import Message, Text, ToolResult
 from lmagent.core.plurals import plural
 from lmagent.core.work import Brief, ChildResult
-from lmagent.engine import gate, targets
 from lmagent.engine.session import Session
+from lmagent.policy import gate, paths
 from lmagent.store.files import FILE_MODE, OPEN_FLAGS, make_private, write_whole
 
 FOLDER = ".lmagent/agents"
@@ -118,7 +118,7 @@ def _readable(parent: Session, path: str) -> str:
     wiring, state = parent.wiring, parent.state
     if inside(wiring.workspace, path) is None:
         return ""
-    request = gate.Request("read", "read", targets.located(str(wiring.workspace), (path,)))
+    request = gate.Request("read", "read", paths.located(str(wiring.workspace), (path,)))
     if gate.judge(request, state.mode, wiring.rules, state.grants).decision != "allow":
         return ""
     try:

@@ -14,7 +14,7 @@ from lmagent.agents.feature import DelegateArgs
 from lmagent.core.decoding import convert
 from lmagent.core.errors import ToolError
 from lmagent.core.work import Deliverable
-from lmagent.engine import targets
+from lmagent.policy.paths import inside as inside_workspace
 
 MOST_TASKS = 8
 """Tasks of one manifest."""
@@ -199,7 +199,7 @@ def _path(workspace: Path, path: str) -> str:
 def inside(workspace: Path, path: str) -> str | None:
     """Return the path relative to the workspace; None if tools may not write a file there."""
     root = str(workspace)
-    named = targets.inside(path, root) if path.startswith("/") else path
+    named = inside_workspace(path, root) if path.startswith("/") else path
     if named is None or "\0" in path:
         return None
     try:

@@ -32,11 +32,11 @@ from lmagent.core.model import ModelRequest
 from lmagent.core.ports import Clock
 from lmagent.core.tool import ToolContext
 from lmagent.engine.approvals import is_attended
-from lmagent.engine.gate import Rules
 from lmagent.engine.session import Session, Wiring
 from lmagent.engine.state import SessionState
 from lmagent.engine.toolbox import Toolbox
 from lmagent.engine.undo import kept_contents
+from lmagent.policy.gate import Rules
 from lmagent.providers.served import Served, SessionProvider
 from lmagent.providers.transport import Transport
 from lmagent.providers.urls import is_near

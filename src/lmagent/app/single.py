@@ -19,10 +19,10 @@ from lmagent.core.errors import StoreError, ToolError
 from lmagent.core.events import DurableEvent
 from lmagent.core.messages import ToolCall
 from lmagent.core.tool import FileMark, ToolContext
-from lmagent.engine.gate import Request, judge, sight
 from lmagent.engine.session import Session
-from lmagent.engine.targets import located, through_links
 from lmagent.engine.toolbox import Invocation, Toolbox
+from lmagent.policy.gate import Request, judge, sight
+from lmagent.policy.paths import located, through_links
 
 Ask = Callable[[str], bool]
 """Asks the user whether a call may run; receives the call and the reason for the question."""

@@ -30,9 +30,9 @@ from lmagent.core.ids import new_id
 from lmagent.core.messages import ToolCall
 from lmagent.core.model import Sampling, split_name
 from lmagent.core.toolevents import OWN_CALL
-from lmagent.engine.gate import Rules, check_rule
 from lmagent.engine.session import Session
 from lmagent.engine.toolbox import Invocation, Toolbox
+from lmagent.policy.gate import Rules, check_rule
 from lmagent.proof.feature import Choices, Proof
 from lmagent.providers.retry import RetryPolicy
 from lmagent.providers.served import Endpoint, Served

@@ -20,12 +20,13 @@ from lmagent.core.events import ApprovalRequested, MessageAdded, PermissionMode,
 from lmagent.core.events import ToolOutput as OutputEvent
 from lmagent.core.messages import ToolCall, ToolStatus, user
 from lmagent.core.tool import KeptText, Tool, ToolContext, ToolOutput
-from lmagent.engine import constrain, frames, gate, intake, targets
+from lmagent.engine import constrain, frames, intake
 from lmagent.engine.loopguard import Alarm, LoopGuard, marks_of
 from lmagent.engine.session import Session
 from lmagent.engine.toolbox import Invocation
 from lmagent.engine.undo import keep_before, record_changes
 from lmagent.engine.window import Room, room_for
+from lmagent.policy import gate, paths
 
 CUT_OFF = (
     "Your reply ended inside this call, so it was not run: it was too long, or a closing bracket or tag is missing. "
@@ -142,7 +143,7 @@ class Asked(Struct, frozen=True):
 
 def _request(session: Session, invocation: Invocation) -> Asked:
     tool, named = invocation.tool, invocation.targets
-    located = targets.located(str(session.wiring.workspace), named)
+    located = paths.located(str(session.wiring.workspace), named)
     request = gate.Request(tool.name, tool.effect, located, invocation.command)
     return Asked(request, invocation.summary)
 
@@ -357,7 +358,7 @@ def _context(session: Session, call: ToolCall, asked: Asked) -> ToolContext:
         kept=partial(_kept, session),
     )
     hides = gate.sight(asked.request, session.wiring.rules)
-    return replace(context, hidden=targets.through_links(str(session.wiring.workspace), hides)) if hides else context
+    return replace(context, hidden=paths.through_links(str(session.wiring.workspace), hides)) if hides else context
 
 
 def _kept(session: Session, path: str) -> KeptText | None:

@@ -56,11 +56,11 @@ from lmagent.core.events import (
 from lmagent.core.model import ModelRequest, keeps_thoughts
 from lmagent.core.ports import Clock, ModelTraits, NoTraits, Provider, SessionLog, Snapshots
 from lmagent.engine import approvals, undo
-from lmagent.engine.gate import Rules
 from lmagent.engine.redact import Redactor
 from lmagent.engine.review import Fence, Review
 from lmagent.engine.state import SessionState
 from lmagent.engine.toolbox import Toolbox
+from lmagent.policy.gate import Rules
 
 _STRICTNESS: dict[PermissionMode, int] = {"auto": 0, "normal": 1, "manual": 2}
 

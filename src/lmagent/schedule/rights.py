@@ -45,7 +45,7 @@ def read_rights(permission: object, allow: object) -> Rights:
     if not isinstance(allow, list | tuple | None) or not all(isinstance(rule, str) for rule in rules):
         raise ValueError('allow: must be a list of rules, such as ["shell(git log *)"]')
     if rules:
-        from lmagent.engine.rules import check_rule  # few jobs have rules of their own
+        from lmagent.policy.rules import check_rule  # few jobs have rules of their own
 
         try:
             rules = [check_rule(rule) for rule in rules]

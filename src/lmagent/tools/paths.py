@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lmagent.core.errors import ToolError
-from lmagent.engine.targets import inside, require_path
+from lmagent.policy.paths import inside, require_path
 from lmagent.tools.sanitize import one_line
 
 Parts = tuple[str, ...]

@@ -115,6 +115,18 @@ def _take(state: ShellState, found: Mapping[bytes, bytes] | None, base: Mapping[
     return f"not carried over, since not UTF-8: {one_line(', '.join(lost))}" if lost else ""
 
 
+_DANGEROUS = (
+    r"(?:PATH|\w+PATH|LD_\w+|DYLD_\w+|BASH\w*|ENV|IFS|PS[0-4]|GIT_\w+|PYTHON\w*|NODE_\w+|PERL\w*|RUBY\w*|GEM_\w+|JAVA\w*"
+    r"|_JAVA\w*|JDK_\w+|MAVEN_\w+|GRADLE_\w+|GO\w+|CGO_\w+|CARGO\w*|RUST(?!_BACKTRACE)\w*|CC|CXX|CPP|LD|AR|AS|MAKE\w*|SHELL\w*"
+    r"|\w*(?:PAGER|EDITOR|VISUAL|BROWSER|ASKPASS|COMMAND|CMD|OPTS|OPTIONS|FLAGS|PLUGINS|PRELOAD|CONFIG\w*|OPEN|CLOSE)"
+    r"|HOME|\w+_HOME|XDG_\w+|TMPDIR|LESS\w*|MAN\w*|NPM_\w+|YARN_\w+|PNPM_\w+|PIP_\w+|UV_\w+|VIRTUAL_ENV|PYTEST_\w+|TAR_\w+"
+    r"|SSH_\w+|RSYNC_\w+|DOCKER_\w+|TERMINFO\w*|LOCPATH|GCONV_PATH|MALLOC_\w+|GLIBC_\w+|NLSPATH|HOSTALIASES|\w*PROXY"
+    r"|PROMPT\w*|HIST\w+|INPUTRC|GLOBIGNORE|CDPATH|FPATH|ZDOTDIR|KRB5\w*|OPENSSL\w*|SSL\w*|CURL_\w+|WGET\w*|LUA_\w+"
+    r"|PHP\w*|DOTNET_\w+|CORECLR_\w+|COR_\w+|ELECTRON_\w+|QT_\w+|GTK_\w+|GIO_\w+)"
+)  # fmt: skip
+"""Variables that change which programs a program runs. Text, not compiled: few sessions are resumed."""
+
+
 def restore(events: Iterable[DurableEvent]) -> ShellState:
     """The state that a session's log ends with."""
     state = ShellState()
@@ -145,9 +157,11 @@ def settle(state: ShellState, workspace: Path) -> str:
 
 def _harmless(exports: Mapping[str, str]) -> dict[str, str]:
     """A log can come with a checkout: its variables must not decide what approved commands run."""
-    from lmagent.engine.shellline.patterns import is_dangerous  # only a session that goes on pays for it
-
-    kept = {name: value for name, value in exports.items() if _is_carried(name) and not is_dangerous(name)}
+    kept = {
+        name: value
+        for name, value in exports.items()
+        if _is_carried(name) and re.fullmatch(_DANGEROUS, name, re.IGNORECASE) is None
+    }
     bad = len(kept) > MOST or _size(kept) > LIMIT or any("\0" in value for value in kept.values())
     return {} if bad else kept
 

@@ -16,14 +16,14 @@ from anyio import to_thread
 from msgspec import Meta, Struct
 
 from lmagent.core.errors import ToolError
-from lmagent.engine.gate import Request, judge
 from lmagent.engine.session import Session
-from lmagent.engine.targets import located
 from lmagent.engine.undo import change_for_user, user_change
 from lmagent.gateway.api.paths import beneath, meant, shown
 from lmagent.gateway.gateway import SURFACE
 from lmagent.gateway.http.errors import Refusal
 from lmagent.gateway.http.route import Call, Route
+from lmagent.policy.gate import Request, judge
+from lmagent.policy.paths import located
 from lmagent.tools.beneath import Beneath, Loaded
 from lmagent.tools.change import load_if_there
 from lmagent.tools.sanitize import one_line

@@ -1,8 +1,8 @@
 import pytest
 
 from lmagent.core.errors import ConfigError
-from lmagent.engine.gate import Request, Rules, check_rule, judge, sight
-from lmagent.engine.targets import located, through_links
+from lmagent.policy.gate import Request, Rules, check_rule, judge, sight
+from lmagent.policy.paths import located, through_links
 
 READ = Request("read", "read", ("src/a.py",))
 WRITE = Request("write", "write", ("src/a.py",))

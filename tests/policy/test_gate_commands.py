@@ -1,7 +1,7 @@
 import pytest
 
 from lmagent.core.errors import ConfigError
-from lmagent.engine.gate import Request, Rules, check_rule, explain, granted, judge
+from lmagent.policy.gate import Request, Rules, check_rule, explain, granted, judge
 
 TOOLS = {"shell": "shell", "bash": "shell", "run_command": "shell", "python": "python", "write": "write"}
 
@@ -111,10 +111,10 @@ def test_a_line_that_may_hide_what_a_rule_forbids_is_asked_about_whatever_allows
         verdict = judge(run(command), mode, rules, ("shell",))
         assert (verdict.decision, verdict.grant) == ("ask", "")
         assert verdict.reason == (
-            "a command of it is known only at run time, and the rule deny 'shell(rm *)' might forbid it"
+            "it cannot be said for certain what the line runs, and the rule deny 'shell(rm *)' might forbid it"
         )
     assert judge(run(command), mode, Rules(ask=("effect:exec(rm *)",), allow=("shell",))).reason == (
-        "a command of it is known only at run time, and the rule ask 'effect:exec(rm *)' might mean it"
+        "it cannot be said for certain what the line runs, and the rule ask 'effect:exec(rm *)' might mean it"
     )
 
 
@@ -125,11 +125,12 @@ def test_a_line_that_may_hide_a_command_is_let_be_where_no_rule_forbids_commands
     assert decision(command, allow=("shell",), ask=("write(docs)",)) == "allow"
 
 
-def test_a_name_that_can_be_worked_out_is_denied_and_no_more_than_that():
-    for command in ("/???/rm x", "r{m,} x", "</dev/null {x}</dev/null rm x", "git -c alias.p='!r\\m' p"):
+def test_a_name_that_is_built_of_wildcards_is_denied_wherever_a_rule_denies_commands():
+    for command in ("/???/rm x", "r{m,} x", "</dev/null {x}</dev/null rm x", "git -c alias.p='!r\\m' p", "c{m,} x"):
         assert decision(command, "auto", deny=("shell(rm *)",), allow=("shell",)) == "deny"
-    for command in ("/???/curl x", "c{m,} x", '"$d/bin/x" y', "git -c color.ui=never log", "ls {fd}>x"):
-        assert decision(command, "auto", deny=("shell(rm *)",)) == "allow"
+    for command in ('"$d/bin/x" y', "git -c color.ui=never log", "ls {fd}>x"):
+        assert decision(command, "auto", deny=("shell(rm *)",)) == "ask"
+        assert decision(command, "auto") == "allow"
 
 
 def test_a_denial_goes_before_a_doubt():

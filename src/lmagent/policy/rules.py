@@ -2,13 +2,11 @@
 
 A rule is `tool`, `tool(pattern)`, `effect:write`, `effect:write(pattern)`, `*` or `*(pattern)`. The tool's name may
 hold `*`, case does not count, and `mcp__server` stands for all tools of that server. For `shell` and `effect:exec` the
-pattern is one of commands, `shell(git log *)`: see `shellline/patterns.py`. Else it is a glob over paths of the
-workspace:
+pattern is one of commands, `shell(git log *)`: see `matching.py`. Else it is a glob over paths of the workspace:
 
-    docs            whatever is called so, at any depth, with everything below it
-    docs/  ./docs   the one at the top, with everything below it
-    docs/**         the same
-    *.md            whatever is called so, at any depth
+    docs            each file or folder of this name, at any depth, with everything below it
+    docs/  ./docs   the one at the top, with everything below it; also docs/**
+    *.md            each file or folder whose name matches, at any depth
     src/*.md        only there; `**` crosses folders, `*` and `?` do not, `{a,b}` is either, `[ab]` one of them
 
 A denial and a question reach further than an allowance: what lies below a folder that they match is covered too.
@@ -24,7 +22,7 @@ from functools import lru_cache
 from msgspec import Struct
 
 from lmagent.core.errors import ConfigError
-from lmagent.engine.targets import inside
+from lmagent.policy.paths import inside
 
 SHELL, EXEC = "shell", "exec"
 """The tool, and the effect, whose patterns are of commands."""
@@ -37,20 +35,14 @@ _ALTERNATIVES = 100
 
 
 class Rule(Struct, frozen=True):
-    """A rule as it is understood.
-
-    Attributes:
-        name: lower case: a tool, an effect, or a glob over tools.
-        pattern: normalised; empty for a rule that holds whatever the paths and commands.
-        command: the pattern is one of commands, not of paths.
-    """
+    """A rule: a tool, an effect or a glob over tools, in lower case; and a pattern of paths or commands, or none."""
 
     name: str
     pattern: str
     command: bool = False
 
     def __str__(self) -> str:
-        """The rule as a person would write it."""
+        """Return the rule as the user would write it."""
         return f"{self.name}({self.pattern})" if self.pattern else self.name
 
     def names(self, tool: str, effect: str) -> bool:
@@ -71,11 +63,7 @@ class Rule(Struct, frozen=True):
 
 @lru_cache(maxsize=512)
 def parse(text: str, root: str = "") -> Rule:
-    """Understand a rule.
-
-    Args:
-        text: as it was written.
-        root: the workspace, for absolute patterns; without it they are refused.
+    """Understand a rule. Absolute patterns need the workspace, `root`.
 
     Raises:
         ConfigError: it cannot be understood, or could never match.
@@ -95,7 +83,7 @@ def parse(text: str, root: str = "") -> Rule:
 
 
 def _split(text: str) -> tuple[str, str | None]:
-    """The name, in lower case, and the pattern."""
+    """Return the name, in lower case, and the pattern."""
     found = re.fullmatch(_RULE, text.strip(), re.I | re.S)
     if found is None:
         raise ConfigError(
@@ -110,31 +98,25 @@ def _runs_commands(name: str) -> bool:
 
 
 def _command(pattern: str) -> str:
-    """A pattern of commands; `git log:*`, as others write it, is `git log *`."""
+    """Return the plain form of a pattern of commands; `git log:*`, as other agents write it, is `git log *`."""
     if not pattern:
         raise ValueError("it names no command")
     if pattern.endswith(":*"):
         pattern = f"{pattern[:-2]} *"
     if pattern in ("*", "**"):
         return ""
-    from lmagent.engine.shellline.patterns import understood  # a session without such rules does not pay for it
+    from lmagent.policy.matching import compiled  # a session without such rules does not pay for it
 
-    if not understood(pattern):
+    if compiled(pattern) is None:
         raise ValueError("a quote in it is left open")
     return pattern
 
 
 def check_rule(rule: str, origin: str = "", *, tools: Mapping[str, str] | None = None, root: str = "") -> str:
-    """The rule in its plain form, if it can be understood and can ever match.
-
-    Args:
-        rule: as it was written.
-        origin: where it was written, for the message.
-        tools: names and aliases of the tools, in lower case, to the tools' names; None: any name will do.
-        root: the workspace.
+    """Return the rule in its plain form. `tools` are names and aliases in lower case; None: any name will do.
 
     Raises:
-        ConfigError: it cannot.
+        ConfigError: the rule cannot be understood, or can never match.
     """
     try:
         name, pattern = _split(rule)
@@ -148,7 +130,7 @@ def check_rule(rule: str, origin: str = "", *, tools: Mapping[str, str] | None =
 
 
 def _known(rule: str, name: str, tools: Mapping[str, str]) -> str:
-    """The tool's own name; what comes later from an MCP server cannot be known yet."""
+    """Return the tool's own name; the tools of MCP servers are not known yet."""
     if name in tools:
         return tools[name]
     if "*" in name or name.startswith(("effect:", "mcp__")):
@@ -164,7 +146,7 @@ def _known(rule: str, name: str, tools: Mapping[str, str]) -> str:
 
 
 def _normalised(pattern: str, root: str) -> str:
-    """The pattern relative to the workspace, with its braces spread out."""
+    """Return the pattern relative to the workspace, with its braces spread out."""
     if not pattern:
         raise ValueError("it names no path")
     plain = [_plain(reading, root) for reading in _alternatives(pattern)]
@@ -172,7 +154,7 @@ def _normalised(pattern: str, root: str) -> str:
 
 
 def _plain(pattern: str, root: str) -> str:
-    """A pattern without braces; one name alone stands for any depth, `./name` for the top."""
+    """Return a pattern without braces; one name alone matches at any depth, `./name` at the top."""
     if "," in pattern:
         raise ValueError("a comma does not part paths; write a rule for each, or {a,b}")
     if pattern.startswith("~"):
@@ -193,7 +175,7 @@ def _plain(pattern: str, root: str) -> str:
 
 
 def _alternatives(pattern: str) -> list[str]:
-    """Every reading of the braces; a brace without its partner or a comma stands for itself."""
+    """Return each reading of the braces; a brace without its partner or a comma is itself."""
     done, pending = list[str](), [pattern]
     while pending:
         if len(done) + len(pending) > _ALTERNATIVES:
@@ -235,5 +217,5 @@ def _piece(piece: str) -> str:
 
 
 def parsed(rules: Sequence[str]) -> list[Rule]:
-    """The rules, understood."""
+    """Understand rules."""
     return [parse(rule) for rule in rules]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lmagent.engine.gate import Request, Rules, judge, sight
+from lmagent.policy.gate import Request, Rules, judge, sight
 
 SHIPPED = Rules(workspace="/home/me/project")
 

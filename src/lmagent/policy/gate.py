@@ -1,21 +1,21 @@
-"""Gate: (call, mode, rules) → allow, ask or deny, with the reason. One gate for every surface and every sub-agent.
+"""Gate: (call, mode, rules) → allow, ask or deny, with the reason. One gate for each surface and each sub-agent.
 
-What a rule can say is in `rules.py`. Deny rules win over ask rules, ask rules over allow rules and grants, and those
-over the mode:
+Deny rules win over ask rules, ask rules over allow rules and grants, and those over the mode:
 
     auto     everything is allowed
     normal   reads are allowed; write, exec and net ask
     manual   everything asks
 
-A rule on paths is matched against the paths that a call names. A walker (grep, glob, ls) names only where it begins, so
-what rules forbid further down is taken out of its sight: see `sight`. A rule on commands is matched against every one
-that a shell line would run, wrapped or not: one denied command denies the line, and all have to be allowed to allow it.
-Where a rule denies or asks about commands, and a line may run one that only the run will tell, a person decides.
+A rule on paths is matched against the paths that a call names. A walker (grep, glob, ls) names only where it begins,
+so what rules forbid further down is taken out of its sight (`sight`). A rule on commands is matched against each
+command that a shell line would run (`commands.py`, `matching.py`): one denied command denies the line, and all have to
+be allowed to allow it. What is not certain is asked about.
 The shipped rules (`shipped.py`) deny like the others, and ask where no rule allows.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
@@ -24,26 +24,20 @@ from msgspec import Struct, field
 
 from lmagent.core.errors import ConfigError
 from lmagent.core.events import PermissionMode
-from lmagent.engine.rules import Rule, check_rule, parsed
-from lmagent.engine.targets import Hides
+from lmagent.policy.paths import Hides
+from lmagent.policy.rules import Rule, check_rule, parsed
 
 if TYPE_CHECKING:
-    from lmagent.engine.shellline.patterns import CommandLine
+    from lmagent.policy.commands import Line
 
 __all__ = ["Request", "Rules", "Verdict", "check_rule", "explain", "granted", "judge", "sight"]
 
-
-_HIDDEN = "a command of it is known only at run time"
+_DOING = {"read": "reading", "write": "writing files", "exec": "running commands", "net": "connecting"}
+_UNCLEAR = "it cannot be said for certain what the line runs"
 
 
 class Rules(Struct, frozen=True):
-    """Rules by verdict, as written in the configuration.
-
-    Attributes:
-        allow: what needs no question.
-        ask: what a person decides about.
-        deny: what is forbidden.
-        workspace: its absolute path, where the shipped rules hold; empty where they do not.
+    """Rules by verdict, as written in the configuration; the shipped rules hold in the workspace, an absolute path.
 
     Raises:
         ConfigError: one of them cannot be understood; a denial that is passed over would be an allowance.
@@ -60,7 +54,7 @@ class Rules(Struct, frozen=True):
 
 
 class Verdict(Struct, frozen=True):
-    """What the gate says, and why; `grant` is what "always" would add: rules, one a line."""
+    """The decision and its reason; `grant` holds the rules that "always" would add, one a line."""
 
     decision: Literal["allow", "ask", "deny"]
     reason: str
@@ -68,14 +62,7 @@ class Verdict(Struct, frozen=True):
 
 
 class Request(Struct, frozen=True):
-    """What the gate has to know of a call.
-
-    Attributes:
-        tool: its name.
-        effect: what it can do.
-        targets: the paths that it names.
-        command: the shell line that it runs.
-    """
+    """A call as the gate sees it: the paths that it names, and the shell line that it runs."""
 
     tool: str
     effect: str
@@ -90,11 +77,11 @@ def judge(request: Request, mode: PermissionMode, rules: Rules, grants: Sequence
     if what := _ruin(rules, request):
         return Verdict("deny", f"it would {what}, which the shipped rules forbid")
     if rule := _uncertain(rules.deny, request):
-        return Verdict("ask", f"{_HIDDEN}, and the rule deny {str(rule)!r} might forbid it")
+        return Verdict("ask", f"{_UNCLEAR}, and the rule deny {str(rule)!r} might forbid it")
     if rule := _forbidding(rules.ask, request):
         return Verdict("ask", f"the rule ask {str(rule)!r} wants a person to decide")
     if rule := _uncertain(rules.ask, request):
-        return Verdict("ask", f"{_HIDDEN}, and the rule ask {str(rule)!r} might mean it")
+        return Verdict("ask", f"{_UNCLEAR}, and the rule ask {str(rule)!r} might mean it")
     if rule := _allowing((*rules.allow, *granted(grants)), request):
         return Verdict("allow", f"the rule allow {str(rule)!r} covers it")
     if secret := _forbidding(_secret_files(rules), request):
@@ -104,45 +91,50 @@ def judge(request: Request, mode: PermissionMode, rules: Rules, grants: Sequence
         return Verdict("allow", "mode auto allows everything")
     if mode == "normal" and request.effect == "read":
         return Verdict("allow", "mode normal allows reading")
-    return Verdict("ask", f"{mode} mode asks before {_doing(request.effect)}", _grant(request))
+    return Verdict("ask", f"{mode} mode asks before {_DOING.get(request.effect, request.effect)}", _grant(request))
 
 
 def explain(request: Request) -> str:
-    """What the shell line of a request would run and write, in a line for a person; empty where it is plain to see."""
+    """Return what the shell line of a request would run and write, for the user; empty if its text says it."""
     if request.command is None:
         return ""
-    from lmagent.engine.shellline.patterns import describe, plain
+    from lmagent.policy.matching import describe, is_plain
 
     line = _line(request.command)
-    return "" if plain(line) else describe(line)
+    return "" if is_plain(line) else describe(line)
 
 
 def granted(grants: Iterable[str]) -> tuple[str, ...]:
-    """The rules in what was granted; what cannot be understood allows nothing, and ends nothing."""
-    return tuple(rule for grant in grants for rule in grant.split("\n") if _understood(rule))
+    """Return the rules in grants. Those come from the log: one that cannot be understood allows nothing."""
+    found = list[str]()
+    for rule in (rule for grant in grants for rule in grant.split("\n")):
+        with contextlib.suppress(ConfigError):
+            parsed([rule])
+            found.append(rule)
+    return tuple(found)
 
 
 def _grant(request: Request) -> str:
-    """The narrowest rules that would have allowed it; nothing where no rule can say it."""
+    """Return the narrowest rules that would have allowed the call; nothing if no rule can."""
     if request.command is None:
         return request.tool
-    from lmagent.engine.shellline.patterns import grants
+    from lmagent.policy.matching import grants
 
     return "\n".join(f"{request.tool}({pattern})" for pattern in grants(_line(request.command)))
 
 
 @lru_cache(maxsize=2)  # several rules look at the line of one call
-def _line(command: str) -> CommandLine:
-    from lmagent.engine.shellline.patterns import parse  # a session that asks about no command does not pay for it
+def _line(command: str) -> Line:
+    from lmagent.policy.commands import read  # a session that asks about no command does not pay for it
 
-    return parse(command)
+    return read(command)
 
 
 def sight(request: Request, rules: Rules) -> Hides | None:
-    """What a call that may run must not see below the paths that it names; None where no rule hides anything.
+    """Return what hides paths from a call that may run; None if no rule hides any.
 
-    What a rule denies is hidden, and so is what a rule wants to be asked about, except below a path that the call
-    named and a person therefore was asked about. Files with secrets are listed, but `grep` does not look into them.
+    A path is hidden that a rule denies, or wants to be asked about, except below a path that the call named: about
+    that the user was asked. Files with secrets are listed, but `grep` does not look into them.
     """
     deny = [rule for rule in _of(rules.deny, request) if rule.pattern]
     ask = [rule for rule in _of(rules.ask, request) if rule.pattern]
@@ -156,7 +148,7 @@ def sight(request: Request, rules: Rules) -> Hides | None:
         if _covered(deny, path):
             return True
         asked = _covered(ask, path) or (_covered(secret, path) and not _covered(allow, path))
-        return asked and not any(_beneath(path, at) for at in named)
+        return asked and not any(at in (".", path) or path.startswith(f"{at}/") for at in named)
 
     return hides
 
@@ -166,24 +158,17 @@ def _covered(rules: Sequence[Rule], path: str) -> bool:
 
 
 def _ruin(rules: Rules, request: Request) -> str:
-    """What the command of a request would ruin, where the shipped rules hold."""
     if not rules.workspace or request.command is None:
         return ""
-    from lmagent.engine.shipped import ruin  # the first prompt does not wait for it
+    from lmagent.policy.shipped import ruin  # the first prompt does not wait for it
 
     return ruin(request.command, rules.workspace)
 
 
 def _secret_files(rules: Rules) -> tuple[str, ...]:
-    if not rules.workspace:
-        return ()
-    from lmagent.engine.shipped import SECRET_FILES
+    from lmagent.policy.shipped import SECRET_FILES
 
-    return SECRET_FILES
-
-
-def _beneath(path: str, folder: str) -> bool:
-    return folder in (".", path) or path.startswith(f"{folder}/")
+    return SECRET_FILES if rules.workspace else ()
 
 
 def _of(rules: Sequence[str], request: Request) -> list[Rule]:
@@ -191,38 +176,28 @@ def _of(rules: Sequence[str], request: Request) -> list[Rule]:
 
 
 def _forbidding(rules: Sequence[str], request: Request) -> Rule | None:
-    """The first rule that covers any path or command of the request."""
+    """Return the first rule that covers any path or command of the request."""
     for rule in _of(rules, request):
         if _any_path(rule) or any(rule.covers(target, below=True) for target in request.targets):
             return rule
-        if rule.command and request.command is not None and _hits(rule.pattern, request.command):
-            return rule
+        if rule.command and request.command is not None:
+            from lmagent.policy.matching import denied
+
+            if denied(_line(request.command), [rule.pattern]):
+                return rule
     return None
 
 
 def _uncertain(rules: Sequence[str], request: Request) -> Rule | None:
-    """The first rule on commands, where a line may run one that only the run will tell.
-
-    It cannot be denied for what it might be, nor allowed: not by a mode, and not by a rule that covers everything.
-    """
+    """Return the first rule on commands, if the line is unclear: it may run what the rule forbids."""
     if request.command is None:
         return None
     speaking = [rule for rule in _of(rules, request) if rule.command]
-    if not speaking:
-        return None
-    from lmagent.engine.shellline.patterns import may_hide
-
-    return speaking[0] if may_hide(_line(request.command)) else None
-
-
-def _hits(pattern: str, command: str) -> bool:
-    from lmagent.engine.shellline.patterns import first_denied
-
-    return bool(first_denied(_line(command), [pattern]))
+    return speaking[0] if speaking and _line(request.command).unclear else None
 
 
 def _allowing(rules: Sequence[str], request: Request) -> Rule | None:
-    """The first rule that covers all paths of the request; or the last of those that cover its commands together."""
+    """Return the first rule that covers all paths, or the last of those that cover all commands together."""
     speaking = _of(rules, request)
     for rule in speaking:
         if _any_path(rule) or (request.targets and all(rule.covers(at, below=False) for at in request.targets)):
@@ -230,24 +205,10 @@ def _allowing(rules: Sequence[str], request: Request) -> Rule | None:
     patterns = [rule for rule in speaking if rule.command]
     if not patterns or request.command is None:
         return None
-    from lmagent.engine.shellline.patterns import allowed
+    from lmagent.policy.matching import allowed
 
     return patterns[-1] if allowed(_line(request.command), [rule.pattern for rule in patterns]) else None
 
 
-def _understood(grant: str) -> bool:
-    """A grant comes from the log: one that cannot be understood allows nothing, and ends nothing."""
-    try:
-        parsed([grant])
-    except ConfigError:
-        return False
-    return True
-
-
 def _any_path(rule: Rule) -> bool:
     return rule.pattern in ("", "**")
-
-
-def _doing(effect: str) -> str:
-    doing = {"read": "reading", "write": "writing files", "exec": "running commands", "net": "connecting"}
-    return doing.get(effect, effect)

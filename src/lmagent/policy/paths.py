@@ -1,4 +1,4 @@
-"""Targets: where the paths that a call names really lie, for permission rules."""
+"""Paths: where the paths that a call names really lie, for permission rules."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Callable, Sequence
 from lmagent.core.errors import ToolError
 
 ALIAS = "/workspace"
-"""What the workspace is called for a command in the sandbox; models use it in paths of file tools too."""
+"""The name of the workspace for a command in the sandbox; models use it in paths of file tools too."""
 
 Hides = Callable[[str], bool]
 """Says of a path relative to the workspace whether a call must not see it."""
 
 
 def inside(path: str, root: str) -> str | None:
-    """What comes behind the workspace in an absolute path, or None where it lies elsewhere.
+    """Return an absolute path relative to the workspace, or None if it lies elsewhere.
 
     `/workspace` is the workspace, unless the workspace itself lies at or below a real folder of that name.
     """
@@ -29,7 +29,7 @@ def inside(path: str, root: str) -> str | None:
 
 
 def located(root: str, targets: Sequence[str]) -> tuple[str, ...]:
-    """The paths that rules are matched against: relative to the workspace, as named and with links resolved.
+    """Return the paths that rules are matched against: relative to the workspace, as named and with links resolved.
 
     Raises:
         ToolError: one of them can be no path.
@@ -46,7 +46,7 @@ def located(root: str, targets: Sequence[str]) -> tuple[str, ...]:
 
 
 def require_path(path: str) -> None:
-    """Refuse what no operating system takes for a path.
+    """Refuse text that no operating system takes for a path.
 
     Raises:
         ToolError: it holds a NUL, or half a character.
@@ -60,7 +60,7 @@ def require_path(path: str) -> None:
 
 
 def through_links(root: str, hides: Hides) -> Hides:
-    """As `hides`, for the folders' real places too: a walk may begin at a link, but follows none on its way."""
+    """Extend `hides` to the folders' real places: a walk may begin at a link, but follows none on its way."""
     real_root = os.path.realpath(root)
     real_places = dict[str, str]()
 

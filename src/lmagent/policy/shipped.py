@@ -26,24 +26,26 @@ _WORTH_A_LOOK = re.compile(r"mkfs|\bdd\b|\brm\b|\(\s*\)\s*\{")
 
 _FORK_BOMB = re.compile(r"([\w:]+)\s*\(\s*\)\s*\{[^}]*?\1\s*\|\s*\1\s*&")
 
+_MAX_WORDS = 200
 _HARMLESS_DEVICES = ("of=/dev/null", "of=/dev/stdout", "of=/dev/stderr")
 
 
 @lru_cache(maxsize=2)
 def ruin(command: str, workspace: str) -> str:
-    """What a shell line would ruin, in words that end "it would …"; empty if nothing.
-
-    Args:
-        command: the line.
-        workspace: its absolute path.
-    """
+    """Return what a shell line would ruin, in words that end "it would …", or nothing."""
     if not _WORTH_A_LOOK.search(command):
         return ""
     if _FORK_BOMB.search(command):
         return "start processes without end"
-    from lmagent.engine.shellline.patterns import parse  # few lines are worth it
+    from lmagent.policy.commands import read  # few lines are worth it
 
-    return next((what for segment in parse(command).segments if (what := _ruin(segment.argv, workspace))), "")
+    line = read(command)
+    found = [item.argv for item in (*line.commands, *line.possible)]
+    if line.unclear:  # its text, cut at operators, with each word as a possible name
+        for piece in re.split(r"[;&|()\n`<>]", re.sub(r"\\\n|[\\\"'{}]", "", command)):
+            words = tuple(piece.split()[:_MAX_WORDS])
+            found += [words[at:] for at, word in enumerate(words) if _WORTH_A_LOOK.search(word)]
+    return next((what for argv in found if (what := _ruin(argv, workspace))), "")
 
 
 def _ruin(argv: Sequence[str], workspace: str) -> str:

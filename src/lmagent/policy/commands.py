@@ -1,0 +1,236 @@
+"""Read a shell line into the simple commands that it would run; whatever is not certain makes the line unclear.
+
+No rule allows an unclear line. Where a rule denies or asks about commands, the user is asked about an unclear line.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from lmagent.policy.grammar import MAX_DEPTH, WORDS, names_in, parse
+from lmagent.policy.wrappers import REST, RUN_BY_PROGRAMS, Word, Words, base_name, unwrap
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+HARMLESS_TARGETS = frozenset(("/dev/null", "/dev/stdout", "/dev/stderr"))
+_MAX_COMMANDS, _MAX_POSSIBLE, _MAX_TEXTS, _MAX_NESTING = 1000, 200, 40, 12
+_NAMING = names_in("test [ printf read unset wait getopts")
+_DECLARING = names_in("declare typeset local export readonly")
+_HIDDEN = re.compile(r"\$\(|`|\$\{|\\(?:x|u|U|0|1)")
+
+
+class Command(Struct, frozen=True):
+    """A simple command; without words it is one that no rule covers, such as an assignment.
+
+    Places of words that are known only at run time are `unknown` (past the end: any number of words), and `loose` if
+    the word may become an option or several words. `globs`: the name is built of wildcards and may be any name.
+    """
+
+    argv: tuple[str, ...] = ()
+    unknown: tuple[int, ...] = ()
+    loose: tuple[int, ...] = ()
+    globs: bool = False
+
+
+class Line:
+    """A shell line as it was read: all of its commands have to be allowed.
+
+    `possible` are wrappers, and commands that it may run, for rules that deny; `unclear` says why the commands may be
+    others, or more.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.commands: list[Command] = []
+        self.possible: list[Command] = []
+        self.writes: list[str] = []
+        self.assignments: list[str] = []
+        self.unclear = ""
+
+
+def read(text: str) -> Line:
+    """Read a shell line. Never raises: a line that cannot be read is unclear."""
+    reader = _Reader(Line(text))
+    reader.read(text)
+    if reader.evaluates and reader.hidden:
+        reader.doubt("it may run text that is hidden in a variable")
+    return reader.line
+
+
+class _Reader:
+    """Collects the commands of a line and of the texts that it runs."""
+
+    def __init__(self, line: Line) -> None:
+        self.line = line
+        self.source = b""
+        self.texts = self.nesting = 0
+        self.evaluates = self.hidden = self.guessing = False
+
+    def doubt(self, reason: str) -> None:
+        self.line.unclear = self.line.unclear or reason
+
+    def read(self, text: str) -> None:
+        self.texts += 1
+        if self.texts > _MAX_TEXTS:
+            return self.doubt("it runs too many shells")
+        source, root, unsure = parse(text)
+        self.doubt(unsure)
+        if root is not None:
+            outer, self.source = self.source, source
+            self.walk(root, 0)
+            self.source = outer
+        return None
+
+    def raw(self, node: Node) -> str:
+        return self.source[node.start_byte : node.end_byte].decode("utf-8", "replace")
+
+    def walk(self, node: Node, depth: int) -> None:
+        """Collect what a node of the tree runs."""
+        if depth > MAX_DEPTH:
+            return self.doubt("it is nested too deeply")
+        kind, raw = node.type, self.raw(node)
+        if kind in ("command", "declaration_command", "unset_command"):
+            self.command(node)
+        elif kind == "variable_assignment":
+            self.assign(raw)
+            if node.parent is None or not node.parent.type.endswith("command"):
+                self.add(())
+        elif kind == "file_redirect":
+            self.redirect(node)
+        elif kind == "redirected_statement":
+            if node.children[0].type not in ("command", "pipeline", "list", "negated_command"):
+                self.add(())
+        elif kind == "for_statement" and not re.match(r"for [a-z_]+\b", raw):
+            self.doubt("its loop may set a variable that decides what programs run")
+        elif kind in ("raw_string", "heredoc_body", "string_content", "word"):
+            self.hidden = self.hidden or (_HIDDEN.search(raw) is not None and (kind != "word" or "\\" in raw))
+        for kid in node.children:
+            self.walk(kid, depth + 1)
+        return None
+
+    def command(self, node: Node) -> None:
+        words = list[Word]()
+        for kid in node.children:
+            if kid.type == "variable_assignment" or kid.type.endswith("redirect"):
+                if node.type != "command" and kid.type == "variable_assignment":
+                    words.append(Word(self.raw(kid), known=re.search(r"[\"'$`\\]", self.raw(kid)) is None))
+            elif node.type != "command" and not kid.is_named:
+                words.append(Word(kid.type))
+            else:
+                words.append(self.word(kid))
+                if kid.type not in WORDS and kid.type not in ("command_name", "variable_name"):
+                    self.doubt("it cannot be parsed with certainty")
+        self.run(tuple(words))
+
+    def assign(self, text: str) -> None:
+        self.line.assignments.append(text)
+        name = re.split(r"\+?=|%", text, maxsplit=1)[0]
+        if RUN_BY_PROGRAMS.fullmatch(name) or not name.isidentifier():
+            self.doubt("it sets a variable that decides what programs run")
+
+    def redirect(self, node: Node) -> None:
+        named = [kid for kid in node.children if kid.is_named and kid.type != "file_descriptor"]
+        sign = next((kid.type for kid in node.children if kid.type[:1] in "<>&"), "")
+        target = self.word(named[0]) if len(named) == 1 else REST
+        # bash expands some targets twice: quotes do not protect them.
+        odd = re.search(r"[$`]", target.text) if target.known else sign == "<"
+        if sign not in ("<", ">", ">>", ">|", "&>", "&>>", ">&") or not target.text:
+            self.doubt("it redirects in a way that is not understood")
+        elif odd or target.text.startswith(("/dev/tcp", "/dev/udp")):
+            self.doubt("it redirects to what is known only at run time, or to a connection")
+        elif sign != "<" and not (sign == ">&" and re.fullmatch(r"\d", target.text)):
+            self.line.writes.append(target.text)
+
+    def add(self, words: Words) -> None:
+        if len(self.line.commands) + len(self.line.possible) > _MAX_COMMANDS:
+            return self.doubt("it runs too many commands")
+        unknown = tuple(at for at, word in enumerate(words) if not word.known)
+        loose = tuple(at for at in unknown if words[at].loose)
+        argv = tuple(word.text for word in words if word is not REST)
+        into = self.line.possible if self.guessing else self.line.commands
+        into.append(Command(argv, unknown, loose, bool(words) and words[0].globs))
+        return None
+
+    def run(self, words: Words) -> None:
+        """Add a command and what it runs in turn."""
+        if self.nesting > _MAX_NESTING or len(self.line.possible) > _MAX_POSSIBLE:
+            return self.doubt("it is nested too deeply, or may run too many commands")
+        if not words or not words[0].known or not words[0].text:
+            self.doubt("the name of a command is known only at run time")
+            return self.add(words)
+        self.check(words)
+        inner = unwrap(words)
+        self.doubt(inner.unclear)
+        for word in inner.assigned:
+            self.assign(word.text)
+        if inner.kept:
+            self.add(inner.kept)
+        self.nesting += 1
+        for command in inner.commands:
+            self.run(command)
+        if inner.text:
+            self.read(inner.text)
+        guessing, self.guessing = self.guessing, True
+        if inner.around:
+            self.add(inner.around)
+        for command in inner.maybe:
+            self.run(command)
+        self.guessing = guessing
+        self.nesting -= 1
+        return None
+
+    def check(self, words: Words) -> None:
+        """Doubt builtins that set variables, or run the text in a name such as `a[$(x)]`."""
+        name = base_name(words[0].text)
+        declares, tests = name in _DECLARING, name in ("test", "[")
+        if not declares and name not in _NAMING:
+            return
+        self.evaluates = self.evaluates or any(not word.known for word in words)
+        for word in words[1:]:
+            if declares:
+                self.assign(word.text)
+            runs = "[" in word.text and ("$(" in word.text or "`" in word.text)
+            sets = not tests and (RUN_BY_PROGRAMS.fullmatch(word.text) or (not word.known and name != "printf"))
+            if (
+                runs
+                or (word.text == "-v" and name != "[")
+                or (sets and not declares)
+                or (declares and (word.loose or word.text.startswith("-")))
+            ):
+                self.doubt(f"{name} may set a variable that decides what programs run")
+
+    def word(self, node: Node) -> Word:
+        value, marks = self.spell(node)
+        braces = "{" in marks and "}" in marks and ("," in marks or ".." in marks)
+        globs = braces or "*" in marks or "?" in marks or ("[" in marks and "]" in marks)
+        if not globs and not re.search(r"[\2\3]|^~|[:=]~", marks):
+            return Word(value)
+        raw = self.raw(node)
+        head = re.match(r"[\2*?\[{-]", marks) is not None or value.startswith("-")
+        loose = braces or head or "\3" in marks or re.search(r"\$\{?@", raw) is not None
+        return Word(raw, known=False, loose=loose, globs=globs and not re.search(r"[\2\3]", marks))
+
+    def spell(self, node: Node) -> tuple[str, str]:
+        """Return the value of a word, and the same with quoted characters as 1, quoted expansions 2, others 3."""
+        raw = self.raw(node)
+        match node.type:
+            case "raw_string":
+                return raw[1:-1], "\1" * (len(raw) - 2)
+            case "string" if not re.search(r"[$`]", re.sub(r"\\.|\$[\" ]", "", raw)):
+                value = re.sub(r"\\([$`\"\\])", r"\1", raw[1:-1])
+                return value, "\1" * len(value)
+            case "string":
+                return raw[1:-1], ("\2" if raw[1] == "$" else "\1") + "\2"
+            case "concatenation" | "command_name" if node.child_count:
+                parts = [self.spell(kid) for kid in node.children]
+                return "".join(part[0] for part in parts), "".join(part[1] for part in parts)
+            case "simple_expansion" | "expansion" | "command_substitution" | "arithmetic_expansion":
+                return raw, "\3"
+            case "word" | "number" | "variable_name":
+                return re.sub(r"\\(.)", r"\1", raw, flags=re.DOTALL), re.sub(r"\\.", "\1", raw, flags=re.DOTALL)
+            case _:
+                return raw, "*"  # such as $'\x41': any text
