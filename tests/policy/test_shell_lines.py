@@ -28,7 +28,7 @@ LINES = [
     ('echo $((1+2))', 'echo|$((1+2))'), ('echo $((1+$(a)))', '!echo|$((1+$(a)));a'),
     ('echo ${x:-$(a)}', '!echo|${x:-$(a)};a'), ('(( $(a) ))', '!a'), ('[[ -f $(a) ]] && b', '!a;b'),
     ('[ -f x ] && b', 'b'), ('[[ a < b && c ]]', '!'), ('test -f x', 'test|-f|x'), ('cat <<E\n$(a) `b`\nE', '!cat;a'),
-    ("cat <<'E'\n$(a) `b`\nE", 'cat'), ('cat <<\\E\n$(a)\nE\nb', '!cat;b'), ('cat <<-E\n\tx\n\tE', 'cat'),
+    ("cat <<'E'\n$(a) `b`\nE", 'cat'), ('cat <<\\E\n$(a)\nE\nb', '!cat;b'), ('cat <<-E\n\tx\n\tE', '!cat'),
     ('cat <<E | b > o && c\nx\nE\nd', 'cat;b;c;d'), ('cat - <<E\nx\nE', 'cat|-'), ('cat <<E\n\\`a\\`\nE', '!cat'),
     ('cat <<E\nx \\\\`a`\nE', '!cat'), ('cat <<E\n`a\nE', '!cat'), ('cat <<E\nx', '!cat'), ('> out', ''),
     ('< in', ''), ('a > o b c', '!a'), ('> o a b', 'a|b'), ('a 2>&1 >&2 <&3 >&-', '!a'), ('FOO=1', ''),

@@ -184,6 +184,5 @@ def _is_plain_heredoc(node: Node, source: bytes) -> bool:
     """Whether a here-document ends where bash ends it."""
     part = {kid.type: source[kid.start_byte : kid.end_byte] for kid in node.children}
     name, body = part.get("heredoc_start", b"").strip(b"'\""), part.get("heredoc_body", b"")
-    lines = [line.lstrip(b"\t") if "<<-" in part else line for line in body.split(b"\n")]
-    ended = part.get("heredoc_end", b"").strip() == name and body.rstrip(b"\t").endswith(b"\n")
-    return bool(name) and ended and name not in lines
+    ended = part.get("heredoc_end", b"") == name and body.endswith(b"\n") and "<<-" not in part
+    return bool(name) and ended and name not in body.split(b"\n")

@@ -88,7 +88,8 @@ _HARMLESS = {
 # Operands that a final `*` covers, where that is not all of them.
 _OPERANDS = {
     **dict.fromkeys(names_in("gcc g++ cc c++ clang clang++ rustc javac curl"), r"(?!@|.*%output\{).*"),
-    **dict.fromkeys(names_in("make gmake cmake"), r"[^=]*|V=[01]"), "git": r"(?!ext::).*", "ip": r"(?!e(?:xe?c?)?$).*",
+    **dict.fromkeys(names_in("make gmake cmake"), r"[^=]*|V=[01]"),
+    "git": r"(?!ext::|create$).*", "ip": r"(?!e(?:xe?c?)?$).*",
 }  # fmt: skip
 _SCRIPTS = {
     "sed": r"(?:(?:\d+|\$)(?:,(?:\d+|\$))?)?[pdq=]|s([/,|])[\w .-]*\1[\w .-]*\1[gI\d]*",
