@@ -7,11 +7,11 @@ import shutil
 
 import anyio
 import pytest
-from playing import RUNS, play_replies
+from playing import RUNS, play, play_replies
 
 from lmagent.app.wiring import HostOptions, open_host
 from lmagent.core import events as ev
-from lmagent.core.commands import Approve, Continue, Interrupt, Submit
+from lmagent.core.commands import Approve, Continue, Interrupt, Submit, Undo
 from lmagent.core.messages import user
 from lmagent.core.view import NoticeBlock, ToolBlock, View, reduce
 from lmagent.engine.lane import run_until_idle
@@ -167,3 +167,38 @@ def test_a_folder_that_is_not_trusted_names_no_check_and_switches_none_on(projec
     (end,) = anyio.run(lambda: play_replies(project, [READ, FIX, say("Done.")], ["Mend it."], check="auto"))
     assert end.proof_reason == "make test passed after the last change"
     assert not (project.parent / "ran").exists()
+
+
+def test_a_change_that_the_user_took_back_needs_no_check(project):
+    async def main():
+        with ScriptedServer([READ, FIX, say("Done."), say("It subtracts.")]) as server:
+            given = {"llm_url": server.base_url, "permission_mode": "auto", "sandbox": "off"}
+            host = await open_host(HostOptions(project, given), say=lambda _: None)
+            try:
+                session = await host.new_session()
+                await session.send(Submit(message=user("Mend it.")))
+                first = await run_until_idle(session)
+                await session.send(Undo())
+                await session.send(Submit(message=user("What does it do?")))
+                return first, await run_until_idle(session)
+            finally:
+                await host.aclose()
+
+    first, second = anyio.run(main)
+    assert first is not None
+    assert second is not None
+    assert (first.proof, second.proof) == ("unchecked", "")
+
+
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap: it is not installed")
+def test_in_bubblewrap_an_earlier_command_cannot_prepare_the_check(folder):
+    poison = "printf 'import os\\nos._exit(0)\\n' > $(python3 -m site --user-site)/usercustomize.py"
+    prepare = ["shell", {"command": f"mkdir -p $(python3 -m site --user-site) && {poison}"}]
+    lied = anyio.run(lambda: play(folder, {"calls": ["worse", prepare]}, check="auto", sandbox="bubblewrap"))
+    assert (lied.proof, lied.proof_reason) == ("failed", "make test failed (exit code 2)")
+
+
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap: it is not installed")
+def test_in_bubblewrap_a_harmless_earlier_command_leaves_the_work_verified(folder):
+    run = {"calls": [["shell", {"command": "mkdir -p ~/x; echo hi > notes.md"}], "fix"]}
+    assert anyio.run(lambda: play(folder, run, check="auto", sandbox="bubblewrap")).proof == "verified"

@@ -110,7 +110,6 @@ def test_a_connection_that_breaks_off_is_taken_up_where_it_broke(tmp_path):
         seen = Seen()
         pulled = pull(hub, tmp_path, seen=seen)
         assert hub.ranges_asked == ["", "bytes=114688-", "bytes=262144-"]
-        assert hub.store.requests[1].headers["if-range"] == '"one"'
     assert pulled.paths[0].read_bytes() == CONTENT
     assert seen.count == 400_000
     assert len(seen.pauses) == 2
@@ -291,7 +290,7 @@ CHILD = textwrap.dedent("""\
     from pathlib import Path
     import anyio
     from lmagent.modelserver.library.download import Ports
-    from lmagent.modelserver.library.hub import Hub
+    from lmagent.modelserver.library.hub import ModelHub
     from lmagent.modelserver.library.pull import Puller
     from lmagent.providers.transport import HttpTransport
 
@@ -303,7 +302,7 @@ CHILD = textwrap.dedent("""\
     async def main():
         transport = HttpTransport()
         try:
-            await Puller(Hub(transport, os.environ), Path(sys.argv[1]), Ports(Progress())).pull(sys.argv[2])
+            await Puller(ModelHub(transport, os.environ), Path(sys.argv[1]), Ports(Progress())).pull(sys.argv[2])
         finally:
             await transport.aclose()
 

@@ -102,10 +102,9 @@ class Proof(Review):
         """Return the command that checks the project; empty if none is known."""
         from lmagent.proof.runners import project_check
 
-        commands = self._choices.commands
-        if len(commands) > 1:
-            return " && ".join(f"({command})" for command in commands)
-        return commands[0] if commands else project_check(self._workspace)
+        if not (commands := self._choices.commands):
+            return project_check(self._workspace)
+        return commands[0] if len(commands) == 1 else " && ".join(f"({command})" for command in commands)
 
     def _again(self, session: Session, text: str, verdict: Verdict, answer: str) -> Again:
         from lmagent.engine.endings import answer_of
@@ -147,8 +146,8 @@ class Proof(Review):
     def _judge(self, session: Session) -> Verdict:
         from lmagent.proof.verdict import Verdict, judge
 
-        if session.state.work.parent is not None:
-            return Verdict()  # the session that it works for proves the work
+        if session.state.work.parent is not None or not session.state.call_names:
+            return Verdict()  # the session above proves the work of a sub-agent; without calls nothing was changed
         record, choices = self._record(session), self._choices
         demanded = bool(choices.required or self._command())
         return judge(record, self._work(session, record), choices.commands, demanded)
@@ -178,7 +177,7 @@ class Proof(Review):
             for path in paths:
                 if is_byproduct(path) or (by_check and is_product(path)):
                     if path.endswith(".pyc") and not by_check:
-                        guards[path] = None  # compiled code can stand in for its source
+                        guards[path] = None  # compiled code may run in place of its source
                     continue
                 if is_guard(path, recipes):
                     guards[path] = None

@@ -47,8 +47,8 @@ _RAN_TESTS = re.compile(
 
 _TARGET = re.compile(r"^(check|tests?|verify)\s*:(?!=)", re.MULTILINE)
 
-_LOOKING = frozenset(("ls", "cat", "head", "tail", "grep", "wc", "pwd", "stat", "file", "diff"))
-_LOOKING_GIT = frozenset(("status", "diff", "log", "show"))
+_LOOKING = ("ls", "cat", "head", "tail", "grep", "wc", "pwd", "stat", "file", "diff")
+_LOOKING_GIT = ("status", "diff", "log", "show")
 _SPECIAL = re.compile(r"[|&;<>()$`\n\\{}!]")
 
 

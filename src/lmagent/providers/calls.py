@@ -41,7 +41,7 @@ class _Open:
         return last.rstrip()[-1:] in ("}", "") and jsontext.is_object(self.arguments)
 
     def follow(self, before: _Open, name: str) -> None:
-        """It begins where another call stood, and nothing but what it holds says that it is not the same."""
+        """Compare a call that begins at the place of another one: only its content shows that it is not the same."""
         if not name or (name == before.name and self.id and self.id == before.id):
             self.name, self.empty = before.name, ("", "{}")
         elif name == before.name:
@@ -73,7 +73,7 @@ class CallAssembler:
         return bool(self._calls)
 
     def feed(self, entries: Any, said: int = 0) -> str:
-        """Take a delta's `tool_calls` and return the names and arguments in it; what is not an entry is skipped.
+        """Take a delta's `tool_calls` and return the names and arguments in it; other values are skipped.
 
         Args:
             entries: as they came.

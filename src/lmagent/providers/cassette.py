@@ -249,7 +249,7 @@ def _is_chat(path: str) -> bool:
 
 
 def _answer(exchange: Exchange | None) -> Response:
-    """The recorded answer to a question; "not found" where there is none."""
+    """The recorded answer to a question; "not found" without one."""
     exchange = exchange or Exchange("GET", "", "", status=404)
     if not exchange.status:
         raise TransportError(_failure(exchange.end), "recorded")
@@ -278,7 +278,7 @@ def load(path: Path) -> list[Exchange]:
             fix="record it again with --record FILE",
         )
     exchanges: list[Exchange] = []
-    for number, line in enumerate(lines[1:-1], start=2):  # behind the last line end is nothing, or a torn line
+    for number, line in enumerate(lines[1:-1], start=2):  # after the last line end is nothing, or a torn line
         try:
             exchanges.append(decode_json(line, Exchange))
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -332,7 +332,7 @@ def _compare(number: int, recorded: Exchange, sent: Exchange) -> Deviation | Non
 
 
 def _difference(at: str, old: Any, new: Any) -> tuple[str, Any, Any] | None:
-    """Where two JSON values first differ, and what stands there."""
+    """Return the first place where two JSON values differ, and both values there."""
     if isinstance(old, dict) and isinstance(new, dict):
         ours, theirs = cast("dict[str, Any]", old), cast("dict[str, Any]", new)
         for key in [*ours, *(key for key in theirs if key not in ours)]:

@@ -91,7 +91,7 @@ def understood(reply: Reply, tools: Sequence[ToolSpec] = ()) -> Reply:
 
 def _freely(reply: Reply, tools: Sequence[ToolSpec], *, cut: bool) -> Reply:
     """A reply in whatever form: the calls in its text, else the text as it is."""
-    from lmagent.providers.textcalls import find_calls  # where the schema is enforced nobody needs it
+    from lmagent.providers.textcalls import find_calls  # not needed where the schema is enforced
 
     message = reply.message
     found = find_calls(message.text, tools, cut=cut)
@@ -135,7 +135,7 @@ def _unescaped(text: str) -> str:
 
 
 def _said(text: str, tools: Sequence[ToolSpec]) -> list[Constrained] | None:
-    """What a reply says: one object, or several behind each other, with words before them or in a fence.
+    """Return the parts of a reply: one object, or several in a row, with text before them or in a fence.
 
     None where it is not of that form, or where the words leave it open whether the object is meant or shown.
     """
@@ -150,7 +150,7 @@ def _several(text: str, tools: Sequence[ToolSpec]) -> list[Constrained] | None:
     at = text.find("{")
     if at < 0 or not _BEGINS.match(text, at):
         return None
-    import json  # where the schema is enforced nobody needs it
+    import json  # not needed where the schema is enforced
 
     decoder = json.JSONDecoder(strict=False)
     lead = _FENCE.sub("", text[:at])
@@ -161,19 +161,19 @@ def _several(text: str, tools: Sequence[ToolSpec]) -> list[Constrained] | None:
         except (ValueError, RecursionError):
             return None
         one = _read(value, tools)
-        behind = _BETWEEN.match(text, end)
-        assert behind is not None  # it matches nothing as well
-        if one is None or (behind.end() < len(text) and text[behind.end()] != "{"):
+        gap = _BETWEEN.match(text, end)
+        assert gap is not None  # it matches nothing as well
+        if one is None or (gap.end() < len(text) and text[gap.end()] != "{"):
             return None
         said.append(one)
-        at = behind.end()
+        at = gap.end()
     if not lead.strip():
         return said
     return [Constrained(text=lead.strip()), *said] if all(_is_meant(lead, one, tools) for one in said) else None
 
 
 def _is_meant(lead: str, one: Constrained, tools: Sequence[ToolSpec]) -> bool:
-    """Whether an object behind words is what the model does, and no part of their sentence."""
+    """Whether an object after text is the model's step, and no part of the text's sentence."""
     from lmagent.core.repair import fits
     from lmagent.providers.formats.place import MarkupPlace
 
@@ -195,7 +195,7 @@ def _read(value: Any, tools: Sequence[ToolSpec]) -> Constrained | None:
     name, arguments = reply.get("tool"), reply.get("arguments")
     alone = arguments is None and reply.keys() <= {"thought", "tool", "arguments"}
     if alone and any(tool.name == name for tool in tools):
-        arguments = {}  # if it needs some, the model is told so
+        arguments = {}  # if it needs some, the model gets an error
     if isinstance(name, str) and isinstance(arguments, dict):
         call = ToolCall(f"call_{new_id()}", jsontext.mend(name), jsontext.dumps(arguments).decode())
         return Constrained(thought, call=call)

@@ -18,7 +18,7 @@ _KEPT = 4
 """Conversations whose encoding is kept: a session, its side calls and a few sub-agents."""
 _BAD_NAME = re.compile(r"[^A-Za-z0-9_-]")
 UNREADABLE = {"unreadable": "see the result"}
-"""What stands in the history for damaged arguments: strict servers refuse one whose arguments are not JSON, and a model
+"""Replaces damaged arguments in the history: strict servers refuse one whose arguments are not JSON, and a model
 repeats what it sees itself write. The call's result quotes them."""
 
 
@@ -78,7 +78,7 @@ class BodyEncoder:
 
         Args:
             request: what to send.
-            omit: fields that the server does not know: left out. `max_tokens` in it stands for the field of that
+            omit: fields that the server does not know: left out. `max_tokens` in it means the field of that
                 name: the limit is then sent as `max_completion_tokens`, unless that is in it too.
             model: used where the request leaves the choice to the server.
         """

@@ -1,4 +1,4 @@
-"""ETA: how long the server will still be reading the prompt, from what it reports while it reads.
+"""ETA: how long the server will still be reading the prompt, from its progress reports.
 
 The time to read grows a little faster than the prompt: every token looks back at all before it. So the reports are
 fitted by t = a·n + b·n², n being the tokens read so far, with neither a nor b below zero.
@@ -27,7 +27,7 @@ class PrefillEta:
         Args:
             report: llama.cpp's `prompt_progress` {total, cache, processed, time_ms}, in tokens, `processed` with
                 `cache`; or a fraction from 0 to 1, as others send it.
-            elapsed: seconds since the request was sent, where the report tells no time.
+            elapsed: seconds since the request was sent, where the report has no time.
         """
         total, cached, done, seconds = _numbers(report, elapsed)
         if total <= 0:

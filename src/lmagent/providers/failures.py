@@ -1,4 +1,4 @@
-"""Failures: from what a server says when it fails to an error that tells a person what to do."""
+"""Failures: makes errors that say what to do from the failures of servers."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ RETRYABLE = frozenset({408, 409, 429, 500, 502, 503, 504, 520, 521, 522, 523, 52
 """Statuses after which the same request may succeed."""
 
 LATER = frozenset({502, 503, 504, 521, 522, 523, 529})
-"""Statuses of who stands in front of a server that is not there, or has no time."""
+"""Statuses of a proxy whose server is not there, or is too busy."""
 
 _NOT_THE_PROMPT = frozenset({408, 429, 504})
 """Statuses that say nothing of the prompt, whatever their text mentions."""
 
 TOLD = 10.0
-"""Seconds from which the wait that a server asks for is told."""
+"""Seconds from which the wait that a server asks for is shown."""
 
 _NO_MODEL = re.compile(
     r"model[^.]{0,120}(not found|does not exist|not exist|unknown|not loaded|not available|no such|invalid model)"
@@ -57,7 +57,7 @@ def wrong_address(message: str) -> BadReply:
 
 
 def from_response(status: int, headers: Mapping[str, str], body: bytes, *, url: str, model: str) -> ProviderError:
-    """The error that an HTTP answer other than 200 stands for."""
+    """Return the error of an HTTP answer other than 200."""
     html = is_html(body)
     payload = None if html else _payload(body)
     text = describe(payload) if payload is not None else _plain(body, html=html)

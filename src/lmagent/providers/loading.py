@@ -78,7 +78,7 @@ async def change(transport: Transport, endpoint: Endpoint, dialect: str, action:
         answer = jsontext.loads(body)
     except ValueError:
         raise BadReply(f"{authority(endpoint.url)} answered with something that is no JSON", fix=_LOG) from None
-    if isinstance(answer, dict) and "error" in answer:  # LM Studio answers what it does not know with 200
+    if isinstance(answer, dict) and "error" in answer:  # LM Studio answers unknown requests with 200
         raise _refused(endpoint, action, model, answer)
 
 
@@ -86,7 +86,7 @@ async def pull(transport: Transport, endpoint: Endpoint, dialect: str, model: st
     """Have the server download a model; ends when the server has it. Whoever closes this stops the download.
 
     Raises:
-        ProviderError: the server cannot download it, or breaks off; what it has is kept there.
+        ProviderError: the server cannot download it, or breaks off; the server keeps the part that it has.
     """
     layers: dict[str, tuple[int, int]] = {}
     async with _asked(transport, endpoint, dialect, "download", model) as response:
@@ -102,7 +102,7 @@ async def pull(transport: Transport, endpoint: Endpoint, dialect: str, model: st
                 return
     raise ServerFailure(
         f"{authority(endpoint.url)} ended the download of {model} before it was complete",
-        fix="begin it again: what is there is kept",
+        fix="begin it again: the part that is there is kept",
     )
 
 

@@ -182,7 +182,7 @@ class OpenAIChat:
                 if first is None and assembler.started:
                     first = self._clock.monotonic() - begun
                 for event in events:
-                    if not (request.constrain and isinstance(event, TextChunk)):  # nobody wants to read JSON
+                    if not (request.constrain and isinstance(event, TextChunk)):  # JSON is not for the user
                         yield event
                 assembler.check()
                 if assembler.endless:
@@ -210,7 +210,7 @@ class OpenAIChat:
         return _payloads(response, assembler, self.url)
 
     async def _refused(self, request: ModelRequest, response: Response) -> None:
-        """Raise what a status other than 2xx stands for, or `_Adapted` if the request can be put differently."""
+        """Raise the error of a status other than 2xx, or `_Adapted` if the request can be put differently."""
         from lmagent.providers import failures
 
         try:
@@ -277,7 +277,7 @@ def _unfinished(assembler: Assembler, cut: bytes = b"") -> ProviderError:
         return BadReply(f"{assembler.server} answered with an empty stream", fix="look at the server's log")
     said = hidden(cut[:200].decode("utf-8", "replace"))
     return ConnectionLost(
-        f"the stream of {assembler.server} ended in the middle of the reply{f', behind {said!r}' if cut else ''}",
+        f"the stream of {assembler.server} ended in the middle of the reply{f', after {said!r}' if cut else ''}",
         fix="look at the server's log: it may have run out of memory",
         retryable=True,
     )
@@ -327,7 +327,7 @@ async def _next(chunks: AsyncIterator[bytes], assembler: Assembler, tail: _Tail)
 
 
 class _Tail:
-    """How long is still read behind the end of a reply. Keep-alives and empty chunks do not prolong it."""
+    """How long the stream is read after the end of a reply. Keep-alives and empty chunks do not prolong it."""
 
     def __init__(self, assembler: Assembler) -> None:
         self._assembler = assembler

@@ -30,7 +30,7 @@ _OTHERWISE = re.compile(
     r"|\b(v?ram|memory)\b|execution context|(fail|failed|unable|error)( to)? load",
     re.IGNORECASE,
 )
-"""What is said of time, of a rate or of the machine's memory is not said of this prompt, whatever else it mentions."""
+"""Errors about time, a rate or the machine's memory are not about the prompt, whatever else they mention."""
 
 _NUMBER = r"(\d[\d,_]*)"
 _WINDOWS = tuple(

@@ -1,4 +1,4 @@
-"""Retry: whether a failed model call is tried again, and when. A pure decision; who asks does the waiting."""
+"""Retry: whether a failed model call is tried again, and when. A pure decision; the caller waits."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def next_delay(
     local: bool,
     random: Callable[[], float],
 ) -> float | None:
-    """Seconds until the next try, or None when the failure stands.
+    """Seconds until the next try, or None when the failure is final.
 
     Args:
         policy: how often and how patiently.

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from lmagent.providers.dialects.watch import Watch, Watches
 
 COMFORTABLE = 16_384
-"""Tokens with which a model is loaded where the request decides it and nobody said how many."""
+"""Tokens with which a model is loaded where the request decides it and no setting says how many."""
 
 MATTERS = 2500
 """Prompt tokens from which the window matters: the smallest one in use is 4,096, and the reply needs room too."""
@@ -47,7 +47,7 @@ LOOKS = 3
 """How often such a server is asked again."""
 
 PAUSE = 30.0
-"""Seconds until a server that was too slow to say what it is is asked again; doubled each time."""
+"""Seconds until a server that was too slow to identify itself is asked again; doubled each time."""
 
 
 class Endpoint(Struct, frozen=True):
@@ -56,7 +56,7 @@ class Endpoint(Struct, frozen=True):
     Attributes:
         url: base URL or full chat URL.
         key: sent as a bearer token; empty sends none.
-        window: tokens that a person asked for; None for none.
+        window: tokens that the user asked for; None without a setting.
         parallel: the setting `llm_parallel`.
         timeouts: how long nothing may happen.
         retries: how often a failed call is tried.
@@ -81,7 +81,7 @@ class Served:
             ProviderError if it cannot be used.
 
     Raises:
-        ConfigError: the endpoint's URL is none.
+        ConfigError: the endpoint's URL is not valid.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Served:
         return is_near(self.at(model)[0].url)
 
     def at(self, model: str) -> tuple[Endpoint, str]:
-        """Where a model is, and what it is called there.
+        """Return the endpoint of a model, and its name there.
 
         Raises:
             ProviderError: its provider cannot be used.
@@ -120,11 +120,11 @@ class Served:
         return replace(self._endpoint, url=found.url, key=found.key), name
 
     async def facts(self, model: str, *, deep: bool = False) -> ServerFacts:
-        """What the server is, and what it says of a model.
+        """Return the facts of the server and of a model.
 
         Args:
             model: its name; empty for the server's choice.
-            deep: ask everything, where the first look told little.
+            deep: ask everything, where the first look showed little.
         """
         async with self._lock:
             known = self._facts.get(model)
@@ -133,12 +133,12 @@ class Served:
             return known
 
     async def look_again(self, model: str) -> ServerFacts:
-        """Ask anew what the server is: something else is in memory now, or seems to be."""
+        """Probe the server again: another model is in memory now, or seems to be."""
         async with self._lock:
             return await self._probe(model, self._facts.get(model), deep=True)
 
     async def has_answered(self, model: str) -> None:
-        """A reply came, so a model is loaded: what was not known of it may be stated now."""
+        """Ask again after a reply: the model is loaded now, so the server may state more of it."""
         known = self._facts.get(model)
         looks = self._looks.get(model, 0)
         if known is None or known.dialect not in LATE or (known.model and known.model.trusted) or looks >= LOOKS:
@@ -158,7 +158,7 @@ class Served:
         if not facts.finished:
             pause = 2 * self._slow[model][1] if model in self._slow else PAUSE
             self._slow[model] = (self._clock.monotonic() + pause, pause)
-            facts = known or facts  # what it said when it had time is better
+            facts = known or facts  # its earlier, complete answer is better
         elif not facts.reached:
             return known or facts  # it may be there the next time
         else:
@@ -191,7 +191,7 @@ class Served:
         facts = await self.facts(model)
         chat = self._chats.get((model, lane))
         if chat is None:
-            from lmagent.providers.dialects.base import Wishes, slot_of
+            from lmagent.providers.dialects.base import RequestOptions, slot_of
             from lmagent.providers.dialects.chat import provider_for
 
             endpoint, _ = self.at(model)
@@ -200,7 +200,7 @@ class Served:
                 endpoint.url,
                 endpoint.key,
                 window=endpoint.window or COMFORTABLE,
-                wishes=Wishes(slot=slot_of(facts, lane)),
+                options=RequestOptions(slot=slot_of(facts, lane)),
                 transport=self._transport,
                 clock=self._clock,
                 timeouts=endpoint.timeouts,
@@ -342,7 +342,7 @@ class SessionProvider:
             async with aclosing(cast("Any", chat.stream(named))) as events:
                 async for event in events:
                     if isinstance(event, Reply):
-                        reply = event  # the last one: what is asked about it can use the stream's connection
+                        reply = event  # the last one: questions about it can use the stream's connection
                     else:
                         yield event
             if reply is not None:
@@ -355,7 +355,7 @@ class SessionProvider:
             raise
 
     async def aclose(self) -> None:
-        """The server is closed by who opened it."""
+        """Do nothing: the owner of the server closes it."""
 
     async def _believe(self, request: ModelRequest, usage: Usage) -> Usage:
         """The counts, as far as they can be believed; raises if they say that the prompt was cut."""

@@ -80,7 +80,7 @@ class TransportError(Exception):
 
 
 class ErrorChunk(Exception):
-    """The server reported an error inside an answer with status 200; `error` is what it sent."""
+    """The server reported an error inside an answer with status 200; `error` is the report."""
 
     def __init__(self, error: Any) -> None:
         super().__init__(repr(error))
@@ -136,7 +136,7 @@ class Transport(Protocol):
         """Send a request and return as soon as the head of the answer is there.
 
         Raises:
-            TransportError: there is none.
+            TransportError: no connection can be made.
         """
         ...
 
@@ -319,7 +319,7 @@ def _connect_failure(error: BaseException) -> TransportError:
 
 
 async def read_all(response: Response, limit: int) -> bytes:
-    """The body up to `limit` bytes; what comes behind is not read.
+    """The body up to `limit` bytes; the rest is not read.
 
     Raises:
         TransportError: the body broke off.

@@ -54,7 +54,7 @@ def authority(url: str) -> str:
 
 
 def is_near(url: str) -> bool:
-    """Whether a server is on this machine or a private network: asking it costs nothing and is nobody's business."""
+    """Whether a server is on this machine or a private network: asking it costs nothing and leaks nothing."""
     host = (urlsplit(url).hostname or "").rstrip(".").lower()
     if is_loopback(url) or host.endswith((".local", ".lan", ".internal", ".home.arpa")):
         return True

@@ -28,7 +28,7 @@ def read_usage(chunk: dict[str, Any]) -> Usage | None:
 
 
 def complete_usage(known: Usage | None, prompt_bytes: int, reply_bytes: int) -> Usage:
-    """`known` with what is missing estimated from sizes in bytes."""
+    """Return `known`, its missing counts estimated from sizes in bytes."""
     known = known or Usage()
     prompt = known.prompt_tokens or max(1, prompt_bytes // BYTES_PER_TOKEN)
     reply = known.completion_tokens or -(-reply_bytes // BYTES_PER_TOKEN)

@@ -40,7 +40,7 @@ _LAST_CHUNK = b"0\r\n\r\n"
 
 
 class Wire(asyncio.Protocol, httpcore.AsyncNetworkStream):
-    """A connection that keeps the bytes that have arrived until somebody takes them."""
+    """A connection that keeps the bytes that have arrived until they are taken."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
@@ -151,7 +151,7 @@ class Wire(asyncio.Protocol, httpcore.AsyncNetworkStream):
         self._watch = self._loop.call_later(seconds, self._give_up)
 
     def _give_up(self) -> None:
-        """Nobody comes: one timer for all reads of a connection, since each read would cost one otherwise."""
+        """End a read to which no data came. One timer serves all reads: one for each would cost more."""
         self._watch = None
         if self._waiter is None or self._waiter.done() or self._held:
             return

@@ -15,7 +15,7 @@ from lmagent.core.errors import ProviderError
 from lmagent.core.messages import assistant, user
 from lmagent.core.model import ModelEvent, ModelRequest, Progress, Reply
 from lmagent.core.ports import Provider
-from lmagent.providers.dialects.base import ServerFacts, Wishes, slot_of
+from lmagent.providers.dialects.base import RequestOptions, ServerFacts, slot_of
 from lmagent.providers.dialects.chat import DialectChat, provider_for
 from lmagent.providers.dialects.ollama_chat import OllamaChat
 from lmagent.providers.openai_chat import OpenAIChat
@@ -38,14 +38,14 @@ from lmagent.testing.servers.base import DialectServer
 ONE_TRY = RetryPolicy(tries=1)
 
 
-def fitting(server: ScriptedServer, facts: ServerFacts | None = None, **wishes: Any) -> OpenAIChat:
+def fitting(server: ScriptedServer, facts: ServerFacts | None = None, **options: Any) -> OpenAIChat:
     return provider_for(
         facts or ask(server.base_url),
         server.base_url,
         window=16_384,
         transport=HttpTransport({}),
         clock=FakeClock(auto=True),
-        wishes=Wishes(**wishes),
+        options=RequestOptions(**options),
         retries=ONE_TRY,
     )
 

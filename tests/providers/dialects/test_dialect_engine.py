@@ -12,7 +12,7 @@ from lmagent.core.messages import user
 from lmagent.core.model import ModelRequest
 from lmagent.providers import jsontext
 from lmagent.providers.dialects.ask import Ask
-from lmagent.providers.dialects.base import Wishes
+from lmagent.providers.dialects.base import RequestOptions
 from lmagent.providers.dialects.probe import count_tokens, dialect_of
 from lmagent.providers.dialects.wirebody import chat_body
 from lmagent.providers.transport import Timeouts, Transport
@@ -54,12 +54,13 @@ def test_the_engine_counts_tokens_of_texts_and_requests(engine: EngineServer) ->
 
 
 @pytest.mark.parametrize(
-    "wishes", [Wishes(slot=0), Wishes(schema={"enum": ["x", "y"]}), Wishes(grammar='root ::= "a"')]
+    "options",
+    [RequestOptions(slot=0), RequestOptions(schema={"enum": ["x", "y"]}), RequestOptions(grammar='root ::= "a"')],
 )
-def test_the_engine_takes_what_the_dialect_adds(engine: EngineServer, wishes: Wishes) -> None:
+def test_the_engine_takes_what_the_dialect_adds(engine: EngineServer, options: RequestOptions) -> None:
     facts = ask(engine.base_url, timeouts=PATIENT, budget=30.0)
     wanted = request(messages=[user("hi")], tools=(READ,))
-    body = chat_body(wanted) | {"max_tokens": 40} | dialect_of(facts).extras(wanted, facts, wishes)
+    body = chat_body(wanted) | {"max_tokens": 40} | dialect_of(facts).extras(wanted, facts, options)
 
     async def send(transport: Transport) -> Any:
         return await Ask(transport, engine.url, engine.base_url, timeouts=PATIENT).post("/v1/chat/completions", body)
@@ -67,7 +68,7 @@ def test_the_engine_takes_what_the_dialect_adds(engine: EngineServer, wishes: Wi
     answer = with_transport(send, 30.0)
     assert isinstance(answer, dict), "the engine refused the request"
     content = answer["choices"][0]["message"]["content"]
-    if wishes.schema:
+    if options.schema:
         assert jsontext.loads(content.encode()) in ("x", "y")
-    elif wishes.grammar:
+    elif options.grammar:
         assert content == "a"

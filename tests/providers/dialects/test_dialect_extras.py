@@ -10,7 +10,7 @@ from dialect_kit import READ, ask, request, with_transport
 
 from lmagent.core.messages import assistant, user
 from lmagent.core.model import ModelRequest
-from lmagent.providers.dialects.base import ModelFacts, ServerFacts, Wishes, slot_of
+from lmagent.providers.dialects.base import ModelFacts, RequestOptions, ServerFacts, slot_of
 from lmagent.providers.dialects.ollama import native_extras
 from lmagent.providers.dialects.probe import count_tokens, dialect_of
 from lmagent.testing.servers import (
@@ -27,8 +27,8 @@ SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
 THINKER = ModelFacts(id="m", thinking=True)
 
 
-def extras(facts: ServerFacts, wanted: ModelRequest | None = None, **wishes: Any) -> dict[str, Any]:
-    return dialect_of(facts).extras(wanted or request(tools=()), facts, Wishes(**wishes))
+def extras(facts: ServerFacts, wanted: ModelRequest | None = None, **options: Any) -> dict[str, Any]:
+    return dialect_of(facts).extras(wanted or request(tools=()), facts, RequestOptions(**options))
 
 
 def test_llamacpp_is_asked_for_progress_and_keeps_its_cache() -> None:
@@ -122,10 +122,10 @@ def test_lm_studio_is_not_told_what_it_would_not_understand(wish: Any) -> None:
 
 def test_the_native_route_of_ollama_is_told_never_to_cut() -> None:
     facts = ServerFacts(dialect="ollama", model=THINKER)
-    assert native_extras(request(), facts, Wishes()) == {"truncate": False, "shift": False}
-    fields = native_extras(request(response_schema=SCHEMA), facts, Wishes(think="low", keep_alive="30m"))
+    assert native_extras(request(), facts, RequestOptions()) == {"truncate": False, "shift": False}
+    fields = native_extras(request(response_schema=SCHEMA), facts, RequestOptions(think="low", keep_alive="30m"))
     assert (fields["format"], fields["think"], fields["keep_alive"]) == (SCHEMA, "low", "30m")
-    assert "think" not in native_extras(request(), ServerFacts(dialect="ollama"), Wishes(think=True))
+    assert "think" not in native_extras(request(), ServerFacts(dialect="ollama"), RequestOptions(think=True))
 
 
 # --- counting -------------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from lmagent.core.messages import Image, Message, Text, Thinking, ToolCall, Tool
 from lmagent.core.model import ModelEvent, ModelRequest, Reply, TextChunk, ThinkingChunk
 from lmagent.core.ports import Provider
 from lmagent.providers import jsontext
-from lmagent.providers.dialects.base import ModelFacts, ServerFacts, Wishes
+from lmagent.providers.dialects.base import ModelFacts, RequestOptions, ServerFacts
 from lmagent.providers.dialects.ollama import choose_window
 from lmagent.providers.dialects.ollama_chat import NativeEncoder, OllamaChat
 from lmagent.providers.openai_chat import OpenAIChat
@@ -202,8 +202,11 @@ HISTORY = [
 ]
 
 
-def body(wanted: ModelRequest, wishes: Wishes = Wishes(), facts: ServerFacts = FACTS) -> dict[str, Any]:  # noqa: B008
-    return json.loads(NativeEncoder(8192, facts, wishes).encode(wanted))
+PLAIN = RequestOptions()
+
+
+def body(wanted: ModelRequest, options: RequestOptions = PLAIN, facts: ServerFacts = FACTS) -> dict[str, Any]:
+    return json.loads(NativeEncoder(8192, facts, options).encode(wanted))
 
 
 def test_messages_take_the_native_form() -> None:
@@ -222,7 +225,7 @@ def test_messages_take_the_native_form() -> None:
 def test_settings_take_the_native_form() -> None:
     sent = body(
         request(temperature=0.2, max_tokens=100, response_schema={"type": "object"}),
-        Wishes(think=False, keep_alive="1h"),
+        RequestOptions(think=False, keep_alive="1h"),
     )
     assert sent["options"] == {"num_ctx": 8192, "temperature": 0.2, "num_predict": 100}
     assert (sent["format"], sent["think"], sent["keep_alive"]) == ({"type": "object"}, False, "1h")
@@ -231,7 +234,7 @@ def test_settings_take_the_native_form() -> None:
 
 
 def test_an_earlier_request_is_a_byte_exact_beginning_of_a_later_one() -> None:
-    encoder = NativeEncoder(8192, FACTS, Wishes())
+    encoder = NativeEncoder(8192, FACTS, RequestOptions())
     messages = [user("one")]
     previous = encoder.encode(request(messages=list(messages)))
     for turn in range(5):
@@ -239,12 +242,12 @@ def test_an_earlier_request_is_a_byte_exact_beginning_of_a_later_one() -> None:
         current = encoder.encode(request(messages=list(messages)))
         assert current.startswith(previous.removesuffix(b"]}"))
         previous = current
-    fresh = NativeEncoder(8192, FACTS, Wishes()).encode(request(messages=list(messages)))
+    fresh = NativeEncoder(8192, FACTS, RequestOptions()).encode(request(messages=list(messages)))
     assert current == fresh, "what was kept is what would be encoded anew"
 
 
 def test_side_conversations_do_not_disturb_what_was_encoded() -> None:
-    encoder = NativeEncoder(8192, FACTS, Wishes())
+    encoder = NativeEncoder(8192, FACTS, RequestOptions())
     main = [*HISTORY]
     first = encoder.encode(request(messages=main))
     for number in range(6):

@@ -18,7 +18,7 @@ LIMIT = 8 * 1024 * 1024
 QUICK = Timeouts(connect=0.4, first_byte=0.8, idle=0.4)
 """Patience with a server on this machine or nearby, once it has answered promptly."""
 PATIENT = Timeouts(connect=0.4, first_byte=3.0, idle=3.0)
-"""Patience with its first answer, and with one of which it is known what it is: it may be loading a model."""
+"""Patience with its first answer, and with a server that is recognised: it may be loading a model."""
 FAR = Timeouts(connect=3.0, first_byte=5.0, idle=3.0)
 """Patience with a server on the internet."""
 

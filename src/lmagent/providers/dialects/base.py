@@ -1,4 +1,4 @@
-"""Base: what is known of a server and its models, what a caller may wish of it, and what a dialect is."""
+"""Base: the facts of a server and its models, the options of a caller, and the interface of a dialect."""
 
 from __future__ import annotations
 
@@ -118,8 +118,8 @@ class ServerFacts(Struct, frozen=True, kw_only=True):
         return next((known for known in self.models if known.id in (model, f"{model}:latest")), None)
 
 
-class Wishes(Struct, frozen=True, kw_only=True):
-    """What a caller wishes beyond the request itself; a dialect that cannot fulfil a wish ignores it.
+class RequestOptions(Struct, frozen=True, kw_only=True):
+    """The options of a caller beyond the request itself; a dialect that does not know an option ignores it.
 
     Attributes:
         slot: the slot to bind the request to; numbers beyond the last slot are not sent.
@@ -191,7 +191,7 @@ class Dialect(Protocol):
         """The facts. May ask more, with questions that load nothing and cost nothing. Never raises."""
         ...
 
-    def extras(self, request: ModelRequest, facts: ServerFacts, wishes: Wishes) -> dict[str, Any]:
+    def extras(self, request: ModelRequest, facts: ServerFacts, options: RequestOptions) -> dict[str, Any]:
         """Fields to add to the body of a chat completion; a field of the same name is replaced."""
         ...
 
@@ -200,16 +200,16 @@ class Dialect(Protocol):
         ...
 
 
-def slot_of(facts: ServerFacts, lane: int) -> int | None:
-    """The slot for a conversation, so that none pushes the main one out of its slot.
+def slot_of(facts: ServerFacts, conversation: int) -> int | None:
+    """Return the slot for a conversation, so that no other one pushes the main one out of its slot.
 
-    Lane 0 is the main conversation and has slot 0 to itself; the others share the rest. None where the server has only
-    one slot, or binds no requests: then only not asking at the same time, and not in between, keeps the prompt cached.
-    A request for a slot that is busy waits for it.
+    Conversation 0 is the main one and has slot 0 to itself; the others share the rest. None if the server has only one
+    slot, or binds no requests: there, only the order of requests keeps the prompt cached (`cache_slot`). A request for
+    a busy slot waits for it.
     """
     if not facts.id_slot or not facts.slots or facts.slots < 2:
         return None
-    return 0 if lane <= 0 else 1 + (lane - 1) % (facts.slots - 1)
+    return 0 if conversation <= 0 else 1 + (conversation - 1) % (facts.slots - 1)
 
 
 def response_format(schema: dict[str, Any]) -> dict[str, Any]:

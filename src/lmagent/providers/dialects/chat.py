@@ -14,7 +14,7 @@ from lmagent.core.errors import ProviderError
 from lmagent.core.model import ModelRequest
 from lmagent.core.ports import Clock
 from lmagent.providers import jsontext
-from lmagent.providers.dialects.base import ServerFacts, Wishes
+from lmagent.providers.dialects.base import RequestOptions, ServerFacts
 from lmagent.providers.dialects.probe import dialect_of
 from lmagent.providers.encode import BodyEncoder
 from lmagent.providers.openai_chat import OpenAIChat
@@ -25,25 +25,25 @@ _REFUSED = (
     r"unsupported|not support|unknown|unrecogni[sz]ed|unexpected|not permitted|not allowed|extra (field|input)|invalid"
 )
 _NEVER_DROPPED = {"provider"}
-"""A person's own wishes: without them the request is another one."""
+"""A person's own options: without them the request is another one."""
 
 
 class DialectEncoder(BodyEncoder):
-    """Encodes requests with the fields that a dialect adds; they stand before everything else.
+    """Encodes requests with the fields that a dialect adds; they come before all others.
 
     Args:
         facts: what the server is.
-        wishes: what is wished of it with every request.
+        options: what is wished of it with every request.
     """
 
-    def __init__(self, facts: ServerFacts, wishes: Wishes) -> None:
+    def __init__(self, facts: ServerFacts, options: RequestOptions) -> None:
         super().__init__()
         self._facts = facts
-        self._wishes = wishes
+        self._options = options
 
     def extras(self, request: ModelRequest) -> dict[str, Any]:
         """The dialect's own fields for a request."""
-        return dialect_of(self._facts).extras(request, self._facts, self._wishes)
+        return dialect_of(self._facts).extras(request, self._facts, self._options)
 
     def encode(self, request: ModelRequest, omit: Set[str] = frozenset(), *, model: str = "") -> bytes:
         """See `BodyEncoder.encode`; fields of the dialect are left out by their names too."""
@@ -59,7 +59,7 @@ class DialectChat(OpenAIChat):
         base_url: base URL or full chat URL.
         api_key: sent as a bearer token; empty sends none.
         facts: what the server is; names the model for requests that do not.
-        wishes: what is wished of it with every request.
+        options: what is wished of it with every request.
         transport: carries the bytes; shared, and closed with this.
         clock: time.
         timeouts: how long nothing may happen.
@@ -77,13 +77,13 @@ class DialectChat(OpenAIChat):
         facts: ServerFacts,
         transport: Transport,
         clock: Clock,
-        wishes: Wishes = Wishes(),  # noqa: B008  # frozen
+        options: RequestOptions = RequestOptions(),  # noqa: B008  # frozen
         timeouts: Timeouts = Timeouts(),  # noqa: B008  # frozen
         retries: RetryPolicy = RetryPolicy(),  # noqa: B008  # frozen
     ) -> None:
         super().__init__(base_url, api_key, transport=transport, clock=clock, timeouts=timeouts, retries=retries)
         self._facts = facts
-        self._encoder: DialectEncoder = DialectEncoder(facts, wishes)
+        self._encoder: DialectEncoder = DialectEncoder(facts, options)
         # Without a name, a server may load another model than the one whose window is planned with.
         self._model = facts.model.id if facts.model is not None else ""
 
@@ -106,7 +106,7 @@ def provider_for(  # noqa: PLR0913 (settings by keyword)
     window: int,
     transport: Transport,
     clock: Clock,
-    wishes: Wishes = Wishes(),  # noqa: B008  # frozen
+    options: RequestOptions = RequestOptions(),  # noqa: B008  # frozen
     timeouts: Timeouts = Timeouts(),  # noqa: B008  # frozen
     retries: RetryPolicy = RetryPolicy(),  # noqa: B008  # frozen
 ) -> OpenAIChat:
@@ -119,7 +119,7 @@ def provider_for(  # noqa: PLR0913 (settings by keyword)
         window: tokens to load a model with, where the request decides that (Ollama).
         transport: carries the bytes; shared, and closed with the provider.
         clock: time.
-        wishes: options of every request.
+        options: options of every request.
         timeouts: how long the server may be silent.
         retries: how often a failed call is tried.
     """
@@ -133,7 +133,7 @@ def provider_for(  # noqa: PLR0913 (settings by keyword)
             window=window,
             transport=transport,
             clock=clock,
-            wishes=wishes,
+            options=options,
             timeouts=timeouts,
             retries=retries,
         )
@@ -143,7 +143,7 @@ def provider_for(  # noqa: PLR0913 (settings by keyword)
         facts=facts,
         transport=transport,
         clock=clock,
-        wishes=wishes,
+        options=options,
         timeouts=timeouts,
         retries=retries,
     )

@@ -1,4 +1,4 @@
-"""Fields: reads values out of JSON that may hold anything. What is not of the wanted kind is not there."""
+"""Fields: reads values out of JSON that may hold anything. A value of another type counts as missing."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def at(value: Any, *path: str) -> Any:
 
 
 def mapping(value: Any, *path: str) -> dict[str, Any]:
-    """The object at the end of a path; empty where there is none."""
+    """The object at the end of a path; empty without one."""
     found = at(value, *path)
     return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
 
 
 def entries(value: Any, *path: str) -> list[dict[str, Any]]:
-    """The objects of the list at the end of a path; what is no object in it is left out."""
+    """The objects of the list at the end of a path; other items are left out."""
     found = at(value, *path)
     listed = cast("list[Any]", found) if isinstance(found, list) else []
     return [cast("dict[str, Any]", entry) for entry in listed if isinstance(entry, dict)]
@@ -41,13 +41,13 @@ def words(value: Any, *path: str) -> tuple[str, ...]:
 
 
 def text(value: Any, *path: str) -> str:
-    """The string at the end of a path, stripped; empty where there is none."""
+    """The string at the end of a path, stripped; empty without one."""
     found = at(value, *path)
     return found.strip() if isinstance(found, str) else ""
 
 
 def flag(value: Any, *path: str) -> bool | None:
-    """The truth value at the end of a path; None where there is none."""
+    """The truth value at the end of a path; None without one."""
     found = at(value, *path)
     return found if isinstance(found, bool) else None
 
@@ -71,7 +71,7 @@ def window(value: Any, *path: str) -> int | None:
 
 
 def version(said: str) -> tuple[int, ...]:
-    """`0.11.2rc1` as (0, 11, 2), for comparisons; empty where there is none."""
+    """`0.11.2rc1` as (0, 11, 2), for comparisons; empty without one."""
     parts: list[int] = []
     for piece in said.lstrip("v").split("."):
         digits = ""

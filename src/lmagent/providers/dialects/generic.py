@@ -11,14 +11,22 @@ from typing import Any
 
 from lmagent.core.model import ModelRequest
 from lmagent.providers.dialects.ask import Ask
-from lmagent.providers.dialects.base import ModelFacts, Proof, Seen, ServerFacts, Wishes, chosen, response_format
+from lmagent.providers.dialects.base import (
+    ModelFacts,
+    Proof,
+    RequestOptions,
+    Seen,
+    ServerFacts,
+    chosen,
+    response_format,
+)
 from lmagent.providers.dialects.fields import entries, flag, mapping, number, text, window, words
 
 KOBOLD = "/api/extra/version"
 TABBY = "/v1/model"
 
 _SERVED = ("max_model_len", "loaded_context_length", "n_ctx")
-"""Fields that state what is served."""
+"""Fields that state the served window."""
 _POSSIBLE = ("context_length", "context_window", "max_context_length", "max_seq_len", "max_context_window_tokens")
 """Fields that state what a hosted model serves, and what a local one could."""
 _LABELS = {"koboldcpp": "KoboldCpp", "tabbyapi": "TabbyAPI", "sglang": "SGLang", "localai": "LocalAI"}
@@ -66,9 +74,9 @@ class Generic:
             sums=label == "SGLang",
         )
 
-    def extras(self, request: ModelRequest, facts: ServerFacts, wishes: Wishes) -> dict[str, Any]:
+    def extras(self, request: ModelRequest, facts: ServerFacts, options: RequestOptions) -> dict[str, Any]:
         """Only what the common API has: an unknown field is an error for some servers."""
-        return {} if wishes.schema is None else {"response_format": response_format(wishes.schema)}
+        return {} if options.schema is None else {"response_format": response_format(options.schema)}
 
     async def count(self, ask: Ask, facts: ServerFacts, subject: str | ModelRequest, model: str) -> int | None:
         """A text only; how a conversation is rendered is not known."""
@@ -89,7 +97,7 @@ def _facts(entry: dict[str, Any], *, local: bool) -> ModelFacts:
     if served:
         proof = "setting"
     elif possible:
-        # A hosted model is served as it is listed; a local one is loaded with whatever somebody chose.
+        # A hosted model is served as it is listed; a local one is loaded with any window.
         proof = "maximum" if local else "setting"
     name = text(entry, "id")
     modalities = words(entry, "architecture", "input_modalities")

@@ -16,7 +16,7 @@ from typing import Any
 
 from lmagent.core.model import ModelRequest
 from lmagent.providers.dialects.ask import Ask
-from lmagent.providers.dialects.base import ModelFacts, Seen, ServerFacts, Wishes, chosen, response_format
+from lmagent.providers.dialects.base import ModelFacts, RequestOptions, Seen, ServerFacts, chosen, response_format
 from lmagent.providers.dialects.fields import entries, flag, mapping, number, text, window, words
 from lmagent.providers.dialects.wirebody import chat_body
 
@@ -79,25 +79,25 @@ class LlamaCpp:
             cuts=False,
         )
 
-    def extras(self, request: ModelRequest, facts: ServerFacts, wishes: Wishes) -> dict[str, Any]:
+    def extras(self, request: ModelRequest, facts: ServerFacts, options: RequestOptions) -> dict[str, Any]:
         """Unknown fields are ignored by old builds."""
         fields: dict[str, Any] = {"cache_prompt": True}
-        if wishes.progress:
+        if options.progress:
             fields["return_progress"] = True
-        if wishes.timings:
+        if options.timings:
             fields["timings_per_token"] = True
-        if wishes.slot is not None and facts.slots and 0 <= wishes.slot < facts.slots:
-            fields["id_slot"] = wishes.slot
-        if wishes.schema is not None:
-            fields["response_format"] = response_format(wishes.schema)
-        elif wishes.grammar:
-            fields["grammar"] = wishes.grammar
-        if request.tools and (wishes.grammar or wishes.schema is not None):
+        if options.slot is not None and facts.slots and 0 <= options.slot < facts.slots:
+            fields["id_slot"] = options.slot
+        if options.schema is not None:
+            fields["response_format"] = response_format(options.schema)
+        elif options.grammar:
+            fields["grammar"] = options.grammar
+        if request.tools and (options.grammar or options.schema is not None):
             fields["tool_choice"] = "none"  # the tools stay in the prompt; only the server's own grammar for them goes
-        if isinstance(wishes.think, bool):
-            fields["chat_template_kwargs"] = {"enable_thinking": wishes.think}
-        elif wishes.think:
-            fields["reasoning_effort"] = wishes.think
+        if isinstance(options.think, bool):
+            fields["chat_template_kwargs"] = {"enable_thinking": options.think}
+        elif options.think:
+            fields["reasoning_effort"] = options.think
         return fields
 
     async def count(self, ask: Ask, facts: ServerFacts, subject: str | ModelRequest, model: str) -> int | None:

@@ -1,7 +1,7 @@
 """lmagent's own model server: its list of models says all there is to say, also of models that are not loaded.
 
 `context_length` is one slot's window, as it is or as the model will be loaded with it. What runs a model decides what
-a request may have: llama.cpp's fields reach its engine unchanged; another server behind ours gets none of them.
+a request may have: llama.cpp's fields reach its engine unchanged; other engines get none of them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from lmagent.core.model import ModelRequest
 from lmagent.providers.dialects.ask import Ask
-from lmagent.providers.dialects.base import ModelFacts, Seen, ServerFacts, Wishes, chosen
+from lmagent.providers.dialects.base import ModelFacts, RequestOptions, Seen, ServerFacts, chosen
 from lmagent.providers.dialects.fields import entries, mapping, number, text, window, words
 from lmagent.providers.dialects.llamacpp import LlamaCpp
 from lmagent.providers.dialects.wirebody import chat_body
@@ -64,9 +64,9 @@ class Lmagent:
             cuts=False if ours else None,
         )
 
-    def extras(self, request: ModelRequest, facts: ServerFacts, wishes: Wishes) -> dict[str, Any]:
+    def extras(self, request: ModelRequest, facts: ServerFacts, options: RequestOptions) -> dict[str, Any]:
         """The engine's."""
-        return self._engine.extras(request, facts, wishes) if facts.cache_prompt else {}
+        return self._engine.extras(request, facts, options) if facts.cache_prompt else {}
 
     async def count(self, ask: Ask, facts: ServerFacts, subject: str | ModelRequest, model: str) -> int | None:
         """A request is rendered by `/apply-template`; a text counted by `/tokenize` of the model's engine."""
@@ -80,7 +80,7 @@ class Lmagent:
 
 
 def _best(models: tuple[ModelFacts, ...], listed: list[dict[str, Any]]) -> ModelFacts | None:
-    """For who names none of several: one that is loaded, else the largest; none that is known to fail or to be a toy.
+    """Choose a model where the user named none: a loaded one, else the largest; none that fails or is a toy.
 
     The server would refuse such a request, and the first of its list may be a damaged file.
     """

@@ -1,9 +1,9 @@
-"""LM Studio: `GET /api/v1/models` (0.4) and `GET /api/v0/models` (0.3.6) tell what is loaded, and with which window.
+"""LM Studio: `GET /api/v1/models` (0.4) and `GET /api/v0/models` (0.3.6) list the loaded models and their windows.
 
 A model may be loaded several times; each instance has a window of its own, and a request by the model's key goes to
-one of them. `max_context_length` is the model's, not what is served; a model that is not loaded is loaded by the first
-request, with a window that nobody states beforehand. Slots (`parallel`) share one window, so nothing is divided.
-What it does not know it answers with 200 and an object with `error`.
+one of them. `max_context_length` is the model's, not the served one; a model that is not loaded is loaded by the first
+request, with a window that is not stated beforehand. Slots (`parallel`) share one window, so nothing is divided.
+It answers unknown routes with 200 and an object with `error`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from lmagent.core.model import ModelRequest
 from lmagent.providers.dialects.ask import Ask
-from lmagent.providers.dialects.base import ModelFacts, Seen, ServerFacts, Wishes, chosen, response_format
+from lmagent.providers.dialects.base import ModelFacts, RequestOptions, Seen, ServerFacts, chosen, response_format
 from lmagent.providers.dialects.fields import entries, flag, mapping, number, text, window, words
 
 V1 = "/api/v1/models"
@@ -62,15 +62,15 @@ class LMStudio:
             json_schema=True,
         )
 
-    def extras(self, request: ModelRequest, facts: ServerFacts, wishes: Wishes) -> dict[str, Any]:
+    def extras(self, request: ModelRequest, facts: ServerFacts, options: RequestOptions) -> dict[str, Any]:
         """`ttl` is LM Studio's word for how long a model stays loaded, in seconds."""
         fields: dict[str, Any] = {}
-        if wishes.schema is not None:
-            fields["response_format"] = response_format(wishes.schema)
-        if (ttl := _seconds(wishes.keep_alive)) is not None:
+        if options.schema is not None:
+            fields["response_format"] = response_format(options.schema)
+        if (ttl := _seconds(options.keep_alive)) is not None:
             fields["ttl"] = ttl
-        if isinstance(wishes.think, str):
-            fields["reasoning_effort"] = wishes.think
+        if isinstance(options.think, str):
+            fields["reasoning_effort"] = options.think
         return fields
 
     async def count(self, ask: Ask, facts: ServerFacts, subject: str | ModelRequest, model: str) -> int | None:
@@ -130,10 +130,10 @@ def _old(entry: dict[str, Any]) -> ModelFacts:
     )
 
 
-def _seconds(wish: str | int | None) -> int | None:
-    """`30m`, `90`, `1h` in seconds; None for no wish, for ever, and what is not understood."""
-    if isinstance(wish, str):
-        unit = {"s": 1, "m": 60, "h": 3600}.get(wish[-1:], 0)
-        figure = wish[:-1] if unit else wish
-        wish = int(figure) * (unit or 1) if figure.isascii() and figure.isdigit() else None
-    return wish if wish is not None and wish > 0 else None
+def _seconds(given: str | int | None) -> int | None:
+    """`30m`, `90`, `1h` in seconds; None for an empty text, for ever, and other texts."""
+    if isinstance(given, str):
+        unit = {"s": 1, "m": 60, "h": 3600}.get(given[-1:], 0)
+        figure = given[:-1] if unit else given
+        given = int(figure) * (unit or 1) if figure.isascii() and figure.isdigit() else None
+    return given if given is not None and given > 0 else None

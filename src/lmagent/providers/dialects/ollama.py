@@ -1,6 +1,6 @@
-"""Ollama: `GET /api/ps` states the window of what is loaded; before that, nobody does.
+"""Ollama: `GET /api/ps` states the window of a loaded model; before that it is not known.
 
-`POST /api/show` states the model's maximum (`model_info["<architecture>.context_length"]`), what it can do, and a
+`POST /api/show` states the model's maximum (`model_info["<architecture>.context_length"]`), its abilities, and a
 `num_ctx` that its Modelfile fixes. The server's own default (`OLLAMA_CONTEXT_LENGTH`, else 4,096, 32,768 or 262,144 by
 the memory of the graphics cards) is stated nowhere.
 
@@ -16,7 +16,7 @@ from typing import Any
 
 from lmagent.core.model import ModelRequest
 from lmagent.providers.dialects.ask import Ask
-from lmagent.providers.dialects.base import ModelFacts, Seen, ServerFacts, Wishes, chosen, response_format
+from lmagent.providers.dialects.base import ModelFacts, RequestOptions, Seen, ServerFacts, chosen, response_format
 from lmagent.providers.dialects.fields import entries, mapping, named, number, text, window, words
 
 VERSION = "/api/version"
@@ -39,8 +39,8 @@ class Ollama:
         if text(seen.answers.get("/api/extra/version"), "result"):
             return False
         lists = [mapping(seen.answers.get(path)).get("models") for path in (PS, TAGS)]
-        told = text(seen.answers.get(VERSION), "version") or seen.owner() == "library"
-        return bool(told) and any(isinstance(found, list) for found in lists)
+        named = text(seen.answers.get(VERSION), "version") or seen.owner() == "library"
+        return bool(named) and any(isinstance(found, list) for found in lists)
 
     async def read(self, seen: Seen, ask: Ask, model: str) -> ServerFacts:
         """The chosen model is asked about once more."""
@@ -69,13 +69,13 @@ class Ollama:
             cuts=True,
         )
 
-    def extras(self, request: ModelRequest, facts: ServerFacts, wishes: Wishes) -> dict[str, Any]:
+    def extras(self, request: ModelRequest, facts: ServerFacts, options: RequestOptions) -> dict[str, Any]:
         """For the common route, which knows neither `num_ctx` nor `keep_alive`."""
         fields: dict[str, Any] = {}
-        if wishes.schema is not None:
-            fields["response_format"] = response_format(wishes.schema)
-        if wishes.think is not None and facts.model is not None and facts.model.thinking:
-            level = wishes.think if isinstance(wishes.think, str) else "medium" if wishes.think else "none"
+        if options.schema is not None:
+            fields["response_format"] = response_format(options.schema)
+        if options.think is not None and facts.model is not None and facts.model.thinking:
+            level = options.think if isinstance(options.think, str) else "medium" if options.think else "none"
             fields["reasoning_effort"] = level
         return fields
 
@@ -84,25 +84,25 @@ class Ollama:
         return None
 
 
-def native_extras(request: ModelRequest, facts: ServerFacts, wishes: Wishes) -> dict[str, Any]:
+def native_extras(request: ModelRequest, facts: ServerFacts, options: RequestOptions) -> dict[str, Any]:
     """Fields for the native route (`/api/chat`), `options` left out: see `ollama_chat.py`.
 
     `truncate` and `shift` make it refuse what does not fit, with the figures, instead of cutting it.
     """
     fields: dict[str, Any] = {"truncate": False, "shift": False}
-    schema = wishes.schema if wishes.schema is not None else request.response_schema
+    schema = options.schema if options.schema is not None else request.response_schema
     if schema is not None:
         fields["format"] = schema
-    if wishes.think is not None and facts.model is not None and facts.model.thinking:
-        fields["think"] = wishes.think  # a model that cannot think refuses the field
-    if wishes.keep_alive is not None:
-        fields["keep_alive"] = wishes.keep_alive
+    if options.think is not None and facts.model is not None and facts.model.thinking:
+        fields["think"] = options.think  # a model that cannot think refuses the field
+    if options.keep_alive is not None:
+        fields["keep_alive"] = options.keep_alive
     return fields
 
 
 def choose_window(model: ModelFacts | None, wanted: int) -> int:
     """The `num_ctx` for a session: the loaded window if it is large enough, since another one reloads the model; else
-    what is wanted, as far as the model goes."""
+    the wanted window, up to the model's maximum."""
     if model is None:
         return wanted
     if model.loaded and model.proof == "loaded" and model.window and model.window >= wanted:
@@ -111,7 +111,7 @@ def choose_window(model: ModelFacts | None, wanted: int) -> int:
 
 
 def _facts(name: str, tag: dict[str, Any] | None, running: list[dict[str, Any]]) -> ModelFacts:
-    """From the lists: what is loaded, with which window."""
+    """Return the loaded models and their windows, from the lists."""
     entry = named(running, name, "name", "model")
     served = window(entry, "context_length")
     capabilities = words(tag, "capabilities")

@@ -26,7 +26,7 @@ from lmagent.providers import jsontext
 from lmagent.providers.assemble import Assembler
 from lmagent.providers.concealed import hidden, shown
 from lmagent.providers.constrain import schema_for, thinks
-from lmagent.providers.dialects.base import ServerFacts, Wishes
+from lmagent.providers.dialects.base import RequestOptions, ServerFacts
 from lmagent.providers.dialects.fields import entries, mapping, number, text
 from lmagent.providers.dialects.ollama import choose_window, native_extras
 from lmagent.providers.dialects.wirebody import tool_block
@@ -50,7 +50,7 @@ class OllamaChat(OpenAIChat):
         api_key: sent as a bearer token; empty sends none.
         facts: what the probe found: the window to keep, whether the model thinks.
         window: tokens wanted; the loaded window is kept if it is larger, the model's maximum is not exceeded.
-        wishes: thinking and `keep_alive`.
+        options: thinking and `keep_alive`.
         transport: carries the bytes; shared, and closed with this.
         clock: time.
         timeouts: how long nothing may happen.
@@ -72,14 +72,14 @@ class OllamaChat(OpenAIChat):
         window: int,
         transport: Transport,
         clock: Clock,
-        wishes: Wishes = Wishes(),  # noqa: B008  # frozen
+        options: RequestOptions = RequestOptions(),  # noqa: B008  # frozen
         timeouts: Timeouts = Timeouts(),  # noqa: B008  # frozen
         retries: RetryPolicy = RetryPolicy(),  # noqa: B008  # frozen
     ) -> None:
         super().__init__(base_url, api_key, transport=transport, clock=clock, timeouts=timeouts, retries=retries)
         self.url = f"{server_root(base_url)}/api/chat"
         self.num_ctx = choose_window(facts.model, window)
-        self._encoder = NativeEncoder(self.num_ctx, facts, wishes)
+        self._encoder = NativeEncoder(self.num_ctx, facts, options)
         self._model = facts.model.id if facts.model is not None else ""
 
     async def _refused(self, request: ModelRequest, response: Response) -> None:
@@ -129,14 +129,14 @@ class NativeEncoder(BodyEncoder):
     Args:
         num_ctx: the window.
         facts: what the server can do.
-        wishes: thinking and `keep_alive`.
+        options: thinking and `keep_alive`.
     """
 
-    def __init__(self, num_ctx: int, facts: ServerFacts, wishes: Wishes) -> None:
+    def __init__(self, num_ctx: int, facts: ServerFacts, options: RequestOptions) -> None:
         super().__init__()
         self._num_ctx = num_ctx
         self._facts = facts
-        self._wishes = wishes
+        self._options = options
         self._known: list[_Conversation] = []
 
     def encode(self, request: ModelRequest, omit: Set[str] = frozenset(), *, model: str = "") -> bytes:
@@ -147,7 +147,7 @@ class NativeEncoder(BodyEncoder):
         if request.max_tokens is not None:
             options["num_predict"] = request.max_tokens
         head: dict[str, Any] = {"model": request.model or model, "stream": True, "options": options}
-        head |= native_extras(request, self._facts, self._wishes)
+        head |= native_extras(request, self._facts, self._options)
         if request.constrain:  # a constrained call is the answer itself; there is no `tool_choice` to say so
             head["format"] = schema_for(request.tools, think=thinks(request.messages))
         if request.tools:
@@ -221,7 +221,7 @@ class NativeReader:
         self._calls = 0
 
     def chunks(self, line: bytes) -> list[bytes]:
-        """The chunks that a line stands for.
+        """Return the chunks of a line.
 
         Raises:
             ErrorChunk: it reports an error.
@@ -235,7 +235,7 @@ class NativeReader:
             quoted = hidden(line[:200].decode("utf-8", "replace"))
             raise BadReply(
                 f"the stream of {self._server} holds something that is not JSON: {quoted!r}",
-                fix="look at the server's log, and whether a proxy stands in between",
+                fix="look at the server's log, and whether a proxy is in between",
             )
         if error := mapping(said).get("error"):
             raise ErrorChunk(_unwrapped(error))

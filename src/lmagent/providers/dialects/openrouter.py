@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from lmagent.core.model import ModelRequest
 from lmagent.providers.dialects.ask import Ask
-from lmagent.providers.dialects.base import ModelFacts, Seen, ServerFacts, Wishes, chosen, response_format
+from lmagent.providers.dialects.base import ModelFacts, RequestOptions, Seen, ServerFacts, chosen, response_format
 from lmagent.providers.dialects.fields import entries, number, text, window, words
 
 WHOLE = {"id": "context-compression", "enabled": False}
@@ -27,7 +27,7 @@ class OpenRouter:
     routes = ()
 
     def claims(self, seen: Seen) -> bool:
-        """By its host, or, behind a proxy, by the fields that only its list has."""
+        """Recognise it by its host, or, through a proxy, by the fields that only its list has."""
         host = urlsplit(seen.root).hostname or ""
         if host == "openrouter.ai" or host.endswith(".openrouter.ai"):
             return True
@@ -56,17 +56,17 @@ class OpenRouter:
             cuts=True,
         )
 
-    def extras(self, request: ModelRequest, facts: ServerFacts, wishes: Wishes) -> dict[str, Any]:
+    def extras(self, request: ModelRequest, facts: ServerFacts, options: RequestOptions) -> dict[str, Any]:
         """Usage with costs and cached tokens; nothing may be cut out of the prompt."""
         fields: dict[str, Any] = {"usage": {"include": True}, "plugins": [WHOLE]}
-        if wishes.schema is not None:
-            fields["response_format"] = response_format(wishes.schema)
-        if isinstance(wishes.think, bool):
-            fields["reasoning"] = {"enabled": wishes.think}
-        elif wishes.think:
-            fields["reasoning"] = {"effort": wishes.think}
-        provider = dict(wishes.provider or {})
-        if wishes.schema is not None or request.response_schema is not None:
+        if options.schema is not None:
+            fields["response_format"] = response_format(options.schema)
+        if isinstance(options.think, bool):
+            fields["reasoning"] = {"enabled": options.think}
+        elif options.think:
+            fields["reasoning"] = {"effort": options.think}
+        provider = dict(options.provider or {})
+        if options.schema is not None or request.response_schema is not None:
             provider.setdefault("require_parameters", True)  # or a provider that ignores the schema may be chosen
         if provider:
             fields["provider"] = provider

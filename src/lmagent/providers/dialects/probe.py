@@ -1,4 +1,4 @@
-"""Probe: finds out what a model server is and what it serves, with a few harmless questions asked one after another."""
+"""Probe: recognises a model server and its models with a few harmless questions, one after another."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ DIALECTS: dict[str, tuple[str, tuple[str, ...]]] = {
 a server. The last one claims all."""
 
 PORTS = (1234, 11434, 8080, 8000)
-"""Where LM Studio, Ollama, llama.cpp and vLLM listen unless told otherwise."""
+"""Where LM Studio, Ollama, llama.cpp and vLLM listen by default."""
 
 OLLAMA_PORT = 11434
 BUDGET = 3.0
 """Seconds for a server nearby, all questions together; a far one gets `FAR_BUDGET`."""
 KNOWN_BUDGET = 12.0
-"""The same for a server nearby that answers slowly, or says what it is: what it serves is worth to be known."""
+"""The same for a server nearby that answers slowly, or identifies itself: its facts are worth the wait."""
 FAR_BUDGET = 10.0
 COUNTING = Timeouts(connect=1.0, first_byte=10.0, idle=5.0)
 """Patience with a server that counts tokens: it may be busy, and the text is long."""
@@ -103,7 +103,7 @@ def _hinted(seen: Seen) -> list[str]:
 
 
 async def _claimed(seen: Seen, ask: Ask, model: str, *, deep: bool) -> ServerFacts | None:
-    """What the dialect says that claims the server; None where none does."""
+    """Return the facts from the dialect that recognises the server; None if none does."""
     hinted, near = _hinted(seen), seen.local
     port = urlsplit(seen.root).port
     everyone = (near or not hinted) and (deep or not entries(seen.listing, "data") or port in PORTS)

@@ -1,11 +1,11 @@
-"""Truth: compares what was sent with what the server counted. A prompt that was cut in silence is noticed here.
+"""Truth: compares the size of a request with the server's count. A prompt that was cut in silence is noticed here.
 
-A server that cuts a prompt answers 200 and counts what is left. Four signs:
+A server that cuts a prompt answers 200 and counts the rest. Four signs:
 
 - A conversation that has only grown has fewer tokens than before. That cannot be: it was cut.
-- It has grown, and its count stands still. That cannot be either: each message makes tokens of its own.
-- It has far fewer tokens than its bytes make: over the whole or in what was added (`COARSEST` bytes a token, whatever
-  the language), or, where more was added, by the conversation's own ratio. That is likely, not sure: a table drawn
+- It has grown, and its count stays the same. That cannot be either: each message makes tokens of its own.
+- It has far fewer tokens than its bytes make: over the whole or in the added part (`COARSEST` bytes a token in all
+  languages), or, where more was added, by the conversation's own ratio. That is likely, not sure: a table drawn
   with blanks has few tokens too. Where the server counts tokens (`probe.count_tokens`), ask it.
 - It fills the served window to the last token, where that is known: no prompt that was sent does. A count above that
   window says that the figure for it is too low, and nothing of a cut.
@@ -14,7 +14,7 @@ A cut of a few tokens, with the window unknown, shows only with the next prompt.
 
 Some figures tell nothing, and only our own estimate is left then (`counted` is 0, `verified` False): zero, or none; one
 that would be a cut to less than `PLAUSIBLE`; one that never changes and is no window's end: such a server does not
-count; one that no text makes. Servers that leave out what came from the cache, and say how much that was, get it added.
+count; one that no text makes. Tokens from the cache that a server leaves out of its count, but reports, are added.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from lmagent.core.model import Usage
 COARSEST = 12.0
 """Bytes for each token, at most, over a whole prompt. English prose has 4 to 5, code 3, Hindi in UTF-8 up to 10."""
 SLACK = 0.6
-"""What was added may have so much fewer tokens a byte than what came before it."""
+"""The added part may have so much fewer tokens a byte than what came before it."""
 NEAR = 0.9
 """The same where the count besides is that of a usual window which is full."""
 FAR = 2.5
-"""What was added, if it is half of `SMALLEST`, may have so many times the usual bytes a token."""
+"""The added part, if it is half of `SMALLEST`, may have so many times the usual bytes a token."""
 SMALLEST = 2000
 """Bytes below which nothing is concluded from the conversation's own ratio, nor from a whole prompt's."""
 LEAST = 400
-"""Bytes below which nothing is concluded from what was added."""
+"""Bytes below which nothing is concluded from the added part."""
 JITTER = 32
 """Tokens by which a count may fall: templates write the end of a prompt in different ways."""
 USUAL = 4.0
@@ -42,13 +42,13 @@ USUAL = 4.0
 USUAL_WINDOW = 4096
 """Most windows are multiples of it."""
 PLAUSIBLE = 256
-"""Tokens below which nobody serves a window."""
+"""Tokens below which no server's window is."""
 TOOLS, PICTURES = 100_000, 20_000
-"""Tokens that a whole prompt, and what was added to one, may have beyond four a byte."""
+"""Tokens that a whole prompt, and the part added to one, may have beyond four a byte."""
 DENSE = 1.5
-"""Bytes for each token, at least, in what is usually added to a conversation."""
+"""Bytes for each token, at least, in usual additions to a conversation."""
 MOSTLY = 0.8
-"""Share of the last prompt that comes from the cache where the conversation only grew. Behind a cut, little fits."""
+"""Share of the last prompt that comes from the cache where the conversation only grew. After a cut, little fits."""
 DENSEST = 0.25
 """Bytes for each token, at least, of anything, beside tools and pictures."""
 ABSURD = 50_000_000
@@ -78,8 +78,8 @@ class TruthMeter:
     """Watches the counts of one conversation.
 
     Attributes:
-        verified: the last prompt was counted in full, as far as can be told.
-        counted: tokens of the last prompt, those from the cache included; 0 where the server's figure tells nothing.
+        verified: the last prompt was counted in full, as far as can be seen.
+        counted: tokens of the last prompt, those from the cache included; 0 where the server's figure has no meaning.
     """
 
     def __init__(self) -> None:
@@ -140,10 +140,10 @@ class TruthMeter:
         return Cut(counted, least, sure=False) if counted < least else None
 
     def _whole(self, message_bytes: int, usage: Usage) -> int:
-        """Tokens of the whole prompt as the server counted them; 0 where the figure tells nothing."""
+        """Tokens of the whole prompt as the server counted them; 0 where the figure has no meaning."""
         counted, cached = 0 if usage.estimated else usage.prompt_tokens, usage.cached_tokens
         if counted > 0 and cached > 0 and not self._apart:
-            # A part cannot be more than the whole; nor does a count fall by just what came from the cache.
+            # A part cannot be more than the whole; nor does a count fall by exactly the cached tokens.
             self._apart = self._is_missing(message_bytes, counted, cached)
         if self._apart:
             counted += cached
@@ -156,7 +156,7 @@ class TruthMeter:
         return counted
 
     def _is_missing(self, message_bytes: int, counted: int, cached: int) -> bool:
-        """Whether what came from the cache is not in a count: it is more than the whole, or as much as is missing."""
+        """Whether the cached tokens are not in a count: it is more than the whole, or as much as is missing."""
         if self._last is None:
             return cached > counted
         grown, made = message_bytes - self._last[0], counted + cached - self._last[1]
@@ -169,13 +169,13 @@ class TruthMeter:
         return grown <= 0 or made >= grown / self._ratio() * SLACK
 
     def estimate(self, message_bytes: int) -> int:
-        """Tokens that a prompt will have: the last full count and what was added since, by the known ratio."""
+        """Tokens that a prompt will have: the last full count and the part added since, by the known ratio."""
         if self._last is None:
             return int(message_bytes / USUAL)
         return max(0, self._last[1] + int((message_bytes - self._last[0]) / self._ratio()))
 
     def _ratio(self) -> float:
-        """Bytes a token of what was added so far."""
+        """Bytes a token in the parts added so far."""
         if self._first is None or self._last is None:
             return USUAL
         grown, made = self._last[0] - self._first[0], self._last[1] - self._first[1]

@@ -11,7 +11,7 @@ from typing import Any
 
 from lmagent.core.model import ModelRequest
 from lmagent.providers.dialects.ask import Ask
-from lmagent.providers.dialects.base import ModelFacts, Seen, ServerFacts, Wishes, chosen, response_format
+from lmagent.providers.dialects.base import ModelFacts, RequestOptions, Seen, ServerFacts, chosen, response_format
 from lmagent.providers.dialects.fields import entries, number, text, version, window
 from lmagent.providers.dialects.wirebody import chat_body
 
@@ -27,7 +27,7 @@ class VLLM:
     routes = ("/version",)
 
     def claims(self, seen: Seen) -> bool:
-        """By the owner of its models; behind another name, by window and version together."""
+        """Recognise it by the owner of its models; with another owner, by window and version together."""
         listed = entries(seen.listing, "data")
         if any(text(entry, "owned_by") == "vllm" for entry in listed):
             return True
@@ -53,19 +53,21 @@ class VLLM:
             sums=True,
         )
 
-    def extras(self, request: ModelRequest, facts: ServerFacts, wishes: Wishes) -> dict[str, Any]:
+    def extras(self, request: ModelRequest, facts: ServerFacts, options: RequestOptions) -> dict[str, Any]:
         """A schema as `response_format`, which all versions take; a grammar by the version."""
         fields: dict[str, Any] = {}
-        if wishes.schema is not None:
-            fields["response_format"] = response_format(wishes.schema)
-        elif wishes.grammar:
+        if options.schema is not None:
+            fields["response_format"] = response_format(options.schema)
+        elif options.grammar:
             known = version(facts.version)
             old = bool(known) and known < _STRUCTURED
-            fields |= {"guided_grammar": wishes.grammar} if old else {"structured_outputs": {"grammar": wishes.grammar}}
-        if isinstance(wishes.think, bool):
-            fields["chat_template_kwargs"] = {"enable_thinking": wishes.think}
-        elif wishes.think:
-            fields["reasoning_effort"] = wishes.think
+            fields |= (
+                {"guided_grammar": options.grammar} if old else {"structured_outputs": {"grammar": options.grammar}}
+            )
+        if isinstance(options.think, bool):
+            fields["chat_template_kwargs"] = {"enable_thinking": options.think}
+        elif options.think:
+            fields["reasoning_effort"] = options.think
         return fields
 
     async def count(self, ask: Ask, facts: ServerFacts, subject: str | ModelRequest, model: str) -> int | None:

@@ -1,7 +1,7 @@
 """Watch: the counts of the conversations of one session, each with a meter of its own.
 
-A conversation is told from others by its beginning, and by all that changes what a server makes of the same messages:
-another model has another tokenizer, and some templates leave the tools out where none may be called.
+A conversation is distinguished from others by its beginning, and by everything that changes how many tokens the same
+messages have: another model has another tokenizer, and some templates leave the tools out where none may be called.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _KEPT = 8
 
 
 class Watch(Struct):
-    """What is known of one conversation's counts; the size of what was seen is kept, not summed up at each step.
+    """The counts of one conversation; the size of the part that was seen is kept, not summed up at each step.
 
     Attributes:
         first: its first message.
-        kind: what else tells it from others.
+        kind: the rest that distinguishes it from others.
         meter: judges the counts.
         suspected: it was taken for cut once without proof.
     """
@@ -40,7 +40,7 @@ class Watch(Struct):
     def size(self, request: ModelRequest) -> int:
         """Bytes of system text and messages.
 
-        Of the thoughts that are sent back, those behind the user's last message: templates leave out the others.
+        Of the thoughts that are sent back, those after the user's last message: templates leave out the others.
         """
         known = len(self.seen)
         if list(request.messages[:known]) != self.seen:  # an aside went before, or the tail was joined
@@ -53,7 +53,7 @@ class Watch(Struct):
         return _length(request.system) + self.bytes + thoughts
 
     def corrected(self, usage: Usage, size: int) -> Usage:
-        """The counts with what the server's figure for the prompt should have been; ours where it tells nothing."""
+        """The counts with what the server's figure for the prompt should have been; ours where it has no meaning."""
         counted = self.meter.counted
         if usage.estimated or counted == usage.prompt_tokens:
             return usage
