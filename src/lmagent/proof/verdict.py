@@ -72,7 +72,7 @@ def judge(record: Record, work: Work, commands: Sequence[str], demanded: bool) -
 def _weigh(record: Record, work: Work, check: Check | None, last: int, commands: Sequence[str]) -> tuple[Proof, str]:
     what = _changes(work)
     if check is None:
-        return "unchecked", f"{what}, and no check ran as a command of its own"
+        return "unchecked", f"{what} and no check ran; pytest, make test or one of your check_commands would verify it"
     if check.seq < max(last, record.restored):
         return "unchecked", f"{what}, and no check ran after the last change"
     if check.seq < record.programs:
