@@ -12,6 +12,7 @@ import time
 
 import anyio
 import pytest
+from msgspec.structs import replace
 from worker_kit import alive, fake_entry, fake_program, group, spec_of, until
 
 from lmagent.modelserver.pool import process as process_module
@@ -49,6 +50,12 @@ def test_a_worker_says_hello_and_is_gone_with_its_whole_group_when_stop_returns(
         assert worker.memory() == 0
 
     anyio.run(main)
+
+
+def test_a_server_that_demands_a_key_starts_no_engine_that_knows_none(tmp_path):
+    entry = replace(fake_entry(tmp_path, "m"), engine="transformers")
+    with pytest.raises(StartError, match="knows none: use a GGUF model"):
+        Processes(tmp_path / "logs", RealClock(), fake_program, keyed=True).start(entry, spec_of(entry))
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ async def open_server(settings: ServerSettings, clock: Clock) -> AsyncGenerator[
     """Open the router with its models and workers; after the block no worker is left."""
     models = settings.models_dir or settings.folder.parent / "models"
     catalogue = Library(models, os.environ, extra=demo_entries(), ttl=settings.ttl)
-    workers = Processes(settings.folder / "logs", clock)
+    workers = Processes(settings.folder / "logs", clock, keyed=bool(settings.key))
     options = PoolOptions(settings.memory, close_grace=GRACE)
     rules = AccessRules(settings.bind, settings.key, settings.cors, settings.origins)
     async with open_pool(catalogue, workers, clock, options) as pool:

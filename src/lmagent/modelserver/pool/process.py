@@ -166,16 +166,30 @@ def program_of(entry: ModelEntry) -> Sequence[str]:
 
 
 class Processes:
-    def __init__(self, logs: Path, clock: Clock, program: Program = program_of) -> None:
+    """Starts workers.
+
+    Args:
+        logs: folder of their logs.
+        clock: time.
+        program: returns the command for a model's engine.
+        keyed: whether the model server demands a key of its clients. Then an engine that knows no keys is refused:
+            other users of this machine could get around the server.
+    """
+
+    def __init__(self, logs: Path, clock: Clock, program: Program = program_of, *, keyed: bool = False) -> None:
         self._logs = logs
         self._clock = clock
         self._program = program
+        self._keyed = keyed
 
     def log(self, name: str) -> Path:
         return log_path(self._logs, name)
 
     def start(self, entry: ModelEntry, spec: WorkerSpec) -> Worker:
         """Start a worker in the thread of the event loop: Linux ends the worker when that thread ends."""
+        if self._keyed and entry.engine == "transformers":
+            text = "this server demands a key, and `transformers serve` knows none: use a GGUF model, or no server key"
+            raise StartError(Cause(text))
         log = WorkerLog(self.log(entry.name))
         spec = replace(spec, key=secrets.token_urlsafe(32))
         errors = -1
