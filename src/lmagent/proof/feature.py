@@ -1,4 +1,4 @@
-"""Feature: runs the project's check when a turn that changed files ends, and adds the verdict to the turn's end."""
+"""Feature: run the project's check when a turn that changed files ends, and add the verdict to the turn's end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lmagent.proof.verdict import Verdict, Work
 
 TIMES = 3
-"""How often a turn is sent back because its check failed or is missing."""
+"""Times that a turn is sent back because its check failed or is missing."""
 
 SHOWN = 4000
 """Characters of a failed check that the model is shown, from its end."""
@@ -35,7 +35,7 @@ class Choices(Struct, frozen=True):
 
     Attributes:
         check: whether lmagent runs the check itself: never, as a call that needs permission, or without a question.
-        commands: the check commands that the user named.
+        commands: the user's check commands.
         required: a turn is not done before a check has passed.
     """
 
@@ -48,11 +48,9 @@ class Proof(Review):
     """The review of a project's checks.
 
     Args:
-        workspace: the project.
         events: returns the events of a session that are on disk.
         invoke: makes the call that runs a command line in a shell of its own.
         is_contained: whether such a shell has a clean home, which no earlier command can have changed.
-        choices: the settings.
     """
 
     def __init__(
@@ -92,7 +90,6 @@ class Proof(Review):
         return None
 
     def finished(self, session: Session, event: TurnFinished) -> TurnFinished:
-        """Add the verdict."""
         if event.outcome == "waiting" or session not in self._records:
             return event
         verdict = self._judge(session)
@@ -153,7 +150,7 @@ class Proof(Review):
         return judge(record, self._work(session, record), choices.commands, demanded)
 
     def _work(self, session: Session, record: Record) -> Work:
-        """Return what the session has changed."""
+        """Return the changes of the session."""
         from lmagent.core.byproducts import is_byproduct
         from lmagent.proof.guards import is_guard, is_product
         from lmagent.proof.runners import makefile, package_scripts

@@ -15,15 +15,15 @@ SHOWN = 2
 """Paths that a reason names."""
 
 _NOT_STARTED = (126, 127)
-"""Exit codes by which a shell reports that there is no such program, or that it cannot be run."""
+"""Exit codes of a shell for a missing program, and for a program that cannot be run."""
 
 
 class Work(Struct):
-    """What a session has changed.
+    """The changes of a session.
 
     Attributes:
         changed: paths changed since the last verified turn, and the number of the latest event that changed each.
-        guards: changed files of the whole session that may decide what a check finds.
+        guards: changed files of the whole session that can influence a check's result.
         unnamed: number of the latest change whose paths are lost; 0 for none, 1 if only checks made such changes.
         by_checks: paths that checks changed themselves.
         contained: no program could change anything besides the recorded changes.
@@ -41,8 +41,7 @@ class Verdict(Struct, frozen=True):
 
     Attributes:
         proof: empty if nothing was changed, or nothing could have checked it.
-        reason: what it rests on.
-        is_final: lmagent's own check ran after the last change, so running it again would change nothing.
+        is_final: lmagent's own check ran after the last change, so another run would change nothing.
     """
 
     proof: Proof = ""
@@ -54,9 +53,7 @@ def judge(record: Record, work: Work, commands: Sequence[str], demanded: bool) -
     """Return the verdict.
 
     Args:
-        record: what ran.
-        work: what was changed.
-        commands: the check commands that the user named.
+        commands: the user's check commands.
         demanded: changes need a check even if they are not code.
     """
     last = max(work.unnamed, *work.changed.values(), 0)
@@ -116,7 +113,7 @@ def _doubts(record: Record, work: Work, check: Check, commands: Sequence[str]) -
 
 
 def _named(paths: Sequence[str]) -> str:
-    """Return the first of these paths, and how many more there are."""
+    """Return the first paths, and the number of further ones."""
     more = f" and {len(paths) - SHOWN} more" if len(paths) > SHOWN else ""
     return ", ".join(paths[:SHOWN]) + more
 
