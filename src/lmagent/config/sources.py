@@ -1,6 +1,6 @@
-"""Sources: one layer out of a `config.toml`, a `.env`, a `config.json`, the environment or the command line.
+"""Sources: make a layer from a `config.toml`, a `.env`, a `config.json`, the environment or the command line.
 
-What cannot be right is a ConfigError that names the place; what is merely odd is a note.
+A certain error is a ConfigError that names the place; an oddity is a note.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from lmagent.core.errors import ConfigError
 
 
 class ConfigWarning(Struct, frozen=True):
-    """Something the user should know; nothing failed. `fix` is what to type."""
+    """A message for the user; nothing failed. `fix` is the command or change to make."""
 
     text: str
     fix: str = ""
@@ -36,7 +36,7 @@ class Unused(Struct, frozen=True):
 
 
 class Notes(Struct):
-    """What is noticed while the layers are read."""
+    """Observations from reading the layers."""
 
     warnings: list[ConfigWarning]
     unused: list[Unused]
@@ -47,7 +47,7 @@ def read_toml(place: Layer, notes: Notes) -> Layer:
     """Return the layer of a `config.toml`; without entries if the file does not exist.
 
     Raises:
-        ConfigError: it cannot be read, is no TOML, has an unknown key or a value that is not allowed.
+        ConfigError: it cannot be read, is not valid TOML, or has an unknown key or a value that is not allowed.
     """
     path, content = _file_of(place, notes)
     if content is None:
@@ -87,7 +87,7 @@ def read_config_json(place: Layer, content: bytes, notes: Notes) -> Layer:
     """Return the layer of agent_computer's `config.json`; see `compat` for its keys.
 
     Raises:
-        ConfigError: it is no JSON, or a value is not allowed.
+        ConfigError: it is not valid JSON, or a value is not allowed.
     """
     from lmagent.config.compat import as_object, parse_json, read_agent_computer  # few folders have one
 
@@ -159,7 +159,7 @@ def _variables(
 
 
 def _is_barred(place: Layer, setting: Setting, notes: Notes) -> bool:
-    """Whether this place may not set the setting, trusted or not; then it is noted and left out."""
+    """Return whether this place may never set the setting, and add a warning if so."""
     if place.folder is None:
         return False
     if setting.folder == "elsewhere":
@@ -173,7 +173,7 @@ def _is_barred(place: Layer, setting: Setting, notes: Notes) -> bool:
 
 
 def _parse_toml(path: Path, content: bytes) -> tuple[str, dict[str, Any]]:
-    import tomllib  # only where there is a file to read
+    import tomllib  # only if there is a file to read
 
     try:
         text = content.decode("utf-8-sig")
@@ -198,7 +198,7 @@ def _unknown_key(path: Path, line: int, key: str, value: object) -> ConfigError:
 
 
 def _oddities(path: Path, lines: list[EnvLine]) -> list[ConfigWarning]:
-    """Warn of lines that are meant for us and not understood; a `.env` may hold another program's lines too."""
+    """Return warnings about invalid lines that are meant for us; a `.env` may hold other programs' lines too."""
     found: list[ConfigWarning] = []
     for line in lines:
         is_ours = line.name in FIELD_OF or bool(why_not_used(line.name))

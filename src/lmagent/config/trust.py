@@ -1,7 +1,7 @@
 """Trust: the folders whose configuration files the user trusts.
 
-Trust is in the content at that moment, by its SHA-256: a repository that is pulled, or a model that was talked into
-writing to `.env`, does not inherit it. The list is in the user's data folder.
+Trust is in the files' content at that moment, by SHA-256: content from a later pull, or written to `.env` by a
+manipulated model, is not trusted. The list is in the user's data folder.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class _Trusted(msgspec.Struct):
 
 
 def is_trusted(data_dir: Path, folder: Path) -> bool:
-    """Whether the user trusts the folder; its files may have changed since.
+    """Return whether the user trusts the folder; its files may have changed since.
 
     Raises:
         ConfigError: the list cannot be read.
@@ -31,7 +31,7 @@ def is_trusted(data_dir: Path, folder: Path) -> bool:
 
 
 def trusts(data_dir: Path, folder: Path, file: Path, content: bytes) -> bool:
-    """Whether the user trusts the folder, and its file has the same content as then.
+    """Return whether the user trusts the folder, and its file has the same content as then.
 
     Raises:
         ConfigError: the list cannot be read.
@@ -41,7 +41,7 @@ def trusts(data_dir: Path, folder: Path, file: Path, content: bytes) -> bool:
 
 
 def trust(data_dir: Path, folder: Path) -> tuple[str, ...]:
-    """Trust the folder with its configuration files as they are now, and return those that it has.
+    """Trust the folder with the present content of its configuration files; return their names.
 
     Raises:
         ConfigError: a file cannot be read, or the list cannot be written.
@@ -69,7 +69,6 @@ def untrust(data_dir: Path, folder: Path) -> bool:
 
 
 def trust_file(data_dir: Path) -> Path:
-    """Return the file of the list."""
     return data_dir / "trust.json"
 
 
@@ -92,6 +91,6 @@ def _save(data_dir: Path, known: _Trusted) -> None:
 
 
 def _digest(content: bytes) -> str:
-    import hashlib  # loads OpenSSL, and only a folder that wants more than it may needs it
+    import hashlib  # loads OpenSSL, and only a folder with restricted settings needs it
 
     return hashlib.sha256(content).hexdigest()

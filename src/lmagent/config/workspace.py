@@ -1,8 +1,9 @@
-"""Workspace: which folder the agent works in.
+"""Workspace: choose and check the folder that the agent works in.
 
     --workspace > WORKSPACE (and `workspace` in the user's config) > the current folder
 
-Started in the home folder or in `/`, it is `~/lm_workspace`. The home folder itself and `/` are taken only by flag.
+If lmagent is started in the home folder or in `/`, the workspace is `~/lm_workspace`. The home folder itself and `/`
+are accepted only from the flag.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ class Choice(Struct, frozen=True):
 
     Attributes:
         path: absolute, links resolved.
-        by: what chose it; `fallback` is `~/lm_workspace`.
-        named: how it was named, for messages.
+        by: the source of the choice; `fallback` is `~/lm_workspace`.
+        named: the name of the source, for messages.
         home: the home folder, links resolved.
     """
 
@@ -37,12 +38,12 @@ class Choice(Struct, frozen=True):
 
 
 class Workspace(Struct, frozen=True):
-    """A workspace that can be worked in.
+    """A workspace that passed the checks.
 
     Attributes:
         path: absolute, links resolved.
         created: `open_workspace` made the folder.
-        note: what the user should know, in one line; empty if nothing.
+        note: a line for the user, or empty.
     """
 
     path: Path
@@ -77,7 +78,7 @@ def open_workspace(choice: Choice) -> Workspace:
     """Check the folder, and make it if it is the fallback.
 
     Raises:
-        WorkspaceError: it is missing, no folder, not writable, or too much (the home folder, `/`).
+        WorkspaceError: it is missing, no folder, not writable, or too large a scope (the home folder, `/`).
     """
     path = choice.path
     if choice.by == "setting" and path in (choice.home, Path(path.anchor)):
