@@ -163,11 +163,7 @@ async def perform(session: Session, invocation: Invocation, mode: PermissionMode
 async def _permit(
     session: Session, invocation: Invocation, asked: Asked, mode: PermissionMode | None = None
 ) -> ToolOutput | None:
-    """Return the model's denial, or None if the call may run.
-
-    Raises:
-        ToolError: the call would fail anyway, so the user was not asked.
-    """
+    """Return the model's denial, or None. A ToolError means that the call would fail anyway: no question was asked."""
     tool = invocation.tool
     for fence in session.wiring.fences:
         if reason := fence(session.state, tool):

@@ -47,11 +47,7 @@ def decode(tool: Tool, arguments: dict[str, Any]) -> Any:
 
 
 def _named(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments under the tool's names for them.
-
-    Raises:
-        ToolError: the tool does not have some of them.
-    """
+    """Return the arguments under the tool's names for them; unknown ones raise ToolError."""
     own = {name for name, _ in argument_names(tool.arguments)}
     named: dict[str, Any] = {}
     for key in sorted(arguments, key=lambda key: key not in own):  # the tool's own names first

@@ -37,7 +37,7 @@ ASKED_FOR_RECENT_SHARE = 0.02
 """Cap on recent messages when the user asks for a cut: such a user wants a short conversation."""
 
 WORTH_A_SUMMARY = 5
-"""The model is asked for a summary if it replaces at least this many times its own size: it costs a model call."""
+"""A summary is worth a model call if it replaces at least this many times its own size."""
 
 WORTH_TELLING = 200
 """Bytes of the user's own text whose loss is worth a notice."""
@@ -123,8 +123,6 @@ def _size(text: str) -> int:
 
 
 class Budget(Struct, frozen=True):
-    """Tokens that each part may take at most."""
-
     user: int
     recent: int
     unread: int
@@ -168,9 +166,7 @@ def cut(state: SessionState, summary: str, budget: Budget) -> tuple[Message, ...
 
 
 def _head(state: SessionState, budget: Budget) -> tuple[Part, ...]:
-    """Return the first notes and the task, which stay in the server's cache, unless they are too large to stay
-    unchanged.
-    """
+    """Return the first notes and the task, which stay in the server's cache; nothing if they are too large."""
     first = state.messages[0]
     if state.compactions:
         parts = first.parts[: state.head]

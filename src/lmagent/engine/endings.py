@@ -71,10 +71,7 @@ class Ending(Struct, frozen=True):
 
 
 def classify(text: str, *, acted: bool) -> Ending:
-    """Classify a reply without a tool call.
-
-    Before a tool has run in the turn (`acted`), an announcement is narration even in a long text.
-    """
+    """Classify a reply. Before a tool has run (`acted`), an announcement is narration even in a long text."""
     stripped = text.strip()
     if found := _WAIT.search(_last_paragraph(stripped)):
         return Ending("waiting", when=found["when"].strip())

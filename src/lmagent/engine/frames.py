@@ -37,5 +37,5 @@ _FRAME = re.compile(
 
 
 def escaped(content: str) -> str:
-    """Return the content of a result, with a backslash before each line that imitates a frame."""
+    """Put a backslash before each line that imitates a frame."""
     return _FRAME.sub(r"\1\\", content) if "[" in content or "<" in content else content

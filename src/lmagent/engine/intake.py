@@ -16,7 +16,6 @@ NOTE = 200
 
 
 def size_of(text: str) -> int:
-    """Return the bytes of a text as it is sent."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
 
 

@@ -36,12 +36,7 @@ class Sizes(Struct, frozen=True):
 
 
 class Gone(Struct, frozen=True):
-    """The cut part of the conversation.
-
-    Attributes:
-        user_texts: the user's texts in it, oldest first.
-        still: texts of the first message that stay before the block.
-    """
+    """The cut part of the conversation; `still` are texts of the first message that stay before the block."""
 
     user_texts: Sequence[str]
     messages: Sequence[Message]
@@ -152,7 +147,6 @@ def _files(state: SessionState, size: int) -> str:
 
 
 def _by_commands(state: SessionState) -> list[str]:
-    """Return the paths of files that calls changed, the latest last."""
     from lmagent.core.byproducts import is_byproduct  # only a cut needs it
 
     paths = dict.fromkeys(

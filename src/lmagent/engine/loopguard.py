@@ -187,7 +187,6 @@ class LoopGuard(Struct):
         return next((one for one in found if one.action == "stop"), found[0] if found else None)
 
     def step_done(self) -> Alarm | None:
-        """Take in the end of a step with calls."""
         self.useless.clear()
         self.counted.clear()
         if self.outcomes:
@@ -336,7 +335,7 @@ class LoopGuard(Struct):
 def marks_of(changes: Sequence[FilesChanged], call: str, data: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the states of files that a call found (marked with `<`) and left.
 
-    `data` of the result is used where changes are not recorded.
+    Without recorded changes they come from the result's `data`.
     """
     marks = list[str]()
     for event in changes[-2:]:

@@ -23,20 +23,16 @@ ASKED = 60.0
 """Seconds between two tries if a server answers that the model is not available; more if it asks for more."""
 
 LOST = 5
-"""Lost connections after which the request is assumed to crash the server: each time it begins to answer, and then is
-unreachable for a while.
-"""
+"""Lost connections after which the request itself is assumed to crash the server, again and again."""
 
 
 def be_patient(session: Session, job: str, until: float) -> None:
-    """Let the turn for a job wait until `until` (Unix seconds)."""
+    """Let the turn for a job wait for its server; `until` is in Unix seconds."""
     session.patience[session.state.job if job.startswith(WAKING) else job] = until
 
 
 def waits_until(session: Session) -> float:
-    """Return the Unix time until which the running turn waits; 0 to fail at once. A sub-agent waits as long as its
-    parent.
-    """
+    """Return the Unix time until which the turn waits; 0 to fail at once. A sub-agent waits like its parent."""
     while session.above is not None:
         session = session.above
     return session.patience.get(session.state.job, 0.0) if session.state.turn_open else 0.0

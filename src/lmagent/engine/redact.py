@@ -67,10 +67,9 @@ class Redactor:
         return event if clean == plain else convert(clean, type(event))
 
     def stream(self, name: str, piece: str) -> str:
-        """Return a piece of a live stream without secrets; a possible beginning of a secret is held back for the next
-        piece.
+        """Return a piece of the live stream `name` without secrets.
 
-        Each `name` is a stream of its own.
+        A possible beginning of a secret is held back for the next piece.
         """
         if not self._needles:
             return piece

@@ -34,7 +34,7 @@ class End(Struct, frozen=True):
 
 
 class Again(Struct, frozen=True):
-    """The turn continues: the model is sent a text.
+    """The turn continues after a text to the model.
 
     Attributes:
         key: the subject; at most `times` texts with this key are sent in a turn.
@@ -50,11 +50,8 @@ class Again(Struct, frozen=True):
 class Perform(Struct, frozen=True):
     """A call that lmagent makes before the turn may end; the review runs again after it.
 
-    Its events are in the log like those of the model's calls. Its result is not part of the conversation.
-
-    Attributes:
-        invocation: the call; its id begins with `OWN_CALL`.
-        mode: replaces the session's permission mode.
+    Its events are in the log like those of the model's calls, its result is not in the conversation. Its id begins with
+    `OWN_CALL`; `mode` replaces the session's permission mode.
     """
 
     invocation: Invocation
@@ -65,7 +62,7 @@ class Review:
     """Decisions of a feature; none may raise. Each method does nothing unless a feature replaces it."""
 
     async def after_calls(self, session: Session) -> End | None:
-        """Return how the turn ends after a round of calls; None to continue."""
+        """Return the end of the turn after a round of calls; None to continue."""
         return None
 
     async def at_end(self, session: Session, ending: Ending, answer: str) -> End | Again | Perform | None:
@@ -76,7 +73,7 @@ class Review:
         return None
 
     def finished(self, session: Session, event: TurnFinished) -> TurnFinished:
-        """Return the end of the turn for the log."""
+        """Return the turn's end, changed for the log."""
         return event
 
 

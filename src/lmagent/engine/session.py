@@ -116,8 +116,6 @@ Order = Callable[["Session", Any], Awaitable[DurableEvent | None]]
 
 
 class Session:
-    """One session, open for writing."""
-
     def __init__(self, log: SessionLog, wiring: Wiring) -> None:
         self.log = log
         self.wiring = wiring

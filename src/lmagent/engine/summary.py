@@ -40,9 +40,7 @@ PLAIN_SHARE = 0.6
 """Share of the window that a conversation in plain text may take: the server evaluates all of it."""
 
 SURE_SHARE, OVERFLOWN_SHARE = 0.95, 0.85
-"""Share of the window that a summary and its prompt may take by our estimate; the lower one if the estimate has just
-been too low.
-"""
+"""Share of the window that a summary and its prompt may take by our estimate, and after an overflow."""
 
 FUTILE = 2
 """After so many cuts in a row without a summary, only the user's /compact asks the model for one."""

@@ -54,7 +54,6 @@ class Invocation(Struct, frozen=True):
 
     @property
     def command(self) -> str | None:
-        """The shell line that the call runs."""
         return self.tool.command(self.arguments) if self.tool.command is not None else None
 
 
@@ -80,7 +79,6 @@ class Toolbox:
             self._aliases.setdefault(alias, tool.name)
 
     def __iter__(self) -> Iterator[Tool]:
-        """Iterate in the order of registration."""
         return iter(self._tools.values())
 
     def get(self, name: str) -> Tool | None:
@@ -91,7 +89,7 @@ class Toolbox:
         return self._tools.get(name) or self._tools.get(self._aliases.get(name, ""))
 
     def specs(self, block: Collection[str] | None = None) -> tuple[ToolSpec, ...]:
-        """Return the fixed tool block: the tools in `block`, or all that are not deferred, and `use_tool`."""
+        """Return the fixed tool block: tools that are not deferred, filtered by `block`, then `use_tool`."""
         advertised = (tool for tool in self._tools.values() if not tool.deferred)
         return (*(tool.spec for tool in advertised if block is None or tool.name in block), USE_TOOL)
 
@@ -101,11 +99,6 @@ class Toolbox:
         return "\n".join((CATALOGUE_HEAD, *lines)) if lines else ""
 
     def resolve(self, call: ToolCall) -> Invocation:
-        """Return the tool and the decoded arguments of a call.
-
-        Raises:
-            ToolError: no such tool, damaged JSON or arguments that do not fit; the text tells the model what to do.
-        """
         name, arguments = call.name, parse_arguments(call)
         if name == USE_TOOL.name:
             name, arguments = _unwrap(arguments)
@@ -134,8 +127,7 @@ def catalogue_line(tool: Tool) -> str:
 def parse_arguments(call: ToolCall) -> dict[str, Any]:
     """Return the arguments of a call as an object.
 
-    Raises:
-        ToolError: they are not a JSON object; the text quotes them and gives the position of the fault.
+    A ToolError quotes damaged arguments to the model, with the position of the fault.
     """
     raw = call.arguments
     if not raw.strip():

@@ -111,11 +111,6 @@ async def change_for_user(session: Session, watch: Watch, summary: str, write: C
 
 
 async def _keep(session: Session, snapshots: Snapshots, watch: Watch) -> Watch:
-    """Keep the state before a change.
-
-    Raises:
-        ToolError: it cannot be kept.
-    """
     try:
         refusals = await snapshots.before(watch.paths, _name(session, watch.call_id))
     except StoreError as trouble:
@@ -203,7 +198,6 @@ def shared_with(events: Sequence[FilesChanged]) -> str:
 
 
 def _name(session: Session, call_id: str) -> str:
-    """Return a call's name, unique in the workspace."""
     return f"{session.state.session}/{call_id}"
 
 

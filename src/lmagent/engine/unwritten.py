@@ -65,7 +65,7 @@ def _matters(event: FilesChanged) -> bool:
 
 
 def doubt(session: Session, answer: str) -> Again | None:
-    """Return a question about a final answer after only failed writes; asked again, the turn ends as incomplete."""
+    """Question a final answer after only failed writes; a second such answer ends the turn as incomplete."""
     tried = session.state.tried
     if (
         session.state.work.mode == "plan"

@@ -37,12 +37,7 @@ _BREAKS = ":,;.-–—("
 
 
 class Moment(Struct, frozen=True):
-    """The moment when a session continues.
-
-    Attributes:
-        until: Unix seconds.
-        reason: the cause of the wait.
-    """
+    """When a session continues, in Unix seconds, and why it waits."""
 
     until: float
     reason: str
@@ -105,11 +100,6 @@ def _moment(found: re.Match[str]) -> float | Unclear:
 
 
 def _offset(text: str) -> timezone:
-    """Return the time zone of an offset.
-
-    Raises:
-        ValueError: it is a day or more.
-    """
     if text.upper() in ("Z", "UTC"):
         return UTC
     digits = text[1:].replace(":", "").ljust(4, "0")

@@ -85,13 +85,9 @@ def _just_compacted(state: SessionState) -> bool:
 
 
 class Room:
-    """The bytes that are left for the results of a reply.
+    """The bytes that are left for the results of a reply: in all, and the most and the least for each result.
 
-    Args:
-        left: bytes for all of them.
-        each: cap on one result.
-        least: bytes that each result gets in any case.
-        waiting: number of results still to come.
+    `waiting` is the number of results still to come.
     """
 
     def __init__(self, left: int, each: int, least: int, waiting: int) -> None:

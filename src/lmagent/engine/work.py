@@ -96,13 +96,7 @@ class WorkState(Struct):
     options: SessionOptions = SessionOptions()
 
     def apply(self, event: WorkEvent, spent: int, steps: int) -> None:
-        """Fold one event in.
-
-        Args:
-            event: the event.
-            spent: prompt and reply tokens of the session so far, with those of sub-agents.
-            steps: model calls so far, with those of sub-agents.
-        """
+        """Fold one event in; `spent` (tokens) and `steps` are totals of the session and its sub-agents."""
         match event:
             case TasksChanged():
                 self._change(event)
@@ -188,7 +182,6 @@ class WorkState(Struct):
 
 
 def summed(first: Usage, second: Usage) -> Usage:
-    """Return the total usage of two model calls."""
     return replace(
         first,
         prompt_tokens=first.prompt_tokens + second.prompt_tokens,
@@ -213,23 +206,15 @@ _MISCALLED = ("malformed_arguments", "invalid_arguments", "unknown_tool", "cut_o
 
 
 class Calling(Struct):
-    """How the model of a session calls tools.
-
-    Attributes:
-        constrained: the server makes it write valid calls.
-        times: how often it became constrained.
-        good: calls in a row that could be carried out, since the last change of `constrained`.
-    """
+    """Whether and how often the model was constrained, and its good calls in a row since that last changed."""
 
     constrained: bool = False
     times: int = 0
     good: int = 0
 
     def apply(self, event: CallsConstrained) -> None:
-        """Take in a change of `constrained`."""
         self.constrained, self.good = not event.lifted, 0
         self.times += self.constrained
 
     def finished(self, data: dict[str, Any]) -> None:
-        """Take in the data of a call's result."""
         self.good = 0 if data.get("code") in _MISCALLED else self.good + 1

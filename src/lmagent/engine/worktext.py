@@ -67,7 +67,6 @@ def delegated_lines(work: WorkState) -> list[str]:
 
 
 def plan_lines(plan: Plan) -> list[str]:
-    """Return title, goal and risks of an approved plan; its steps are tasks."""
     lines = [f"Approved plan: {_line(plan.title)}. Goal: {_line(plan.goal)}"]
     return [*lines, f"Risks: {'; '.join(map(_line, plan.risk_areas))}"] if plan.risk_areas else lines
 
