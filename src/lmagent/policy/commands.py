@@ -63,8 +63,6 @@ def read(text: str) -> Line:
 
 
 class _Reader:
-    """Collects the commands of a line, and of the scripts within it."""
-
     def __init__(self, line: Line) -> None:
         self.line = line
         self.source = b""

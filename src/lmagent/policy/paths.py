@@ -29,11 +29,7 @@ def inside(path: str, root: str) -> str | None:
 
 
 def located(root: str, targets: Sequence[str]) -> tuple[str, ...]:
-    """Return the paths that rules are matched against: relative to the workspace, as named and with links resolved.
-
-    Raises:
-        ToolError: a target cannot be a path.
-    """
+    """Return the paths that rules match: relative to the workspace, as named and with links resolved."""
     found = dict[str, None]()
     real_root = os.path.realpath(root)
     for target in targets:
@@ -46,11 +42,7 @@ def located(root: str, targets: Sequence[str]) -> tuple[str, ...]:
 
 
 def require_path(path: str) -> None:
-    """Refuse text that no operating system accepts as a path.
-
-    Raises:
-        ToolError: it holds a NUL, or half a character.
-    """
+    """Raise a ToolError if no operating system accepts the text as a path."""
     if "\0" in path:
         raise ToolError("The path holds a NUL character. Write it without.", data={"code": "path"})
     try:

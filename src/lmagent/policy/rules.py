@@ -42,11 +42,9 @@ class Rule(Struct, frozen=True):
     command: bool = False
 
     def __str__(self) -> str:
-        """Return the rule as the user would write it."""
         return f"{self.name}({self.pattern})" if self.pattern else self.name
 
     def names(self, tool: str, effect: str) -> bool:
-        """Return whether the rule applies to a tool."""
         wanted = tool.lower()
         if self.name.startswith("effect:"):
             return self.name == f"effect:{effect}"
@@ -83,7 +81,6 @@ def parse(text: str, root: str = "") -> Rule:
 
 
 def _split(text: str) -> tuple[str, str | None]:
-    """Return the name, in lower case, and the pattern."""
     found = re.fullmatch(_RULE, text.strip(), re.I | re.S)
     if found is None:
         raise ConfigError(

@@ -127,7 +127,7 @@ def _is_option(word: Word) -> bool:
 def _launched(name: str, words: Words, starts: frozenset[str]) -> Inner:
     """Return the commands that a launcher, or a shell with a script, may start.
 
-    Its options may have values, so the operand after an option may or may not be the command.
+    The operand after an option may be the option's value, or the command.
     """
     reads = name in ("npx", "npm", "pnpm", "pnpx", "mise")
     if len(words) > _MAX_WORDS or (reads and any(_LAUNCHED_TEXT.fullmatch(word.text) for word in words)):
