@@ -31,13 +31,7 @@ SHOWN = 4000
 
 
 class Choices(Struct, frozen=True):
-    """The settings.
-
-    Attributes:
-        check: whether lmagent runs the check itself: never, as a call that needs permission, or without a question.
-        commands: the user's check commands.
-        required: a turn is not done before a check has passed.
-    """
+    """The settings. `check` runs the check as a call that needs permission ("ask"), or without a question ("auto")."""
 
     check: Literal["off", "ask", "auto"] = "off"
     commands: tuple[str, ...] = ()
@@ -96,7 +90,6 @@ class Proof(Review):
         return replace(event, proof=verdict.proof, proof_reason=verdict.reason)
 
     def _command(self) -> str:
-        """Return the command that checks the project; empty if none is known."""
         from lmagent.proof.runners import project_check
 
         if not (commands := self._choices.commands):
@@ -150,7 +143,6 @@ class Proof(Review):
         return judge(record, self._work(session, record), choices.commands, demanded)
 
     def _work(self, session: Session, record: Record) -> Work:
-        """Return the changes of the session."""
         from lmagent.core.byproducts import is_byproduct
         from lmagent.proof.guards import is_guard, is_product
         from lmagent.proof.runners import makefile, package_scripts

@@ -29,9 +29,7 @@ _RUNNERS = re.compile(
 def is_guard(path: str, recipes: str) -> bool:
     """Return whether a changed file can influence a check's result.
 
-    Args:
-        path: relative to the workspace.
-        recipes: the text of the check and of the files with its commands.
+    `recipes` is the text of the check and of the files with its commands.
     """
     name = path.rpartition("/")[2]
     plain = path.endswith((*CODE, *_DOCUMENTS)) and not path.endswith(_SCRIPTS)

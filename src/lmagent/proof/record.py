@@ -16,12 +16,7 @@ TOP: dict[str, object] = {"cwd": ".", "exports": {}}
 
 
 class Check(Struct, frozen=True):
-    """A check that ran, or was refused.
-
-    Attributes:
-        seq: number of the event with which it began.
-        own: lmagent ran it, not the model.
-    """
+    """A check that ran, or was refused; `seq` is its first event. lmagent ran it if `own`, else the model."""
 
     seq: int
     command: str

@@ -56,7 +56,6 @@ def code_of(command: str) -> tuple[str, ...] | None:
 
 
 def ran_tests(output: str) -> bool:
-    """Return whether a runner's output states that at least one test ran."""
     return _RAN_TESTS.search(output) is not None
 
 

@@ -37,11 +37,9 @@ class Work(Struct):
 
 
 class Verdict(Struct, frozen=True):
-    """The verdict.
+    """Empty if nothing was changed, or nothing could have checked it.
 
-    Attributes:
-        proof: empty if nothing was changed, or nothing could have checked it.
-        is_final: lmagent's own check ran after the last change, so another run would change nothing.
+    It is final if lmagent's own check ran after the last change, so that another run would change nothing.
     """
 
     proof: Proof = ""
@@ -50,12 +48,7 @@ class Verdict(Struct, frozen=True):
 
 
 def judge(record: Record, work: Work, commands: Sequence[str], demanded: bool) -> Verdict:
-    """Return the verdict.
-
-    Args:
-        commands: the user's check commands.
-        demanded: changes need a check even if they are not code.
-    """
+    """Return the verdict. If `demanded`, changes need a check even if they are not code."""
     last = max(work.unnamed, *work.changed.values(), 0)
     check = record.check
     is_news = last and max(last, check.seq if check else 0) > record.judged
@@ -113,7 +106,6 @@ def _doubts(record: Record, work: Work, check: Check, commands: Sequence[str]) -
 
 
 def _named(paths: Sequence[str]) -> str:
-    """Return the first paths, and the number of further ones."""
     more = f" and {len(paths) - SHOWN} more" if len(paths) > SHOWN else ""
     return ", ".join(paths[:SHOWN]) + more
 
