@@ -156,11 +156,6 @@ def _is_openrouter_key(key: str, value: Any) -> bool:
 
 
 def parse_json(path: Path, content: bytes) -> Any:
-    """Return the document in a file's content.
-
-    Raises:
-        ConfigError: it is not valid JSON.
-    """
     try:
         return msgspec.json.decode(content.removeprefix(b"\xef\xbb\xbf"))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -170,7 +165,6 @@ def parse_json(path: Path, content: bytes) -> Any:
 
 
 def as_object(value: Any) -> dict[str, Any]:
-    """Return the value if it is a JSON object, else an empty one."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 

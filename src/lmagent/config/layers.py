@@ -39,7 +39,6 @@ class Origin(Struct, frozen=True):
     line: int = 0
 
     def __str__(self) -> str:
-        """Return the origin as a phrase."""
         if self.source:
             place = f"{self.source}:{self.line}" if self.line else self.source
             return f"{self.name} in {place}"
@@ -75,11 +74,7 @@ class Layer(Struct, frozen=True):
     content: bytes = b""
 
     def entry(self, setting: Setting, raw: object, key: str, line: int = 0, *, text: bool = False) -> Entry:
-        """Return a value of this place.
-
-        Raises:
-            ConfigError: it is not allowed.
-        """
+        """Return a value of this place; ConfigError if it is not allowed."""
         origin = Origin(self.name, str(self.path or ""), key, line)
         try:
             return Entry(setting.read(raw, self.base, self.home, text=text), origin)
@@ -145,11 +140,8 @@ def merge(layers: Sequence[Layer]) -> Merged:
 def _objection(setting: Setting, value: Any, below: Any, own: Mapping[str, Entry]) -> str:
     """Return why an untrusted folder may not set this; empty if it may.
 
-    Args:
-        setting: the setting.
-        value: the folder's value.
-        below: the value of the layers below.
-        own: the values of all the user's own layers; placeholder keys are left out.
+    `below` is the value of the lower layers; `own` are the values of all the user's own layers, without placeholder
+    keys.
     """
     order = setting.choices or (True, False)
     if setting.folder == "stricter" and order.index(value) < order.index(below):

@@ -135,7 +135,6 @@ def _loaded(layers: Sequence[Layer], choice: Choice, notes: Notes, config_file: 
 
 
 def _named_json(path: Path, home: Path, notes: Notes) -> Layer:
-    """Return the layer of the `config.json` that the user named."""
     content = read_small(path)
     if content is None:
         raise ConfigError(f"there is no configuration file {path}", fix="name one: --config FILE, or leave it out")
@@ -195,11 +194,7 @@ def _renamed(current: Layer) -> Layer:
 
 
 def _data_dir(layers: Sequence[Layer], env: Mapping[str, str]) -> Path:
-    """Return the data folder.
-
-    Raises:
-        ConfigError: it cannot be used; the error comes before a command begins its work.
-    """
+    """Return the data folder; ConfigError if it cannot be used, before a command begins its work."""
     named = [layer.entries["agent_data_dir"] for layer in layers if "agent_data_dir" in layer.entries]
     data = Path(os.path.abspath(named[-1].value)) if named else paths.data_dir(env)
     what = f"the data folder {data} ({named[-1].origin})" if named else f"the data folder {data}"

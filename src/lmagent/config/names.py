@@ -65,7 +65,6 @@ def as_text(variable: str, text: str) -> str:
 
 
 def closest(name: str, known: Iterable[str]) -> str:
-    """Return the known name that was probably meant, or an empty text."""
     from difflib import get_close_matches  # slow to import, and only a mistake needs it
 
     return next(iter(get_close_matches(name, list(known), n=1, cutoff=0.75)), "")

@@ -87,7 +87,6 @@ class Setting(Struct, frozen=True):
 
     @property
     def env(self) -> str:
-        """The setting's own environment variable."""
         return self.variables[0]
 
     @property
@@ -172,11 +171,6 @@ def _of_text(kind: Kind, text: str) -> object:
 
 
 def _of_kind(kind: Kind, value: object) -> Any:
-    """Return a value in the type of its kind.
-
-    Raises:
-        ValidationError: it has another type.
-    """
     if kind == "choice":
         return str(value).lower()  # TOML has a `true` of its own, where "true" is a choice
     if kind == "path" and isinstance(value, Path):

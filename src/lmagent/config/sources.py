@@ -1,6 +1,6 @@
 """Sources: make a layer from a `config.toml`, a `.env`, a `config.json`, the environment or the command line.
 
-A certain error is a ConfigError that names the place; an oddity is a note.
+A definite error is a ConfigError that names the place; an oddity is a note.
 """
 
 from __future__ import annotations
@@ -21,14 +21,12 @@ from lmagent.core.errors import ConfigError
 
 
 class ConfigWarning(Struct, frozen=True):
-    """A message for the user; nothing failed. `fix` is the command or change to make."""
-
     text: str
     fix: str = ""
 
 
 class Unused(Struct, frozen=True):
-    """A variable or a key of an older system that is set and not used, and why."""
+    """A known variable or key that is set but not used, and why."""
 
     name: str
     source: str
@@ -36,8 +34,6 @@ class Unused(Struct, frozen=True):
 
 
 class Notes(Struct):
-    """Observations from reading the layers."""
-
     warnings: list[ConfigWarning]
     unused: list[Unused]
     files: list[Path]
@@ -110,11 +106,6 @@ def read_config_json(place: Layer, content: bytes, notes: Notes) -> Layer:
 
 
 def read_environment(place: Layer, env: Mapping[str, str], notes: Notes) -> Layer:
-    """Return the layer of the environment.
-
-    Raises:
-        ConfigError: one of our variables has a value that is not allowed.
-    """
     notes.unused += [Unused(name, "the environment", why) for name in env if (why := why_not_used(name))]
     return replace(place, entries=_variables(place, env.get, lambda _: 0, notes))
 

@@ -22,30 +22,18 @@ class _Trusted(msgspec.Struct):
 
 
 def is_trusted(data_dir: Path, folder: Path) -> bool:
-    """Return whether the user trusts the folder; its files may have changed since.
-
-    Raises:
-        ConfigError: the list cannot be read.
-    """
+    """Return whether the user trusts the folder; its files may have changed since."""
     return os.path.realpath(folder) in _load(data_dir).folders
 
 
 def trusts(data_dir: Path, folder: Path, file: Path, content: bytes) -> bool:
-    """Return whether the user trusts the folder, and its file has the same content as then.
-
-    Raises:
-        ConfigError: the list cannot be read.
-    """
+    """Return whether the user trusts the folder, and its file has the same content as then."""
     then = _load(data_dir).folders.get(os.path.realpath(folder), {}).get(file.relative_to(folder).as_posix())
     return then is not None and then == _digest(content)
 
 
 def trust(data_dir: Path, folder: Path) -> tuple[str, ...]:
-    """Trust the folder with the present content of its configuration files; return their names.
-
-    Raises:
-        ConfigError: a file cannot be read, or the list cannot be written.
-    """
+    """Trust the folder with the present content of its configuration files; return their names."""
     contents = {name: read_small(folder / name) for name in (".lmagent/config.toml", ".env")}
     contents["config.json"] = read_agent_json(folder / "config.json")
     found = {name: _digest(content) for name, content in contents.items() if content is not None}
@@ -56,11 +44,7 @@ def trust(data_dir: Path, folder: Path) -> tuple[str, ...]:
 
 
 def untrust(data_dir: Path, folder: Path) -> bool:
-    """Stop trusting the folder; False if it was not trusted.
-
-    Raises:
-        ConfigError: the list cannot be read or written.
-    """
+    """Stop trusting the folder; return False if it was not trusted."""
     known = _load(data_dir)
     if known.folders.pop(os.path.realpath(folder), None) is None:
         return False

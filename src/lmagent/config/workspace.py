@@ -22,13 +22,11 @@ FALLBACK = "lm_workspace"
 
 
 class Choice(Struct, frozen=True):
-    """A workspace that was chosen and is not checked yet.
+    """A workspace that was chosen and is not checked yet; paths are absolute, with links resolved.
 
     Attributes:
-        path: absolute, links resolved.
         by: the source of the choice; `fallback` is `~/lm_workspace`.
         named: the name of the source, for messages.
-        home: the home folder, links resolved.
     """
 
     path: Path
@@ -38,13 +36,7 @@ class Choice(Struct, frozen=True):
 
 
 class Workspace(Struct, frozen=True):
-    """A workspace that passed the checks.
-
-    Attributes:
-        path: absolute, links resolved.
-        created: `open_workspace` made the folder.
-        note: a line for the user, or empty.
-    """
+    """An absolute path with links resolved, after the checks; `note` is a line for the user, or empty."""
 
     path: Path
     created: bool = False
@@ -54,15 +46,7 @@ class Workspace(Struct, frozen=True):
 def choose_workspace(
     flag: Path | str | None, setting: Path | str | None, cwd: Path, home: Path, named: str = "WORKSPACE"
 ) -> Choice:
-    """Choose the workspace; nothing is made or checked.
-
-    Args:
-        flag: the value of `--workspace`.
-        setting: the value of `WORKSPACE` or of the setting `workspace`.
-        cwd: the current folder; relative paths count from it.
-        home: the home folder.
-        named: where `setting` comes from, for messages.
-    """
+    """Choose the workspace; nothing is made or checked. `named` says in messages where `setting` comes from."""
     home = Path(os.path.realpath(home))
     if flag:
         return Choice(_resolve(flag, cwd, home), "flag", "--workspace", home)
