@@ -27,8 +27,7 @@ LONGEST_CYCLE = 8
 """Steps of the longest cycle that the guard recognises."""
 
 SPELLED = 4000
-"""Characters of arguments up to which paths, quotes and numbers are normalised; longer ones only lose blanks and case.
-"""
+"""Characters of arguments up to which paths, quotes and numbers are normalised, not only blanks and case."""
 
 LONGEST = 100_000
 """Characters of a result up to which noise is removed."""
@@ -55,8 +54,7 @@ _NOISE = "|".join(
         r"\bduration_ms:? [\d.]+",
     )
 )
-"""The time, process ids, names of temporary files and ids, durations; hashes of 32 digits and more identify contents.
-"""
+"""The time, process ids, names of temporary files and ids, durations; longer hashes identify contents."""
 _LOOKS = (
     r"\b(?:sleep|wait|watch|poll)\b|\bcommand ?: *(?:cd [^&;]{1,80}&& *)?(?:tail|head|sed|awk|cat|grep|less|date|docker"
     r"|kubectl|journalctl|ps|systemctl|ls|stat|wc|du)\b"

@@ -17,7 +17,7 @@ PATIENCE = 86_400.0
 """Seconds for which a turn waits; then it ends as an error."""
 
 PAUSES = (1.0, 2.0, 5.0, 15.0)
-"""Seconds between two tries; the last one repeats. A try costs an absent server nothing."""
+"""Seconds between two tries; the last pause repeats. A try costs an absent server nothing."""
 
 ASKED = 60.0
 """Seconds between two tries if a server answers that the model is not available; more if it asks for more."""

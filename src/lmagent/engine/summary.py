@@ -32,7 +32,7 @@ SUMMARY_REQUEST = (
 )
 
 TOKENS_A_WORD = 2
-"""Cap on the tokens of a word, so that the requested words fit: in English it is one and a third."""
+"""Cap on the tokens of a word, so that a summary of the requested length fits; the English average is 1.3."""
 
 PLAIN_SYSTEM = "You summarise the work of an assistant, for the assistant itself. You answer with the summary only."
 
