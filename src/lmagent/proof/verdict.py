@@ -37,7 +37,7 @@ class Work(Struct):
 
 
 class Verdict(Struct, frozen=True):
-    """Empty if nothing was changed, or nothing could have checked it.
+    """The verdict; `proof` is empty if nothing was changed, or nothing could have checked it.
 
     It is final if lmagent's own check ran after the last change, so that another run would change nothing.
     """
